@@ -1,4 +1,4 @@
-//! Conversations as the contents of a request to Gemini, which is how Gemini CLI and Qwen Code hold them.
+//! Conversations as the contents of a request to Gemini, the form in which Gemini CLI and Qwen Code store them.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Contents, in order.
+/// A list of contents.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Contents {
     list: Vec<Content>,
-    /// Whether calls say their ids, as some providers' do.
+    /// True if calls include their ids, as some providers' calls do.
     call_ids: bool,
     tools: HashMap<String, String>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Contents {
 struct Content {
     role: &'static str,
     parts: Vec<Value>,
-    /// The message it begins with.
+    /// Index of its first message.
     message: usize,
 }
 
@@ -34,15 +34,15 @@ impl Content {
 }
 
 impl Contents {
-    /// The contents of stored messages. A message that says nothing has none, and results that follow each other share
-    /// one.
+    /// The contents of stored messages. A message without text, calls, results or media has none, and consecutive
+    /// results share one.
     pub(crate) fn of(messages: &[SourceMessage]) -> Self {
         let mut contents = Self::default();
         contents.add_all(messages);
         contents
     }
 
-    /// The same with the ids of calls, by which results are told apart.
+    /// The same with the ids of calls, which distinguish results.
     pub(crate) fn with_call_ids(messages: &[SourceMessage]) -> Self {
         let mut contents = Self { call_ids: true, ..Self::default() };
         contents.add_all(messages);
@@ -67,28 +67,28 @@ impl Contents {
         contents
     }
 
-    /// How many there are.
+    /// Number of contents.
     pub(crate) fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// As JSON.
+    /// The contents as JSON.
     pub(crate) fn json(&self) -> Vec<Value> {
         self.list.iter().map(|content| json!({ "role": content.role, "parts": content.parts })).collect()
     }
 
-    /// All their parts as JSON.
+    /// The parts of all contents as JSON.
     pub(crate) fn parts(&self) -> Vec<Value> {
         self.list.iter().flat_map(|content| content.parts.clone()).collect()
     }
 
-    /// The part that answers a call; null for none.
+    /// The part with the result of a call; null if there is none.
     pub(crate) fn response_of(&self, call_id: &str) -> Value {
         let mut parts = self.list.iter().flat_map(|content| &content.parts);
         parts.find(|part| part["functionResponse"]["id"] == call_id).cloned().unwrap_or_default()
     }
 
-    /// The parts of the contents that begin with a message or with one behind it.
+    /// The parts of the contents that begin with this message or a later one.
     pub(crate) fn parts_since(&self, message: usize) -> Vec<Value> {
         self.list
             .iter()
@@ -97,13 +97,13 @@ impl Contents {
             .collect()
     }
 
-    /// Where a cut before the content with this index is, counted in messages. Behind the last content it is behind the
-    /// last message.
+    /// The message index of a boundary before the content with this index. The index after the last content means the
+    /// number of messages.
     pub(crate) fn message(&self, index: usize, messages: usize) -> usize {
         self.list.get(index).map_or(messages, |content| content.message)
     }
 
-    /// How many contents begin with a message before this one.
+    /// Number of contents that begin with an earlier message.
     pub(crate) fn before(&self, message: usize) -> usize {
         self.list.iter().take_while(|content| content.message < message).count()
     }
@@ -171,8 +171,8 @@ impl Contents {
     }
 }
 
-/// How many messages were in a history when its agent made a decision: those up to the last reply. What nobody has
-/// answered is added only when it is sent.
+/// Number of messages in the history when the agent made its decision: those up to the last reply. Agents add
+/// unanswered messages only when they send them.
 pub(crate) fn read(messages: &[SourceMessage]) -> usize {
     let is_reply = |source: &SourceMessage| {
         source.message.role == Role::Assistant && source.message.finish.reason != Some(FinishReason::Error)
@@ -200,7 +200,7 @@ fn media_part(media: &Media) -> Value {
     }
 }
 
-/// Contents without the results that we make up, in these words, for calls that nobody has answered.
+/// Contents without the error results, with this text, that Longhand adds to calls without a result.
 pub(crate) fn without_made_up(contents: &[Value], words: &str) -> Vec<Value> {
     let made_up = json!(words);
     let is_made_up = |part: &Value| part["functionResponse"]["response"]["error"] == made_up;
@@ -212,7 +212,7 @@ pub(crate) fn without_made_up(contents: &[Value], words: &str) -> Vec<Value> {
     bare.collect()
 }
 
-/// Failures say what failed in a few words. Agents that cut their JSON through the middle would otherwise cut these.
+/// Shortens the outputs of failed results, because agents that truncate JSON in the middle would truncate these.
 pub(crate) fn with_short_failures(mut messages: Vec<SourceMessage>) -> Vec<SourceMessage> {
     for part in messages.iter_mut().flat_map(|source| &mut source.message.parts) {
         if let PartBody::ToolResult(result) = Arc::make_mut(&mut part.body)
@@ -224,10 +224,10 @@ pub(crate) fn with_short_failures(mut messages: Vec<SourceMessage>) -> Vec<Sourc
     messages
 }
 
-/// The longest failure.
+/// Maximum number of characters in a failed result.
 const FAILURE_CHARACTERS: usize = 40;
 
-/// A live summary in front of a conversation.
+/// An active summary, to be placed before a conversation.
 pub(crate) fn summary(messages: &[SourceMessage], text: String) -> Option<SourceMessage> {
     let mut source = messages.iter().find(|source| source.message.role == Role::Assistant)?.clone();
     source.message.revision = messages.len() as i64 + 1;

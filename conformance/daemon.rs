@@ -1,4 +1,4 @@
-//! A daemon of our own, and the provider that writes its summaries.
+//! A Longhand daemon, and the provider that writes its summaries.
 
 use crate::harness::PeerFailure;
 use longhand::pb;
@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
-/// The longest wait of a view until the daemon has decided, in seconds.
+/// Maximum wait of a view for the daemon's decision, in seconds.
 const WAIT_SECONDS: i64 = 60;
 
-/// The words by which our model knows the front of a turn.
+/// Text in requests for a summary of the beginning of a turn.
 const OF_FRONT: &str = "It is the beginning of one long turn.";
 
-/// The daemon, in a folder of its own. It ends when it is dropped, and the folder goes.
+/// The daemon, in a separate folder. It ends when this is dropped, and the folder is removed.
 pub(crate) struct Daemon {
     child: Child,
     folder: PathBuf,
@@ -30,18 +30,18 @@ pub(crate) struct Daemon {
     provider: Arc<Mutex<Provider>>,
 }
 
-/// A question to the model, and its answer.
+/// The state of the simulated provider.
 #[derive(Default)]
 pub(crate) struct Provider {
-    /// Answers, by what a request asks for: the history, or the front of a turn.
+    /// Answers, by the subject of a request: the history, or the beginning of a turn.
     pub(crate) words: [String; 2],
-    /// The requests since somebody took them.
+    /// The requests since they were last taken.
     pub(crate) prompts: Vec<Prompt>,
 }
 
 /// A request for a summary.
 pub(crate) struct Prompt {
-    /// True where it is about the front of a turn.
+    /// True if it is about the beginning of a turn.
     pub(crate) front: bool,
     pub(crate) text: String,
 }
@@ -53,7 +53,7 @@ pub(crate) struct View {
     pub(crate) messages: Vec<pb::ContextMessage>,
 }
 
-/// Where the daemon's binary is: beside the folder of examples that this one is in.
+/// The path of the daemon's binary: in the parent of the folder of examples, which contains this program.
 pub(crate) fn binary() -> Result<PathBuf, PeerFailure> {
     let own = std::env::current_exe().map_err(|error| PeerFailure::new(&format!("no path of our own: {error}")))?;
     let found = own.ancestors().nth(2).map(|folder| folder.join("longhand")).filter(|path| path.is_file());
@@ -92,12 +92,12 @@ impl Daemon {
         Ok(Self { child, folder, runtime, channel, provider })
     }
 
-    /// The requests that the provider has had since this was asked last; it goes on with these words.
+    /// Calls `work` with the state of the provider.
     pub(crate) fn provider<T>(&self, work: impl FnOnce(&mut Provider) -> T) -> T {
         work(&mut self.provider.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A new session; its id.
+    /// Creates a session; returns its id.
     pub(crate) fn create(&self, request: pb::CreateSessionRequest) -> Result<String, PeerFailure> {
         let mut client = SessionServiceClient::new(self.channel.clone());
         let made = self.runtime.block_on(client.create_session(request)).map_err(refused)?.into_inner();
@@ -113,9 +113,9 @@ impl Daemon {
         Ok(())
     }
 
-    /// The view, as soon as the daemon has decided about the session and done what it decided.
+    /// The view, once the daemon has made its decision about the session and carried it out.
     pub(crate) fn view(&self, session_id: &str) -> Result<View, PeerFailure> {
-        // Whoever waits waits as long as the view does not fit, and no view fits this window.
+        // `WAIT` takes effect only if the view exceeds the window, and every view exceeds this one.
         let waits = pb::GetContextRequest {
             window: Some(pb::ModelWindow { context_tokens: 1, ..Default::default() }),
             overflow_action: pb::OverflowAction::Wait.into(),
@@ -151,7 +151,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // A process, or a folder, that is gone already needs no ending.
+        // The process or the folder may be gone already.
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = fs::remove_dir_all(&self.folder);
@@ -162,14 +162,14 @@ fn refused(status: tonic::Status) -> PeerFailure {
     PeerFailure::new(&format!("the daemon refuses: {status}"))
 }
 
-/// Answers requests for summaries at an address of its own, one after the other.
+/// Answers requests for summaries at a new address, one after the other.
 fn serve(provider: &Arc<Mutex<Provider>>) -> std::io::Result<std::net::SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let provider = provider.clone();
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            // A request that breaks off is the daemon's to send again.
+            // The daemon repeats an interrupted request.
             let _ = answer(stream, &provider);
         }
     });

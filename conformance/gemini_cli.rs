@@ -1,5 +1,5 @@
-//! Gemini CLI: what its contents weigh, where it splits a conversation, what it cuts and masks, in the version of
-//! August 2025 and in today's.
+//! Gemini CLI: estimates of contents, split points, truncation and masking of outputs, in the version of August 2025
+//! and in the current one.
 
 pub(crate) mod lives;
 
@@ -26,8 +26,8 @@ use uuid::Uuid;
 
 pub(crate) struct GeminiCli;
 
-/// Outputs that are large enough for the budget of 50000 tokens. With names of four letters the path of a file that the
-/// original writes is as long as the id of a part.
+/// Outputs that are large enough for the budget of 50000 tokens. With tool names of four letters, the path of a file
+/// that the original writes is as long as the id of a part.
 const LARGE: Profile = Profile {
     turns: 0..=9,
     text_max: 3_000,
@@ -38,7 +38,7 @@ const LARGE: Profile = Profile {
     ..Profile::FULL
 };
 
-/// Many outputs of tools that masking knows.
+/// Many outputs of tools that masking recognizes.
 const MANY: Profile = Profile {
     turns: 1..=12,
     text_max: 300,
@@ -47,10 +47,10 @@ const MANY: Profile = Profile {
     ..LARGE
 };
 
-/// The limit of every model that is not named otherwise.
+/// The window of every model without an entry of its own, in tokens.
 const LIMIT: i64 = 1_048_576;
 
-/// What the model answers when it is asked for a summary and asked again.
+/// The model's answers to the request for a summary and to the second request.
 const ANSWERS: [&str; 2] = ["the first summary", "the second summary"];
 
 const CLASSES: [Class; 4] = [
@@ -117,7 +117,7 @@ impl System for GeminiCli {
     }
 }
 
-/// A question to both sides, our answer, and what to make of theirs.
+/// A question to both sides, our answer, and the reading of theirs.
 struct Question {
     function: &'static str,
     input: Value,
@@ -127,19 +127,19 @@ struct Question {
 
 struct Reading {
     read: fn(&Case, Value) -> Value,
-    /// The last value are the weights of outputs that one side alone masks.
+    /// The last value is the estimates of the outputs that only one side masks.
     explain: fn(&Case, &Value, &Value, &Value) -> Option<&'static Class>,
 }
 
-/// Answers that must be the same.
+/// For answers that must be equal.
 const EXACT: Reading = Reading { read: |_, value| value, explain: |_, _, _, _| None };
 
-/// A conversation with an earlier summary or without, and one with many outputs.
+/// A conversation with or without an earlier summary, and one with many outputs.
 struct Case {
     conversation: Conversation,
     messages: Vec<SourceMessage>,
     many: Vec<SourceMessage>,
-    /// The live summary, if there is one.
+    /// The active summary, if there is one.
     summary: Option<SourceMessage>,
 }
 
@@ -155,12 +155,12 @@ impl Case {
         Self { conversation, messages, many, summary: live }
     }
 
-    /// The history as the agent holds it when it decides.
+    /// The history at the agent's decision.
     fn history(&self) -> &[SourceMessage] {
         &self.messages[..read(&self.messages)]
     }
 
-    /// The same as contents, with the live summary in front and its acknowledgement.
+    /// The same history as contents, after the active summary and its acknowledgement.
     fn contents(&self, policy: &Policy) -> Vec<Value> {
         let mut list = Vec::new();
         if let Some(summary) = &self.summary {
@@ -172,7 +172,7 @@ impl Case {
         list
     }
 
-    /// How many contents stand in front of the messages.
+    /// Number of contents before the messages.
     fn ahead(&self) -> usize {
         if self.summary.is_some() { 2 } else { 0 }
     }
@@ -199,14 +199,14 @@ impl Case {
         Question { function: "findCompressSplitPoint", input, ours: json!(ours), theirs: reading }
     }
 
-    /// A cut may be earlier with us because nobody has answered what stands behind it.
+    /// Explains our earlier boundary: theirs would cover messages that nothing has answered.
     fn explain_split(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
         let theirs = theirs.as_u64()? as usize;
         let forced = harm::nearest(self.history(), theirs);
         (forced != theirs && *ours == json!(forced)).then_some(UNANSWERED)
     }
 
-    /// An index among the contents as one among the messages.
+    /// Converts an index of contents to an index of messages.
     fn message(&self, index: &Value) -> Value {
         let index = index.as_u64().unwrap_or_default() as usize;
         let contents = Contents::of(self.history());
@@ -251,8 +251,8 @@ impl Case {
         Question { function: "mask", input, ours, theirs: Reading { read, explain: Case::explain_mask } }
     }
 
-    /// The weights, by Gemini CLI's own estimate, of each output that one side alone masks: whole, and with an excerpt of
-    /// its words and the id of its part, cut by Gemini CLI's own functions.
+    /// The estimates, by Gemini CLI's own function, of each output that only one side masks: whole, and as an excerpt
+    /// of its text with the id of its part, made by Gemini CLI's own functions.
     fn weights(&self, peer: &mut Peer, ours: &Value, theirs: &Value) -> Result<Value, PeerFailure> {
         let ids = only_one(ours, theirs);
         let parts = self.many.iter().flat_map(|source| &source.message.parts);
@@ -266,8 +266,8 @@ impl Case {
         Ok(answer.and_then(Result::ok).unwrap_or_default())
     }
 
-    /// An output may be masked by one side alone where its excerpt is one of words with us: it pays where we mask, and
-    /// does not where they do alone.
+    /// Explains outputs that only one side masks, because our excerpt is made of the text: masking pays for those that
+    /// we mask, and does not for those that only they mask.
     fn explain_mask(&self, ours: &Value, theirs: &Value, weights: &Value) -> Option<&'static Class> {
         let ids = only_one(ours, theirs);
         let is_ours = |id: &Value| ours.as_array().is_some_and(|ids| ids.contains(id));
@@ -311,7 +311,7 @@ impl Case {
         Question { function: "compress", input, ours, theirs: Reading { read, explain } }
     }
 
-    /// What our ladder does in a view of so many tokens, as the agent would report it.
+    /// The result of our levels for a view with this number of tokens, as the agent would report it.
     fn compressed(&self, policy: &Policy, tokens: i64) -> Value {
         let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
         let history = self.history();
@@ -375,14 +375,14 @@ impl Case {
     }
 }
 
-/// The ids that only one of two lists has.
+/// The ids in only one of two lists.
 fn only_one(ours: &Value, theirs: &Value) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let (ours, theirs) = (list(ours), list(theirs));
     ours.iter().chain(&theirs).filter(|id| !ours.contains(id) || !theirs.contains(id)).cloned().collect()
 }
 
-/// Some outputs in the form in which the shell's are written.
+/// Some outputs in the form of the shell tool's.
 fn as_programs(conversation: &Conversation, mut messages: Vec<SourceMessage>) -> Vec<SourceMessage> {
     let mut dice = conversation.dice("programs");
     for part in messages.iter_mut().flat_map(|source| &mut source.message.parts) {
@@ -395,12 +395,12 @@ fn as_programs(conversation: &Conversation, mut messages: Vec<SourceMessage>) ->
     messages
 }
 
-/// A question that cannot be asked, which both sides answer with nothing at all.
+/// A question that cannot be asked, which neither side answers.
 fn nothing(function: &'static str) -> Question {
     Question { function, input: Value::Null, ours: json!("the preset has no such step"), theirs: EXACT }
 }
 
-/// Whether texts differ in halves of characters alone, and in the numbers that follow from them.
+/// The class of texts that differ only in half characters, and in numbers that follow from them.
 fn halves(ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let (ours, theirs) = (ours.as_object()?, theirs.as_object()?);
     let is_other = |character: &char| !(character.is_ascii_digit() || *character == ',' || *character == '\u{fffd}');
@@ -410,7 +410,7 @@ fn halves(ours: &Value, theirs: &Value) -> Option<&'static Class> {
     (has_half && ours.len() == theirs.len() && theirs.iter().all(same)).then_some(HALVES)
 }
 
-/// What a model reads of the outputs that are cut, by the id of the call; `FILE` stands for where the whole output is.
+/// The texts of the truncated outputs, by call id; `FILE` replaces the reference to the whole output.
 fn shown(cuts: &Cuts, messages: &[SourceMessage]) -> Value {
     let texts = cuts_of(cuts, messages).map(|(result, text)| (result.call_id.clone(), json!(text)));
     Value::Object(texts.collect())

@@ -1,6 +1,6 @@
-//! Conversations by chance: each is drawn from its seed and its index alone, so that any one can be made again.
+//! Random conversations: each is drawn from its seed and its index alone, so that it can be reproduced.
 //!
-//! They are plain: no marks, no summaries, no compactions. What a system has beyond that, its own file draws with
+//! They are plain: no marks, no summaries, no compactions. A system's own file draws further data with
 //! [`Conversation::dice`].
 
 use longhand::model::Revision;
@@ -17,55 +17,55 @@ use serde_json::{Value, json};
 use std::ops::RangeInclusive;
 use uuid::Uuid;
 
-/// When the first message of every conversation was written, in milliseconds since the epoch.
+/// Time of the first message of every conversation, in milliseconds since the epoch.
 const START_MILLIS: i64 = 1_750_000_000_000;
-/// Lengths at which originals round, cut or change their mind, give or take one.
+/// Lengths near which originals round, truncate or change their behaviour.
 const EDGES: [usize; 10] = [1, 4, 8, 16, 100, 200, 2_000, 8_000, 10_000, 20_000];
-/// Pieces after which a long text begins again.
+/// Number of pieces after which a long text repeats itself.
 const PIECES_MAX: usize = 64;
 
-/// What the conversations of a system may hold.
+/// The possible content of a system's conversations.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
-    /// How many turns: a request and what follows until the next one. A conversation may also have no message at all.
+    /// Number of turns: a request and everything up to the next one. A conversation may also be empty.
     pub(crate) turns: RangeInclusive<usize>,
-    /// Most characters of what people and models say.
+    /// Maximum number of characters in a text of a user or a model.
     pub(crate) text_max: usize,
-    /// Most characters of a tool's output.
+    /// Maximum number of characters in a tool's output.
     pub(crate) output_max: usize,
-    /// Whether some begin with a system message.
+    /// True if some conversations begin with a system message.
     pub(crate) system: bool,
-    /// Whether models think aloud.
+    /// True if some replies have reasoning.
     pub(crate) reasoning: bool,
-    /// Whether there are pictures and documents, in requests and beside outputs.
+    /// True if there are images and documents, in requests and as attachments of results.
     pub(crate) media: bool,
-    /// Whether tools are called at all.
+    /// True if there are tool calls.
     pub(crate) calls: bool,
-    /// Where the results of calls stand.
+    /// Position of the results.
     pub(crate) results: Results,
-    /// Whether calls may stay without a result and replies may fail.
+    /// True if calls may stay without a result and replies may fail.
     pub(crate) interruptions: bool,
-    /// Whether requests may follow each other without a reply between them.
+    /// True if requests may follow each other without a reply between them.
     pub(crate) repeated_requests: bool,
     /// The tools.
     pub(crate) tools: &'static [&'static str],
 }
 
-/// Where the results of calls stand.
+/// Positions of the results of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Results {
-    /// Each in a tool message of its own.
+    /// Each in its own tool message.
     MessageEach,
-    /// Those of one reply in one tool message.
+    /// All results of one reply in one tool message.
     MessageForAll,
-    /// One way or the other, by conversation.
+    /// One of the two, by conversation.
     Either,
-    /// In the reply itself, behind the call.
+    /// In the reply itself, after the call.
     WithCall,
 }
 
 impl Profile {
-    /// Everything there is.
+    /// Every kind of content.
     pub(crate) const FULL: Self = Self {
         turns: 0..=8,
         text_max: 4_000,
@@ -81,11 +81,11 @@ impl Profile {
     };
 }
 
-/// A conversation, in the model's own types. Revisions are 1, 2, 3 …, and ids follow them.
+/// A conversation, in the types of `model`. Revisions are 1, 2, 3 …, and ids follow them.
 #[derive(Debug, Clone)]
 pub(crate) struct Conversation {
     seed: u64,
-    /// Its number in the run.
+    /// Its index in the run.
     pub(crate) index: u64,
     /// Its messages, all sealed, none pruned.
     pub(crate) messages: Vec<SourceMessage>,
@@ -101,13 +101,13 @@ impl Conversation {
         Self { seed, index, messages: author.messages }
     }
 
-    /// Chance for what a system draws besides the conversation: limits, fractions, flags. The purpose (16 bytes count)
-    /// keeps one use of it from changing another.
+    /// Random numbers for a system's own settings: limits, fractions, flags. Each purpose (its first 16 bytes count)
+    /// has its own sequence, so that one use does not change another.
     pub(crate) fn dice(&self, purpose: &str) -> StdRng {
         dice(self.seed, self.index, purpose)
     }
 
-    /// Every text in it, whoever says it.
+    /// All texts of the conversation.
     pub(crate) fn texts(&self) -> Vec<&str> {
         let parts = self.messages.iter().flat_map(|source| &source.message.parts);
         parts
@@ -136,7 +136,7 @@ struct Author<'a> {
     messages: Vec<SourceMessage>,
     parts: u128,
     calls: u64,
-    /// What the conversation weighs so far, roughly; reported usage follows it.
+    /// Approximate token count of the conversation so far; reported usage follows it.
     tokens: i64,
     millis: i64,
 }
@@ -163,14 +163,14 @@ impl Author<'_> {
             for _ in 0..steps {
                 self.step(results);
             }
-            // The last turn may still be going on.
+            // The last turn may be unfinished.
             if turn < turns || self.chance(60) {
                 self.reply();
             }
         }
     }
 
-    /// What a person asks.
+    /// Adds a request of the user.
     fn request(&mut self) {
         let mut bodies = vec![PartBody::Text(self.text(self.profile.text_max))];
         if self.chance(10) {
@@ -182,7 +182,7 @@ impl Author<'_> {
         self.say(Role::User, bodies, Finish::default());
     }
 
-    /// The end of a turn.
+    /// Adds the reply that ends a turn.
     fn reply(&mut self) {
         let mut bodies = self.thoughts();
         bodies.push(PartBody::Text(self.text(self.profile.text_max)));
@@ -195,7 +195,7 @@ impl Author<'_> {
         self.say_as_model(bodies, reason);
     }
 
-    /// A reply that calls tools, and their results.
+    /// Adds a reply with tool calls, and their results.
     fn step(&mut self, results: Results) {
         let mut bodies = self.thoughts();
         if self.chance(50) {
@@ -291,7 +291,7 @@ impl Author<'_> {
         self.say(Role::Assistant, bodies, Finish { reason: Some(reason), usage, ..Finish::default() });
     }
 
-    /// What a provider might report: near to what was said, now and then nothing.
+    /// Usage as a provider might report it: close to the actual tokens, sometimes empty.
     fn usage(&mut self) -> Usage {
         if self.chance(4) {
             return Usage::default();
@@ -308,7 +308,7 @@ impl Author<'_> {
 
     fn say(&mut self, role: Role, bodies: Vec<PartBody>, finish: Finish) {
         let revision = self.messages.len() as Revision + 1;
-        // Mostly seconds, now and then a night.
+        // Mostly seconds, sometimes a night.
         self.millis += if self.chance(4) { 8 * 3_600_000 } else { self.dice.random_range(0..90_000) };
         let parts: Vec<Part> = bodies.into_iter().map(|body| self.part(revision, body)).collect();
         let message = Message {
@@ -392,7 +392,7 @@ const JSON: [&str; 8] = ["{\"a\":", "[1,2.5,null]", ",", "\"\\u00e9\"", "}", ":"
 const BLANK: [&str; 6] = [" ", "\n", "\t", "\n\n", "\u{a0}", "\u{2028}"];
 
 /// A text of any length up to `max` characters: prose, Chinese, characters outside the basic plane, code, logs, JSON,
-/// blanks, nothing. It never holds U+FFFD, which stands for half a character in what comes back.
+/// blanks, or nothing. It never contains U+FFFD, which stands for half a character in an answer of the peer.
 pub(crate) fn text(dice: &mut StdRng, max: usize) -> String {
     let length = length(dice, max);
     let pieces: &[&str] = match dice.random_range(0..100) {
@@ -408,7 +408,7 @@ pub(crate) fn text(dice: &mut StdRng, max: usize) -> String {
     let spaced = std::ptr::eq(pieces.as_ptr(), WORDS.as_ptr());
     let mut phrase = Vec::new();
     while phrase.len() < PIECES_MAX.min(length) {
-        // Now and then something of another kind, so that units differ within one text.
+        // Sometimes a piece of another kind, so that lengths in different units differ within one text.
         let piece = if dice.random_ratio(1, 30) { ASTRAL.choose(dice) } else { pieces.choose(dice) };
         phrase.extend(piece.copied());
         phrase.extend(spaced.then_some(" "));
@@ -416,7 +416,7 @@ pub(crate) fn text(dice: &mut StdRng, max: usize) -> String {
     phrase.iter().cycle().flat_map(|piece| piece.chars()).take(length).collect()
 }
 
-/// Short lengths are as likely as long ones, and those where originals change their mind come up often.
+/// A random length: short ones are as likely as long ones, and those near `EDGES` are frequent.
 fn length(dice: &mut StdRng, max: usize) -> usize {
     if max == 0 || dice.random_ratio(1, 20) {
         return 0;

@@ -1,14 +1,14 @@
-//! Where a cut does harm, tried cut by cut: what explains that we cut elsewhere than an original.
+//! Safe boundaries of summaries, determined by testing each position: the explanation of boundaries that differ from an
+//! original's.
 //!
-//! It shares no code with `policy::select`, whose faults it would otherwise explain. Conversations here have one writer,
-//! sealed messages and call ids that are never used twice, so that the definitions of the design can be tried as they
-//! stand.
+//! It shares no code with `policy::select`, because it would otherwise explain that module's faults. Conversations here
+//! have one writer, sealed messages and unique call ids, so that the definitions of the design can be tested directly.
 
 use longhand::model::message::{FinishReason, Role};
 use longhand::model::part::PartBody;
 use longhand::model::view::SourceMessage;
 
-/// The cut that does no harm nearest to a proposed one: the last one up to it, else the first one behind it, else none.
+/// The safe boundary nearest to a proposed one: the last one up to it, else the first one after it, else 0 for none.
 pub(crate) fn nearest(messages: &[SourceMessage], proposed: usize) -> usize {
     if proposed == 0 {
         return 0;
@@ -18,21 +18,21 @@ pub(crate) fn nearest(messages: &[SourceMessage], proposed: usize) -> usize {
     earlier.or_else(|| (proposed + 1..=messages.len()).find(harmless)).unwrap_or(0)
 }
 
-/// True where a summary of the first so many messages would do harm.
+/// True if a summary of the first `cut` messages would do harm.
 pub(crate) fn harms(messages: &[SourceMessage], cut: usize) -> bool {
     let speakers: Vec<usize> = (0..messages.len()).filter(|&at| role(messages, at) == Role::Assistant).collect();
     let last_word = speakers.last().copied();
     let last_reply = speakers.iter().rev().find(|&&at| !has_failed(&messages[at]));
-    // A request, or results, that no reply has followed.
+    // The summary would cover a request or results that no reply follows.
     if last_reply.is_none_or(|reply| cut > reply + 1) {
         return true;
     }
     calls(messages).any(|(at, id)| {
         let answer = (at..messages.len()).find(|&behind| results(&messages[behind]).any(|result| result == id));
         match answer {
-            // The result would lose its call, or nobody has read it.
+            // The result would lose its call, or no reply has followed it yet.
             Some(answer) => at < cut && (answer >= cut || last_word.is_none_or(|word| word < answer)),
-            // The call still runs: the model has not gone on behind anything that came since.
+            // The call still runs: the model has not continued after any later message.
             None => {
                 let is_heard = |event: usize| is_event(messages, event) && last_word.is_some_and(|word| event < word);
                 at < cut && !(at..messages.len()).any(is_heard)
@@ -49,7 +49,7 @@ fn has_failed(source: &SourceMessage) -> bool {
     source.message.finish.reason == Some(FinishReason::Error)
 }
 
-/// True for a message that a model goes on behind: a request, an instruction, or results.
+/// True for a message after which a model continues: a request, an instruction, or results.
 fn is_event(messages: &[SourceMessage], at: usize) -> bool {
     matches!(role(messages, at), Role::User | Role::System) || results(&messages[at]).next().is_some()
 }
@@ -76,7 +76,7 @@ mod tests {
     use crate::generate::{Conversation, Profile};
     use longhand::model::part::{ToolCall, ToolResult};
 
-    /// Messages by the first letters of their roles, `e` for a reply that failed; a call or a result behind a colon.
+    /// Messages from the first letters of their roles, `e` for a failed reply; a call or a result follows a colon.
     fn messages(text: &str) -> Vec<SourceMessage> {
         let profile = Profile { turns: 1..=1, ..Profile::FULL };
         let like = Conversation::generate(1, 0, &profile).messages.remove(0);
@@ -118,7 +118,7 @@ mod tests {
     fn harm_is_what_the_design_says_it_is() {
         for (text, harmful) in [
             ("u a:1 t:1 a u a", &[2][..]),
-            // Requests that nobody has answered, or only a failure.
+            // Requests without a reply, or with a failed one only.
             ("u a:1 t:1 a u a u", &[2, 7]),
             ("u a u e", &[3, 4]),
             ("u", &[1]),
@@ -126,7 +126,7 @@ mod tests {
             ("u a u a:1", &[4]),
             ("u a u a:1 u", &[4, 5]),
             ("u a u a:1 u a", &[]),
-            // A result that nobody has read.
+            // A result that no reply has followed.
             ("u a u a:1 t:1", &[4, 5]),
         ] {
             let messages = messages(text);

@@ -1,4 +1,4 @@
-//! What every system is checked with: the other side as a process, and the shape of a system's own file.
+//! The parts that every system uses: the peer process, the shape of a system, and the runner of lives.
 
 use crate::install::Installed;
 use crate::report::{Class, Report};
@@ -13,18 +13,18 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-/// Questions on their way at any time. More would only fill the other side's memory.
+/// Maximum number of open questions. More would only fill the peer's memory.
 const IN_FLIGHT_MAX: usize = 64;
-/// How long the other side may be silent while a question is open.
+/// Maximum time without an answer while a question is open.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
-/// Conversations that are made, asked about and compared at once.
+/// Number of conversations that are generated, asked about and compared together.
 const BATCH: u64 = 100;
-/// How much of what the other side last wrote on standard error is shown.
+/// Number of last lines of the peer's standard error in a failure.
 const STDERR_LINES: usize = 12;
 
-/// A published system and what of it Longhand reproduces.
+/// A published system whose behaviour Longhand reproduces.
 pub(crate) trait System: Sync {
-    /// Its name; the list of its packages in `peers/` has it too.
+    /// Its name, also that of its list of packages in `peers/`.
     fn name(&self) -> &'static str;
 
     /// The system whose packages it uses: itself, unless two share them.
@@ -32,45 +32,45 @@ pub(crate) trait System: Sync {
         self.name()
     }
 
-    /// The peer's program in `peers/`, without its ending: its own name, unless several versions share one.
+    /// The peer's program in `peers/`, without its extension: the system's name, unless several versions share one.
     fn program(&self) -> &'static str {
         self.name()
     }
 
-    /// Why a difference may be: at most nine classes.
+    /// The explained differences: at most nine classes.
     fn classes(&self) -> &'static [Class] {
         &[]
     }
 
-    /// Whether it checks the harness itself, and therefore always runs.
+    /// True if it checks the harness itself, and therefore always runs.
     fn checks_the_wire(&self) -> bool {
         false
     }
 
-    /// What it takes besides published packages and is not there, if anything: then there is nothing to check against.
+    /// A missing requirement other than published packages, if there is one: the system is then skipped.
     fn missing(&self) -> Option<String> {
         None
     }
 
-    /// Asks both sides about every conversation of the run, and reports what they say.
+    /// Asks both sides about every conversation of the run, and reports their answers.
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure>;
 }
 
-/// Which conversations to try.
+/// The conversations of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// What all chance is drawn from.
+    /// The seed of all random choices.
     pub(crate) seed: u64,
     /// The index of the first conversation.
     pub(crate) first: u64,
-    /// How many.
+    /// Number of conversations.
     pub(crate) count: u64,
-    /// The number of lives, for systems that live.
+    /// Number of lives, for systems that have lives.
     pub(crate) lives: u64,
 }
 
 impl Run {
-    /// The indexes of the conversations, in pieces that fit in memory.
+    /// The indexes of the conversations, in batches that fit in memory.
     pub(crate) fn batches(self) -> impl Iterator<Item = Range<u64>> {
         let end = self.first.saturating_add(self.count);
         let starts = (self.first..end).step_by(BATCH as usize);
@@ -87,12 +87,12 @@ impl fmt::Display for Run {
     }
 }
 
-/// The other side cannot be asked any more.
+/// The peer cannot be asked any more.
 #[derive(Debug)]
 pub(crate) struct PeerFailure(String);
 
 impl PeerFailure {
-    /// A failure in these words.
+    /// A failure with this message.
     pub(crate) fn new(words: &str) -> Self {
         Self(words.to_owned())
     }
@@ -104,7 +104,7 @@ impl fmt::Display for PeerFailure {
     }
 }
 
-/// The other side: a program of its own that has the published package loaded and answers one line for each line.
+/// The peer: a process that has loaded the published package and answers each line with one line.
 pub(crate) struct Peer {
     child: Child,
     questions: ChildStdin,
@@ -113,7 +113,7 @@ pub(crate) struct Peer {
     next_id: u64,
 }
 
-/// What came back for one question: its number, and the value or the error.
+/// The answer to one question: its number, and the value or the error.
 type Answer = Result<(u64, Result<Value, String>), String>;
 
 impl Peer {
@@ -122,7 +122,7 @@ impl Peer {
         let failed = |what: &str, error: std::io::Error| PeerFailure(format!("{what}: {error}"));
         let stderr = installed.folder.join("stderr.log");
         let log = File::create(&stderr).map_err(|error| failed("no file for standard error", error))?;
-        // What the package would keep in the user's home folder belongs to this run alone.
+        // The package's files in the home folder stay separate for this run.
         let home = installed.folder.join("home");
         fs::create_dir_all(&home).map_err(|error| failed("no home folder", error))?;
         let mut command = Command::new(&installed.runtime);
@@ -138,10 +138,10 @@ impl Peer {
         Ok(Self { child, questions, answers, stderr, next_id: 0 })
     }
 
-    /// Asks everything and waits for all answers, which are in the order of the questions.
+    /// Asks all questions and waits for all answers, which are in the order of the questions.
     ///
-    /// A question that the other side answers with an error is an `Err` in its place. The other side may answer in any
-    /// order. It fails as a whole when the other side ends, is silent for two minutes or does not keep to the protocol.
+    /// A question that the peer answers with an error is an `Err` in its position. The peer may answer in any order.
+    /// The call fails as a whole if the peer ends, is silent for two minutes or violates the protocol.
     pub(crate) fn call_all(&mut self, calls: Vec<(&str, Value)>) -> Result<Vec<Result<Value, String>>, PeerFailure> {
         let mut places = HashMap::new();
         let mut found: Vec<Option<Result<Value, String>>> = vec![None; calls.len()];
@@ -157,7 +157,7 @@ impl Peer {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Asks one question, and gives its number.
+    /// Asks one question; returns its number.
     fn send(&mut self, function: &str, arguments: Value) -> Result<u64, PeerFailure> {
         self.next_id += 1;
         let question = json!({ "id": self.next_id, "fn": function, "args": arguments });
@@ -166,7 +166,7 @@ impl Peer {
         Ok(self.next_id)
     }
 
-    /// Takes one answer and puts it where it belongs.
+    /// Receives one answer and stores it in its position.
     fn receive_at(
         &mut self,
         places: &mut HashMap<u64, usize>,
@@ -178,7 +178,7 @@ impl Peer {
         Ok(())
     }
 
-    /// The next answer, whichever question it answers.
+    /// The next answer, to whichever question.
     fn receive(&mut self) -> Result<(u64, Result<Value, String>), PeerFailure> {
         match self.answers.recv_timeout(ANSWER_TIMEOUT) {
             Ok(Ok(answer)) => Ok(answer),
@@ -202,13 +202,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // A process that has already ended is what is wanted.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A comparison of a life.
+/// One comparison within a life.
 pub(crate) struct Said {
     pub(crate) what: &'static str,
     pub(crate) index: u64,
@@ -218,20 +218,20 @@ pub(crate) struct Said {
     pub(crate) why: Option<&'static Class>,
 }
 
-/// A life's way to ask the peer, beside the other lives.
+/// Connection of a life to the peer, which it shares with other lives.
 pub(crate) struct Asker {
     wishes: Sender<Wish>,
     answers: Receiver<Result<Value, String>>,
 }
 
-/// The next thing of a life: a question, or its end.
+/// The next step of a life: a question, or its end.
 enum Wish {
     Ask(&'static str, Value),
     End(Result<Vec<Said>, PeerFailure>),
 }
 
 impl Asker {
-    /// The answer of the peer, which may be an error of its own.
+    /// The peer's answer, which may be an error.
     pub(crate) fn ask(
         &mut self,
         function: &'static str,
@@ -243,15 +243,15 @@ impl Asker {
     }
 }
 
-/// A life that is lived beside others.
+/// A life that runs beside others.
 struct Living {
     index: u64,
     wishes: Receiver<Wish>,
     answers: Sender<Result<Value, String>>,
 }
 
-/// Lives so many lives beside each other, so that a peer that works on several questions has them, and tells what each
-/// said, in the order of the lives.
+/// Runs `width` lives concurrently, so that a peer that handles several questions gets them, and passes the comparisons
+/// of each life to `say`, in the order of the lives.
 pub(crate) fn at_once(
     peer: &mut Peer,
     mut indexes: Range<u64>,
@@ -266,7 +266,7 @@ pub(crate) fn at_once(
             scope.spawn(move || {
                 let mut asker = Asker { wishes: wish, answers: answered };
                 let said = live(index, &mut asker);
-                // Nobody listens where the run has failed.
+                // The receiver is gone if the run has failed.
                 let _ = asker.wishes.send(Wish::End(said));
             });
             Living { index, wishes, answers }
@@ -282,7 +282,7 @@ pub(crate) fn at_once(
             } else {
                 let (id, answer) = peer.receive()?;
                 let life = asking.remove(&id).ok_or_else(|| peer.unasked(id))?;
-                // A life that has ended asks nothing.
+                // A life that has ended receives nothing.
                 let _ = life.answers.send(answer);
                 Some(life)
             };
@@ -303,7 +303,7 @@ pub(crate) fn at_once(
     })
 }
 
-/// Reads answers to the end of the output or to the first line that is none.
+/// Reads answers to the end of the output, or to the first line that is not an answer.
 fn read(output: impl BufRead, answers: &Sender<Answer>) {
     for line in output.lines() {
         let answer = line.map_err(|error| format!("its output cannot be read: {error}")).and_then(|line| parse(&line));
@@ -325,9 +325,10 @@ fn parse(line: &str) -> Answer {
     Ok((id, Ok(value)))
 }
 
-/// JSON text with every half of a surrogate pair that stands alone replaced by U+FFFD, which no generated text holds.
+/// JSON text with every unpaired surrogate replaced by U+FFFD, which no generated text contains.
 ///
-/// JavaScript cuts texts between the halves and writes them as `\ud83d`; that is no text that JSON may hold.
+/// JavaScript splits surrogate pairs when it truncates a text, and writes the halves as `\ud83d`, which is not valid in
+/// JSON text.
 fn with_whole_characters(json: &str) -> String {
     let mut whole = String::with_capacity(json.len());
     let mut rest = json;
@@ -349,7 +350,7 @@ fn with_whole_characters(json: &str) -> String {
     whole
 }
 
-/// The half of a surrogate pair that is written as an escape at the start of the text.
+/// The surrogate that is escaped at the start of the text.
 fn surrogate(text: &str) -> Option<u32> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u32::from_str_radix(digits, 16).ok().filter(|unit| (0xD800..=0xDFFF).contains(unit))

@@ -1,21 +1,21 @@
-//! Installing what a system is checked against: published packages, in a folder of their own under `target/conformance`.
+//! Installs the published packages of a system, in a separate folder under `target/conformance`.
 //!
-//! `peers/<system>.packages` says what is needed, a line each: `npm NAME@VERSION`, `pip NAME==VERSION`, `npm-flags …`,
-//! `npm-unpack NAME@VERSION` for the files of one package without what it depends on (they land in `package`),
-//! `runtime node` or `runtime python` for a peer without packages, `npm node@VERSION` for a Node.js other than the
-//! machine's; `#` begins a comment. What is installed is used again until these lines change.
+//! `peers/<system>.packages` lists them, a line each: `npm NAME@VERSION`, `pip NAME==VERSION`, `npm-flags …`,
+//! `npm-unpack NAME@VERSION` for the files of one package without its dependencies (in the folder `package`), `runtime
+//! node` or `runtime python` for a peer without packages, `npm node@VERSION` for a Node.js other than the machine's;
+//! `#` begins a comment. An installation is reused until these lines change.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// How much of a failed installer's words is shown.
+/// Maximum number of output lines shown of a failed installer.
 const OUTPUT_LINES: usize = 8;
 
-/// What tells that the registry was not reached, or had no answer, rather than that it has no such package.
+/// Outputs that show that the registry was not reached or failed, and not that it lacks the package.
 ///
-/// The last is pip's word for a package of which it saw no version at all, which is what it says without a network too.
+/// The last one is pip's message about a package without any version, which it also prints without a network.
 const UNREACHABLE: [&str; 21] = [
     "ENOTFOUND",
     "EAI_AGAIN",
@@ -40,10 +40,10 @@ const UNREACHABLE: [&str; 21] = [
     "(from versions: none)",
 ];
 
-/// What it takes to start a peer.
+/// The files needed to start a peer.
 #[derive(Debug)]
 pub(crate) struct Installed {
-    /// Where the packages are: `node_modules` or `venv` beneath it.
+    /// Folder of the packages, which are in its `node_modules` or `venv`.
     pub(crate) folder: PathBuf,
     /// The Node.js or Python that runs the peer.
     pub(crate) runtime: PathBuf,
@@ -51,28 +51,28 @@ pub(crate) struct Installed {
     pub(crate) program: PathBuf,
 }
 
-/// Why there is nothing to check against.
+/// Reason for a missing installation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NotInstalled {
-    /// The registry does not answer, or the machine has no such runtime: nobody's fault here.
+    /// The registry does not answer, or the machine lacks the runtime: no fault of this repository.
     Unavailable(String),
     /// The list of packages, the peer or a package is wrong.
     Broken(String),
 }
 
-/// What `peers/<system>.packages` asks for.
+/// The contents of `peers/<system>.packages`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Packages {
     npm: Vec<String>,
     npm_flags: Vec<String>,
-    /// The package of which only the files are wanted.
+    /// The package of which only the files are needed.
     unpack: Option<String>,
-    /// The version of Node.js, where it must not be the machine's.
+    /// The version of Node.js; none for the machine's.
     node: Option<String>,
     pip: Vec<String>,
 }
 
-/// Installs what the system needs, unless it is there already. The peer is `peers/<program>.mjs` or `.py`.
+/// Installs the packages of the system, unless they are installed. The peer is `peers/<program>.mjs` or `.py`.
 pub(crate) fn install(system: &str, program: &str) -> Result<Installed, NotInstalled> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let peers = root.join("conformance/peers");
@@ -102,7 +102,7 @@ pub(crate) fn install(system: &str, program: &str) -> Result<Installed, NotInsta
     } else {
         install_node(&folder, &packages)?;
     }
-    // The last step, so that an installation that was interrupted is done again.
+    // The last step, so that an interrupted installation is repeated.
     fs::write(&stamp, &written).map_err(|error| broken(&stamp, error))?;
     Ok(installed(folder, if is_python { python_program } else { node_program }, is_python, &packages))
 }
@@ -117,7 +117,7 @@ fn installed(folder: PathBuf, program: PathBuf, is_python: bool, packages: &Pack
 }
 
 fn install_node(folder: &Path, packages: &Packages) -> Result<(), NotInstalled> {
-    // With a manifest of its own the folder is a project, and npm looks for none further up.
+    // With its own manifest the folder is a project, and npm searches no parent folder for one.
     let manifest = folder.join("package.json");
     fs::write(&manifest, "{ \"private\": true }\n")
         .map_err(|error| NotInstalled::Broken(format!("{}: {error}", manifest.display())))?;
@@ -147,8 +147,8 @@ fn install_python(folder: &Path, packages: &Packages) -> Result<(), NotInstalled
     execute(pip.args(&packages.pip).current_dir(folder))
 }
 
-/// The npm package that holds the Node.js binary of this machine. The package `node` itself only has a script that
-/// would fetch it, and scripts of packages are not run.
+/// The npm package with the Node.js binary for this machine. The package `node` itself only has a script that would
+/// download it, and scripts of packages are not run.
 fn node_package() -> String {
     let system = match std::env::consts::OS {
         "macos" => "darwin",

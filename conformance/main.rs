@@ -1,6 +1,6 @@
 //! Conformance: Longhand's policies against the published software they reproduce.
 //!
-//! `README.md` in this folder says how to run it, what it reports and how a system is added.
+//! `README.md` in this folder describes how to run it, the report, and how to add a system.
 
 mod contents;
 mod daemon;
@@ -23,7 +23,7 @@ use install::NotInstalled;
 use report::{Ending, Report};
 use std::process::ExitCode;
 
-/// Every system, in the order of the report. The wire's own check comes first: nothing else counts where it fails.
+/// Every system, in the order of the report. The checks of the wire come first: if they fail, no other result counts.
 const SYSTEMS: &[&dyn System] = &[
     &wire::NODE,
     &wire::PYTHON,
@@ -45,13 +45,13 @@ const SYSTEMS: &[&dyn System] = &[
     &qwen_code::lives::Lives,
 ];
 
-/// Conversations for each system where nothing else is asked for: what a release is held to.
+/// Default number of conversations for each system, as required for a release.
 const FULL_COUNT: u64 = 2_000;
-/// Conversations for each system in a short run.
+/// Number of conversations for each system in a short run.
 const SHORT_COUNT: u64 = 200;
-/// Lives of each system that has lives in a short run: each asks many questions.
+/// Number of lives for each system in a short run: each life asks many questions.
 const SHORT_LIVES: u64 = 100;
-/// The seed where none is given, and of every short run.
+/// The default seed, also that of every short run.
 const SEED: u64 = 1;
 
 const USAGE: &str = "usage: conformance/run [--systems a,b] [--count N] [--seed S] [--index I] [--short]
@@ -64,13 +64,13 @@ const USAGE: &str = "usage: conformance/run [--systems a,b] [--count N] [--seed 
   --short        200 conversations and 100 lives with seed 1, as in continuous integration
   --allow-skips  a system that was skipped does not fail the run";
 
-/// What the command line asks for.
+/// The parsed command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Arguments {
-    /// Names of systems; empty means all.
+    /// Names of systems; empty for all.
     systems: Vec<String>,
     run: Run,
-    /// True where the run may succeed without a system that could not be had.
+    /// True if the run may succeed although a system is unavailable.
     allow_skips: bool,
 }
 
@@ -100,7 +100,7 @@ fn main() -> ExitCode {
     if reports.iter().all(passes) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Installs, starts and questions one system, and prints its report.
+/// Installs, starts and asks one system, and prints its report.
 fn run(system: &dyn System, run: Run) -> Report {
     let mut report = Report::new(system.name(), system.classes());
     println!("\n{}", system.name());

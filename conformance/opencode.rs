@@ -1,11 +1,11 @@
-//! OpenCode: the published server works on the same histories, with a model that this run plays.
+//! OpenCode: the published server works on the same histories, with a model that this run simulates.
 //!
-//! Asked about conversations is where a summary by hand cuts (`select`), which outputs are cleared after a prompt
-//! (`prune`), whether the window is too full (`overflow`), what the model is sent (`view`), and what it reads when it
-//! summarizes (`transcript`). Histories may hold compactions, which OpenCode keeps as a pair of messages and Longhand as
-//! a boundary.
+//! The questions about a conversation are the boundary of a summary by hand (`select`), the outputs that are cleared
+//! after a prompt (`prune`), the state of the window (`overflow`), the messages sent to the model (`view`), and the
+//! text that it reads for a summary (`transcript`). Histories may contain compactions, which OpenCode keeps as a pair
+//! of messages and Longhand as a boundary.
 //!
-//! Only transcripts have media: elsewhere what they weigh is a value of the preset, not a decision.
+//! Only transcripts have media: elsewhere their token count is a value of the preset, not a decision.
 
 mod history;
 pub(crate) mod lives;
@@ -92,7 +92,7 @@ static ONE_SUMMARY: &Class = &CLASSES[2];
 static EMPTY: &Class = &CLASSES[3];
 static WHOLE_CHARACTERS: &Class = &CLASSES[4];
 
-/// Windows as context, input and output. OpenCode needs a folder for each pair of settings, so there are few.
+/// Windows as context, input and output. OpenCode needs a folder for each pair of settings, so that there are few.
 const WINDOWS: [(i64, Option<i64>, i64); 5] = [
     (32_000, None, 4_000),
     (64_000, None, 8_000),
@@ -105,11 +105,11 @@ const WINDOWS: [(i64, Option<i64>, i64); 5] = [
 const TAILS: [(Option<u32>, Option<i64>); 6] =
     [(None, None), (Some(2), None), (Some(0), None), (None, Some(300)), (Some(1), Some(1_500)), (Some(3), Some(60))];
 
-/// One conversation in so many is asked what is cleared, and another how it is written out. It is odd, so that both
-/// places of results come up.
+/// One conversation in this number is asked about clearing, and another about its transcript. The number is odd, so
+/// that both positions of results occur.
 const SOME: u64 = 5;
 
-/// The length of an output at which OpenCode's limits lie: 40 000 tokens stay, more than 20 000 must go.
+/// Lengths of outputs near OpenCode's limits: 40 000 tokens stay, more than 20 000 must go.
 const OUTPUT_EDGES: [usize; 4] = [80_000, 80_002, 160_000, 40_000];
 
 impl System for OpenCode {
@@ -125,7 +125,7 @@ impl System for OpenCode {
         for batch in run.batches() {
             let conversations: Vec<Conversation> = batch.map(|index| conversation(run.seed, index, &PROFILE)).collect();
             ask(peer, report, "select", "select", &conversations, Select::draw)?;
-            // OpenCode's limits make these long, and OpenCode slow.
+            // OpenCode's limits make these conversations long, and OpenCode slow.
             ask(peer, report, "prune", "prune", &every(&conversations, 0), Prune::draw)?;
             let with_media = Profile { media: true, ..PROFILE };
             let others = every(&conversations, 1);
@@ -139,21 +139,21 @@ impl System for OpenCode {
     }
 }
 
-/// What both sides are asked about one conversation.
+/// A question to both sides about one conversation.
 trait Question {
-    /// The question for the other side.
+    /// The question for the peer.
     fn input(&self) -> Value;
-    /// What we say.
+    /// Our answer.
     fn ours(&self) -> Value;
-    /// What they say, in our words.
+    /// The peer's answer, in our form.
     fn theirs(&self, answer: &Value) -> Value {
         answer.clone()
     }
-    /// A second question, by whose answer a difference may be explained.
+    /// A second question to the peer, whose answer may explain a difference.
     fn again(&self) -> Option<Value> {
         None
     }
-    /// Why the two differ, with their answer to the second question.
+    /// The class of a difference, given the peer's answer to the second question.
     fn explain(&self, theirs: &Value, again: Option<&Value>) -> Option<&'static Class>;
 }
 
@@ -162,7 +162,7 @@ fn every(conversations: &[Conversation], remainder: u64) -> Vec<Conversation> {
     conversations.iter().filter(|it| it.index % SOME == remainder).cloned().collect()
 }
 
-/// Asks the function of the peer about each conversation, and reports it under a name.
+/// Asks the peer's function about each conversation, and reports the answers under a name.
 fn ask<Q: Question>(
     peer: &mut Peer,
     report: &mut Report,
@@ -189,8 +189,8 @@ fn ask<Q: Question>(
     Ok(())
 }
 
-/// A conversation as OpenCode could hold it: the calls of a reply stand together, and their results behind them, in the
-/// same message or in one of their own.
+/// A conversation that OpenCode can represent: the calls of a reply are adjacent, and followed by their results, in the
+/// same message or in a separate one.
 fn conversation(seed: u64, index: u64, profile: &Profile) -> Conversation {
     let results = if index.is_multiple_of(2) { Results::WithCall } else { Results::MessageForAll };
     let mut conversation = Conversation::generate(seed, index, &Profile { results, ..profile.clone() });
@@ -217,7 +217,7 @@ fn limits((context, input, output): (i64, Option<i64>, i64)) -> Value {
 
 // ------------------------------------------------------------------------------------------------ select
 
-/// Where a summary by hand cuts.
+/// The boundary of a summary by hand.
 struct Select {
     history: History,
     window: (i64, Option<i64>, i64),
@@ -249,7 +249,7 @@ impl Select {
         policy().with_overrides(&patch.to_string()).unwrap_or_else(|error| panic!("{patch}: {error}"))
     }
 
-    /// What we do with these messages; indexes are those of the history.
+    /// Our decision on these messages; indexes are those of the history.
     fn decide(&self, sources: &[SourceMessage]) -> Value {
         let policy = self.policy();
         let window = window(self.window);
@@ -263,7 +263,7 @@ impl Select {
         json!({"summarizes": summary.is_some(), "tail": tail})
     }
 
-    /// The harmless cut nearest to that of an answer, as an answer.
+    /// The safe boundary nearest to that of an answer, as an answer.
     fn harmless(&self, answer: &Value) -> Value {
         let inline: Vec<SourceMessage> =
             self.history.sources().into_iter().filter(|source| source.place.is_none()).collect();
@@ -294,7 +294,7 @@ impl Question for Select {
         self.asked(&self.history)
     }
 
-    /// The same history in which nothing failed, so that OpenCode weighs every reply.
+    /// The same history without failures, so that OpenCode counts every reply.
     fn again(&self) -> Option<Value> {
         let mut history = self.history.clone();
         let failed: Vec<_> = history.messages.iter_mut().filter(|source| is_failed(source)).collect();
@@ -318,7 +318,7 @@ impl Question for Select {
         let is_harmless = |theirs: &Value| self.harmless(theirs) == ours;
         match again {
             Some(again) if *again == ours => Some(FAILED),
-            // Ours is the harmless cut nearest to theirs.
+            // Our boundary is the safe one nearest to theirs.
             again => (is_harmless(theirs) || again.is_some_and(is_harmless)).then_some(UNANSWERED),
         }
     }
@@ -326,13 +326,13 @@ impl Question for Select {
 
 // ------------------------------------------------------------------------------------------------ prune
 
-/// Which outputs are cleared after a prompt.
+/// The outputs cleared after a prompt.
 struct Prune {
     history: History,
 }
 
 impl Prune {
-    /// Outputs are long enough for OpenCode's limits, which cannot be set, and some were cleared before.
+    /// Draws outputs long enough for OpenCode's limits, which cannot be configured, and some outputs cleared earlier.
     fn draw(conversation: &Conversation) -> Self {
         let mut history = History::draw(conversation, 1);
         let mut dice = conversation.dice("outputs");
@@ -366,7 +366,7 @@ impl Question for Prune {
         json!({"messages": self.history.in_opencode().0})
     }
 
-    /// The prompt and its reply stand behind the history when OpenCode looks at it.
+    /// OpenCode decides after the prompt and its reply, which follow the history.
     fn ours(&self) -> Value {
         let mut policy = policy();
         policy.routine = presets::opencode::seed().routine;
@@ -414,16 +414,16 @@ impl Question for Prune {
 
 // ------------------------------------------------------------------------------------------------ overflow
 
-/// Whether the window is too full.
+/// The state of the window: true if a compaction is due.
 struct Overflow {
     window: (i64, Option<i64>, i64),
     auto: bool,
     usage: Usage,
-    /// Whether the usage stands in the history, rather than in the reply to a prompt.
+    /// True if the usage is in the history, not in the reply to a prompt.
     at_start: bool,
 }
 
-/// OpenCode's own limit, whatever the window has room for.
+/// OpenCode's own limit, whatever room the window has.
 fn usable(window: &ModelWindow) -> i64 {
     policy().auto.map_or(0, |level| level.threshold.limit(window))
 }
@@ -445,7 +445,7 @@ impl Overflow {
         let cache_write = if at_start { share(count - output - cache_read) } else { 0 };
         let input = count - output - cache_read - cache_write;
         let reasoning = share(2_000);
-        // What a provider calls the total of a reply is not looked at: it is worked out from the other two counts.
+        // OpenCode ignores a provider's total for a reply, and computes it from the other two counts.
         let reply = input + cache_read + output + reasoning;
         let total = if at_start { (share(1) == 1).then(|| (count + share(4) - 2).max(0)) } else { Some(reply) };
         let usage = Usage { input, output, reasoning, cache_read, cache_write, total, ..Usage::default() };
@@ -484,7 +484,7 @@ impl Question for Overflow {
     fn ours(&self) -> Value {
         let policy = policy();
         let tokens = policy.counting.usage.tokens(&self.usage);
-        // The threshold itself: that a level is due where a view exceeds its window before that is no agent's.
+        // The threshold itself: the rule that a level is due earlier if a view exceeds its window is no agent's.
         let due = policy.auto.filter(|_| self.auto).and_then(|level| level.threshold.due_at(&window(self.window)));
         json!({"compacted": due.is_some_and(|due| tokens >= due)})
     }
@@ -498,7 +498,7 @@ impl Question for Overflow {
 
 // ------------------------------------------------------------------------------------------------ view
 
-/// What the model is sent.
+/// The messages sent to the model.
 struct Viewed {
     history: History,
 }
@@ -526,7 +526,7 @@ impl Viewed {
         in_order(said)
     }
 
-    /// Ours without failed replies and the results of their calls; none unless what is left out is what these say.
+    /// Our messages without failed replies and the results of their calls; none if more than that would be missing.
     fn without_failed(&self) -> Option<Vec<Value>> {
         let failed: Vec<&SourceMessage> = self.history.messages.iter().filter(|source| is_failed(source)).collect();
         let view = plan::view(&policy(), &self.history.sources());
@@ -554,7 +554,7 @@ impl Viewed {
     }
 }
 
-/// The words of a stored reply, without our rendering.
+/// The text of a stored reply, not rendered by our code.
 fn spoken(source: &SourceMessage) -> Value {
     let (mut text, mut reasoning, mut calls) = (String::new(), String::new(), Vec::new());
     for part in &source.message.parts {
@@ -571,8 +571,8 @@ fn spoken(source: &SourceMessage) -> Value {
     json!({"role": "assistant", "text": text, "reasoning": reasoning, "calls": calls})
 }
 
-/// The same with the results behind each reply in the order of their ids: what stands there answers the reply's calls
-/// all at once, and its order says nothing.
+/// The same entries, with the results after each reply ordered by id: they answer the reply's calls together, and their
+/// order has no meaning.
 fn in_order(mut said: Vec<Value>) -> Vec<Value> {
     for run in said.chunk_by_mut(|before, after| before["role"] == "tool" && after["role"] == "tool") {
         run.sort_by_key(|entry| entry["id"].to_string());
@@ -580,7 +580,7 @@ fn in_order(mut said: Vec<Value>) -> Vec<Value> {
     said
 }
 
-/// A message of a view, as a chat completion's messages say it.
+/// A message of a view, in the form of a chat completion's messages.
 fn entries(message: &ViewMessage) -> Vec<Value> {
     let mut texts: Vec<&str> = Vec::new();
     let mut reasoning = String::new();
@@ -612,7 +612,7 @@ fn entries(message: &ViewMessage) -> Vec<Value> {
     }
 }
 
-/// The words of a user, with the number of images beside them where there are any.
+/// The text of a user message, with the number of its images if there are any.
 fn asked(texts: Value, media: usize) -> Value {
     let mut asked = json!({"role": "user", "texts": texts});
     if media > 0 {
@@ -673,7 +673,7 @@ impl Question for Viewed {
         if without_failed.as_ref() == Some(theirs) {
             return Some(FAILED);
         }
-        // Behind the live marker and summary, theirs may have those of the compaction before.
+        // After the active marker and summary, theirs may have those of the compaction before.
         let earlier = self.history.compactions.len().checked_sub(2)?;
         let marker = json!({"role": "user", "texts": [policy().view.marker_text]});
         let mut behind = theirs.get(2..)?.windows(2);

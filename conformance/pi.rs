@@ -1,7 +1,7 @@
-//! pi, in two versions: what messages weigh, when a summary is due, where it cuts, and what a view shows afterwards.
+//! pi, in two versions: estimates of messages, the threshold of a summary, its boundary, and the view after it.
 //!
-//! pi's sessions are lists of entries. Besides messages they hold entries that are never in a context (records here)
-//! and compactions; both are drawn here and put between the messages of a conversation.
+//! pi's sessions are lists of entries. Besides messages they contain entries that are never in a context (records here)
+//! and compactions; both are drawn here and inserted between the messages of a conversation.
 
 mod life;
 pub(crate) mod lives;
@@ -25,7 +25,7 @@ use session::{Prepared, Session};
 pub(crate) struct Pi {
     name: &'static str,
     policy: fn() -> Policy,
-    /// Whether messages of extensions weigh what they say, so that they are like the user's.
+    /// True if messages of extensions count their text, so that they are like the user's.
     extensions: bool,
     profile: Profile,
     classes: &'static [Class],
@@ -35,7 +35,7 @@ pub(crate) const V0_73: Pi = Pi {
     name: "pi-0.73",
     policy: pi::v0_73,
     extensions: false,
-    // What a session says to the model is no entry in this version.
+    // A session's instructions to the model are not entries in this version.
     profile: Profile { system: false, ..PROFILE },
     classes: &[
         UNANSWERED,
@@ -123,7 +123,7 @@ impl System for Pi {
                 Self::refusal,
                 Self::branch_summary,
             ];
-            // Before 0.87 no context says where its messages come from.
+            // Before 0.87 a context does not state the origin of its messages.
             let since: &[Ask] = if self.extensions { &[Self::projection] } else { &[] };
             for ask in questions.iter().chain(since) {
                 let questions: Vec<Question> = sessions.iter().map(|session| ask(&policy, session)).collect();
@@ -140,10 +140,10 @@ impl System for Pi {
     }
 }
 
-/// The maker of a question about a session.
+/// A function that makes a question about a session.
 type Ask = for<'a> fn(&Policy, &'a Session) -> Question<'a>;
 
-/// A question to both sides, our answer, and how to read theirs.
+/// A question to both sides, our answer, and the reading of theirs.
 struct Question<'a> {
     session: &'a Session,
     function: &'static str,
@@ -154,21 +154,21 @@ struct Question<'a> {
 }
 
 impl<'a> Question<'a> {
-    /// A question whose answers must be the same.
+    /// A question whose answers must be equal.
     fn exact(session: &'a Session, function: &'static str, input: Value, ours: Value) -> Self {
         Self { session, function, input, ours, read: |_, value| value, explain: |_, _, _| None }
     }
 }
 
 impl Pi {
-    /// What each message weighs.
+    /// Asks for the estimate of each message.
     fn weights<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let weights = session.messages().iter().map(|source| tokens::estimate_source(policy, source));
         let input = json!({ "messages": session.raw_messages() });
         Question::exact(session, "estimateTokens", input, weights.collect())
     }
 
-    /// How full reported usage says the window is.
+    /// Asks for the context usage according to reported usage.
     fn usage<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let replies = session.messages().iter().filter_map(|source| source.message.finish.usage.as_ref());
         let usages: Vec<Value> = replies.clone().map(|usage| session::usage(Some(usage))).collect();
@@ -176,7 +176,7 @@ impl Pi {
         Question::exact(session, "calculateContextTokens", json!({ "usages": usages }), tokens.collect())
     }
 
-    /// Whether a summary is due.
+    /// Asks if a summary is due.
     fn due<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let mut dice = session.dice("due");
         let context = dice.random_range(1..400_000);
@@ -189,7 +189,7 @@ impl Pi {
         Question::exact(session, "shouldCompact", input, json!(is_due))
     }
 
-    /// Which files were read and modified, and how a summary names them.
+    /// Asks for the files that were read and modified, and for their lists in a summary.
     fn files<'a>(_policy: &Policy, session: &'a Session) -> Question<'a> {
         let mut operations = FileOperations::collect(FileTools::Pi, session.messages());
         let (read, modified) = session.earlier_files();
@@ -202,7 +202,7 @@ impl Pi {
         Question::exact(session, "fileOperations", input, ours)
     }
 
-    /// What the summary of a branch covers.
+    /// Asks for the messages that the summary of a branch covers.
     fn branch<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let (messages, entries) = session.branch();
         let total: i64 = messages.iter().map(|source| tokens::estimate_source(policy, source)).sum();
@@ -220,7 +220,7 @@ impl Pi {
         Question::exact(session, "prepareBranchEntries", input, ours)
     }
 
-    /// Where a compaction cuts.
+    /// Asks for the boundary of a compaction.
     fn cut<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         Question {
             session,
@@ -232,7 +232,7 @@ impl Pi {
         }
     }
 
-    /// What a model is shown.
+    /// Asks for the messages sent to a model.
     fn view<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         Question {
             session,
@@ -261,7 +261,7 @@ fn explain_cut(session: &Session, ours: &Value, theirs: &Value) -> Option<&'stat
     (ours? == theirs.unsplit() && session.has_record_before_request(theirs.first)).then_some(&RECORDS)
 }
 
-/// Without the results that we make up, both show the same.
+/// Explains views that are equal without the results that Longhand adds.
 fn explain_view(ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
     let theirs_has = |line: &Value| theirs.iter().any(|other| other == line);
@@ -311,7 +311,7 @@ mod tests {
                 if harmless != cut {
                     assert_eq!(class(harmless), Some(UNANSWERED.name), "{cut} in {}", session.index());
                 }
-                // No other cut is explained, least of all none at all.
+                // No other boundary is explained, in particular not a missing one.
                 let others = (0..=session.inline().len()).filter(|other| ![cut, harmless].contains(other));
                 let alike = session.prepared_at(harmless);
                 for other in others.filter(|other| session.prepared_at(*other) != alike) {

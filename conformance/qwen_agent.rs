@@ -1,8 +1,8 @@
-//! Qwen-Agent, before and after September 2025: how texts are counted and cut, what messages weigh, what a request is
-//! sent with, and the limits of what its retrieval adds to that.
+//! Qwen-Agent, before and after September 2025: counting and truncation of texts, estimates of messages, the content of
+//! a request, and the limits of the retrieval that adds to it.
 //!
-//! Qwen-Agent's lists are flat: what a model says, each of its calls and each result are messages of their own. What
-//! both sides leave is compared piece by piece, so that one piece that differs is known as what it is.
+//! Qwen-Agent's lists are flat: a model's text, each of its calls and each result are separate messages. The remaining
+//! content is compared piece by piece, so that each differing piece can be classified.
 
 mod retrieval;
 
@@ -26,7 +26,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Releases with one of the two algorithms.
+/// The releases with one of the two algorithms.
 pub(crate) struct QwenAgent {
     name: &'static str,
     policy: fn() -> Policy,
@@ -187,16 +187,16 @@ struct Case {
     text_tokens: i64,
     both: bool,
     max_tokens: i64,
-    /// What the instructions leave of the limit.
+    /// The part of the limit that the instructions leave, in tokens.
     room: i64,
 }
 
-/// What Qwen-Agent takes for a message.
+/// A message in Qwen-Agent's sense.
 struct Piece {
-    /// Its message here, by index.
+    /// Index of its message here.
     message: usize,
     kind: Kind,
-    /// Its parts there, by index.
+    /// Indexes of its parts in that message.
     parts: Vec<usize>,
 }
 
@@ -220,13 +220,13 @@ impl Kind {
     }
 }
 
-/// Where a piece of theirs is another than ours because the piece was dropped.
+/// The text that replaces an omitted piece.
 const OMITTED_WORDS: &str = "omit";
 
 impl Case {
     fn draw(mut policy: Policy, seed: u64, index: u64) -> Self {
         let mut conversation = Conversation::generate(seed, index, &PROFILE);
-        // Qwen-Agent's files have names.
+        // Files have names in Qwen-Agent.
         conversation.messages.iter_mut().for_each(name_media);
         let pieces = pieces(&conversation.messages);
         let mut dice = conversation.dice("limits");
@@ -237,7 +237,7 @@ impl Case {
         let rest = (all - instructions).max(1) as f64;
         // Small limits are as likely as large ones; a few leave room for everything.
         let share = (rest * 1.2).ln() * dice.random_range(0.0..=1.0_f64);
-        // Now and then nothing is left beside the instructions.
+        // Sometimes no room is left besides the instructions.
         let room = if dice.random_ratio(1, 40) { 0 } else { share.exp().round() as i64 };
         let max_tokens = instructions + room;
         let rung = policy.auto.as_mut().expect("the preset has a rung");
@@ -262,7 +262,7 @@ impl Case {
         }
     }
 
-    /// A piece as Qwen-Agent's message. The number tells it from others as long as it is not cut.
+    /// A piece as Qwen-Agent's message. The number identifies it until it is truncated.
     fn as_theirs(&self, index: usize) -> Value {
         let piece = &self.pieces[index];
         let mut message = json!({ "role": piece.kind.role(), "extra": { "piece": index } });
@@ -313,7 +313,7 @@ impl Case {
 
     fn message_tokens(&self) -> Value {
         let weigh = |piece: &Piece| {
-            // Calls weigh something in one of the two versions only, but the peer always says how much.
+            // Calls count in only one of the two versions, but the peer always returns their tokens.
             let policy = if piece.kind == Kind::Call { qwen_agent::v0_0_34() } else { self.policy.clone() };
             let tokens = estimate_parts(&policy, &self.messages()[piece.message], &piece.parts);
             match piece.kind {
@@ -324,14 +324,14 @@ impl Case {
         self.pieces.iter().map(weigh).collect()
     }
 
-    /// What we leave of each piece; null for what is left out.
+    /// The remaining content of each piece; null if it is left out.
     fn truncate(&self) -> Value {
         let rung = self.policy.auto.as_ref().expect("the preset has a rung");
         let Some(Step::Fit(rule)) = rung.steps.first() else { panic!("the preset fits") };
         let cuts = fit::fit(rule, &self.policy, &ModelWindow::default(), self.messages());
         let weigh = |source: &SourceMessage| estimate_source(&self.policy, source);
         let refuses = match rule {
-            // Whatever the rest weighs.
+            // Refused whatever the size of the rest.
             Fit::TurnsAndSteps(_) => self.room == 0,
             _ => true,
         };
@@ -365,10 +365,10 @@ impl Case {
         if is_shown { state(&texts.join("\n"), media, call, piece.kind) } else { Value::Null }
     }
 
-    /// What they leave of each piece; null for what they leave out, and words for what they fail at.
+    /// The remaining content of each piece on their side; null for omitted pieces, and an error text for a failure.
     ///
-    /// A message that was cut has lost its number. It is the last one with its role in front of what follows it, or,
-    /// where nothing is left of it, the last one with media.
+    /// A truncated message has lost its number. It is the last one with its role before the following message, or, if
+    /// nothing is left of it, the last one with media.
     fn aligned(&self, theirs: Result<Value, String>) -> Result<Value, String> {
         let theirs =
             theirs.map_err(|words| if words.starts_with("ModelServiceError") { REFUSED.to_owned() } else { words })?;
@@ -380,7 +380,7 @@ impl Case {
             let numbered = message["extra"]["piece"].as_u64().and_then(|number| usize::try_from(number).ok());
             let place = numbered.or_else(|| {
                 self.pieces[..end].iter().rposition(|piece| match message {
-                    // What they begin with is a request.
+                    // Their first message is a request.
                     Value::Null if first == Some(index) => piece.kind == Kind::Request,
                     Value::Null => piece.kind == Kind::Result && self.has_media(piece),
                     _ => piece.kind.role() == message["role"],
@@ -389,7 +389,7 @@ impl Case {
             let Some(place) = place.filter(|place| *place < end) else {
                 return Err(format!("their messages are in no order that is known: {theirs}"));
             };
-            // What says nothing is not in a view, whatever they put in its place.
+            // An empty piece is not in a view, whatever they replace it with.
             let says_nothing = self.original(place).is_null();
             states[place] = match message {
                 _ if says_nothing => Value::Null,
@@ -401,12 +401,13 @@ impl Case {
         Ok(json!(states))
     }
 
-    /// A piece before anything is cut.
+    /// A piece before any truncation.
     fn original(&self, index: usize) -> Value {
         self.flat(index, theirs_state(&self.as_theirs(index), self.pieces[index].kind))
     }
 
-    /// What is left of several texts, without line breaks: they cut texts that a line break joins, and we cut texts.
+    /// The remains of several texts, without line breaks: they truncate texts joined by a line break, and we single
+    /// texts.
     fn flat(&self, index: usize, mut state: Value) -> Value {
         if self.pieces[index].parts.len() > 1
             && let Some(text) = state["text"].as_str()
@@ -428,7 +429,7 @@ impl Case {
         self.pieces.windows(2).any(|pair| pair.iter().all(|piece| piece.kind == Kind::Request))
     }
 
-    /// The name of the class that a piece's difference belongs to.
+    /// The name of the class of a piece's difference.
     fn difference(&self, index: usize, ours: &Value, theirs: &Value, all: &[Value]) -> Option<&'static str> {
         let piece = &self.pieces[index];
         let words = ours["text"].as_str();
@@ -465,13 +466,13 @@ impl Case {
         }
     }
 
-    /// Whether they cut a call that stands behind words which went whole: no more had to go, and yet it is cut.
+    /// True if they truncate a call after text that is omitted whole: no more had to go, and yet it is truncated.
     fn is_cut_to_nothing(&self, index: usize, all: &[Value]) -> bool {
         let before = self.pieces[..index].iter().zip(all).rposition(|(_, state)| !state.is_null());
         before.is_some_and(|before| all[before]["text"] == OMITTED_WORDS)
     }
 
-    /// The pieces that calls and results join to a message.
+    /// The pieces of one message with calls and of their results.
     fn joined(&self, message: usize) -> impl Iterator<Item = usize> {
         let ids = |message: usize| -> Vec<&str> {
             let parts = self.messages()[message].message.parts.iter();
@@ -489,24 +490,24 @@ impl Case {
     }
 }
 
-/// What both sides do with messages that cannot be made to fit.
+/// The outcome for messages that cannot be shortened enough, on both sides.
 const REFUSED: &str = "refused";
 
-/// Whether two texts are the same but for characters of which theirs are a part.
+/// The class of texts that are equal except for truncated characters in theirs.
 fn whole_characters(ours: &str, theirs: &str) -> Option<&'static str> {
     let whole = theirs.replace('\u{fffd}', "");
     let is_same = whole == ours || (whole.is_empty() && ours == OMITTED_WORDS);
     (is_same && theirs.contains('\u{fffd}')).then_some("a character stays whole")
 }
 
-/// What is left of a piece. Words of people and models that say nothing are not in a view.
+/// The remaining content of a piece. Empty text of users and models is not in a view.
 fn state(text: &str, media: usize, call: Value, kind: Kind) -> Value {
     let says_nothing = text.is_empty() && media == 0 && call.is_null();
     match kind {
         Kind::Result => json!({ "text": text, "media": media, "call": call }),
         Kind::System | Kind::Request | Kind::Reply | Kind::Call if says_nothing => Value::Null,
         Kind::System | Kind::Request | Kind::Reply => json!({ "text": text, "media": media, "call": call }),
-        // What stands beside a call that goes with its words is no part of the call.
+        // Content beside an omitted call is not part of the call.
         Kind::Call if call.is_null() => Value::Null,
         Kind::Call => json!({ "call": call }),
     }
@@ -545,7 +546,7 @@ fn name_media(source: &mut SourceMessage) {
     }
 }
 
-/// The messages in pieces: what is said, each call, each result. A reply that only calls says nothing of its own.
+/// The messages in pieces: text, each call, each result. A reply with calls alone has no text piece.
 fn pieces(messages: &[SourceMessage]) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for (message, source) in messages.iter().enumerate() {
@@ -592,7 +593,7 @@ mod tests {
 
     #[test]
     fn messages_that_lost_their_number_are_found_again() {
-        // A piece that says nothing has no state.
+        // An empty piece has no state.
         let speaks =
             |case: &Case| case.pieces.first().is_some_and(|it| it.kind == Kind::Request) && !case.original(0).is_null();
         let mut cases = (0..).map(|index| Case::draw(qwen_agent::v0_0_34(), 1, index));

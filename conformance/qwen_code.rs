@@ -1,5 +1,5 @@
-//! Qwen Code: thresholds, split points with rounds of calls, clearing of old outputs, and what follows a summary, in
-//! the versions of August 2025, 0.15 and 0.24.
+//! Qwen Code: thresholds, split points with rounds of calls, clearing of old outputs, and the contents after a summary,
+//! in the versions of August 2025, 0.15 and 0.24.
 
 pub(crate) mod lives;
 
@@ -37,7 +37,7 @@ const PROFILE: Profile = Profile {
     ..Profile::FULL
 };
 
-/// The limit of the model that the version of August 2025 is asked about.
+/// The window of the model for the version of August 2025, in tokens.
 const AUGUST_LIMIT: i64 = 1_048_576;
 
 static CLASSES: [Class; 4] = [
@@ -111,7 +111,7 @@ impl System for QwenCode {
     }
 }
 
-/// A question to both sides, our answer, how to read theirs, and what may explain a difference.
+/// A question to both sides, our answer, the reading of theirs, and the explanation of a difference.
 struct Question {
     function: &'static str,
     input: Value,
@@ -121,7 +121,7 @@ struct Question {
 }
 
 impl Question {
-    /// A question whose answers must be the same.
+    /// A question whose answers must be equal.
     fn exact(function: &'static str, input: Value, ours: Value) -> Self {
         Self { function, input, ours, read: |_, value| value, explain: |_, _, _| None }
     }
@@ -135,7 +135,7 @@ impl Question {
     }
 }
 
-/// A conversation with an earlier summary or without.
+/// A conversation with or without an earlier summary.
 struct Case {
     conversation: Conversation,
     summary: Option<SourceMessage>,
@@ -155,12 +155,12 @@ impl Case {
         &self.conversation.messages
     }
 
-    /// The history as the agent holds it when it decides.
+    /// The history at the agent's decision.
     fn history(&self) -> &[SourceMessage] {
         &self.messages()[..read(self.messages())]
     }
 
-    /// The live summary and its acknowledgement.
+    /// The active summary and its acknowledgement.
     fn in_front(&self, policy: &Policy) -> Vec<Value> {
         let Some(summary) = &self.summary else { return Vec::new() };
         let text: String = summary.message.parts.iter().filter_map(|part| text_of(&part.body)).collect();
@@ -187,7 +187,7 @@ impl Case {
         self.summary.iter().chain(self.history()).cloned().collect()
     }
 
-    /// An index among the contents as one among the messages.
+    /// Converts an index of contents to an index of messages.
     fn message(&self, index: &Value) -> Value {
         let Some(index) = index.as_u64() else { return index.clone() };
         let ahead = if self.summary.is_some() { 2 } else { 0 };
@@ -195,7 +195,7 @@ impl Case {
         json!((index as usize).checked_sub(ahead).map_or(0, |index| contents.message(index, self.history().len())))
     }
 
-    /// A cut may be earlier with us because nobody has answered what stands behind it.
+    /// Explains our earlier boundary: theirs would cover messages that nothing has answered.
     fn explain_split(&self, ours: &Value, theirs: &Value) -> Option<&'static Class> {
         let theirs = theirs.as_u64()? as usize;
         let forced = harm::nearest(self.history(), theirs);
@@ -214,7 +214,8 @@ impl Case {
         let due = |rung: &Option<longhand::policy::Rung>| rung.as_ref().and_then(|rung| rung.threshold.due_at(&window));
         let ours = json!([due(&policy.micro), due(&policy.auto), due(&policy.deep)]);
         Question {
-            // Whole tokens reach a limit that is none at the next whole number, and an empty view reaches none.
+            // A whole number of tokens reaches a fractional limit at the next whole number, and an empty view reaches
+            // none.
             read: |_, value| {
                 let whole = |field: &str| value[field].as_f64().map(|tokens| (tokens.ceil() as i64).max(1));
                 json!([whole("warn"), whole("auto"), whole("hard")])
@@ -280,7 +281,8 @@ impl Case {
         self.explain_split(&ours, &cut)
     }
 
-    /// What our ladder does in a view of so many tokens, as the agent would report it; null when it does nothing.
+    /// The result of our levels for a view with this number of tokens, as the agent would report it; null for no
+    /// action.
     fn compressed(&self, policy: &Policy, context: i64, tokens: i64) -> Value {
         let window = ModelWindow { context, ..ModelWindow::default() };
         let (sources, layout) = (self.sources(), Layout::everything());
@@ -294,7 +296,7 @@ impl Case {
         let view = plan::view(policy, &after);
         let contents = Contents::of(self.history());
         let head = contents.before(plan.head.len());
-        // Who speaks behind the summary, up to the messages that are kept.
+        // The roles after the summary, up to the kept messages.
         let roles = view.messages.iter().take_while(|message| !self.is_kept(message.source, plan.head.len()));
         json!({
             "summarized": head + self.in_front(policy).len(),
@@ -303,7 +305,7 @@ impl Case {
         })
     }
 
-    /// Whether a message of a view is one that is kept.
+    /// True if a message of a view is one of the kept ones.
     fn is_kept(&self, id: Option<longhand::model::ids::MessageId>, head: usize) -> bool {
         self.history()[head..].iter().any(|source| Some(source.message.id) == id)
     }
@@ -338,7 +340,7 @@ impl Case {
         let settings = json!({
             "toolResultsThresholdMinutes": -1, "toolResultsNumToKeep": items, "toolResultsTotalCharsThreshold": above,
         });
-        // What nobody has read yet is on its way, and counts.
+        // Messages that no reply has followed are pending, and count.
         let pending = Contents::of(self.messages()).json().split_off(self.plain().len());
         let input = json!({
             "history": self.plain(), "idleMilliseconds": null, "settings": settings,
@@ -348,12 +350,12 @@ impl Case {
         Question { read: read_cleared, ..Question::exact("microcompact24", input, ours) }
     }
 
-    /// The history without the live summary, as contents.
+    /// The history without the active summary, as contents.
     fn plain(&self) -> Vec<Value> {
         Contents::of(self.history()).json()
     }
 
-    /// Clearings after a time that is long enough or not, with the settings that say the same.
+    /// Clearings after an idle time that may be long enough, with the equivalent settings for the peer.
     fn idle(&self, steps: &[Step]) -> (Vec<Clear>, Value, i64, Timestamp) {
         let mut dice = self.conversation.dice("idle");
         let minutes = dice.random_range(0..90_u32);
@@ -370,7 +372,7 @@ impl Case {
         (clears.collect(), settings, idle, now)
     }
 
-    /// The calls whose outputs are cleared, and how many media are.
+    /// The calls whose outputs are cleared, and the number of cleared media.
     fn cleared(&self, policy: &Policy, rules: &[Clear], now: Timestamp) -> Value {
         let cuts = |rule| clear::select(policy, rule, &ModelWindow::default(), now, self.messages()).cuts;
         let cuts: Vec<Cuts> = rules.iter().map(cuts).collect();
@@ -408,7 +410,7 @@ impl Case {
         Question::exact("restored", input, json!({ "named": ours.named, "whole": whole, "images": images }))
     }
 
-    /// Every file as the history last showed it; what it did not show whole is too long to be shown.
+    /// Every file as the history last showed it; files not shown whole are too long to be included.
     fn files(&self, rules: &Attachments) -> Map<String, Value> {
         let all = Attachments { files: 1_000, file_tokens: 1 << 40, total_tokens: 1 << 40, ..rules.clone() };
         let policy = qwen_code::v0_24();
@@ -429,7 +431,7 @@ impl Case {
         let input = json!({
             "history": self.with_call_ids(&policy), "window": context, "originalTokenCount": tokens,
             "answers": [{ "text": "SUMMARY", "usage": usage }], "files": rules(&policy).map(|rules| self.files(&rules)),
-            // Twenty images would bring a summary about by themselves.
+            // Twenty images would trigger a summary on their own.
             "settings": { "enableScreenshotTrigger": false },
         });
         let ours = self.compressed(&policy, context, tokens);
@@ -463,8 +465,7 @@ impl Case {
     }
 }
 
-/// Paths under Qwen Code's name of the field, and media only where its history has them itself: it carries no others
-/// along.
+/// Renames paths to Qwen Code's field, and makes all media inline, because Qwen Code attaches no others to a summary.
 fn as_qwen_holds_them(conversation: &mut Conversation) {
     let mut dice = conversation.dice("paths");
     for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
@@ -481,7 +482,7 @@ fn as_qwen_holds_them(conversation: &mut Conversation) {
     for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
         let media = match Arc::make_mut(&mut part.body) {
             PartBody::Media(media) => std::slice::from_mut(media),
-            // A failure brings no media along.
+            // A failed result has no media.
             PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
                 result.attachments.clear();
                 &mut []
@@ -493,7 +494,7 @@ fn as_qwen_holds_them(conversation: &mut Conversation) {
     }
 }
 
-/// What a summary carries along.
+/// The rules for the attachments of a summary.
 fn rules(policy: &Policy) -> Option<Attachments> {
     let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
     let mut rules = steps.filter_map(|step| match step {
@@ -510,7 +511,7 @@ fn clears(steps: &[Step]) -> impl Iterator<Item = &Clear> {
     })
 }
 
-/// What was summarized, what was kept, and who speaks in between; null when nothing was done.
+/// The number of summarized and of kept contents, and the roles in between; null if nothing was done.
 fn outcome(value: &Value) -> Value {
     if value["summarized"].is_null() {
         return Value::Null;
@@ -518,7 +519,7 @@ fn outcome(value: &Value) -> Value {
     json!({ "summarized": value["summarized"], "kept": value["kept"], "roles": value["roles"] })
 }
 
-/// The same of both sides: the calls in order.
+/// The peer's answer in the common form, with the calls sorted.
 fn read_cleared(_: &Case, value: Value) -> Value {
     let mut calls: Vec<String> =
         value["calls"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! What both sides said, counted: agreements, differences that a promise explains, and those that nothing explains.
+//! The comparison of answers: agreements, differences explained by a promise or a deviation, and unexplained ones.
 
 use longhand::policy::presets;
 use serde_json::{Value, json};
@@ -7,14 +7,14 @@ use std::fmt::{self, Write};
 use std::fs;
 use std::path::Path;
 
-/// At most this many ways to differ may be explained for one system; more would mean that something else is reproduced.
+/// Maximum number of explained classes for one system; more would mean that the preset reproduces something else.
 const CLASSES_MAX: usize = 9;
-/// Unexplained differences that are shown whole.
+/// Maximum number of unexplained differences that are printed.
 const SHOWN_MAX: usize = 3;
-/// How much of a value is shown.
+/// Maximum number of characters printed of a value.
 const SHOWN_CHARACTERS: usize = 4_000;
 
-/// Why we differ from an original: a promise that forces it, or a deviation that the preset names.
+/// Reason of a difference from an original: a promise that forces it, or a deviation that the preset names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(dead_code, reason = "the promises are a closed list; which of them a system needs is the system's business")]
 pub(crate) enum Reason {
@@ -28,13 +28,13 @@ pub(crate) enum Reason {
     P9,
     /// Reads cost what they return.
     P11,
-    /// Reduction makes progress or stops.
+    /// Compaction makes progress or stops.
     P12,
     /// Views fit.
     P15,
-    /// A cut never leaves half a character.
+    /// A truncation never leaves half a character.
     InvalidText,
-    /// No promise: a deviation that a preset names. These are some of its words there.
+    /// No promise, but a deviation that a preset names: some words of its text there.
     Named(&'static str),
 }
 
@@ -48,25 +48,25 @@ impl fmt::Display for Reason {
     }
 }
 
-/// One way to differ.
+/// A class of explained differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Class {
     /// A few words, the same in every report.
     pub(crate) name: &'static str,
-    /// Why.
+    /// Reason of the difference.
     pub(crate) reason: Reason,
-    /// A sentence: what the original does, and what we do instead.
+    /// A sentence: the behaviour of the original, and ours.
     pub(crate) explanation: &'static str,
-    /// The test of what we do instead: its file, from the root of the repository, and its name.
+    /// The test of our behaviour: its file, relative to the root of the repository, and its name.
     pub(crate) test: (&'static str, &'static str),
 }
 
-/// How the questioning ended.
+/// The end of a system's check.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Everything was asked.
+    /// All questions were asked.
     Complete,
-    /// The packages are out of reach.
+    /// The packages are unavailable.
     Skipped(String),
     /// The packages, the peer or the harness do not work.
     Failed(String),
@@ -79,14 +79,14 @@ pub(crate) struct Report {
     classes: &'static [Class],
     functions: BTreeMap<&'static str, Counts>,
     shown: Vec<String>,
-    /// How the questioning ended.
+    /// The end of the check.
     pub(crate) ending: Ending,
 }
 
 #[derive(Debug, Default, Clone)]
 struct Counts {
     agreements: u64,
-    /// In the order of the system's classes.
+    /// Counts in the order of the system's classes.
     explained: Vec<u64>,
     unexplained: u64,
 }
@@ -104,11 +104,11 @@ impl Report {
         Self { system, classes, functions: BTreeMap::new(), shown: Vec::new(), ending }
     }
 
-    /// Compares what both sides say to one question about the conversation with this index.
+    /// Compares both answers to one question about the conversation with this index.
     ///
-    /// Numbers are equal when their values are, objects whatever the order of their keys. An error of the other side
-    /// is compared as `{"error": words}`. `explain` is asked only when the two differ, with ours and theirs; it must
-    /// look at what is there and name the class only where the promise gives rise to just this difference.
+    /// Numbers are equal if their values are, objects in any order of their keys. An error of the peer is compared as
+    /// `{"error": words}`. `explain` is called only if the two differ, with ours and theirs; it must examine the values
+    /// and return the class only if the promise causes exactly this difference.
     pub(crate) fn compare(
         &mut self,
         function: &'static str,
@@ -140,17 +140,17 @@ impl Report {
         }
     }
 
-    /// The system.
+    /// The system's name.
     pub(crate) fn system(&self) -> &'static str {
         self.system
     }
 
-    /// True where nothing was asked, because the packages were out of reach.
+    /// True if nothing was asked, because the packages were unavailable.
     pub(crate) fn is_skipped(&self) -> bool {
         matches!(self.ending, Ending::Skipped(_))
     }
 
-    /// True where the system was asked, and nothing speaks against it: nothing unexplained and nothing broken.
+    /// True if the check is complete, with no unexplained difference and no faulty class.
     pub(crate) fn is_conforming(&self) -> bool {
         match &self.ending {
             Ending::Skipped(_) | Ending::Failed(_) => false,
@@ -214,7 +214,7 @@ pub(crate) fn summary(reports: &[Report]) -> String {
     text
 }
 
-/// What is wrong with a system's explanations themselves.
+/// Faults in a system's classes themselves.
 pub(crate) fn problems(classes: &[Class]) -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let untested = classes.iter().filter_map(|class| {
@@ -234,7 +234,7 @@ pub(crate) fn problems(classes: &[Class]) -> Vec<String> {
     untested.chain(unnamed).chain(too_many).collect()
 }
 
-/// Whether two values are the same, however their numbers are written.
+/// True if two values are equal, however their numbers are written.
 fn same(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Number(ours), Value::Number(theirs)) => ours == theirs || ours.as_f64() == theirs.as_f64(),
@@ -249,7 +249,7 @@ fn same(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-/// Where two values first differ, and what each has there.
+/// The path of the first difference between two values, and both values there.
 fn first_difference<'a>(path: String, ours: &'a Value, theirs: &'a Value) -> (String, &'a Value, &'a Value) {
     let inner = match (ours, theirs) {
         (Value::Array(left), Value::Array(right)) => {
@@ -270,7 +270,7 @@ fn first_difference<'a>(path: String, ours: &'a Value, theirs: &'a Value) -> (St
     }
 }
 
-/// A difference, whole as far as it can be read, after the place where it begins.
+/// A difference as text: its path, then input and answers, truncated.
 fn shown(function: &str, index: u64, [input, ours, theirs]: [&Value; 3]) -> String {
     let (path, our_piece, their_piece) = first_difference(String::new(), ours, theirs);
     let [our_piece, their_piece, input, ours, theirs] = [our_piece, their_piece, input, ours, theirs].map(|value| {

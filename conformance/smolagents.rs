@@ -1,4 +1,4 @@
-//! smolagents: how an output is cut, and what of its steps is written out in summary mode.
+//! smolagents: the truncation of outputs, and the text of its steps in summary mode.
 
 use crate::generate::{Conversation, Profile, Results};
 use crate::harness::{Peer, PeerFailure, Run, System};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 pub(crate) struct Smolagents;
 
-/// Outputs as long as the limit, and longer. A step of smolagents is a reply with its calls and what came of them.
+/// Outputs as long as the limit, and longer. A step of smolagents is a reply with its calls and their results.
 const PROFILE: Profile = Profile {
     turns: 1..=5,
     text_max: 600,
@@ -60,7 +60,7 @@ impl Case {
         let mut dice = conversation.dice("limits");
         let mut policy = smolagents::policy();
         let rule = policy.truncate.as_mut().expect("the preset cuts");
-        // Half of them have the limit that holds when nothing is said.
+        // Half of the cases have the default limit.
         if dice.random() {
             rule.max_units = (1.0 + dice.random_range(0.0..=10.0_f64).exp()) as u32;
         }
@@ -88,7 +88,7 @@ impl Case {
         json!({ "texts": texts, "max": self.limit() })
     }
 
-    /// What a view shows of each output.
+    /// The outputs in our view.
     fn truncated(&self) -> Value {
         let view = plan::view(&self.policy, self.messages());
         let parts = view.messages.into_iter().flat_map(|message| message.parts);
@@ -99,14 +99,14 @@ impl Case {
         outputs.collect()
     }
 
-    /// The conversation as steps: what a model writes itself before its calls is what it thinks in smolagents, and its
-    /// last words in a turn are a plan there.
+    /// The conversation as steps: in smolagents, a model's text before its calls is its thought, and its last text in a
+    /// turn is a plan.
     fn steps(&self) -> Value {
         let steps: Vec<Value> = self.messages().iter().flat_map(steps).collect();
         json!({ "steps": steps, "summary_mode": true })
     }
 
-    /// What the preset's transcript writes out for a summary.
+    /// The text of the preset's transcript for a summary.
     fn written_out(&self) -> Value {
         let steps = self.policy.auto.iter().flat_map(|rung| &rung.steps);
         let mut transcripts = steps.filter_map(|step| match step {
@@ -118,7 +118,7 @@ impl Case {
     }
 }
 
-/// The steps that a message is made of.
+/// The steps of a message.
 fn steps(source: &SourceMessage) -> Vec<Value> {
     let texts = texts(source);
     match source.message.role {
@@ -143,7 +143,7 @@ fn steps(source: &SourceMessage) -> Vec<Value> {
     }
 }
 
-/// What of a message is written out: who speaks, and the words, but for calls, which every agent words differently.
+/// The transcript lines of a message: role and text, without the text of calls, which differs between agents.
 fn written(source: &SourceMessage, transcript: &Transcript) -> Vec<Value> {
     let line = |role: &str, text: &str| json!([role, text]);
     let texts = texts(source);
@@ -162,7 +162,7 @@ fn written(source: &SourceMessage, transcript: &Transcript) -> Vec<Value> {
     }
 }
 
-/// Their messages in the same form.
+/// The peer's messages in the same form.
 fn lines(theirs: Result<Value, String>) -> Result<Value, String> {
     let line = |message: &Value| {
         let text = if message["role"] == "tool-call" { &Value::Null } else { &message["content"][0]["text"] };

@@ -1,7 +1,7 @@
-//! Suna in July 2025 and in 2026: what its messages weigh, what a request is sent with, and what is left out of it.
+//! Suna in July 2025 and in 2026: estimates of its messages, the content of a request, and the messages left out of it.
 //!
-//! Suna is not published as a package; see the peer for what it takes to run this. In 2025 its messages are plain texts,
-//! and the results of tools are among them, as JSON or as words; in 2026 calls and results have forms of their own.
+//! Suna is not published as a package; the peer's source states the requirements. In 2025 its messages are plain texts,
+//! and the results of tools are among them, as JSON or as text; in 2026 calls and results have their own forms.
 
 use crate::generate::{self, Conversation, Profile, Results};
 use crate::harness::{Peer, PeerFailure, Run, System};
@@ -27,18 +27,18 @@ use uuid::Uuid;
 /// One version of Suna.
 pub(crate) struct Suna {
     name: &'static str,
-    /// The variable that says where its source is, for whoever has it.
+    /// The environment variable with the path of its source.
     source: &'static str,
     policy: fn() -> Policy,
-    /// Some as long as models may be given, roughly.
+    /// Some conversations are about as long as the windows of the models.
     profile: Profile,
-    /// So many messages that cutting them is not enough, for every fifth conversation.
+    /// Too many messages for truncation alone, for every fifth conversation.
     long: Profile,
-    /// More messages than stay, and none of them long.
+    /// More messages than may stay, all of them short.
     many: Profile,
-    /// What a model is called, and its window.
+    /// The names of models, and their windows.
     models: &'static [(&'static str, i64)],
-    /// What `omit` is to bring messages down to, under the first of the models.
+    /// The limit of `omit` in tokens, for the first of the models.
     omit_to: i64,
 }
 
@@ -59,7 +59,7 @@ const CALLS: Profile = Profile {
     system: false,
     calls: true,
     results: Results::MessageEach,
-    // Their inputs are short: what a reply weighs is what it says.
+    // Their inputs are short, so that the estimate of a reply is that of its text.
     tools: &["read"],
     ..PLAIN
 };
@@ -71,7 +71,7 @@ pub(crate) const V2025_07: Suna = Suna {
     profile: PLAIN,
     long: Profile { turns: 60..=140, text_max: 8_000, ..PLAIN },
     many: Profile { turns: 100..=260, text_max: 12, ..PLAIN },
-    // Most of them the ones with the lowest limit, which goes by the name.
+    // Most of them the one with the lowest limit, which depends on the name.
     models: &[("foo", 0), ("unknown-model", 0), ("foo", 0), ("foo", 0), ("gpt-4", 0), ("deepseek-chat", 0)],
     omit_to: 31_000,
 };
@@ -145,9 +145,9 @@ struct Case {
     index: u64,
     /// The conversation as it was drawn, for counting.
     all: Vec<SourceMessage>,
-    /// Its messages that say something.
+    /// Its non-empty messages.
     messages: Vec<SourceMessage>,
-    /// Another conversation, of many messages that say something.
+    /// Another conversation, of many non-empty messages.
     many: Vec<SourceMessage>,
     model: (&'static str, i64),
     omit: (&'static str, i64),
@@ -188,7 +188,7 @@ impl Case {
     }
 
     fn count(&self) -> Value {
-        // With nothing in it a request still begins a reply, for litellm.
+        // For litellm, an empty request still begins a reply.
         if self.messages.is_empty() {
             return json!(LIST_UNITS);
         }
@@ -213,13 +213,13 @@ impl Case {
     }
 
     fn omit(&self) -> Value {
-        // Suna's function takes the arguments of tools out first.
+        // Suna's function first removes the arguments of tools.
         let stripped = self.after(&self.messages, |fit| matches!(fit, Fit::Strip(_)));
         let after = self.after(&stripped, |fit| matches!(fit, Fit::Groups(_)));
         after.iter().map(name).collect()
     }
 
-    /// What one of the steps leaves of messages, for the first of the models.
+    /// The messages after one of the steps, for the first of the models.
     fn after(&self, messages: &[SourceMessage], is_it: fn(&Fit) -> bool) -> Vec<SourceMessage> {
         let steps = self.policy.auto.iter().flat_map(|rung| &rung.steps);
         let mut fits = steps.filter_map(|step| match step {
@@ -250,17 +250,17 @@ impl Case {
     }
 }
 
-/// What litellm counts around a list of messages, and around each of them.
+/// Tokens that litellm adds for a list of messages, and for each of them.
 const LIST_UNITS: u32 = 3;
 const MESSAGE_UNITS: u32 = 3;
 
-/// What a message weighs besides its role and its text: here the ids are others than Suna's.
+/// Tokens of a message besides its role and its text, with the ids of these conversations instead of Suna's.
 fn message_units() -> u32 {
     let id = bpe::count(Encoding::Cl100kBase, &message_id(1).to_string());
     MESSAGE_UNITS + u32::try_from(id).unwrap_or_default()
 }
 
-/// The preset, with ids that weigh what the ids of these conversations do.
+/// The preset, with the token count of these conversations' ids.
 fn policy(suna: &Suna) -> Policy {
     let mut policy = (suna.policy)();
     policy.counting.per = CountPer::Chat(ChatFormat { message_units: message_units(), list_units: LIST_UNITS });
@@ -271,7 +271,7 @@ fn window((model, context): (&str, i64)) -> ModelWindow {
     ModelWindow { model: model.to_owned(), context, ..ModelWindow::default() }
 }
 
-/// An id all of whose digits are decimal, so that all ids weigh the same.
+/// An id with decimal digits only, so that all ids have the same token count.
 fn message_id(revision: i64) -> MessageId {
     let digits = u128::from_str_radix(&format!("1{revision:031}"), 16).unwrap_or_default();
     MessageId(Uuid::from_u128(digits))
@@ -288,12 +288,12 @@ fn named(mut source: SourceMessage) -> SourceMessage {
     source
 }
 
-/// Whether a model sees anything of a message: words, calls or results.
+/// True if a model sees any text, call or result of a message.
 fn speaks(source: &SourceMessage) -> bool {
     source.message.parts.iter().any(|part| !matches!(&*part.body, PartBody::Text(text) if text.is_empty()))
 }
 
-/// Makes some messages the results of tools, in the ways in which Suna writes them.
+/// Turns some messages into results of tools, in the forms in which Suna writes them.
 fn write_results(source: &mut SourceMessage, dice: &mut StdRng) {
     let message = &mut *source.message;
     let text = match message.parts.first_mut().map(|part| Arc::make_mut(&mut part.body)) {
@@ -313,14 +313,14 @@ fn write_results(source: &mut SourceMessage, dice: &mut StdRng) {
         31..33 => python(&json!({ "note": "interactive_elements", "content": text })),
         33..35 => python(&json!({ "content": text, "number": 17 })),
         35..36 => python(&json!(["tool_execution", text])),
-        // A text that happens to be JSON would be written anew by Python, for no other reason than that it is JSON.
+        // Python would reformat a text that happens to be JSON, which is no behaviour to compare.
         _ if text.trim_start().starts_with('{') => format!("see {text}"),
         _ => return,
     };
     *text = written;
 }
 
-/// JSON as Python writes it: a blank behind commas and colons, and nothing but ASCII.
+/// JSON as Python writes it: a blank after commas and colons, and only ASCII.
 fn python(value: &Value) -> String {
     let list = |items: Vec<String>| items.join(", ");
     match value {
@@ -350,7 +350,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.chars().map(escape).collect::<String>())
 }
 
-/// A message as Suna has it: with what litellm counts, in whatever order.
+/// A message in Suna's form, with every field that litellm counts, in any order.
 fn to_peer(source: &SourceMessage) -> Value {
     let role = match source.message.role {
         Role::User => "user",
@@ -385,7 +385,7 @@ fn shown(source: &SourceMessage) -> Value {
     json!([name(source), content(source)])
 }
 
-/// What a view shows of a message's text, or of the output that it brings.
+/// The text of a message in a view, or its output.
 fn content(source: &SourceMessage) -> Value {
     let text = source.message.parts.iter().find_map(|part| match &*part.body {
         PartBody::Text(text) => Some((part.id, text)),

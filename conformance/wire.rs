@@ -1,4 +1,4 @@
-//! The check of the harness itself: what is asked arrives as it was written, and comes back as it was answered.
+//! The check of the harness itself: questions arrive as they were written, and answers come back unaltered.
 //!
 //! It is also the example of a system: a peer in `peers/`, a list of packages, and this file.
 
@@ -9,15 +9,15 @@ use longhand::policy::{LengthUnit, tokens, truncate};
 use rand::Rng;
 use serde_json::{Value, json};
 
-/// Conversations that are enough to trust the wire, however many a system gets.
+/// Maximum number of conversations, enough to trust the wire, in runs of any size.
 const COUNT_MAX: u64 = 200;
 
 /// The wire to a peer in one language.
 pub(crate) struct Wire {
     name: &'static str,
-    /// What a length counts in that language.
+    /// The unit of a length in that language.
     unit: LengthUnit,
-    /// How that language words an error.
+    /// The text of an error in that language.
     refusal: &'static str,
     classes: &'static [Class],
 }
@@ -67,7 +67,7 @@ impl System for Wire {
     }
 }
 
-/// One conversation, and what both sides are asked about it.
+/// One conversation, and the question about it.
 struct Question {
     conversation: Conversation,
     units: usize,
@@ -92,7 +92,7 @@ impl Wire {
     }
 }
 
-/// Every text is the same, but for half a character at the end of some of theirs.
+/// Every text is the same, except for half a character at the end of some texts of the peer.
 fn explain(ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
     let same_but_for_half = |(ours, theirs): (&Value, &Value)| match (ours.as_str(), theirs.as_str()) {

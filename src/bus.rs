@@ -1,23 +1,23 @@
-//! The bus: memory says only that there is something newer; what it is, is read from the log.
+//! The bus: memory only signals that there are newer events; subscriptions read them from the log.
 //!
-//! Catching up, following and replaying are therefore one path, and a slow reader lags alone.
+//! Catching up, following and replaying are therefore one code path, and a slow reader delays nobody else.
 
 use crate::model::Seq;
 use crate::store::{EventFilter, PagedEvent, Result, Store};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A place in the log that moves with its reader.
+/// A position in the log that moves with its reader.
 pub struct Subscription {
     store: Store,
     filter: EventFilter,
-    /// Everything up to here was looked at.
+    /// Sequence number up to which all events were read.
     cursor: Seq,
     head: watch::Receiver<Seq>,
     progress: Duration,
 }
 
-/// What a subscription has to say next.
+/// The next result of a subscription.
 #[derive(Debug, Clone)]
 pub enum Next {
     /// Events that match, in order.
@@ -32,18 +32,18 @@ pub enum Next {
 }
 
 impl Subscription {
-    /// Reads what comes behind `after`.
+    /// A subscription to the events after `after`.
     pub fn new(store: Store, filter: EventFilter, after: Seq, progress: Duration) -> Self {
         let head = store.watch_head();
         Self { store, filter, cursor: after, head, progress }
     }
 
-    /// Everything up to here was delivered or did not match.
+    /// Sequence number up to which all events were delivered or did not match.
     pub fn cursor(&self) -> Seq {
         self.cursor
     }
 
-    /// Waits for what is next. Nothing is lost when the future is dropped: the cursor moves only with an answer.
+    /// Waits for the next result. Nothing is lost when the future is dropped: the cursor moves only with a result.
     pub async fn next(&mut self) -> Result<Next> {
         let idle = tokio::time::sleep(self.progress);
         tokio::pin!(idle);

@@ -1,4 +1,4 @@
-//! The one place that reads the time and draws ids.
+//! The clock and the source of ids. No other module reads the time or creates ids.
 
 use crate::model::time::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
-/// The least leap that counts, in microseconds. A clock that is only slewed stays far below it.
+/// Minimum difference that counts as a leap, in microseconds. The slewing of a clock stays far below it.
 const LEAP_MICROS: i64 = 1_000_000;
 
-/// Tells the time, which never goes backwards and never stands still.
+/// A clock that never goes backwards and never stands still.
 ///
-/// It advances with the machine's monotonic clock. The system's clock only moves it forward: one that is set back has no
-/// effect, so that nothing that waits for an instant waits until real time has caught up.
+/// It advances with the machine's monotonic clock. The system's clock only moves it forward: setting the system's clock
+/// back has no effect, so that a wait for an instant never has to wait until real time has caught up.
 #[derive(Debug, Clone, Default)]
 pub struct Clock {
     shared: Arc<Shared>,
@@ -21,11 +21,11 @@ pub struct Clock {
 #[derive(Debug, Default)]
 struct Shared {
     anchor: Mutex<Anchor>,
-    /// A clock for tests that moves only when it is told to.
+    /// True for a test's clock, which moves only when it is advanced.
     stands: bool,
-    /// Leaps of the system's clock over the monotonic one: the machine slept, or somebody set its clock ahead.
+    /// Number of leaps of the system's clock over the monotonic one: the machine slept, or its clock was set ahead.
     leaps: AtomicU64,
-    /// By how many microseconds a test has set the system's clock ahead, or back where it is negative.
+    /// Microseconds by which a test has set the system's clock ahead; negative for back.
     system_shift: AtomicI64,
 }
 
@@ -52,20 +52,19 @@ impl Anchor {
 }
 
 impl Clock {
-    /// A clock that shows this instant until it is advanced: time for tests, which then do not depend on how fast they
-    /// run.
+    /// A clock for tests that stands at this instant until it is advanced, so that tests do not depend on their speed.
     pub fn standing_at(start: Timestamp) -> Self {
         let anchor = Mutex::new(Anchor { time: start.0, ..Anchor::default() });
         Self { shared: Arc::new(Shared { anchor, stands: true, ..Shared::default() }) }
     }
 
-    /// Now.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         self.read(&mut self.anchor())
     }
 
-    /// Goes on from an instant, unless it is later than that already. A daemon goes on from the newest instant in its
-    /// store, and who tests what waits for hours need not wait for them.
+    /// Continues from an instant, unless the clock is later already. A daemon continues from the newest instant in its
+    /// store, and tests skip long waits.
     pub fn skip_to(&self, instant: Timestamp) {
         let mut anchor = self.anchor();
         if instant > self.read(&mut anchor) {
@@ -73,25 +72,25 @@ impl Clock {
         }
     }
 
-    /// Moves the clock and all its clones ahead by so many milliseconds.
+    /// Moves the clock and all its clones ahead by this number of milliseconds.
     pub fn advance(&self, millis: i64) {
         self.skip_to(self.now().plus_millis(millis));
     }
 
-    /// The number of leaps so far: time passed, by a second or more, in which nothing of this process ran.
+    /// Number of leaps so far: times of a second or more in which nothing of this process ran.
     pub fn leaps(&self) -> u64 {
         self.shared.leaps.load(Ordering::Relaxed)
     }
 
-    /// What the system's clock shows, wherever it has been set to.
+    /// The time of the system's clock, right or wrong.
     pub fn system(&self) -> Timestamp {
         let system = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros());
         let system = i64::try_from(system).unwrap_or(i64::MAX);
         Timestamp(system.saturating_add(self.shared.system_shift.load(Ordering::Relaxed)))
     }
 
-    /// Sets the system's clock, as this clock and its clones see it, so many milliseconds ahead of what it shows, or back
-    /// by a negative number of them. For tests: the machine's own clock is not touched.
+    /// Shifts the system's clock, as this clock and its clones see it, by this number of milliseconds; negative for
+    /// back. For tests: the machine's own clock is not changed.
     pub fn shift_system(&self, millis: i64) {
         self.shared.system_shift.fetch_add(millis.saturating_mul(1_000), Ordering::Relaxed);
     }
@@ -102,8 +101,8 @@ impl Clock {
         }
         let at = Instant::now();
         let (own, system) = (anchor.time_at(at), self.system().0);
-        // Only where it is ahead: an anchor that moved with each reading would lose what the division to microseconds
-        // cuts off.
+        // The anchor moves only if the system's clock is ahead: moving it with each reading would lose the fractions of
+        // microseconds.
         if system > own {
             if anchor.time > 0 && system - own >= LEAP_MICROS {
                 self.shared.leaps.fetch_add(1, Ordering::Relaxed);
@@ -113,13 +112,13 @@ impl Clock {
         Timestamp(system.max(own))
     }
 
-    /// The anchor is whole at any time.
+    /// The anchor is consistent at any time, so a poisoned lock does no harm.
     fn anchor(&self) -> MutexGuard<'_, Anchor> {
         self.shared.anchor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A fresh id. Ids of one process rise with time; nothing may rely on it.
+/// A new id. Ids of one process rise with time; nothing may rely on it.
 pub fn fresh_id() -> Uuid {
     Uuid::now_v7()
 }

@@ -1,4 +1,4 @@
-//! What an operator can set: defaults, then the file, then the command line.
+//! The operator's configuration: defaults, then the file, then the command line.
 
 use crate::limits;
 use crate::model::usage::Usage;
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why the configuration cannot be used. The process exits with code 64 before it touches anything.
+/// Error of the configuration. The process exits with code 64 before it changes anything.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
@@ -17,68 +17,68 @@ pub enum Error {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The file is not what it should be.
+    /// The file cannot be parsed.
     #[error("{path}: {message}")]
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with the line.
+        /// The error with its line.
         message: String,
     },
-    /// The values do not go together.
+    /// The values are inconsistent.
     #[error("{0}")]
     Invalid(String),
 }
 
-/// What a committed write survives.
+/// Durability of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Durability {
     /// A crash of the machine: every commit is fsynced.
     #[default]
     Full,
-    /// A crash of the daemon: commits reach the disk when the system writes them back.
+    /// A crash of the daemon only: commits reach the disk when the system writes them back.
     ProcessCrash,
 }
 
-/// The summarizer that is always there.
+/// Name of the built-in summarizer, which is always available.
 pub const BUILT_IN: &str = "extractive";
 
-/// How a summarizer writes.
+/// Kind of a summarizer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SummarizerKind {
-    /// By a model behind OpenAI's chat completions, which Ollama, vLLM, llama.cpp, LM Studio and OpenRouter speak too.
+    /// A model behind OpenAI's chat completions, which Ollama, vLLM, llama.cpp, LM Studio and OpenRouter support too.
     OpenaiChat,
-    /// By a model behind OpenAI's responses.
+    /// A model behind OpenAI's responses.
     OpenaiResponses,
-    /// By a model behind Anthropic's messages.
+    /// A model behind Anthropic's messages.
     Anthropic,
-    /// By a model behind Gemini's generateContent.
+    /// A model behind Gemini's generateContent.
     Gemini,
-    /// Without a model, out of the history's own words.
+    /// The built-in summarizer: extracts text from the history, without a model.
     Extractive,
 }
 
-/// What a model costs, in US dollars for a million tokens.
+/// Prices of a model in US dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prices {
-    /// Read.
+    /// Input tokens.
     pub input: f64,
-    /// Written, thoughts included.
+    /// Output tokens, reasoning included.
     pub output: f64,
-    /// Read from the provider's cache.
+    /// Tokens read from the provider's cache.
     pub cache_read: f64,
-    /// Written to the provider's cache.
+    /// Tokens written to the provider's cache.
     pub cache_write: f64,
 }
 
 impl Prices {
-    /// What a reply cost, in US dollars.
+    /// Cost of a reply in US dollars.
     pub fn cost_usd(&self, usage: &Usage) -> f64 {
         let cost = |tokens: i64, price: f64| tokens as f64 * price / 1e6;
         cost(usage.input, self.input)
@@ -88,13 +88,13 @@ impl Prices {
     }
 }
 
-/// How long a provider is waited for, in milliseconds.
+/// Timeouts of requests to a provider, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// For a connection.
+    /// For the connection.
     pub connect_ms: u64,
-    /// For the first byte, and from each to the next. A long request is read before the first byte comes.
+    /// For the first byte, and between two bytes. A long request is processed before the first byte comes.
     pub idle_ms: u64,
     /// For the whole reply.
     pub total_ms: u64,
@@ -106,44 +106,44 @@ impl Default for Timeouts {
     }
 }
 
-/// A summarizer that sessions can be given.
+/// A configured summarizer.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SummarizerSettings {
-    /// How it writes.
+    /// Kind of the summarizer.
     pub kind: SummarizerKind,
-    /// Where the provider is, with the version in the path; absent: the provider's own address.
+    /// Base URL of the provider, with the version in the path; absent: the provider's own URL.
     #[serde(default)]
     pub base_url: Option<String>,
     /// The model's name, as the provider spells it.
     #[serde(default)]
     pub model: String,
-    /// The variable of the environment that holds the key.
+    /// The environment variable with the key.
     #[serde(default)]
     pub api_key_env: Option<String>,
-    /// The file that holds the key and nothing else.
+    /// The file with the key and nothing else.
     #[serde(default)]
     pub api_key_file: Option<PathBuf>,
-    /// What the model can take, input and output together, in tokens. Servers that run a model with a smaller window
-    /// than it has, and cut what is longer without a word, need their own number here.
+    /// The model's window, input and output together, in tokens. Set it for servers that run a model with a smaller
+    /// window than the model's own and silently cut longer input.
     #[serde(default)]
     pub window: i64,
-    /// What the model may write in one reply, thoughts included, in tokens.
+    /// Maximum output of one reply, reasoning included, in tokens.
     #[serde(default = "default_max_output")]
     pub max_output: i64,
-    /// What it costs; absent: unknown, unless the provider says.
+    /// Prices of the model; absent: unknown, unless the provider reports costs.
     #[serde(default)]
     pub prices: Option<Prices>,
-    /// How long it is waited for.
+    /// Timeouts of its requests.
     #[serde(default)]
     pub timeouts: Timeouts,
-    /// Requests that run at the same time, for all sessions together.
+    /// Maximum number of its requests at the same time, for all sessions together.
     #[serde(default = "default_concurrency")]
     pub concurrency: usize,
-    /// Whether the words of requests and replies are recorded, and not only their hashes.
+    /// Records the texts of requests and replies, in addition to their hashes.
     #[serde(default)]
     pub record_text: bool,
-    /// Fields that are added to every request, such as a temperature, or the effort of a model that thinks.
+    /// Fields that are added to every request, such as a temperature, or the reasoning effort.
     #[serde(default)]
     pub extra: toml::Table,
 }
@@ -157,7 +157,7 @@ fn default_concurrency() -> usize {
 }
 
 impl SummarizerSettings {
-    /// Refuses values that do not go together.
+    /// Refuses inconsistent values.
     fn validate(&self) -> Result<(), String> {
         if self.kind == SummarizerKind::Extractive {
             return Ok(());
@@ -182,32 +182,32 @@ impl SummarizerSettings {
     }
 }
 
-/// Which summarizers write, by name. Where all of them fail, the built-in one does.
+/// The summarizers to use, by name. If all of them fail, the built-in one writes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SummarizerChoice {
     /// For ordinary summaries; absent: the built-in one.
     pub auto: Option<String>,
-    /// For thorough ones; absent: the one for ordinary ones.
+    /// For thorough summaries; absent: the one for ordinary summaries.
     pub deep: Option<String>,
-    /// What is tried after it, in order. A summary waits for a provider that asks for time, until the last attempt or
-    /// until the view exceeds its window; naming `extractive` here has the built-in one write at once instead.
+    /// Fallbacks after it, in order. A summary waits for a provider that asks for a delay, until the last attempt or
+    /// until the view exceeds its window; with `extractive` in this list the built-in one writes at once instead.
     pub fallback: Vec<String>,
-    /// How long each summary first waits for a client that leases it, in seconds, at most 3600; 0 for not at all. It
-    /// holds one of the workers meanwhile.
+    /// Time that each summary first waits for a client that leases it, in seconds, at most 3600; 0 for none. The wait
+    /// occupies one of the workers.
     pub client_wait_seconds: u64,
 }
 
-/// A program that is told of compactions.
+/// A program that is notified of compactions.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hook {
     /// The program and its arguments. It is started directly, without a shell.
     pub command: Vec<String>,
-    /// How long it may run, in seconds, 1 to 600; then it is killed with everything that it started.
+    /// Maximum time that it may run, in seconds, 1 to 600; then it is killed with all its child processes.
     #[serde(default = "default_hook_timeout")]
     pub timeout_seconds: u64,
-    /// Whether nothing is compacted when it fails.
+    /// If true, no compaction is made when the program fails.
     #[serde(default)]
     pub required: bool,
 }
@@ -228,13 +228,13 @@ impl Hook {
     }
 }
 
-/// The programs that are told of compactions.
+/// The programs that are notified of compactions.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hooks {
     /// Before a summary is written: it may add instructions, replace the prompt, or refuse the compaction.
     pub pre_compact: Option<Hook>,
-    /// Once a summary is in force.
+    /// After a compaction with a summary.
     pub post_compact: Option<Hook>,
 }
 
@@ -252,50 +252,51 @@ impl Hooks {
     }
 }
 
-/// Everything an operator can set.
+/// All options of an operator.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where the database, its lock and the default socket are.
+    /// Directory of the database, its lock and the default socket.
     pub data_dir: PathBuf,
     /// The Unix socket to listen on; absent: `longhand.sock` in the data directory.
     pub socket: Option<PathBuf>,
-    /// The TCP address to listen on; absent: none. Only loopback addresses are taken.
+    /// The TCP address to listen on; absent: none. Only loopback addresses are accepted.
     pub listen: Option<SocketAddr>,
-    /// What an acknowledged write survives.
+    /// Durability of an acknowledged write.
     pub durability: Durability,
     /// The preset of sessions that name none.
     pub default_preset: String,
-    /// Reductions that run at the same time.
+    /// Number of compactions that run at the same time.
     pub workers: usize,
-    /// How long a client may take nothing of an answer that waits for it, in seconds, 1 to 3600; then the answer ends.
+    /// Time for which a client may take nothing of a waiting answer, in seconds, 1 to 3600; then the answer ends.
     pub stall_seconds: u64,
-    /// Memory for sessions that are read and decided about, in MiB, 0 to 65536; with 0 every view is made anew.
+    /// Memory for loaded sessions, in MiB, 0 to 65536; with 0 every view is made anew.
     pub loaded_mib: usize,
-    /// Models that can write summaries, by name.
+    /// Summarizers with a model, by name.
     pub summarizers: BTreeMap<String, SummarizerSettings>,
-    /// Which of them do.
+    /// The summarizers to use.
     pub summarizer: SummarizerChoice,
-    /// Programs that are told of compactions.
+    /// Programs that are notified of compactions.
     pub hooks: Hooks,
-    /// Policies of sessions that name no preset, by model or project; the first that fits is taken.
+    /// Policies of sessions that name no preset, by model or project; the first match is used.
     pub policies: Vec<PolicyRule>,
-    /// Vocabularies for exact token counts, by the name under which policies know them: files of lines
-    /// `base64 rank`, as tiktoken and Qwen-Agent have them.
+    /// Vocabularies for exact token counts, by the name that policies use: files of lines `base64 rank`, as tiktoken
+    /// and Qwen-Agent have them.
     pub vocabularies: BTreeMap<String, PathBuf>,
 }
 
-/// The policy of sessions that name no preset, if they are about a model or a project.
+/// The policy of sessions that name no preset, for a model or a project.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PolicyRule {
     /// The model of the session's window; `*` stands for any characters. Absent: any model.
     pub model: Option<String>,
-    /// The session's project: the `project` of its metadata, or else their `cwd` and everything beneath. Absent: any.
+    /// The project: the `project` in the session's metadata, or a directory that is or contains the `cwd` there.
+    /// Absent: any.
     pub project: Option<String>,
     /// The preset; absent: the default preset.
     pub preset: Option<String>,
-    /// Values that are laid over the preset, by the fields of a policy.
+    /// Values that are merged over the preset, by the fields of a policy.
     #[serde(rename = "override")]
     pub changes: toml::Table,
 }
@@ -328,14 +329,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads the file, if one is named, over the defaults.
+    /// Loads the file, if one is named, over the defaults.
     pub fn load(file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self::default()) };
         let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         toml::from_str(&text).map_err(|error| Error::Parse { path: path.to_owned(), message: told(&text, &error) })
     }
 
-    /// Refuses values that do not go together, before anything is opened.
+    /// Refuses inconsistent values, before anything is opened.
     pub fn validate(&self) -> Result<(), Error> {
         if let Some(listen) = self.listen.filter(|address| !address.ip().is_loopback()) {
             return Err(Error::Invalid(format!(
@@ -364,7 +365,7 @@ impl Config {
         self.validate_summarizers()
     }
 
-    /// What is wrong with a policy rule, behind its path.
+    /// Checks a policy rule. The caller puts the rule's path before the error.
     fn validate_policy(&self, rule: &PolicyRule) -> Result<(), String> {
         let name = rule.preset.as_ref().unwrap_or(&self.default_preset);
         let preset = crate::policy::presets::find(name).ok_or_else(|| format!("preset {name:?} is not a preset"))?;
@@ -394,7 +395,7 @@ impl Config {
         }
     }
 
-    /// Reads the vocabularies, before anything else is opened.
+    /// Loads the vocabularies, before anything else is opened.
     pub fn read_vocabularies(&self) -> Result<Vec<Arc<Vocabulary>>, Error> {
         let read = |(name, path): (&String, &PathBuf)| {
             let bytes = std::fs::read(path).map_err(|source| Error::Read { path: path.clone(), source })?;
@@ -405,13 +406,13 @@ impl Config {
         self.vocabularies.iter().map(read).collect()
     }
 
-    /// The Unix socket in force.
+    /// The path of the Unix socket, or its default.
     pub fn socket_path(&self) -> PathBuf {
         self.socket.clone().unwrap_or_else(|| self.data_dir.join("longhand.sock"))
     }
 }
 
-/// What is wrong with a file, and in which line. Neither the line nor a string in it is quoted: it may hold a key.
+/// The error of a file, with its line. Neither the line nor a string in it is quoted, since it may contain a key.
 fn told(text: &str, error: &toml::de::Error) -> String {
     let message = match (error.message().split_once("string \""), error.message().rsplit_once('"')) {
         (Some((before, _)), Some((_, behind))) => format!("{before}string{behind}"),
@@ -423,7 +424,7 @@ fn told(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// The platform's data directory for Longhand: `$XDG_DATA_HOME/longhand`, or what stands for it.
+/// The platform's data directory for Longhand: `$XDG_DATA_HOME/longhand`, or the platform's equivalent.
 pub fn default_data_dir() -> PathBuf {
     let from = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(data) = from("XDG_DATA_HOME") {

@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Why the daemon did not start, or stopped.
+/// Error that ended the daemon or kept it from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The configuration cannot be used.
@@ -33,26 +33,26 @@ pub enum Error {
     /// The store cannot be opened.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// An address cannot be listened on.
+    /// The daemon cannot listen on an address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
 }
 
-/// Where the daemon listens.
+/// The addresses on which the daemon listens.
 #[derive(Debug, Clone)]
 pub struct Listening {
     /// The Unix socket.
     pub socket: PathBuf,
-    /// The TCP address, if it was asked for.
+    /// The TCP address, if one is configured.
     pub tcp: Option<SocketAddr>,
 }
 
-/// Runs the daemon with the summarizers of its configuration until `shutdown` resolves; `ready` is called once it
+/// Runs the daemon with the summarizers of its configuration until `shutdown` resolves. It calls `ready` once it
 /// listens.
 pub async fn run(
     config: Config,
@@ -64,7 +64,7 @@ pub async fn run(
     run_with(config, levels, shutdown, ready).await
 }
 
-/// The policy of sessions that name no preset, as the configuration has it.
+/// The policy of sessions that name no preset, from the configuration.
 fn default_policy(rule: &PolicyRule) -> DefaultPolicy {
     DefaultPolicy {
         model: rule.model.clone(),
@@ -74,7 +74,7 @@ fn default_policy(rule: &PolicyRule) -> DefaultPolicy {
     }
 }
 
-/// Runs the daemon with summarizers of the caller's.
+/// Runs the daemon with summarizers of the caller.
 pub async fn run_with(
     config: Config,
     summarizers: Levels,
@@ -82,9 +82,9 @@ pub async fn run_with(
     ready: impl FnOnce(&Listening),
 ) -> Result<(), Error> {
     config.validate()?;
-    // A `/` at the end would have the system follow a symbolic link.
+    // With a `/` at the end the system would follow a symbolic link.
     let path: PathBuf = config.socket_path().components().collect();
-    // An address that cannot be had is found before anything is opened, made or left behind.
+    // An address that cannot be used is found before anything is opened or created.
     socket::check(&path, &config.data_dir).await?;
     let tcp = match config.listen {
         Some(address) => Some(listen_tcp(address).await?),
@@ -154,8 +154,8 @@ pub async fn run_with(
     Ok(())
 }
 
-/// Ends all connections: first streams end themselves with their cursor, then clients are not waited for any more, and
-/// at last the daemon's own work is not either.
+/// Ends all connections: first streams end by themselves with their cursor, then the daemon stops waiting for clients,
+/// and then for its own work.
 async fn part(server: &Server) {
     server.tasks.close();
     let clients = Duration::from_millis(limits::STOP_CLIENTS_MS);
@@ -172,10 +172,10 @@ async fn part(server: &Server) {
     server.tasks.wait().await;
 }
 
-/// As many connections as the system has descriptors for, beside those of the store.
+/// Maximum number of connections: the system's limit of descriptors, less those reserved for the store.
 fn connections_max() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    // The usual limit is meant for programs that open a few files, and may be raised up to the hard one.
+    // The soft limit is meant for programs with few files, and may be raised up to the hard limit.
     let raised = rustix::process::Rlimit { current: limit.maximum, maximum: limit.maximum };
     let descriptors = match rustix::process::setrlimit(rustix::process::Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
@@ -192,13 +192,13 @@ fn durability(durability: Durability) -> store::Durability {
     }
 }
 
-/// Waits, for a bounded time, until the scheduler has stopped and the writer has written what it was given.
+/// Waits, for a bounded time, until the scheduler has stopped and the writer has written everything in its queue.
 async fn drain(scheduling: tokio::task::JoinHandle<()>, writer: tokio::task::JoinHandle<()>, store: Store) {
     let limit = Duration::from_millis(limits::DRAIN_MS_MAX);
     if tokio::time::timeout(limit, scheduling).await.is_err() {
         tracing::warn!("a reduction did not stop in time; it is taken up again at the next start");
     }
-    // The writer ends when nobody can send to it any more, and as the last connection it folds the log into the database.
+    // The writer ends when all senders are gone; as the last connection it copies the log into the database.
     store.close().await;
     if tokio::time::timeout(limit, writer).await.is_err() {
         tracing::warn!("somebody still holds the store");

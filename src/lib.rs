@@ -1,19 +1,19 @@
 //! Longhand keeps the longhand of every agent session and serves the shorthand that fits a model's window.
 //!
-//! The modules, in reading order; what each may use of the others is in `ARCHITECTURE.md`, and a test holds them to it:
+//! The modules in reading order; `ARCHITECTURE.md` has the dependencies allowed between them, and a test checks these:
 //!
 //! - [`model`]: the nouns: sessions, messages, parts, marks, layouts, views.
-//! - [`policy`]: the verbs: pure decisions about what a view keeps, and the presets.
-//! - [`fold`]: what follows from a session's rows: its view, hash, estimate and context usage.
+//! - [`policy`]: the verbs: pure decisions about the content of a view, and the presets.
+//! - [`fold`]: everything that follows from a session's rows: its view, hash, estimate, context usage and guards.
 //! - [`limits`]: every bound, by name.
-//! - [`clock`]: the one place that reads the time and draws ids.
-//! - [`config`]: what an operator can set.
-//! - [`telemetry`]: how the daemon logs.
+//! - [`clock`]: the clock and the source of ids.
+//! - [`config`]: the operator's configuration.
+//! - [`telemetry`]: the daemon's log.
 //! - [`store`]: the only place with SQL: the writer, the readers, the chains.
-//! - [`bus`]: "something newer exists", and subscriptions that pull it from the log.
-//! - [`loaded`]: sessions that are kept in memory, for reads.
-//! - [`summarizer`]: what writes the text that stands for covered history.
-//! - [`scheduler`]: when to reduce what, and the workers that do it.
+//! - [`bus`]: the signal of newer events, and subscriptions that read them from the log.
+//! - [`loaded`]: sessions that are kept in memory, for reads and decisions.
+//! - [`summarizer`]: writers of summaries.
+//! - [`scheduler`]: the start of compactions, and the workers that run them.
 //! - [`app`]: the API in domain types.
 //! - [`interop`]: other agents' transcripts.
 //! - [`pb`]: the generated protocol types.

@@ -1,116 +1,119 @@
-//! Every bound in one place. Sizes are bytes, times are milliseconds, unless the name says otherwise.
+//! Every bound in one place. Sizes are bytes and times are milliseconds unless stated otherwise.
 
-/// A client id, a request id, an actor.
+/// Bytes of a client id, a request id or an actor.
 pub const NAME_BYTES_MAX: usize = 128;
-/// A call id.
+/// Bytes of a call id.
 pub const CALL_ID_BYTES_MAX: usize = 256;
-/// A session title.
+/// Bytes of a session title.
 pub const TITLE_BYTES_MAX: usize = 512;
-/// Free JSON of a session.
+/// Bytes of a session's free JSON.
 pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
-/// Free JSON of a message or a part.
+/// Bytes of the free JSON of a message or a part.
 pub const METADATA_BYTES_MAX: usize = 256 * 1024;
-/// A policy override.
+/// Bytes of a policy override.
 pub const POLICY_BYTES_MAX: usize = 64 * 1024;
-/// Instructions for one summary.
+/// Bytes of the instructions for one summary.
 pub const INSTRUCTIONS_BYTES_MAX: usize = 16 * 1024;
-/// The provider's words for a finish reason or an error.
+/// Bytes of the provider's text for a finish reason or an error.
 pub const FINISH_DETAIL_BYTES_MAX: usize = 64 * 1024;
-/// Sessions of one kind that the status page names …
+/// Sessions of one kind that the status page names.
 pub const STATUS_SESSIONS_MAX: i64 = 100;
-/// … and counts.
+/// Sessions of one kind up to which the status page counts.
 pub const STATUS_COUNT_MAX: i64 = 10_000;
-/// Models, by summarizer, whose spending is counted apart; what others cost is counted together.
+/// Models, by summarizer, whose spending is counted separately; the rest is counted together.
 pub const SPENDING_MODELS_MAX: i64 = 200;
-/// Bytes of a model's name that tell it from others where spending is counted.
+/// Bytes of a model's name by which spending is counted.
 pub const SPENDING_MODEL_BYTES_MAX: usize = 100;
-/// The most of anything that one request can have cost: more is taken for a provider's mistake.
+/// Maximum of each figure of one request's usage: a larger value is taken for a provider's mistake.
 pub const SPENDING_FIGURE_MAX: i64 = 1_000_000_000_000;
-/// A supplied summary.
+/// Bytes of a supplied summary.
 pub const SUMMARY_BYTES_MAX: usize = 1024 * 1024;
-/// One message with all its parts.
+/// Bytes of one message with all its parts.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// All messages of one append.
+/// Bytes of all messages of one append.
 pub const BATCH_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// Messages of one append.
 pub const BATCH_MESSAGES_MAX: usize = 512;
 /// Parts of one message, or of one AppendParts.
 pub const MESSAGE_PARTS_MAX: usize = 256;
-/// A draft's words.
+/// Bytes of a draft's text.
 pub const DRAFT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Drafts of one open message.
 pub const MESSAGE_DRAFTS_MAX: usize = 64;
-/// What one gRPC request may hold; above the batch limit, so that the batch limit is the one that speaks.
+/// Bytes of one gRPC request. It is above the batch limit, so that an oversized batch is refused by the batch limit.
 pub const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What one gRPC response may hold. A single message can be longer than a page's or a frame's bytes, never this long.
+/// Bytes of one gRPC response. A single message can be longer than a page's or a frame's bytes, but never as long as
+/// this.
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// A page when the caller names no size.
+/// Entries of a page if the caller names no size.
 pub const PAGE_SIZE_DEFAULT: i64 = 50;
-/// The longest page.
+/// Maximum number of entries of a page.
 pub const PAGE_SIZE_MAX: i64 = 1_000;
-/// Messages that a page of history reads at a time.
+/// Messages that are read at a time for a page of history.
 pub const PAGE_READ_MESSAGES: i64 = 64;
-/// Content of one page of messages or events; the page ends early rather than grow past it.
+/// Bytes of content in one page of messages or events; a page ends early instead of exceeding it.
 pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Content of one frame of a view.
+/// Bytes of content in one frame of a view.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
-/// Messages that one read of a view takes at a time.
+/// Messages that are read at a time for a view.
 pub const VIEW_READ_MESSAGES: i64 = 512;
-/// A view, before rendering.
+/// Bytes of a view's messages before rendering.
 pub const VIEW_BYTES_MAX: usize = 1024 * 1024 * 1024;
-/// Messages that are put into the index of words together, roughly: appends wait for no more than these.
+/// Approximate bytes of the messages that are added to the search index in one commit; appends wait for one commit at
+/// most.
 pub const INDEX_BATCH_BYTES: usize = 64 * 1024;
-/// Events that one look for such messages reads.
+/// Events that are read at a time to find such messages.
 pub const INDEX_BATCH_EVENTS: i64 = 256;
-/// Counts that are kept together: appends wait for no more than these.
+/// Counts that are stored in one commit; appends wait for one commit at most.
 pub const COUNTS_BATCH: usize = 256;
-/// Sessions that wait for the index; one that finds no place is filled in when it is next written to, or searched.
+/// Sessions that wait for the search index; one that finds the queue full is indexed at its next write or search.
 pub const INDEX_QUEUE_MAX: usize = 10_000;
-/// Stretches of a fork's history that are searched, the newest. It decides what is found, so it stays.
+/// The newest segments of a fork's history that are searched. The number affects the results of searches, so it must
+/// not change.
 pub const SEARCH_STRETCHES_MAX: usize = 64;
 /// Commands that wait for the writer.
 pub const WRITER_QUEUE_MAX: usize = 1_024;
-/// Content of the appends that wait for the writer.
+/// Bytes of the appends that wait for the writer.
 pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Commands that the writer commits together.
 pub const WRITER_BATCH_MAX: usize = 256;
-/// Batches after which the writer looks how long the log is …
+/// Batches after which the writer checks the length of the log.
 pub const CHECKPOINT_LOOK_BATCHES: usize = 16;
-/// … and content after which it does.
+/// Bytes of content after which the writer checks the length of the log.
 pub const CHECKPOINT_LOOK_BYTES: usize = 4 * 1024 * 1024;
-/// The log is folded into the database from this length on: fewer checkpoints halve the longest commits.
+/// Length of the log from which it is copied into the database: fewer checkpoints halve the longest commits.
 pub const CHECKPOINT_BYTES_MIN: i64 = 16 * 1024 * 1024;
-/// A log of this length is told of: something keeps it from being folded.
+/// Length of the log from which it is reported: something prevents checkpoints.
 pub const CHECKPOINT_BEHIND_BYTES: i64 = 128 * 1024 * 1024;
-/// The length that the log's file is cut to when it begins anew; a file that need not grow is written faster.
+/// Length to which the log's file is truncated when it starts again; a file that need not grow is written faster.
 pub const LOG_BYTES_KEPT: u64 = 64 * 1024 * 1024;
-/// How often an idle writer looks whether its files are still there.
+/// Interval at which an idle writer checks that its files still exist.
 pub const FILES_CHECK_MS: u64 = 1_000;
 /// Session heads that the writer keeps in memory.
 pub const HEADS_MAX: usize = 10_000;
-/// Bytes of the newest messages that stay in memory behind their commit, for readers that hold what came before.
+/// Bytes of the newest messages that stay in memory after their commit, for readers that have the earlier ones.
 pub const RECENT_BYTES: usize = 8 * 1_024 * 1_024;
-/// Commits of which messages stay in memory.
+/// Commits whose messages stay in memory.
 pub const RECENT_COMMITS: usize = 16_384;
 /// Bytes of a view token.
 pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
 /// Statements and scripts that the writer keeps prepared.
 pub const WRITER_STATEMENTS_KEPT: usize = 128;
-/// Rows that reading a layout takes: a whole one and the differences to it.
+/// Rows that are read for a layout: a whole one and the differences to it.
 pub const LAYOUT_ROWS_MAX: i64 = 256;
 /// Connections of the reader pool.
 pub const READERS: u32 = 4;
-/// Bodies from this size on are compressed when that pays.
+/// Size from which bodies are compressed if that makes them smaller.
 pub const COMPRESS_BYTES_MIN: usize = 1_024;
-/// Metadata of messages from this size on is compressed when that pays.
+/// Size from which metadata of messages are compressed if that makes them smaller.
 pub const COMPRESS_METADATA_BYTES_MIN: usize = 192;
-/// Bodies and media above this size are blobs.
+/// Size above which bodies and media are stored as blobs.
 pub const BLOB_BYTES_MIN: usize = 64 * 1024;
-/// What a stored body may grow to when it is decompressed.
+/// Bytes of a stored body after decompression.
 pub const DECOMPRESS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Events that a subscription reads at a time.
 pub const SUBSCRIPTION_PAGE_EVENTS: i64 = 256;
-/// Events that one page of past events looks at; a filter that few match gets a short page, or an empty one.
+/// Events that are read for one page of past events; with a filter that few match, the page is short or empty.
 pub const EVENTS_SCAN_MAX: i64 = 4_096;
 /// Sessions that one subscription names.
 pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
@@ -118,173 +121,172 @@ pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
 pub const CHECK_QUEUE_MAX: usize = 64;
 /// Open event streams.
 pub const STREAMS_MAX: usize = 4_096;
-/// Content of one frame of an event stream; a single longer event has a frame for itself. Each stream holds one frame that
-/// its client has not taken, and one that was read ahead.
+/// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds
+/// one frame that its client has not taken, and one that was read ahead.
 pub const EVENT_FRAME_BYTES: usize = 64 * 1024;
-/// How long a client may take nothing of an answer that waits for it, when the configuration says nothing, in seconds.
+/// Default time for which a client may take nothing of a waiting answer, in seconds.
 pub const STALL_SECONDS_DEFAULT: u64 = 30;
-/// The longest that the configuration may say, in seconds.
+/// Maximum of this time in the configuration, in seconds.
 pub const STALL_SECONDS_MAX: u64 = 3_600;
-/// Bytes of all answers that are not written. Where they are more, those that have something unwritten wait with their
-/// next frame, and the answer is cut off whose client took something longest ago, if that was `IDLE_HOLDER_MS` ago; where
-/// they are twice as many, in any case.
+/// Bytes of all answers that are not written. Above it, answers with unwritten bytes delay their next frame, and the
+/// answer whose client has taken nothing for the longest time is cut off, if that is at least `IDLE_HOLDER_MS`; above
+/// twice this size, in any case.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// A request up to this size is small: it waits for no room.
+/// Size up to which a request is small: it does not wait for room.
 pub const SMALL_REQUEST_BYTES: usize = 64 * 1024;
-/// Bytes of all small requests that are not answered. Where they are more, the one is refused that is not complete and
-/// moved longest ago, if that was `IDLE_HOLDER_MS` ago; where they are twice as many, in any case.
+/// Bytes of all small requests that are not answered. Above it, the incomplete request without progress for the longest
+/// time is refused, if that is at least `IDLE_HOLDER_MS`; above twice this size, in any case.
 pub const SMALL_REQUESTS_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes of all larger requests: of those that append, edit or bring a summary until they are answered, of others until
-/// they are read. More wait for room among them.
+/// Bytes of all larger requests: those that append, edit or bring a summary until they are answered, others until they
+/// are read. Further ones wait for room.
 pub const REQUESTS_BYTES_MAX: usize = 128 * 1024 * 1024;
-/// Bytes that a request holds until its length is known, and those that are left of one once it was read.
+/// Bytes that a request holds until its length is known, and after it was read if little of it is kept.
 pub const REQUEST_BYTES_MIN: usize = 4 * 1024;
-/// One message of a client of health or reflection: a name.
+/// Bytes of one message of a client of health or reflection: a name.
 pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// How long a request waits for that room.
+/// Maximum time that a larger request waits for room.
 pub const REQUEST_WAIT_MS_MAX: u64 = 10_000;
-/// How long a client may take to send a request, from its headers to its end.
+/// Maximum time for a client to send a request, from its headers to its end.
 pub const REQUEST_MS_MAX: u64 = 30_000;
-/// Memory for sessions whose views are read, when the configuration says nothing, in MiB.
+/// Default memory for loaded sessions, in MiB.
 pub const LOADED_MIB_DEFAULT: usize = 64;
-/// The most that the configuration may say, in MiB.
+/// Maximum of this memory in the configuration, in MiB.
 pub const LOADED_MIB_MAX: usize = 65_536;
-/// Bytes of all large views that are made, and of all views that wait for their clients. One view alone may be larger.
+/// Bytes of all large views in construction, and of all views that wait for their clients. A single view may be larger.
 pub const VIEWS_BYTES_MAX: usize = 512 * 1024 * 1024;
-/// An open message that nothing is written to for so long is sealed, in milliseconds, unless it came with a time of its own
-/// between these bounds.
+/// Default time without a write after which an open message is sealed, in milliseconds; a message may have its own.
 pub const OPEN_TIMEOUT_MS_DEFAULT: i64 = 10 * 60 * 1_000;
-/// The shortest such time.
+/// Minimum of this time.
 pub const OPEN_TIMEOUT_MS_MIN: i64 = 1_000;
-/// The longest such time.
+/// Maximum of this time.
 pub const OPEN_TIMEOUT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
-/// A session that is not in memory is read for the answer to a write where its history has grown by no more than this, and
-/// for whoever asks after the session where its view holds no more.
+/// Growth of the history up to which a session that is not in memory is read for the answer to a write, and size of the
+/// view up to which it is read for an answer about the session.
 pub const READ_AT_ONCE_BYTES: i64 = 256 * 1024;
-/// A view from this size on is large: it waits for room before it is made.
+/// Size from which a view is large: it waits for room before it is made.
 pub const LARGE_VIEW_BYTES: usize = 16 * 1024 * 1024;
-/// How long a large view waits for room among the others.
+/// Maximum time that a large view waits for room.
 pub const VIEW_WAIT_MS_MAX: u64 = 10_000;
-/// Requests, or large views, that wait for room; more are refused at once.
+/// Requests, or large views, that wait for room; further ones are refused at once.
 pub const ROOM_WAITERS_MAX: usize = 256;
-/// How long an answer, a request or a view may stand still while others need its room. A request that moves slower than
-/// it must to be complete in `REQUEST_MS_MAX` stands still.
+/// Time without progress after which an answer, a request or a view gives up room that others need. A request that is
+/// too slow to be complete in `REQUEST_MS_MAX` makes no progress.
 pub const IDLE_HOLDER_MS: u64 = 2_000;
-/// How long a daemon waits for others that are about to listen on the same socket …
+/// Maximum time that a daemon waits for others that are about to listen on the same socket.
 pub const SOCKET_LOCK_MS_MAX: u64 = 5_000;
-/// … and how often it looks whether they are done.
+/// Interval at which it checks whether they are done.
 pub const SOCKET_LOCK_RETRY_MS: u64 = 10;
-/// Open connections. Where they are more, one without a call is closed.
+/// Open connections. Above it, an idle one is closed for a new one.
 pub const CONNECTIONS_MAX: usize = 4_096;
-/// Descriptors that connections leave to the store and the rest of the daemon.
+/// Descriptors that are reserved for the store and the rest of the daemon.
 pub const DESCRIPTORS_RESERVED: usize = 64;
-/// How long the daemon waits before it accepts connections again, after the system had no descriptor for one.
+/// Pause before the daemon accepts connections again, after the system had no descriptor for one.
 pub const ACCEPT_RETRY_MS: u64 = 100;
 /// Calls of one connection at a time.
 pub const CONNECTION_STREAMS_MAX: u32 = 256;
-/// Bytes of one request, and of all requests of a connection, that a client may send before some are taken.
+/// Bytes of one request that a client may send before some are read.
 pub const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same for all requests of one connection.
+/// Bytes of all requests of one connection that a client may send before some are read.
 pub const CONNECTION_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
-/// Bytes of one answer that the transport takes at a time, within the windows that its client grants.
+/// Bytes of one answer that the transport accepts at a time, within the windows that its client grants.
 pub const SEND_BUFFER_BYTES: usize = 64 * 1024;
-/// Headers of one request.
+/// Bytes of one request's headers.
 pub const HEADERS_BYTES_MAX: u32 = 16 * 1024;
-/// How long a new connection may take for its greeting.
+/// Maximum time for the HTTP/2 handshake of a new connection.
 pub const HANDSHAKE_MS_MAX: u64 = 10_000;
-/// How often a connection is asked whether its client is there …
+/// Interval between pings of a connection's client.
 pub const KEEPALIVE_INTERVAL_MS: u64 = 20_000;
-/// … and how long that may answer.
+/// Maximum time for the answer to a ping.
 pub const KEEPALIVE_TIMEOUT_MS: u64 = 10_000;
-/// How long a stopping daemon waits for its clients: to take their answers, to finish their requests.
+/// Time that a stopping daemon gives its clients to take their answers and finish their requests.
 pub const STOP_CLIENTS_MS: u64 = 1_000;
-/// Live frames kept for a slow watcher; older ones are left out.
+/// Delta frames kept for a slow subscriber; older ones are dropped.
 pub const LIVE_FRAMES_MAX: usize = 1_024;
-/// How often an idle stream says how far it is.
+/// Default interval of progress frames on an idle stream.
 pub const PROGRESS_INTERVAL_MS_DEFAULT: u64 = 10_000;
-/// How long GetContext waits for a reduction when the caller names no time.
+/// Default time that GetContext waits for a compaction.
 pub const WAIT_MS_DEFAULT: u64 = 30_000;
-/// The longest GetContext waits.
+/// Maximum time that GetContext waits.
 pub const WAIT_MS_MAX: u64 = 120_000;
-/// How long a claim of a job holds without a heartbeat.
+/// Time for which a claim of a job holds without a heartbeat.
 pub const LEASE_MS: i64 = 30_000;
-/// How often a running job says that it is alive.
+/// Interval between a running job's heartbeats.
 pub const HEARTBEAT_MS: u64 = 10_000;
-/// The first wait before a job is tried again; it doubles with each attempt …
+/// Delay before the first retry of a job; it doubles with each attempt.
 pub const RETRY_MS_MIN: i64 = 1_000;
-/// … up to this.
+/// Maximum delay before a retry.
 pub const RETRY_MS_MAX: i64 = 300_000;
-/// How long a client holds a summary task when it names no time.
+/// Default duration of a client's lease of a summary task.
 pub const SUMMARY_TASK_LEASE_MS_DEFAULT: u64 = 60_000;
-/// The longest that a client holds one without extending.
+/// Maximum duration of such a lease without an extension.
 pub const SUMMARY_TASK_LEASE_MS_MAX: u64 = 600_000;
-/// How long a summary task can be held by all its clients together, from when the first wait for one would end.
+/// Maximum time for which all clients together can hold a summary task, after the end of its first wait for a client.
 pub const SUMMARY_TASK_MS_MAX: u64 = 1_800_000;
-/// Clients that may have a summary task one after the other, without completing it, before others write the summary.
+/// Leases of a summary task that end without a summary before the configured summarizers write it.
 pub const SUMMARY_TASK_LEASES_MAX: usize = 3;
 /// Callers that wait for summary tasks.
 pub const SUMMARY_TASK_CALLERS_MAX: usize = 1_024;
-/// What a summary task's request holds when the client does not say what its model takes, in tokens …
+/// Default window of a client's model for a summary task, in tokens.
 pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
-/// … and at most, whatever it says.
+/// Maximum window of a client's model, in tokens; larger values are reduced to it.
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
-/// What a hook may print.
+/// Bytes of a hook's output.
 pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// Claims of one summary that are reported because the history contradicts them: an event carries them.
+/// Contradicted claims of one summary that are reported, since an event carries them.
 pub const CONTRADICTIONS_MAX: usize = 24;
-/// Characters of such a claim, and of what the history says.
+/// Characters of such a claim, and of the fact in the history.
 pub const CONTRADICTION_CHARS_MAX: usize = 200;
-/// Attempts of the built-in summarizer at one summary, each with half the room of the one before, until it frees enough.
+/// Attempts of the built-in summarizer at one summary, each with half the room of the one before.
 pub const SUMMARY_TRIES: usize = 3;
-/// How long one summary may take with all its requests and the wait for the provider: a history of many times the
-/// summarizer's window is asked about in pieces. Each request has a limit of its own, from the configuration.
+/// Maximum time for one summary with all its requests and the wait for the provider: a history of many times the
+/// summarizer's window is summarized in pieces. Each request has a timeout of its own in the configuration.
 pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;
-/// How long the summary of a branch may take, with the wait for a place: somebody waits for the rewind.
+/// Maximum time for the summary of a branch, including the wait for its turn: the caller waits for the rewind.
 pub const BRANCH_SUMMARY_MS_MAX: u64 = 600_000;
 /// Summaries of branches that are written at the same time; further calls wait.
 pub const BRANCH_SUMMARIES_MAX: usize = 4;
-/// The largest number of tokens that is believed of one message, reply or request: sums of larger ones could overflow.
+/// Maximum count of tokens that is accepted for one message, reply or request: sums of larger ones could overflow.
 pub const TOKENS_MAX: i64 = 1 << 50;
-/// Bytes of a request to a model, and of its reply, that are kept where the configuration has them recorded.
+/// Bytes of the stored text of a request to a model, and of its reply, if the configuration has them recorded.
 pub const RECORDED_TEXT_BYTES_MAX: usize = 1_048_576;
-/// How often a job may be lost with its daemon or its worker before it is taken for the cause and not tried again.
+/// Number of times that a job may be lost with its daemon or its worker; then it is taken for the cause and not tried
+/// again.
 pub const LOST_MAX: i64 = 3;
-/// How often a job is tried whose policy cannot be read.
+/// Attempts of a job whose policy cannot be read.
 pub const ATTEMPTS_UNKNOWN_MAX: i64 = 5;
-/// The longest wait before a finished reduction that the database refused is committed again; it begins with
-/// `RETRY_MS_MIN` and doubles.
+/// Maximum delay before a finished compaction is committed again after an error of the database; delays begin with
+/// `RETRY_MS_MIN` and double.
 pub const COMMIT_RETRY_MS_MAX: i64 = 16_000;
-/// The longest wait that a provider may ask for before a job is tried again; a job stamped later than that ahead of the
-/// clock was stamped by a clock that was wrong.
+/// Maximum delay that a provider may ask for before a job's retry; a job whose time is further ahead of the clock was
+/// written with a wrong clock.
 pub const RETRY_AFTER_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
-/// The longest that a policy may have anything wait for: idle time, a cooldown, an answer of somebody who is asked. What
-/// is stored further ahead of the clock was stored by a clock that was wrong.
+/// Maximum of the waits in a policy: idle time, a cooldown, a confirmation. A stored time that is further ahead of the
+/// clock was written with a wrong clock.
 pub const POLICY_WAIT_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
-/// Compactions asked for by hand that wait in one session behind the current one. A client that asks for more than that
-/// asks faster than anything can be compacted, and each request looks at those that wait.
+/// Compactions requested by hand that wait in one session behind the current one. More requests would come faster than
+/// they can be served, and each request reads those that wait.
 pub const SESSION_COMPACTIONS_WAITING_MAX: usize = 16;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
-/// Ended compactions that guards of a session are folded from, the newest ones: at least as many as a breaker may count
+/// Newest ended compactions from which a session's guards are folded: at least the maximum that a breaker may count
 /// (`policy::validate::BREAKER_FAILURES_MAX`).
 pub const GUARD_COMPACTIONS: i64 = 32;
-/// How often a data directory that another process has is tried again, and after how many milliseconds each time.
+/// Attempts to lock a data directory that another process has locked, `LOCK_RETRY_MS` apart.
 pub const LOCK_ATTEMPTS: u32 = 20;
-/// See `LOCK_ATTEMPTS`.
+/// Milliseconds between two such attempts.
 pub const LOCK_RETRY_MS: u64 = 10;
-/// Sessions that are marked due together because their wake time has come, and open messages that are sealed together; the
-/// others follow at once.
+/// Sessions that are marked due in one write because their wake time has come, and open messages that are sealed in one
+/// write; the others follow at once.
 pub const WAKING_SESSIONS_MAX: i64 = 256;
-/// The longest wait before a scheduler that cannot read the store at its start tries again; it begins with
-/// `RETRY_MS_MIN` and doubles.
+/// Maximum delay before a scheduler that cannot read the store at its start tries again; delays begin with
+/// `RETRY_MS_MIN` and double.
 pub const SCHEDULER_RETRY_MS_MAX: i64 = 15_000;
-/// Sessions that are put aside because work on them failed; with more, the one whose turn comes first is not put aside any
-/// longer.
+/// Sessions that are paused because work on them failed; above it, the pause that ends first is dropped.
 pub const PUT_ASIDE_MAX: usize = 1_024;
-/// How often the scheduler looks for jobs whose time has come, beside being told.
+/// Interval at which the scheduler looks for ready jobs, in addition to its wake-ups.
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
-/// How long a stopping daemon waits for its work to end; for its clients it waits `STOP_CLIENTS_MS`.
+/// Maximum time that a stopping daemon waits for its work to end; it waits `STOP_CLIENTS_MS` for its clients.
 pub const DRAIN_MS_MAX: u64 = 10_000;
 
-/// How many of a session's newest reductions are looked through for one that answered the same overflow.
+/// Newest compactions of a session among which an earlier answer to the same overflow is searched.
 pub const OVERFLOWS_LOOKED_AT: i64 = 50;

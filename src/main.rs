@@ -4,7 +4,7 @@ use longhand::cli;
 use mimalloc::MiMalloc;
 use std::process::ExitCode;
 
-/// An append makes some two hundred small allocations, most of them freed by another thread.
+/// mimalloc, because an append makes some two hundred small allocations, most of them freed by another thread.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -1,4 +1,4 @@
-//! The generated protocol types of `longhand.v1`; their documentation is the comments in `proto/`.
+//! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`.
 
 #[expect(clippy::too_many_lines, clippy::large_enum_variant, reason = "the generator's business, not ours")]
 mod generated {

@@ -1,5 +1,5 @@
-//! Logging: one line per event on standard error, filtered by `LONGHAND_LOG`; what of a text may be printed; and the
-//! places where tests let it die.
+//! Logging (one line per event on standard error, filtered by `LONGHAND_LOG`), escaping of printed text, and fail
+//! points for tests.
 
 pub mod escape;
 pub mod failpoint;
@@ -7,18 +7,18 @@ pub mod failpoint;
 use escape::EventWriter;
 use tracing_subscriber::EnvFilter;
 
-/// The variable that holds the filter, in `tracing`'s directive form; `info` when it is unset.
+/// The variable with the filter, in `tracing`'s directive form; `info` if it is unset.
 pub const FILTER_VARIABLE: &str = "LONGHAND_LOG";
 
-/// Starts logging for this process. Later calls change nothing.
+/// Starts logging for this process. Later calls have no effect.
 pub fn start() {
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // Colours are escape sequences, and those of the log cannot be told from those of a client.
+        // Colours are escape sequences, and those of the log could not be told from those of a client.
         .with_ansi(false)
         .with_writer(|| EventWriter(std::io::stderr()))
         .try_init();
-    // Somebody else, such as a test, may have started it already.
+    // Logging may have been started already, for example by a test.
     drop(logging);
 }

@@ -1,5 +1,5 @@
-//! Durable appends: closed loops, in which each caller waits for its own, and an open loop, in which calls begin at a rate
-//! and latency counts from the moment at which one should have begun.
+//! Durable appends: closed loops, in which each caller waits for its answer, and an open loop, in which calls start at
+//! a fixed rate and latency counts from the intended start.
 
 use crate::fleet::Daemon;
 use crate::floor::Floor;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Endpoint};
 
-/// Bytes of a message's text.
+/// Size of a message's text, in bytes.
 pub(crate) const BODY_BYTES: usize = 1_024;
-/// Messages after which a caller goes on in a new session, as agents do; a session that is never compacted would fill the
-/// memory for loaded ones.
+/// Messages after which a caller continues in a new session, as agents do. A session that is never compacted would fill
+/// the memory for loaded sessions.
 const SESSION_MESSAGES: usize = 500;
-/// Time at the beginning of a loop that is not counted.
+/// Warm-up time of a loop, which is not counted.
 const WARM_UP: Duration = Duration::from_millis(500);
 
 /// Durable appends.
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     closed_only: bool,
 }
 
-/// Texts of words that were drawn, as compressible as prose.
+/// Texts of random words, as compressible as prose.
 pub(crate) struct Texts(StdRng);
 
 impl Texts {
@@ -77,7 +77,7 @@ struct Caller {
     to: To,
 }
 
-/// A caller's way to its target, with a session of its own.
+/// A caller's connection to its target, with a session of its own.
 enum To {
     Daemon(Box<Connection>),
     Floor(Floor, i64),
@@ -87,7 +87,7 @@ struct Connection {
     channel: Channel,
     messages: MessageServiceClient<Channel>,
     session: String,
-    /// Messages of the session.
+    /// Messages in the session.
     count: usize,
 }
 
@@ -96,14 +96,14 @@ pub(crate) async fn connect(address: &str) -> Channel {
     Endpoint::from_shared(address.to_owned()).expect("an address").connect().await.expect("it listens")
 }
 
-/// A new session; its id.
+/// Creates a session and returns its id.
 pub(crate) async fn session(channel: &Channel) -> String {
     let mut sessions = SessionServiceClient::new(channel.clone());
     let created = sessions.create_session(pb::CreateSessionRequest::default()).await.expect("a session").into_inner();
     created.session.expect("a session").session_id
 }
 
-/// A whole message of the user.
+/// A sealed message of the user.
 pub(crate) fn message(text: String) -> pb::NewMessage {
     pb::NewMessage {
         role: pb::Role::User.into(),
@@ -134,7 +134,7 @@ impl Target {
         }
     }
 
-    /// Each caller has a connection of its own, as an agent has.
+    /// Creates a caller with a connection of its own, as an agent has.
     async fn caller(&self, index: usize) -> Caller {
         let to = match self {
             Self::Daemon { address, .. } => {
@@ -175,7 +175,7 @@ impl Caller {
     }
 }
 
-/// What the callers of one loop did.
+/// Measurements of one loop.
 #[derive(Default)]
 struct Figures {
     rates: Vec<f64>,
@@ -189,10 +189,10 @@ impl Figures {
     }
 }
 
-/// A caller at work, with its latencies and the number of its calls.
+/// Task of a caller; returns the caller, its latencies and the number of its calls.
 type Work = JoinHandle<(Caller, Latencies, u64)>;
 
-/// Waits until all callers are through; the number of their calls.
+/// Waits for all callers. Returns the number of their calls.
 async fn joined(tasks: Vec<Work>, callers: &mut Vec<Caller>, latencies: &mut Latencies) -> u64 {
     let mut all = 0;
     for task in tasks {
@@ -204,7 +204,7 @@ async fn joined(tasks: Vec<Work>, callers: &mut Vec<Caller>, latencies: &mut Lat
     all
 }
 
-/// Each caller calls as soon as its last call is answered; calls in a second.
+/// Closed loop: each caller calls again as soon as its last call is answered. Returns the calls per second.
 async fn closed(callers: &mut Vec<Caller>, batch: usize, time: Duration, latencies: &mut Latencies) -> f64 {
     let begins = Instant::now() + WARM_UP;
     let ends = begins + time;
@@ -228,7 +228,8 @@ async fn closed(callers: &mut Vec<Caller>, batch: usize, time: Duration, latenci
     all as f64 / begins.elapsed().as_secs_f64()
 }
 
-/// Calls begin at a rate, whatever became of those before; latency counts from when a call should have begun.
+/// Open loop: calls start at a fixed rate, regardless of earlier calls; latency counts from the intended start. Returns
+/// the calls per second.
 async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration, latencies: &mut Latencies) -> f64 {
     let (ticks, queue) = async_channel::unbounded::<Instant>();
     let mut tasks = Vec::new();
@@ -246,7 +247,7 @@ async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration, latencies: &
         }));
     }
     let began = Instant::now();
-    // A thread of its own: the runtime's timers are a millisecond apart.
+    // A thread of its own, because the runtime's timers have a resolution of a millisecond.
     #[expect(clippy::disallowed_methods, reason = "it is no thread of the runtime")]
     let pacer = std::thread::spawn(move || {
         let mut index = 0_u32;
@@ -265,14 +266,14 @@ async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration, latencies: &
     all as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Which loop.
+/// Kind of loop.
 #[derive(Clone, Copy)]
 enum Loop {
     Closed { batch: usize },
     Open { rate: f64 },
 }
 
-/// Measures the builds and, beside them, the floor.
+/// Measures the builds and, as their baseline, raw SQLite.
 pub(crate) async fn run(binaries: &[String], options: &Options, report: &mut Report) {
     println!("durable appends of messages of {BODY_BYTES} bytes over the Unix socket, each acknowledged");
     let mut loops: Vec<(String, usize, Loop)> = Vec::new();

@@ -1,4 +1,4 @@
-//! The time from an append's call until every watcher of the session has its event.
+//! Time from an append's call until every watcher of the session has its event.
 
 use crate::append::{BODY_BYTES, Texts, connect, message, session};
 use crate::fleet::Daemon;
@@ -44,7 +44,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, report: &mut Rep
     }
 }
 
-/// Latencies to the answer and to each watcher, and resident memory once all watch, in KiB.
+/// Latencies of the answer and of each watcher, and resident memory once all watchers are connected, in KiB.
 async fn measure(daemon: &Daemon, watchers: usize, options: &Options) -> (Latencies, Latencies, Option<u64>) {
     let channel = connect(&daemon.socket).await;
     let session = session(&channel).await;
@@ -90,7 +90,7 @@ async fn measure(daemon: &Daemon, watchers: usize, options: &Options) -> (Latenc
     let (mut arrivals, mut there) = (Latencies::default(), 0);
     while there < watchers {
         let (revision, at) = arrived.recv().await.expect("the watchers are there");
-        // The events of an append all come with its last one.
+        // All events of an append arrive with its last one.
         if let Ok(index) = calls.binary_search_by_key(&revision, |(revision, _)| *revision) {
             arrivals.record(at.saturating_duration_since(calls[index].1));
         }

@@ -1,4 +1,4 @@
-//! Many sessions that are compacted at the same time by the real daemon, whose provider takes few requests at a time.
+//! Many sessions that the real daemon compacts at the same time, with a provider that accepts few concurrent requests.
 //!
 //! The load generator runs it with many sessions, the tests with fewer. It panics when a promise is broken.
 
@@ -19,23 +19,23 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tonic::transport::{Channel, Endpoint};
 
-/// Requests that the provider is configured to take at a time.
+/// Configured maximum number of concurrent requests to the provider.
 const PROVIDER_LIMIT: usize = 8;
-/// Workers of the daemon: more than the provider takes, so that its limit is what holds them.
+/// Workers of the daemon: more than the provider's limit, so that this limit holds them back.
 const WORKERS: usize = 32;
-/// One session of so many asks for a second reduction while its first one waits.
+/// One session out of this number requests a second compaction while its first one waits.
 const EAGER: usize = 10;
 const TURN_BYTES: usize = 3_000;
 
-/// What came of it.
+/// Results of a run.
 pub(crate) struct Report {
-    /// From the release of the first reply to the last end.
+    /// Time from the release of the first reply to the end of the last compaction.
     pub(crate) elapsed: Duration,
-    /// Reductions that came into force.
+    /// Number of completed compactions.
     pub(crate) compacted: usize,
-    /// Requests that the provider had in hand at the same time, at most.
+    /// Maximum number of concurrent requests at the provider.
     pub(crate) at_once: usize,
-    /// The daemon's largest resident memory, in KiB; none where the system does not tell.
+    /// Peak resident memory of the daemon, in KiB; none if the system does not report it.
     pub(crate) peak_kib: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// A provider that answers when it is let, and counts.
+/// A provider that holds its answers until it is released, and counts concurrent requests.
 #[derive(Default)]
 struct Provider {
     now: AtomicUsize,
@@ -87,7 +87,7 @@ impl Provider {
     }
 }
 
-/// The daemon, killed when it is let go.
+/// A daemon, killed when it is dropped.
 pub(crate) struct Daemon {
     child: Child,
     /// The address of its Unix socket.
@@ -127,7 +127,7 @@ impl Daemon {
         self.memory_kib("VmHWM:")
     }
 
-    /// A figure of `/proc/PID/status` in KiB, such as `VmRSS:`; none where the system does not tell.
+    /// A figure of `/proc/PID/status` in KiB, such as `VmRSS:`; none if the system does not report it.
     pub(crate) fn memory_kib(&self, field: &str) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
@@ -162,7 +162,7 @@ impl Clients {
         MessageServiceClient::new(self.channel.clone()).append_messages(request).await.expect("appended");
     }
 
-    /// A session that is due.
+    /// Creates a session that is due for a compaction.
     async fn session(&self, index: usize) -> String {
         let window = pb::ModelWindow { context_tokens: 20_000, output_tokens: Some(4_000), ..Default::default() };
         let request = pb::CreateSessionRequest {
@@ -188,14 +188,15 @@ impl Clients {
         self.append(session, turns(24, 12)).await;
     }
 
-    /// Reductions that wait or run.
+    /// Number of compactions that wait or run.
     async fn live(&self) -> i64 {
         let info = AdminServiceClient::new(self.channel.clone()).get_server_info(pb::GetServerInfoRequest {}).await;
         let info = info.expect("the daemon answers").into_inner();
         info.ready_compaction_count + info.running_compaction_count
     }
 
-    /// What the log says of reductions: the sessions in which they began, and how often each began and ended.
+    /// Compactions in the event log: the sessions in the order of the starts, and the number of starts and ends of each
+    /// compaction.
     async fn log(&self) -> (Vec<String>, BTreeMap<String, (usize, usize)>) {
         use pb::event::Body;
         let mut client = EventServiceClient::new(self.channel.clone());
@@ -228,7 +229,8 @@ impl Clients {
     }
 }
 
-/// Has so many sessions compacted at once, and checks that none is lost, doubled, or served before its turn.
+/// Compacts this number of sessions at once, and checks that no compaction is lost, doubled, or started before its
+/// turn.
 pub(crate) async fn run(binary: &str, folder: &Path, sessions: usize) -> Report {
     let provider = Arc::new(Provider::default());
     let open = Arc::new(Semaphore::new(0));
@@ -254,7 +256,7 @@ pub(crate) async fn run(binary: &str, folder: &Path, sessions: usize) -> Report 
         ids.push(clients.session(index).await);
     }
     let eager: Vec<&String> = ids.iter().step_by(EAGER).collect();
-    // Everybody waits for the provider or for a worker before the first reply comes.
+    // All compactions wait for the provider or for a worker before the first reply comes.
     let mut second = 0;
     while clients.live().await < i64::try_from(sessions + second).expect("few") {
         if second == 0 && clients.live().await >= i64::try_from(sessions).expect("few") {

@@ -1,11 +1,11 @@
-//! The floor: raw SQLite with the daemon's durability and group commit, one table, no RPC. Callers in the same process wait
-//! until their rows are on disk.
+//! Baseline of the appends: raw SQLite with the daemon's durability and group commit, one table, no RPC. Callers in the
+//! same process wait until their rows are on disk.
 
 use rusqlite::Connection;
 use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
 
-/// Rows to write, and where to say that they are on disk.
+/// Rows to write, and the channel that reports them as on disk.
 type Rows = (i64, Vec<String>, oneshot::Sender<()>);
 
 /// The writer's queue.
@@ -13,7 +13,7 @@ type Rows = (i64, Vec<String>, oneshot::Sender<()>);
 pub(crate) struct Floor(mpsc::UnboundedSender<Rows>);
 
 impl Floor {
-    /// Opens a database in a folder, with a thread that commits what waits.
+    /// Opens a database in a folder, with a thread that commits all waiting rows together.
     pub(crate) fn start(folder: &Path) -> Self {
         let mut conn = Connection::open(folder.join("floor.db")).expect("a database");
         let schema = "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; \
@@ -35,7 +35,7 @@ impl Floor {
         Self(sender)
     }
 
-    /// Writes rows of a session; they are on disk when it returns.
+    /// Writes rows of a session. They are on disk when the call returns.
     pub(crate) async fn append(&self, session: i64, bodies: Vec<String>) {
         let (done, answer) = oneshot::channel();
         self.0.send((session, bodies, done)).expect("the writer is there");

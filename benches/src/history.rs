@@ -1,5 +1,5 @@
-//! What views and appends read once everything but the last hundred messages is under a summary: the same rows, however
-//! long the history behind it is. It fails when they differ.
+//! Rows that views and appends read once a summary covers everything but the last hundred messages: their number does
+//! not depend on the length of the history. The benchmark fails if it does.
 
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::ContextRequest;
@@ -39,7 +39,7 @@ async fn session(app: &Longhand, name: &str, context: i64) -> String {
     app.create_session(new, Caller::default()).await.expect("a session").0.session.id.to_string()
 }
 
-/// The median time of a view of a session that is compacted as it grows.
+/// Median duration of a view.
 async fn views(app: &Longhand, id: &str, times: usize) -> Duration {
     let mut all = Vec::new();
     for _ in 0..times {
@@ -50,7 +50,7 @@ async fn views(app: &Longhand, id: &str, times: usize) -> Duration {
     median(all)
 }
 
-/// What is read of a long history that is under a summary.
+/// Measures reads of a long history that is under a summary.
 async fn history(app: &Longhand, store: &Store) {
     let mut rows_of_all = Vec::new();
     for length in [1_000, 100_000, 1_000_000_usize] {

@@ -16,7 +16,7 @@ use mimalloc::MiMalloc;
 use report::Report;
 use std::path::PathBuf;
 
-/// The daemon's, so that what is measured in this process costs what it costs there.
+/// The daemon's allocator, so that code that is measured in this process costs the same as in the daemon.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -27,14 +27,15 @@ struct Arguments {
     /// Write the figures to this file as JSON, too.
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// The daemon to measure; the one that was built beside this program where none is named. Several are measured in turn.
+    /// The daemon to measure; the one that was built beside this program where none is named. Several are measured in
+    /// turn.
     #[arg(long, global = true, value_name = "BINARY")]
     binary: Vec<String>,
     #[command(subcommand)]
     measure: Measure,
 }
 
-/// One variant a measurement.
+/// The measurements.
 #[derive(Debug, Subcommand)]
 enum Measure {
     /// Durable appends, one message or a batch each, by 1 to 64 callers, beside raw SQLite with group commit.

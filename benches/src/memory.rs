@@ -1,5 +1,5 @@
-//! Memory of the daemon with sessions in memory: resident memory in front of reads and behind them, with as many sessions
-//! as the budget holds and with ten times as many.
+//! Memory of the daemon with loaded sessions: resident memory before and after reads, with as many sessions as the
+//! budget holds and with ten times as many.
 
 use crate::reads::Build;
 

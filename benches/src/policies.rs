@@ -1,10 +1,9 @@
-//! What a decision costs under every preset: the first one over a long history, and the one after one more append.
+//! Duration of a decision under every preset: the first one over a long history, and the one after one more append.
 //!
-//! It prints a table of medians, and says which preset misses a goal. A first decision over
-//! 100 000 messages should take less than 100 ms, and one after one more append to a loaded session of 1 000 less than
-//! 1 ms: its fold, guards, decision and the condition of the next one. Beside them stands what the job has to work out
-//! that the first decision asks for. Messages are in memory, with the counts that the store keeps of them; reading both
-//! is the store's business.
+//! It prints a table of medians, and marks the presets that miss a goal. A first decision over 100 000 messages should
+//! take less than 100 ms, and one after one more append to a loaded session of 1 000 messages less than 1 ms: its fold,
+//! guards, decision and the condition of the next one. The table also has the duration of the plan that follows the
+//! first decision. Messages are in memory, with the counts that the store keeps of them; reading both is not measured.
 
 use longhand::fold::guards::{self, Guards, Past};
 use longhand::fold::{Fold, Rows, wake};
@@ -26,12 +25,12 @@ use uuid::Uuid;
 
 const LENGTHS: [usize; 2] = [1_000, 100_000];
 const RUNS: usize = 7;
-/// The length up to which the decision after one more append has a goal.
+/// Maximum length of a history for which the decision after one more append has a goal, in messages.
 const NEXT_LENGTH: usize = 1_000;
 const FIRST_MAX: Duration = Duration::from_millis(100);
 const NEXT_MAX: Duration = Duration::from_millis(1);
 
-/// Turns as coding agents have them: a request, a call, its result, a reply.
+/// Messages as coding agents write them: a request, a call, its result, a reply.
 fn history(length: usize) -> Vec<SourceMessage> {
     (0..length).map(source).collect()
 }
@@ -103,7 +102,7 @@ fn count(policy: &Policy, message: &Message) -> Counts {
     tokens::count(policy, message.role, &bodies)
 }
 
-/// The same with what the store keeps beside them for a policy.
+/// The messages with the counts that the store keeps of them for a policy.
 fn counted(policy: &Policy, messages: &[SourceMessage]) -> Vec<SourceMessage> {
     let is_kept = tokens::basis(policy).is_some();
     let counts = |source: &SourceMessage| is_kept.then(|| Arc::new(count(policy, &source.message)));
@@ -115,7 +114,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-/// How long something takes, the median of several runs.
+/// Median duration of several runs.
 fn measure<T>(mut run: impl FnMut() -> T) -> Duration {
     let once = |_| {
         let start = Instant::now();
@@ -127,13 +126,13 @@ fn measure<T>(mut run: impl FnMut() -> T) -> Duration {
     median((0..RUNS).map(once).collect())
 }
 
-/// What was measured of a preset at one length.
+/// Durations under one preset at one length.
 struct Figures {
-    /// Making the view and weighing it.
+    /// Making the view and estimating its size.
     weigh: Duration,
     /// The decision, in a window that is full many times over.
     first: Duration,
-    /// What exactly it comes to.
+    /// The plan that follows this decision.
     work: Duration,
     /// The decision in a window that is far from full.
     idle: Duration,
@@ -178,7 +177,7 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     }
 }
 
-/// Measures the presets whose names have one of these in them, or all.
+/// Measures the presets whose names contain one of these texts; all presets if there are none.
 pub(crate) fn run(only: &[String]) {
     let histories = LENGTHS.map(history);
     println!(

@@ -1,5 +1,5 @@
-//! The cost of reading a session over the protocol: whole views, views of which the caller holds all or nearly all, and
-//! the newest messages. Two builds can be measured in turn, so that their figures are of one run.
+//! Duration of reads over the protocol: whole views, views of which the caller holds all or nearly all messages, and
+//! the newest messages. Several builds are measured in turn, so that their figures are of one run.
 
 use crate::append;
 use crate::fleet::Daemon;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 
 const BODY_BYTES: usize = 1_024;
-/// Reads of each kind; the builds take turns at each.
+/// Reads of each kind, and a tenth of them in sessions of more than 1 000 messages; the builds take turns at each.
 const READS: usize = 200;
 
 /// A daemon with sessions of several lengths.
@@ -26,7 +26,7 @@ pub(crate) struct Build {
     sessions: SessionServiceClient<Channel>,
 }
 
-/// Which read is measured.
+/// Kind of read.
 #[derive(Clone, Copy)]
 enum Read {
     Whole,
@@ -57,7 +57,7 @@ impl Build {
         }
     }
 
-    /// A session of so many messages of so many bytes; its id.
+    /// Creates a session of `count` messages of `bytes` bytes each. Returns its id.
     pub(crate) async fn session(&mut self, count: usize, bytes: usize) -> String {
         let request = pb::CreateSessionRequest::default();
         let created = self.sessions.create_session(request).await.expect("a session").into_inner();
@@ -91,7 +91,7 @@ impl Build {
         self.messages.append_messages(request).await.expect("appended");
     }
 
-    /// A view's hash and the number of its messages that came.
+    /// Hash of a view, and the number of messages received.
     pub(crate) async fn view(&mut self, session: &str, known: Option<Vec<u8>>) -> (Vec<u8>, usize) {
         let request = pb::GetContextRequest {
             session_id: session.to_owned(),

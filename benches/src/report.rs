@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// Latencies in nanoseconds, to three digits.
+/// Latencies in nanoseconds, with three significant digits.
 pub(crate) struct Latencies(Histogram<u64>);
 
 impl Default for Latencies {
@@ -33,7 +33,7 @@ impl Latencies {
 pub(crate) struct Report(Vec<Value>);
 
 impl Report {
-    /// Prints a row, and keeps it for the file. A rate is what was done in a second.
+    /// Prints a row, and keeps it for the file. The rate is per second.
     pub(crate) fn row(&mut self, what: &str, of: &str, rate: Option<f64>, latencies: &Latencies) {
         let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|quantile| latencies.millis(quantile));
         let shown = rate.map_or(String::new(), |rate| format!("{rate:>9.0}/s"));

@@ -1,8 +1,8 @@
 //! Lives of Gemini CLI: a conversation grows message by message, and each side decides by itself when it compresses.
 //!
-//! Gemini CLI looks when it sends the next request, at the history up to the last reply and at what that reply's prompt
-//! held; so its moment is the reply. Its window cannot be chosen, so its threshold is a small share of it. What a model is
-//! given to summarize are the contents themselves there, so that the cut says all about it.
+//! Gemini CLI decides when it sends the next request, from the history up to the last reply and that reply's prompt
+//! tokens; so its moment is the reply. Its window cannot be configured, so its threshold is a small share of it. It
+//! gives its model the contents themselves to summarize, so that the boundary determines the input.
 
 use super::{ALONE, LIMIT, UNANSWERED};
 use crate::contents::{Contents, with_short_failures, without_made_up};
@@ -67,7 +67,7 @@ const REFUSED: Class = Class {
 
 static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED];
 
-/// The status of a compression that Gemini CLI refuses because the history would weigh more.
+/// The status of a compression that Gemini CLI refuses because the history would become larger.
 const INFLATED: i64 = 2;
 
 impl System for Lives {
@@ -97,11 +97,11 @@ impl System for Lives {
     }
 }
 
-/// A life before it is lived.
+/// The data of a life.
 struct Life {
     index: u64,
     messages: Vec<SourceMessage>,
-    /// The part of every request beside the messages, in tokens.
+    /// Tokens of every request besides the messages.
     unseen: i64,
     /// The tokens at which a compression is due.
     threshold: i64,
@@ -149,21 +149,21 @@ impl Life {
     }
 }
 
-/// A number of tokens as a share of the window: exact, as the window is a power of two.
+/// A number of tokens as a share of the window: exact, because the window is a power of two.
 fn share(tokens: i64) -> f64 {
     tokens as f64 / LIMIT as f64
 }
 
-/// A life on its way.
+/// A running life.
 struct Course<'a> {
     peer: &'a mut Peer,
     report: &'a mut Report,
     life: &'a Life,
-    /// The contents that stand for what was summarized.
+    /// The contents that replace the summarized messages.
     front: Vec<Value>,
-    /// The first message behind them.
+    /// Index of the first message after them.
     first: usize,
-    /// The tokens of the last prompt, by its reply.
+    /// The tokens of the last prompt, according to its reply.
     prompt: i64,
 }
 
@@ -196,7 +196,7 @@ impl Course<'_> {
                 let first = first.unwrap_or(revisions.len());
                 let view = Contents::of_view(&session.view().messages).json();
                 let words = life.words[number.get() % life.words.len()].clone();
-                // Behind a compression theirs goes by its own estimate, when it looks next.
+                // After a compression, Gemini CLI uses its own estimate at its next decision.
                 let theirs = if is_open { theirs.clone() } else { self.compress(end, self.prompt, &words)? };
                 self.compare(place, end, &theirs, (first, view), &words)?;
                 number.set(number.get() + 1);
@@ -215,7 +215,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// The history that Gemini CLI holds: the contents in front, and those of the messages up to the last reply.
+    /// Gemini CLI's history: the contents of the summary, and those of the messages up to the last reply.
     fn history(&self, end: usize) -> Vec<Value> {
         let behind = Contents::of(self.messages(end)).json();
         self.front.iter().cloned().chain(behind).collect()
@@ -246,7 +246,7 @@ impl Course<'_> {
         self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
-    /// A compression of ours beside theirs, or what theirs would be if it looked now.
+    /// Compares our compression with theirs, or with the one that they would make now.
     fn compare(
         &mut self,
         place: usize,
@@ -277,7 +277,7 @@ impl Course<'_> {
         if ours == cut {
             let bare = without_made_up(&view, &self.life.policy.view.interrupted_text);
             let answered = Contents::of(&self.life.messages[first.min(end)..end]).len();
-            // Messages behind the last reply are not in their history yet.
+            // Messages after the last reply are not in their history yet.
             let shown = json!(bare.iter().take(2 + answered).collect::<Vec<_>>());
             let has_made_up = bare != view;
             let why = (has_made_up && shown == theirs["history"]).then_some(&CLASSES[3]);
@@ -285,14 +285,14 @@ impl Course<'_> {
             self.say("view", &input, ours, theirs["history"].clone(), why);
         }
         self.prompt = theirs["newTokenCount"].as_i64().unwrap_or(self.prompt);
-        // Both go on behind our compression.
+        // Both sides continue after our compression.
         self.front = view.iter().take(2).cloned().collect();
         self.first = first;
         Ok(())
     }
 
-    /// Why they refuse their own summary: the last reply is in the history behind it and not in the prompt that they hold
-    /// it against, or media are.
+    /// The class if they refuse their own summary: the history after it includes the last reply, and the prompt that it
+    /// is compared with does not; or it has media.
     fn inflated(&mut self, end: usize, words: &str) -> Result<Option<&'static Class>, PeerFailure> {
         if self.has_media(end) {
             return Ok(Some(&CLASSES[4]));
@@ -303,7 +303,7 @@ impl Course<'_> {
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 
-    /// A compression that we refuse: theirs is refused too, or frees nothing.
+    /// Reports a compression that we refuse: theirs is refused too, or frees nothing.
     fn refused(&mut self, place: usize, end: usize, words: &str) -> Result<(), PeerFailure> {
         let theirs = self.compress(end, self.prompt.max(self.life.threshold), words)?;
         let parts = |contents: &[Value]| -> Vec<Value> {
@@ -320,7 +320,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// True where a message up to the last reply holds media.
+    /// True if a message up to the last reply has media.
     fn has_media(&self, end: usize) -> bool {
         let parts = self.messages(end).iter().flat_map(|source| &source.message.parts);
         parts.map(|part| &*part.body).any(|body| match body {
@@ -330,14 +330,14 @@ impl Course<'_> {
         })
     }
 
-    /// Where their cut is, in messages.
+    /// Their boundary as an index of messages.
     fn cut(&self, end: usize, theirs: &Value) -> usize {
         let summarized = theirs["summarized"].as_u64().unwrap_or_default() as usize;
         let messages = self.messages(end);
         summarized.checked_sub(self.front.len()).map_or(0, |at| Contents::of(messages).message(at, messages.len()))
     }
 
-    /// Why we compress where they do not: the estimate of what came since their last look reaches the threshold.
+    /// The class if only we compress: the estimate of the messages since their last decision reaches the threshold.
     fn due(&mut self, end: usize, place: usize) -> Result<Option<&'static Class>, PeerFailure> {
         let since = Contents::of(&self.life.messages[end..=place.max(end).min(self.life.messages.len() - 1)]);
         let answer = self.ask("estimateTokenCountSync", json!({ "parts": since.parts() }))?;
@@ -348,13 +348,13 @@ impl Course<'_> {
         if self.prompt < self.life.threshold {
             return Ok(Some(&CLASSES[0]));
         }
-        // It was due before, and there was nothing to summarize; with what came since there is.
+        // It was due before without anything to summarize; with the messages since then there is something.
         let theirs = self.compress(place + 1, self.prompt, &self.life.words[0])?;
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 
-    /// Why we do not compress where they do: nothing is behind the summary, or what is there waits for an answer or weighs
-    /// nothing.
+    /// The class if only they compress: nothing follows the summary, or what follows it is unanswered or too small to
+    /// free anything.
     fn refusal(&mut self, end: usize, theirs: &Value) -> Result<Option<&'static Class>, PeerFailure> {
         let cut = self.cut(end, theirs);
         if cut == 0 && !self.front.is_empty() {
@@ -366,7 +366,7 @@ impl Course<'_> {
         }
         let parts = Contents::of(&self.messages(end)[..harmless]).parts();
         let summarized = self.ask("estimateTokenCountSync", json!({ "parts": parts }))?;
-        // The least that stands in its place: a summary of one letter, and its acknowledgement.
+        // The minimum that replaces it: a summary of one letter, and its acknowledgement.
         let acknowledgement = json!({ "text": self.life.policy.view.acknowledgement });
         let least = json!({ "parts": [{ "text": "x" }, acknowledgement] });
         let least = self.ask("estimateTokenCountSync", least)?;

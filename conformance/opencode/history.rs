@@ -1,4 +1,4 @@
-//! Histories on both sides: what we keep as messages and a boundary, OpenCode keeps as messages alone.
+//! Histories on both sides: Longhand keeps messages and a boundary, OpenCode keeps messages alone.
 
 use super::policy;
 use crate::generate::Conversation;
@@ -14,18 +14,18 @@ use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-/// A history on both sides: plain messages, and the compactions that took place in it.
+/// A history on both sides: plain messages, and the compactions made in it.
 #[derive(Debug, Clone)]
 pub(super) struct History {
     pub(super) messages: Vec<SourceMessage>,
     pub(super) compactions: Vec<Compaction>,
 }
 
-/// A compaction that took place before `messages[at]`, and kept the messages from `tail` on.
+/// A compaction made before `messages[at]` that kept the messages from `tail` on.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Compaction {
     pub(super) at: usize,
-    /// None when everything was summarized.
+    /// None if everything was summarized.
     pub(super) tail: Option<usize>,
 }
 
@@ -36,11 +36,11 @@ impl Compaction {
 }
 
 impl History {
-    /// The conversation with up to so many compactions. A tail begins where a reply and its results are not parted, and
-    /// never before the tail of the compaction before.
+    /// The conversation with up to `compactions_max` compactions. A tail never begins between a reply and its results,
+    /// and never before the previous compaction's tail.
     pub(super) fn draw(conversation: &Conversation, compactions_max: usize) -> Self {
         let mut messages = conversation.messages.clone();
-        // Room for what a compaction writes, in the order of the history.
+        // Leaves room in the order of revisions for the messages of a compaction.
         for source in &mut messages {
             source.message.revision *= 10;
             source.message.sealed_revision = Some(source.message.revision);
@@ -73,7 +73,7 @@ impl History {
         let text = summary_text(self.compactions.len() - 1);
         let layout = Layout::everything();
         let mut sources = plan::with_summary(&policy(), &layout, &self.messages, &boundary, &text, &[]);
-        // The marker and the summary were written where the compaction took place.
+        // The marker and the summary are positioned where the compaction was made.
         let at = self.messages[last.at].message.revision;
         for source in &mut sources {
             match source.place {
@@ -85,7 +85,7 @@ impl History {
         sources
     }
 
-    /// The messages in OpenCode's form, and where each of ours is among them.
+    /// The messages in OpenCode's form, and the position of each of ours among them.
     pub(super) fn in_opencode(&self) -> (Vec<Value>, Vec<usize>) {
         let mut written: Vec<Value> = Vec::new();
         let mut places: Vec<usize> = Vec::new();
@@ -99,7 +99,7 @@ impl History {
                     "parts": [{"type": "text", "text": summary_text(number)}]}));
             }
             if source.message.role == Role::Tool {
-                // It was written with its calls.
+                // The results were written with their calls.
                 places.push(written.len() - 1);
                 continue;
             }
@@ -114,7 +114,7 @@ pub(super) fn summary_text(number: usize) -> String {
     format!("Summary number {number}.")
 }
 
-/// A message in OpenCode's form; the results of its calls are its own, or those of the tool message behind it.
+/// A message in OpenCode's form; the results of its calls are its own, or those of the tool message after it.
 pub(super) fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> Value {
     let behind = next.filter(|next| next.message.role == Role::Tool);
     let results: Vec<(&ToolResult, bool)> = [Some(source), behind]
@@ -169,7 +169,7 @@ pub(super) fn message(source: &SourceMessage, next: Option<&SourceMessage>) -> V
     written
 }
 
-/// A media item. One that is somewhere else has no bytes here.
+/// A media item. One that is a URI has no bytes here.
 pub(super) fn file(media: &Media) -> Value {
     let bytes = match &media.source {
         MediaSource::Bytes(bytes) => STANDARD.encode(bytes),
@@ -183,13 +183,13 @@ pub(super) fn file(media: &Media) -> Value {
     file
 }
 
-/// A long output that is one letter again and again goes as its length.
+/// A long output of one repeated letter is sent as its length.
 fn text_or_size(text: &str) -> Value {
     let is_fill = text.len() > 1_000 && text.bytes().all(|byte| byte == b'x');
     if is_fill { json!({"repeat": "x", "chars": text.len()}) } else { json!(text) }
 }
 
-/// Whether OpenCode leaves a reply out: it failed, or it was stopped before it said anything but thoughts.
+/// True if OpenCode leaves out a reply: it failed, or was stopped with nothing but reasoning.
 pub(super) fn is_failed(source: &SourceMessage) -> bool {
     let said = |part: &Part| match &*part.body {
         PartBody::Text(text) => !text.is_empty(),
@@ -202,8 +202,8 @@ pub(super) fn is_failed(source: &SourceMessage) -> bool {
     }
 }
 
-/// Calls that nothing answers get the result that a view shows, but for those of the last message. It stands where the
-/// other results of the reply stand: OpenCode holds them all in one message, and weighs one list of results.
+/// Gives calls without a result the result that a view shows, except in the last message. It is added to the other
+/// results of the reply: OpenCode keeps them all in one message, and estimates one list of results.
 pub(super) fn close_calls(messages: &mut [SourceMessage], with_last: bool) {
     let answered: HashSet<String> = messages
         .iter()

@@ -1,8 +1,8 @@
 //! Lives of OpenCode: its published server runs its own loop, and a conversation grows in it message by message.
 //!
-//! The model answers what the life says, tools are OpenCode's own `webfetch`, whose pages are the life's outputs, and what
-//! a tool says in the end is taken from OpenCode. Where both compact alike the session goes on; where they do not, it goes
-//! on in a session that is written as our compaction would have left it, from the next request of the user on.
+//! The model's answers come from the life, the tool is OpenCode's own `webfetch`, whose pages are the life's outputs,
+//! and the final text of a result is OpenCode's. If both sides compact alike, the session continues; if not, it is
+//! replaced by a new session with our compaction, from the next request of the user on.
 
 use super::history::{file, message as written};
 use super::{entries, entry, in_order, limits, transcript, window};
@@ -46,10 +46,10 @@ const WINDOWS: [(i64, Option<i64>, i64); 2] = [(5_500, None, 3_000), (8_000, Som
 const TAILS: [(Option<u32>, Option<i64>); 4] =
     [(None, Some(600)), (None, Some(200)), (Some(1), Some(400)), (Some(2), Some(800))];
 
-/// Lives that are lived at once: each waits for its own server only.
+/// Number of concurrent lives: each waits only for its own server.
 const AT_ONCE: usize = 16;
 
-/// The last word of a model that has nothing left to say.
+/// The last text of a model that has no further reply.
 const DONE: &str = "Done.";
 
 const MOMENT: Class = Class {
@@ -98,18 +98,18 @@ impl System for Lives {
     }
 }
 
-/// A life before it is lived.
+/// The data of a life.
 struct Life {
     index: u64,
     turns: Vec<Turn>,
     window: (i64, Option<i64>, i64),
     tail: (Option<u32>, Option<i64>),
-    /// The part of every request beside the messages, in tokens.
+    /// Tokens of every request besides the messages.
     unseen: i64,
     policy: Policy,
 }
 
-/// A request of the user, and the replies to it; none where it is not answered.
+/// A request of the user, and the replies to it; none if it is not answered.
 struct Turn {
     request: String,
     images: Vec<Media>,
@@ -121,10 +121,10 @@ struct Turn {
 struct Reply {
     text: String,
     reasoning: String,
-    /// The outputs of its calls by their ids; none where a call fails.
+    /// The outputs of its calls by their ids; none for a call that fails.
     calls: Vec<(String, Option<String>)>,
     end: End,
-    /// The tokens that it reports beside its words.
+    /// The tokens that it reports in addition to its text.
     output_tokens: i64,
 }
 
@@ -133,16 +133,16 @@ struct Reply {
 enum End {
     #[default]
     Whole,
-    /// The model has written as much as it may.
+    /// The model has reached its output limit.
     Cut,
     /// The user stops the model.
     Stopped,
-    /// An error, before it has said anything.
+    /// An error before any output.
     Failed,
 }
 
 impl Reply {
-    /// Tokens of its words and its calls, roughly.
+    /// Approximate tokens of its text and calls.
     fn tokens(&self) -> i64 {
         (units(&self.text) + units(&self.reasoning)) / 4 + CALL_TOKENS * self.calls.len() as i64
     }
@@ -217,7 +217,7 @@ fn policy((turns, budget): (Option<u32>, Option<i64>)) -> Policy {
     presets::opencode::v1_18().with_overrides(&patch.to_string()).unwrap_or_else(|error| panic!("{patch}: {error}"))
 }
 
-/// A text that OpenCode keeps as it is: it takes blanks off the end, and leaves out what is empty.
+/// A text that OpenCode keeps unaltered: it removes trailing blanks and leaves out empty texts.
 fn kept(text: &str) -> String {
     let text = text.trim_end_matches(|character: char| character.is_whitespace() || character == '\u{feff}');
     if text.trim().is_empty() { "so".to_owned() } else { text.to_owned() }
@@ -266,13 +266,13 @@ fn turns(conversation: &Conversation) -> Vec<Turn> {
     turns
 }
 
-/// An image that weighs in OpenCode's JSON what every image weighs with us.
+/// An image whose length in OpenCode's JSON equals our estimate for every image.
 fn image() -> Media {
     let named = |name: &str| {
         let file = json!({ "type": "file", "mediaType": PNG, "filename": name, "data": format!("data:{PNG};base64,") });
         (name.to_owned(), IMAGE_UNITS - file.to_string().len())
     };
-    // Three bytes are four characters.
+    // Three bytes are four characters in base64.
     let (name, characters) = (0..4)
         .map(|more| named(&format!("sho{}.png", "t".repeat(more + 1))))
         .find(|it| it.1 % 4 == 0)
@@ -282,30 +282,30 @@ fn image() -> Media {
     Media { mime_type: PNG.to_owned(), name, source: MediaSource::Bytes(bytes) }
 }
 
-/// The tool that every reply calls.
+/// The tool of every call.
 const TOOL: &str = "webfetch";
 
 const PNG: &str = "image/png";
 const IMAGE_UNITS: usize = 4_800;
 const IMAGE_TOKENS: i64 = 1_200;
 
-/// An image of one pixel. What stands behind it is not looked at.
+/// An image of one pixel. The bytes after it are ignored.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 
-/// A life on its way.
+/// A running life.
 struct Course<'a> {
     life: &'a Life,
     window: &'a ModelWindow,
-    /// Counts the summaries.
+    /// Number of summaries so far.
     number: &'a Cell<usize>,
     session: Session<'a>,
     asker: &'a mut Asker,
-    /// The address of the pages that tools read.
+    /// The address of the pages that the tool reads.
     pages: String,
     said: Vec<Said>,
-    /// True where a reply has reported usage in this session.
+    /// True if a reply has reported usage in this session.
     has_usage: bool,
-    /// True where the histories are not the same any more.
+    /// True if the histories have diverged.
     is_over: bool,
 }
 
@@ -314,7 +314,7 @@ struct Made {
     plan: SummaryPlan,
     /// The messages that it could cover.
     inline: Vec<SourceMessage>,
-    /// The weight of the view before it by OpenCode's measure.
+    /// OpenCode's estimate of the view before it.
     view_tokens: i64,
 }
 
@@ -353,7 +353,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Goes on behind our compaction in a session of its own.
+    /// Continues after our compaction in a new session.
     fn restart(&mut self) -> Result<(), PeerFailure> {
         if self.is_over {
             return Ok(());
@@ -373,13 +373,13 @@ impl Course<'_> {
         self.start(&messages)
     }
 
-    /// A request of the user and everything that follows by itself.
+    /// Runs a request of the user and everything that follows it.
     fn turn(&mut self, turn: &Turn) -> Result<(), PeerFailure> {
         let mut request = vec![PartBody::Text(turn.request.clone())];
         request.extend(turn.images.iter().cloned().map(PartBody::Media));
         self.append(Role::User, request, None, None);
         if let Some(made) = self.reduced() {
-            // It is asked for behind our compaction, which it is not part of.
+            // The request comes after our compaction, and is not covered by it.
             self.late(made, "request")?;
             return self.restart();
         }
@@ -406,7 +406,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// A reply that the user stops, with as much of it as OpenCode keeps.
+    /// A reply that the user stops, with the content that OpenCode keeps of it.
     fn stopped(&mut self, reply: &Reply) -> Result<Value, PeerFailure> {
         let event = self.ask("lifeStop", json!({ "text": reply.text, "reasoning": reply.reasoning }))?;
         let kept = |kind: &str| -> String {
@@ -424,7 +424,7 @@ impl Course<'_> {
         Ok(if self.is_over { Value::Null } else { event })
     }
 
-    /// A reply on both sides, and what each makes of it; null where the turn ends for that.
+    /// A reply on both sides, and the decisions after it; null if they end the turn.
     fn reply(&mut self, reply: &Reply, asked: Value) -> Result<Value, PeerFailure> {
         let input = self.session.view().estimated_tokens + self.life.unseen;
         let output = reply.tokens() + reply.output_tokens;
@@ -482,7 +482,7 @@ impl Course<'_> {
         }
     }
 
-    /// Both compact: they are compared, and go on together where they cut alike.
+    /// Both compact: compares them, and continues if their boundaries agree.
     fn both(&mut self, made: Made, event: Value) -> Result<Value, PeerFailure> {
         self.say("moment", json!({}), json!(true), json!(true), None);
         let words = self.life.words(self.number.get());
@@ -508,7 +508,7 @@ impl Course<'_> {
             self.is_over = true;
             return Ok(Value::Null);
         }
-        // OpenCode asks to go on in words of its own.
+        // OpenCode's request to continue has its own text.
         let last = next["messages"].as_array().and_then(|messages| messages.last()).map(entry);
         let words = last.and_then(|last| last["texts"].as_array()?.last()?.as_str().map(str::to_owned));
         self.append(Role::User, vec![PartBody::Text(words.unwrap_or_default())], None, None);
@@ -520,7 +520,7 @@ impl Course<'_> {
         Ok(if self.is_over { Value::Null } else { next })
     }
 
-    /// A compaction of ours behind a message that OpenCode does not look at.
+    /// A compaction of ours after a message at which OpenCode makes no decision.
     fn late(&mut self, made: Made, what: &str) -> Result<(), PeerFailure> {
         let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
         let weigh = |source: &SourceMessage| {
@@ -532,11 +532,11 @@ impl Course<'_> {
             let words = units(&json!(text_of(source)).to_string()) / 4 + FRAME_TOKENS;
             words + thoughts.sum::<i64>() + IMAGE_TOKENS * images as i64
         };
-        // OpenCode goes by the newest usage, whatever was written since.
+        // OpenCode uses the newest usage, whatever was written since.
         let since = made.inline.iter().rev().take_while(|source| source.message.finish.usage.is_none());
         let last: i64 = since.map(weigh).sum();
         let usable = self.usable();
-        // Behind a compaction that is ours alone OpenCode has no usage to go by until the next reply.
+        // After a compaction of ours alone, OpenCode has no usage until the next reply.
         let is_due =
             if self.has_usage { tokens >= usable && tokens - last < usable } else { made.view_tokens >= usable };
         let why = is_due.then_some(&CLASSES[0]);
@@ -551,13 +551,13 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Why we do not compact where they do: nothing is there that does no harm.
+    /// The class if we do not compact although OpenCode does: there is no safe boundary.
     fn nothing_harmless(&self) -> Option<&'static Class> {
         let inline = inline(&self.session);
         (harm::nearest(&inline, inline.len()) == 0).then_some(UNANSWERED)
     }
 
-    /// The next compaction of ours, if there is one.
+    /// Our next compaction, if there is one.
     fn reduced(&mut self) -> Option<Made> {
         let inline = inline(&self.session);
         let view: Vec<Value> = self.session.view().messages.iter().flat_map(entries).collect();
@@ -567,7 +567,7 @@ impl Course<'_> {
             if let Some(plan) = self.session.take_summary() {
                 return Some(Made { plan, inline, view_tokens });
             }
-            // The last resort.
+            // The last resort was applied.
             if self.session.firings()[before..].iter().any(|firing| !firing.refused) {
                 self.is_over = true;
                 return None;
@@ -582,7 +582,7 @@ impl Course<'_> {
         let theirs: Vec<Value> = event["messages"].as_array().into_iter().flatten().map(entry).collect();
         let theirs = in_order(theirs);
         let marker = json!({ "role": "user", "texts": [style.marker_text] });
-        // Behind the live marker and summary, theirs may have those of compactions before.
+        // After the active marker and summary, theirs may have those of earlier compactions.
         let mut once = theirs.clone();
         while let Some(at) = (2..once.len().saturating_sub(1)).find(|&at| {
             once[at] == marker && once[at + 1]["text"].as_str().is_some_and(|text| text.starts_with("Summary "))
@@ -593,7 +593,7 @@ impl Course<'_> {
         self.say("view", json!({}), json!(ours), json!(theirs), why);
     }
 
-    /// The transcript that our summarizer reads, and the summary before.
+    /// The transcript for our summarizer, and the previous summary.
     fn told(&self, made: &Made) -> Value {
         let input = input_of(&self.life.policy, &made.plan);
         let rules = self.life.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
@@ -607,7 +607,7 @@ impl Course<'_> {
         json!({ "url": format!("{}/{}/{call_id}", self.pages, self.life.index), "format": "text" })
     }
 
-    /// The parts of a reply, its results as OpenCode has them.
+    /// The parts of a reply, with its results as OpenCode has them.
     fn bodies(&self, reply: &Reply, results: &Value) -> Vec<PartBody> {
         let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let mut bodies: Vec<PartBody> = said(&reply.reasoning).map(PartBody::Reasoning).into_iter().collect();
@@ -641,7 +641,7 @@ impl Course<'_> {
         self.session.append(&new, role == Role::Assistant);
     }
 
-    /// OpenCode's limit, without our functions.
+    /// OpenCode's limit, computed without our functions.
     fn usable(&self) -> i64 {
         let (context, input, output) = self.life.window;
         input.map_or(context - output, |input| input - output.min(20_000))
@@ -652,17 +652,17 @@ impl Course<'_> {
     }
 }
 
-/// The weight of a call, roughly.
+/// Approximate tokens of a call.
 const CALL_TOKENS: i64 = 40;
 
-/// The words around a message in JSON, at the most, in tokens.
+/// Maximum number of tokens of the JSON around a message.
 const FRAME_TOKENS: i64 = 30;
 
 fn units(text: &str) -> i64 {
     text.encode_utf16().count() as i64
 }
 
-/// Tokens of the results of a reply, at the most: every character escaped, and the words of JSON around each.
+/// Maximum number of tokens of a reply's results: every character escaped, and the JSON around each result.
 fn results_estimate(reply: &Reply) -> i64 {
     let weigh = |output: &Option<String>| {
         let text = output.as_deref().map_or(200, |text| units(&json!(text).to_string()));
@@ -671,12 +671,12 @@ fn results_estimate(reply: &Reply) -> i64 {
     reply.calls.iter().map(|(_, output)| weigh(output)).sum::<i64>() + FRAME_TOKENS
 }
 
-/// Tokens of a request by OpenCode's measure: a quarter of the characters of its JSON.
+/// Tokens of a request by OpenCode's estimate: a quarter of the characters of its JSON.
 fn estimate(messages: &Value) -> i64 {
     units(&messages.to_string()) / 4
 }
 
-/// A view as the messages of which OpenCode weighs the JSON; an image is as long as any other.
+/// A view as the messages whose JSON OpenCode estimates; all images have the same length.
 fn model_messages(entries: &[Value]) -> Value {
     let mut messages: Vec<Value> = Vec::new();
     let texts = |texts: &Value| -> Vec<Value> {
@@ -700,7 +700,7 @@ fn model_messages(entries: &[Value]) -> Value {
             _ => {
                 let mut content = texts(&entry["texts"]);
                 let images = entry["media"].as_u64().unwrap_or_default();
-                // A string is as long as its letters and two quotes.
+                // The length of a JSON string is its characters and two quotes.
                 content.extend((0..images).map(|_| json!("x".repeat(IMAGE_UNITS - 2))));
                 content
             }
@@ -725,7 +725,7 @@ fn text_of(source: &SourceMessage) -> String {
     texts.collect()
 }
 
-/// The request of OpenCode for a summary: the transcript as lines, and the summary before.
+/// OpenCode's request for a summary: the transcript as lines, and the previous summary.
 fn asked_of(event: &Value) -> Value {
     let texts = event["messages"].as_array().into_iter().flatten().map(entry);
     let text: Vec<String> = texts

@@ -1,7 +1,7 @@
 use super::history::Compaction;
 use super::*;
 
-/// A conversation in which somebody asked twice, and the first answer failed.
+/// A conversation with three requests, of which the second got a failed reply.
 fn failed() -> Vec<SourceMessage> {
     let mut conversation = Conversation::generate(1, 0, &Profile { turns: 2..=2, calls: false, ..PROFILE });
     let template = conversation.messages[0].clone();
@@ -41,7 +41,7 @@ fn a_failed_reply_is_shown_and_weighs() {
     let tail = (None, Some(50));
     let select = Select { history: history(&[]), window: WINDOWS[0], tail };
     assert_eq!(select.ours(), json!({"summarizes": true, "tail": 4}));
-    // Without its weight, the turn before stays too; had it not failed, it would weigh for them too.
+    // Without counting it, the turn before stays too; as a reply without failure, it would count for OpenCode too.
     let theirs = json!({"summarizes": true, "tail": 2});
     assert_eq!(select.explain(&theirs, Some(&select.ours())), Some(FAILED));
     assert_eq!(select.explain(&theirs, Some(&theirs)), None);
@@ -89,7 +89,7 @@ fn an_unanswered_request_explains_only_where_the_tail_ends() {
     let mut history = history(&[]);
     history.messages.truncate(5);
     let select = Select { history, window: WINDOWS[0], tail: (Some(0), None) };
-    // A failure answers nothing.
+    // A failed reply answers nothing.
     assert_eq!(select.ours(), json!({"summarizes": true, "tail": 2}));
     assert_eq!(select.explain(&json!({"summarizes": true, "tail": null}), None), Some(UNANSWERED));
     assert_eq!(select.explain(&json!({"summarizes": true, "tail": 1}), None), None);

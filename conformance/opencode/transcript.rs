@@ -1,4 +1,4 @@
-//! What a model is given to read when it summarizes: the history as text.
+//! The text that a model reads for a summary: the history as a transcript.
 
 use super::history::History;
 use super::{Question, WHOLE_CHARACTERS};
@@ -11,7 +11,7 @@ use longhand::policy::prompt::{Detail, GAP, MARGIN, ends_line, entries};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// How a history is written out. It may hold media; no tail is kept, and nothing was summarized before.
+/// The transcript of a history, which may contain media; no tail is kept, and there is no earlier summary.
 pub(super) struct Transcript {
     history: History,
 }
@@ -19,7 +19,7 @@ pub(super) struct Transcript {
 impl Transcript {
     pub(super) fn draw(conversation: &Conversation) -> Self {
         let mut history = History::draw(conversation, 0);
-        // A tool that fails gives no media in OpenCode.
+        // A failed tool returns no media in OpenCode.
         for part in history.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
             match Arc::make_mut(&mut part.body) {
                 PartBody::ToolResult(result) if result.status != ResultStatus::Completed => result.attachments.clear(),
@@ -39,13 +39,13 @@ impl Question for Transcript {
         let messages: Vec<_> = self.history.messages.iter().collect();
         let policy = opencode::v1_18();
         let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
-        // OpenCode has no margins in front of what it quotes; taken away, they leave its text.
+        // OpenCode has no margins before quoted lines; without them, our transcript is its text.
         rules.map_or(Value::Null, |rules| {
             lines(&without_margins(&entries(rules, Detail::full(rules), &messages).join(GAP)))
         })
     }
 
-    /// The words around it are OpenCode's own.
+    /// The surrounding text is OpenCode's own.
     fn theirs(&self, answer: &Value) -> Value {
         let request = answer["request"].as_str().unwrap_or_default();
         let inside = request.split_once("<conversation>\n").and_then(|(_, rest)| rest.rsplit_once("\n</conversation>"));
@@ -57,13 +57,13 @@ impl Question for Transcript {
     }
 }
 
-/// The lines of a transcript without the half of a character that JavaScript leaves in front of the mark of a cut.
+/// The lines of a transcript without the half character that JavaScript leaves before the marker of a truncation.
 pub(super) fn whole(transcript: &Value) -> Value {
     let texts: Vec<&str> = transcript.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     lines(&texts.join("\n").replace("\u{fffd}\n[truncated]", "\n[truncated]"))
 }
 
-/// A text without the margins behind its line ends.
+/// A text without the margins after its line ends.
 pub(super) fn without_margins(text: &str) -> String {
     let pieces = text.split_inclusive(ends_line);
     pieces
@@ -72,7 +72,7 @@ pub(super) fn without_margins(text: &str) -> String {
         .collect()
 }
 
-/// A text as its lines, so that a difference has a place.
+/// A text as its lines, so that a difference has a position.
 pub(super) fn lines(text: &str) -> Value {
     text.split('\n').collect()
 }

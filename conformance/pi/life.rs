@@ -1,4 +1,4 @@
-//! One life: what is said in it, and our side of it.
+//! One life: its messages, and our side of it.
 
 use super::lives::lines;
 use super::session::{self, message_tokens};
@@ -31,23 +31,23 @@ const PROFILE: Profile = Profile {
     ..Profile::FULL
 };
 
-/// The same with tools that pi has not, some of them pi's in other letters.
+/// The same profile with tools that pi does not have, some of them named like pi's in other case.
 const OTHER_TOOLS: Profile =
     Profile { tools: &["read", "write", "edit", "bash", "grep", "Read", "WRITE", "read_file", "Edit"], ..PROFILE };
 
-/// One life in so many has them.
+/// One of this number of lives has these tools.
 const OTHER_TOOLS_IN: u64 = 4;
 
-/// One in so many parts of the window is what a compaction frees at least.
+/// A compaction must free at least one part of this number of the window.
 const WINDOW_PARTS: i64 = 20;
 
-/// A life before it is lived.
+/// The data of a life.
 pub(super) struct Life {
     pub(super) index: u64,
     messages: Vec<SourceMessage>,
-    /// The tokens that replies report beside the view and their own words.
+    /// Tokens that replies report besides the view and their own content.
     unseen: Vec<Option<i64>>,
-    /// Messages whose content is a text, not a list of blocks.
+    /// True for messages whose content is a text, not a list of blocks.
     plain: Vec<bool>,
     words: Vec<[String; 2]>,
     pub(super) window: ModelWindow,
@@ -57,7 +57,7 @@ pub(super) struct Life {
     is_early: bool,
 }
 
-/// When pi looks whether a compaction is due.
+/// The moments at which pi checks if a compaction is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Moment {
     None,
@@ -81,7 +81,7 @@ impl Moment {
 }
 
 impl Life {
-    /// Draws a life: what is said, and the settings that both sides have.
+    /// Draws a life: its messages, and the settings of both sides.
     pub(super) fn draw(seed: u64, index: u64, policy: Policy, is_early: bool) -> Self {
         let profile = if index.is_multiple_of(OTHER_TOOLS_IN) { &OTHER_TOOLS } else { &PROFILE };
         let mut conversation = Conversation::generate(seed, index, profile);
@@ -135,8 +135,8 @@ impl Life {
         &self.words[number.min(self.words.len() - 1)]
     }
 
-    /// The summary with these words, as a client with two answers of its model writes it; `past` stands for the history
-    /// where only the front of a turn is summarized.
+    /// The summary from these texts, as a client composes it from two answers of its model; `past` replaces the history
+    /// if only the beginning of a turn is summarized.
     fn composed(&self, number: usize, head: &[SourceMessage], front: &[SourceMessage], past: &str) -> String {
         let [history, of_front] = self.words(number);
         let rules = self.policy.summarize(Level::Auto).map(|rule| &rule.summary);
@@ -156,7 +156,7 @@ impl Life {
         Ours { life: self, session: Session::new(&self.policy, &self.window, writer), revisions: Vec::new(), seen: 0 }
     }
 
-    /// The same life with summaries that have the sections which a model is asked for: any other words would be refused.
+    /// The same life with summaries that have the requested sections: the daemon would refuse others.
     pub(super) fn with_sections(mut self) -> Self {
         for (number, words) in self.words.iter_mut().enumerate() {
             let facts = |what: &str| {
@@ -172,8 +172,8 @@ impl Life {
         self
     }
 
-    /// The same life with words in every request and reply. A daemon does not tell where it cut but by what its view shows,
-    /// which is nothing of a message without words; and of a front without words it asks no model.
+    /// The same life with text in every request and reply. A daemon shows its boundary only through its view, which
+    /// contains nothing of a message without text; and it asks no model about the beginning of a turn without text.
     pub(super) fn with_words(mut self) -> Self {
         for source in self.messages.iter_mut().filter(|source| source.message.role != Role::Tool) {
             let says =
@@ -188,24 +188,24 @@ impl Life {
         self
     }
 
-    /// The policy as the daemon takes it.
+    /// The policy as JSON for the daemon.
     pub(super) fn policy_json(&self) -> String {
         serde_json::to_string(&self.policy).unwrap_or_default()
     }
 
-    /// The summary in what a view shows of it.
+    /// The text of a summary from its form in a view.
     pub(super) fn summary_in(&self, shown: &str) -> String {
         let style = &self.policy.view;
         let inner = shown.strip_prefix(&style.summary_prefix).and_then(|rest| rest.strip_suffix(&style.summary_suffix));
         inner.unwrap_or(shown).to_owned()
     }
 
-    /// The message at a place.
+    /// The message with an index.
     pub(super) fn message(&self, place: usize) -> &SourceMessage {
         &self.messages[place]
     }
 
-    /// The usage that the reply at a place reports, if any, to a request with so many tokens of view.
+    /// The usage that the reply with this index reports, if any, for a view with this number of tokens.
     pub(super) fn usage(&self, place: usize, view_tokens: i64) -> Option<Usage> {
         let message = &self.messages[place].message;
         let unseen = self.unseen[place].filter(|_| message.role == Role::Assistant)?;
@@ -214,7 +214,7 @@ impl Life {
         Some(Usage { input: input - input / 2, cache_read: input / 2, output, ..Usage::default() })
     }
 
-    /// The moment that a message makes.
+    /// The moment that a message causes.
     pub(super) fn moment(&self, place: usize) -> Moment {
         let message = &self.messages[place].message;
         let next = self.messages.get(place + 1).map(|next| next.message.role);
@@ -230,17 +230,17 @@ impl Life {
         self.messages[place].message.finish.reason == Some(FinishReason::Aborted)
     }
 
-    /// The weight of messages in pi's characters, by our own count.
+    /// The tokens of messages by pi's estimate, computed without our functions.
     pub(super) fn tokens(&self, places: Range<usize>) -> i64 {
         self.messages[places].iter().map(|source| message_tokens(&source.message, self.is_early)).sum()
     }
 
-    /// Tokens that a compaction must free.
+    /// The tokens that a compaction must free.
     pub(super) fn least_gain(&self) -> i64 {
         (self.window.context / WINDOW_PARTS).max(1)
     }
 
-    /// Tokens that a preparation of pi's would free: the least of what it is expected to and what it does.
+    /// The tokens that a plan of pi's would free: the smaller one of the expected and the actual number.
     pub(super) fn freed(&self, prepared: &Value, number: usize) -> i64 {
         let Some(head) = prepared["headTokens"].as_i64() else { return 0 };
         let style = &self.policy.view;
@@ -248,7 +248,7 @@ impl Life {
         let shown = |text: &str| ((frame + text.encode_utf16().count()) as i64 + 3) / 4;
         let before = prepared["previous"].as_str().map(shown);
         let after = prepared["summary"].as_str().map_or_else(|| shown(&self.words(number)[0]), shown);
-        // Calls that nothing answers have a result in a view.
+        // A view shows a result for each call without one.
         let interrupted = (style.interrupted_text.len() as i64 + 3) / 4;
         let places = ["summarize", "prefix"].iter().flat_map(|list| prepared[list].as_array().into_iter().flatten());
         let open = places.filter_map(Value::as_u64).map(|place| self.open_calls(place as usize)).sum::<i64>();
@@ -268,7 +268,7 @@ impl Life {
         self.messages[place].message.parts.iter().filter(|part| open(&part.body)).count() as i64
     }
 
-    /// The compaction with this cut; none where it covers nothing.
+    /// The compaction with this boundary; none if it covers nothing.
     pub(super) fn cut_at(&self, inline: &[SourceMessage], cut: usize, previous: Value) -> Option<Value> {
         let (head, tail) = inline.split_at(cut);
         let asks = |source: &SourceMessage| source.message.role == Role::User;
@@ -278,7 +278,7 @@ impl Life {
         (cut > 0).then(|| cut_json(first, places(summarize), places(prefix), previous))
     }
 
-    /// A message as pi holds it, with what its reply reports.
+    /// A message in pi's form, with the usage of its reply.
     pub(super) fn raw(&self, place: usize, usage: Option<&Usage>) -> Value {
         let mut message = (*self.messages[place].message).clone();
         message.finish.usage = usage.cloned();
@@ -301,25 +301,25 @@ impl Life {
     }
 }
 
-/// Our side of a life, wherever it is lived.
+/// Our side of a life, with `fold` alone or in a daemon.
 pub(super) trait Side {
-    /// Takes in the next message, and gives it as pi holds it.
+    /// Appends the next message, and returns it in pi's form.
     fn append(&mut self, place: usize) -> Result<Value, PeerFailure>;
 
-    /// The next thing that happens by itself, if anything does.
+    /// The next automatic action, if there is one.
     fn next(&mut self, number: usize) -> Result<Option<Next>, PeerFailure>;
 
     /// The view, a line for each part.
     fn lines(&self) -> Value;
 }
 
-/// Our side in the fold alone.
+/// Our side with `fold` alone.
 pub(super) struct Ours<'a> {
     life: &'a Life,
     session: Session<'a>,
     /// The revision of each message.
     revisions: Vec<Revision>,
-    /// Compactions that were looked at.
+    /// Number of compactions evaluated so far.
     seen: usize,
 }
 
@@ -387,13 +387,13 @@ impl Ours<'_> {
     }
 }
 
-/// Something that we do by ourselves.
+/// An automatic action of Longhand.
 pub(super) enum Next {
     /// A summary.
     Made(Box<Made>),
-    /// Nothing: it would free too little.
+    /// A refused compaction, which would free too little.
     Refused,
-    /// Outputs are cut, or messages left out, so that the view fits its window.
+    /// The last resort: outputs are truncated, or messages left out, so that the view fits its window.
     LastResort,
 }
 
@@ -401,7 +401,7 @@ pub(super) enum Next {
 pub(super) struct Made {
     pub(super) text: String,
     pub(super) transcripts: Value,
-    /// The view behind it, a line for each part.
+    /// The view after it, a line for each part.
     pub(super) view: Value,
     /// The messages that it could cover.
     pub(super) inline: Vec<SourceMessage>,
@@ -412,20 +412,20 @@ pub(super) struct Made {
 }
 
 impl Made {
-    /// Where it cuts.
+    /// Its boundary.
     pub(super) fn prepared(&self) -> Value {
         let previous = self.previous.clone().map_or(Value::Null, Value::from);
         cut_json(self.first, places(&self.head), places(&self.front), previous)
     }
 
-    /// The lists of files, as pi keeps them beside a summary.
+    /// The lists of files, as pi stores them with a summary.
     pub(super) fn details(&self) -> Value {
         let (read, modified) = files::parse_tags(&self.text);
         json!({ "readFiles": read, "modifiedFiles": modified })
     }
 
-    /// The summary that follows from what was called, worked out anew, with the files of pi's own tools: ours, or one of
-    /// pi's.
+    /// The expected text of the summary, with the files that pi's own tools used, computed from the calls: in our form,
+    /// or in one of pi's.
     pub(super) fn expected(&self, life: &Life, number: usize, form: Form) -> String {
         let previous = self.previous.as_deref().unwrap_or_default();
         let mut lists = ["read-files", "modified-files"].map(|tag| listed(previous, tag));
@@ -461,27 +461,27 @@ impl Made {
 /// A form of a summary's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
-    /// As we write it.
+    /// Our form.
     Ours,
-    /// With the summary before whole, its lists included.
+    /// With the whole previous summary, including its lists.
     Whole,
-    /// Without the summary before.
+    /// Without the previous summary.
     Forgotten,
 }
 
-/// A summary without the lists behind it.
+/// A summary without the lists at its end.
 fn without_lists(text: &str) -> &str {
     let end = ["\n\n<read-files>\n", "\n\n<modified-files>\n"].iter().filter_map(|tag| text.rfind(tag)).min();
     end.map_or(text, |end| &text[..end])
 }
 
-/// The files in a list behind a summary.
+/// The files in a list at the end of a summary.
 fn listed(text: &str, tag: &str) -> BTreeSet<String> {
     let inside = text.rsplit_once(&format!("<{tag}>\n")).and_then(|(_, rest)| rest.split_once(&format!("\n</{tag}>")));
     inside.map(|(lines, _)| lines.split('\n').map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// The place of a message in its life. What Longhand makes has none.
+/// The index of a message in its life; `usize::MAX` for messages that Longhand adds.
 pub(super) fn place_of(source: &SourceMessage) -> usize {
     let metadata = source.message.parts.first().and_then(|part| part.metadata_json.as_deref());
     metadata.and_then(|place| place.parse().ok()).unwrap_or(usize::MAX)
@@ -499,7 +499,7 @@ fn cut_json(first: usize, summarize: Vec<usize>, prefix: Vec<usize>, previous: V
     json!({ "first": first, "summarize": summarize, "prefix": prefix, "previous": previous })
 }
 
-/// The transcript in what our model is asked, as lines, and what the summary before says.
+/// The transcript in a request for our model, as lines, and the text of the previous summary.
 pub(super) fn lines_of_prompt(text: &str) -> (Value, Value) {
     let told = text.strip_prefix("<conversation>\n").and_then(|rest| rest.split_once("\n</conversation>\n\n"));
     let Some((told, rest)) = told else { return (json!(text), Value::Null) };
@@ -508,7 +508,7 @@ pub(super) fn lines_of_prompt(text: &str) -> (Value, Value) {
     (lines(&without_margins(told)), previous.map_or(Value::Null, Value::from))
 }
 
-/// A text without the margins behind its line ends.
+/// A text without the margins after its line ends.
 pub(super) fn without_margins(text: &str) -> String {
     let pieces = text.split_inclusive(ends_line);
     let bare = |(at, piece): (usize, &str)| {

@@ -1,7 +1,7 @@
-//! Lives: a conversation grows message by message, and each side decides by itself what it compacts, and when.
+//! Lives: a conversation grows message by message, and each side decides by itself when it compacts, and what.
 //!
-//! Ours is the driver of `longhand simulate` over `fold`; theirs is pi's own AgentSession. Replies report the usage of the
-//! view that they were given, both sides get the same words for a summary, and behind each compaction the life goes on
+//! Our side is the driver of `longhand simulate` over `fold`; theirs is pi's own AgentSession. Replies report the usage
+//! of the view that they got, both sides get the same texts for a summary, and after each compaction the life continues
 //! with ours, so that one difference does not hide the next.
 
 use super::explain_view;
@@ -21,9 +21,9 @@ pub(crate) struct Lives {
     name: &'static str,
     packages: &'static str,
     policy: fn() -> Policy,
-    /// True where pi looks between the requests of a run too.
+    /// True if pi also checks between the requests of a run.
     looks_between: bool,
-    /// True where thoughts are told to the summarizer and images of the user weigh nothing.
+    /// True if the transcript includes reasoning and the user's images do not count.
     is_early: bool,
     classes: &'static [Class],
 }
@@ -140,19 +140,19 @@ impl Lives {
     }
 }
 
-/// A life on its way.
+/// A running life.
 pub(super) struct Course<'a> {
-    /// True where pi looks between the requests of a run.
+    /// True if pi checks between the requests of a run.
     looks_between: bool,
     peer: &'a mut Peer,
     report: &'a mut Report,
     life: &'a Life,
-    /// The place of the message behind which a compaction of ours was refused.
+    /// The index of the message after which a compaction of ours was refused.
     refused_at: Option<usize>,
 }
 
 impl Course<'_> {
-    /// Lives it to its end; `words` counts the summaries.
+    /// Runs the life to its end; `words` counts the summaries.
     pub(super) fn run(&mut self, ours: &mut dyn Side, words: &Cell<usize>) -> Result<(), PeerFailure> {
         let life = self.life;
         self.ask("lifeStart", json!({ "window": life.window.context, "settings": life.settings() }))?;
@@ -173,7 +173,7 @@ impl Course<'_> {
                         self.refused_at = None;
                     }
                     Next::Refused => self.refused_at = self.refused_at.or(Some(place)),
-                    // The histories are not the same any more, and the life ends.
+                    // The histories have diverged, and the life ends.
                     Next::LastResort => return self.last_resort(&step),
                 }
             }
@@ -187,7 +187,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Our last resort, which pi has not: the context exceeds the window by pi's own estimate.
+    /// Reports our last resort, which pi does not have: the context exceeds the window by pi's own estimate.
     fn last_resort(&mut self, step: &Value) -> Result<(), PeerFailure> {
         let theirs = self.ask("lifeTokens", json!({}))?;
         let why = theirs.as_i64().is_some_and(|tokens| tokens > self.life.window.context).then_some(&FITS);
@@ -195,7 +195,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// The moment of pi that a message makes.
+    /// The moment for pi that a message causes.
     fn moment(&self, place: usize) -> Moment {
         match self.life.moment(place) {
             Moment::Between if !self.looks_between => Moment::None,
@@ -208,7 +208,7 @@ impl Course<'_> {
         let answer = self.peer.call_all(vec![(function, arguments)])?.pop();
         Ok(match answer {
             Some(Ok(value)) => value,
-            // Then everything that is read of it differs, and the report shows where.
+            // Every value read from the answer then differs, and the report shows the error.
             Some(Err(words)) => json!({ "compacts": { "error": words }, "first": { "error": words } }),
             None => Value::Null,
         })
@@ -218,7 +218,7 @@ impl Course<'_> {
         self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
-    /// A compaction of ours beside what pi does here, or would do if it looked.
+    /// Compares a compaction of ours with pi's, or with the one that pi would make if it checked here.
     fn compare(
         &mut self,
         moment: Moment,
@@ -232,12 +232,12 @@ impl Course<'_> {
         let words = self.life.words(number);
         let compacts = is_open && theirs["compacts"] == true;
         let looks = matches!(moment, Moment::Between) || matches!(moment, Moment::End) && !self.life.is_aborted(place);
-        // A prompt is looked at before it is there.
+        // pi checks before it adds a prompt.
         let is_theirs = compacts && !matches!(moment, Moment::Prompt);
         let prepared = if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
         let why = match looks && is_open {
             false => Some(&MOMENT),
-            // It looks, and has nothing to summarize.
+            // pi checks, and has nothing to summarize.
             true => prepared.is_null().then_some(&KEPT),
         };
         let why = why.filter(|_| theirs["exceeds"] == true);
@@ -265,7 +265,7 @@ impl Course<'_> {
         self.say("view", input, ours.clone(), theirs, why);
     }
 
-    /// Why we cut elsewhere, and what pi prepares with the tail that we have: its cut does harm, or frees too little.
+    /// The class of another boundary, and pi's plan with our tail: pi's boundary does harm, or frees too little.
     fn other_cut(
         &mut self,
         made: &Made,
@@ -300,14 +300,14 @@ impl Course<'_> {
         self.ask("lifePrepare", json!({ "keepRecentTokens": keep, "words": self.life.words(number) }))
     }
 
-    /// The harmless cut nearest to one of pi's, worked out in conformance alone.
+    /// The safe boundary nearest to pi's, computed without our functions.
     fn harmless(&self, made: &Made, theirs: &Value) -> Option<Value> {
         let first = theirs["first"].as_u64()? as usize;
         let cut = made.inline.iter().take_while(|source| place_of(source) < first).count();
         self.life.cut_at(&made.inline, harm::nearest(&made.inline, cut), theirs["previous"].clone())
     }
 
-    /// Why we do not compact where pi does: it frees too little with any tail, or did so a short while ago.
+    /// The class if we do not compact although pi does: it frees too little with any tail, or did so shortly before.
     fn refusal(&mut self, place: usize, theirs: &Value, number: usize) -> Result<Option<&'static Class>, PeerFailure> {
         let least = self.life.least_gain();
         if let Some(refused_at) = self.refused_at {
@@ -323,7 +323,7 @@ impl Course<'_> {
     }
 }
 
-/// Why a summary with the same words reads otherwise: what the summary before said goes on otherwise.
+/// The class if a summary with the same text differs: the previous summary is carried on in another form.
 fn other_text(life: &Life, number: usize, made: &Made, theirs: &Value) -> Option<&'static Class> {
     if made.text != made.expected(life, number, Form::Ours) {
         return None;
@@ -333,10 +333,10 @@ fn other_text(life: &Life, number: usize, made: &Made, theirs: &Value) -> Option
     forms.into_iter().find(|(form, _)| is(*form)).map(|(_, class)| class)
 }
 
-/// Halvings of a tail, at most.
+/// Maximum number of halvings of a tail.
 const HALVINGS: u32 = 5;
 
-/// Transcripts without the halves of characters that pi 0.73 leaves where it cuts an output.
+/// Transcripts without the half characters that pi 0.73 leaves where it truncates an output.
 fn whole(transcripts: &Value) -> Value {
     let mut whole = transcripts.clone();
     for name in ["history", "front"] {
@@ -345,18 +345,18 @@ fn whole(transcripts: &Value) -> Value {
     whole
 }
 
-/// The same of lines.
+/// The same for lines.
 pub(super) fn whole_lines(lines: &Value) -> Value {
     let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
     lines.as_array().map_or_else(|| lines.clone(), |lines| lines.iter().filter_map(bare).collect())
 }
 
-/// A text as its lines, so that a difference has a place.
+/// A text as its lines, so that a difference has a position.
 pub(super) fn lines(text: &str) -> Value {
     text.split('\n').collect()
 }
 
-/// The cut of a preparation of pi's; null for none.
+/// The boundary of a plan of pi's; null if there is none.
 fn cut_of(prepared: &Value) -> Value {
     if prepared["first"].is_null() {
         return Value::Null;
@@ -367,8 +367,8 @@ fn cut_of(prepared: &Value) -> Value {
     })
 }
 
-/// The transcripts in what pi asks its model: that of the history and that of the front of a turn, with what the summary
-/// before says.
+/// The transcripts in pi's requests to its model: those of the history and of the beginning of a split turn, with the
+/// text of the previous summary.
 fn transcripts(prepared: &Value) -> Value {
     let mut told = json!({ "history": null, "front": null, "previous": null });
     for prompt in prepared["prompts"].as_array().into_iter().flatten() {

@@ -1,5 +1,5 @@
-//! Questions about whole conversations: how they are written out for a summarizer, how full they are, whether a provider
-//! refused them, what the summary of a branch is made of, and which entry each message of a context comes from.
+//! Questions about whole conversations: their transcript for a summarizer, their context usage, a provider's refusal,
+//! the input of a branch summary, and the entry of each message in a context.
 
 use super::life::without_margins;
 use super::lives::{WHOLE, lines, whole_lines};
@@ -43,7 +43,7 @@ pub(super) const REFUSED: Class = Class {
     test: ("conformance/pi/questions.rs", "sentences_are_told_apart"),
 };
 
-/// Words of providers about requests that are too long, by the list of every pi.
+/// Providers' error messages about requests that are too long, in the list of every version of pi.
 const TOO_LONG: [&str; 19] = [
     "prompt is too long: 213462 tokens > 200000 maximum",
     "413 {\"error\":{\"type\":\"request_too_large\",\"message\":\"Request exceeds the maximum size\"}}",
@@ -66,7 +66,7 @@ const TOO_LONG: [&str; 19] = [
     "token limit exceeded",
 ];
 
-/// Words of providers about other failures.
+/// Providers' messages about other errors.
 const OTHER_FAILURES: [&str; 8] = [
     "Throttling error: Too many tokens, please wait before trying again.",
     "Service unavailable: too many tokens in flight",
@@ -78,7 +78,7 @@ const OTHER_FAILURES: [&str; 8] = [
     "the context of this discussion is long",
 ];
 
-/// Words that OpenCode or a later version takes for such a refusal, and not every pi.
+/// Messages that OpenCode or a later version recognizes as such a refusal, and not every version of pi.
 const KNOWN_ELSEWHERE: [&str; 6] = [
     "Prompt exceeds max length",
     "This request exceeds the model's maximum context length of 131072 tokens",
@@ -89,7 +89,7 @@ const KNOWN_ELSEWHERE: [&str; 6] = [
 ];
 
 impl Pi {
-    /// The form of a conversation that a summarizer reads.
+    /// Asks for the transcript of a conversation for a summarizer.
     pub(super) fn transcript<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let messages: Vec<&SourceMessage> = session.messages().iter().collect();
         Question {
@@ -104,7 +104,7 @@ impl Pi {
         }
     }
 
-    /// The fill of the window.
+    /// Asks for the context usage.
     pub(super) fn fill<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let fold = Fold::new(Rows { policy, messages: session.messages(), changed_revision: 0 }, None);
         Question {
@@ -119,7 +119,7 @@ impl Pi {
         }
     }
 
-    /// True where a reply says, or shows, that its request was too long.
+    /// Asks if a reply shows that its request was too long.
     pub(super) fn refusal<'a>(_policy: &Policy, session: &'a Session) -> Question<'a> {
         let mut dice = session.dice("refusal");
         let texts: &[&str] = match dice.random_range(0..10) {
@@ -168,7 +168,7 @@ impl Pi {
         }
     }
 
-    /// The messages behind the summary of a branch, and the files that it lists.
+    /// Asks for the messages in a branch summary, and the files that it lists.
     pub(super) fn branch_summary<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let (messages, entries) = session.branch();
         let context = session.dice("branch summary").random_range(16_500..60_000);
@@ -203,7 +203,7 @@ impl Pi {
         }
     }
 
-    /// Which entry each message of a context comes from.
+    /// Asks for the entry of each message in a context.
     pub(super) fn projection<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let view = plan::view(policy, session.sources());
         let revision =
@@ -214,7 +214,7 @@ impl Pi {
             _ => json!("summary"),
         });
         let mut ours: Vec<Value> = ours.collect();
-        // A message that pairing took apart is one entry.
+        // A message that pairing splits is one entry.
         ours.dedup();
         Question {
             read: read_projection,
@@ -223,7 +223,7 @@ impl Pi {
     }
 }
 
-/// Messages as a summarizer is told of them, as lines.
+/// The transcript of messages for a summarizer, as lines.
 fn told(policy: &Policy, messages: &[&SourceMessage]) -> Value {
     let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
     let spoken: Vec<&SourceMessage> =
@@ -231,18 +231,18 @@ fn told(policy: &Policy, messages: &[&SourceMessage]) -> Value {
     rules.map_or(Value::Null, |rules| lines(&without_margins(&entries(rules, Detail::full(rules), &spoken).join(GAP))))
 }
 
-/// A side's way to work out the fill.
+/// One side's rules of context usage.
 struct Fill {
-    /// True where the usage of a stopped or failed reply counts.
+    /// True if the usage of a stopped or failed reply counts.
     trusts_all: bool,
-    /// True where a reply that reports nothing counts as one that read nothing.
+    /// True if a reply without usage counts as zero usage.
     trusts_nothing: bool,
-    /// True where a call that nothing answers has a result.
+    /// True if a call without a result gets one.
     makes_up: bool,
 }
 
 impl Fill {
-    /// The newest report, and what came behind it.
+    /// The newest reported usage, and the estimate of the messages after it.
     fn tokens(&self, session: &Session) -> i64 {
         let messages = session.messages();
         let reported = |source: &SourceMessage| {
@@ -261,14 +261,14 @@ impl Fill {
         let behind = &messages[newest.map_or(0, |at| at + 1)..];
         let answered: HashSet<&str> = messages.iter().flat_map(|source| ids(source, false)).collect();
         let open = messages.iter().flat_map(|source| ids(source, true)).filter(|id| !answered.contains(id)).count();
-        // Behind a report only what somebody wrote counts.
+        // After a report, only stored messages count.
         let made_up = if self.makes_up && newest.is_none() { open as i64 * INTERRUPTED_TOKENS } else { 0 };
         let weight: i64 = behind.iter().map(|it| message_tokens(&it.message, session.is_early())).sum();
         newest.and_then(|at| reported(&messages[at])).unwrap_or(0) + weight + made_up
     }
 }
 
-/// Both fills, worked out anew, and the first rule that makes them differ.
+/// The first rule that makes both context usages differ, after computing both anew.
 fn explain_fill(session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let early = session.is_early();
     let fill = |trusts_all, trusts_nothing, makes_up| Fill { trusts_all, trusts_nothing, makes_up }.tokens(session);
@@ -284,7 +284,7 @@ fn explain_fill(session: &Session, ours: &Value, theirs: &Value) -> Option<&'sta
     })
 }
 
-/// The weight of the result of a call that nothing answers: 43 characters.
+/// Tokens of the result added to a call without one: 43 characters.
 const INTERRUPTED_TOKENS: i64 = 11;
 
 /// The ids of a message's calls, or of its results.
@@ -296,8 +296,8 @@ fn ids(source: &SourceMessage, calls: bool) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The transcript and the lists of files in what pi's model was asked and in what came of it. The words around an
-/// earlier summary are pi's own.
+/// The transcript and the lists of files in the request to pi's model and in its answer. The text around an earlier
+/// summary is pi's own.
 fn read_branch(value: &Value) -> Value {
     let result = &value["result"];
     let Some(prompt) = value["calls"][0]["prompt"].as_str() else {
@@ -324,7 +324,7 @@ fn read_branch(value: &Value) -> Value {
     })
 }
 
-/// The entries whose messages say something, by revision. pi keeps instructions apart from the kept messages.
+/// The entries with non-empty messages, by revision. pi keeps instructions apart from the kept messages.
 fn read_projection(session: &Session, value: Value) -> Value {
     let says = |message: &Value| match &message["content"] {
         Value::String(text) => !text.is_empty(),
@@ -340,7 +340,7 @@ fn read_projection(session: &Session, value: Value) -> Value {
         let id = entry["id"].as_str().unwrap_or_default();
         match id.strip_prefix('m').and_then(|revision| revision.parse::<i64>().ok()) {
             Some(revision) => shown.push(json!(revision)),
-            // The instructions stand in front of the summary there, and are the compaction's.
+            // The instructions precede the summary there, and belong to the compaction.
             None => {
                 let retained = session.retained_instructions();
                 shown.extend(retained.into_iter().map(Value::from));

@@ -1,4 +1,4 @@
-//! A conversation as a session of pi, and the same session as a view of ours.
+//! A conversation as a session of pi, and the same session as our view.
 
 use crate::generate::{Conversation, text};
 use longhand::model::Revision;
@@ -23,16 +23,16 @@ const RECORDS: [&str; 4] = [
     r#"{"type":"custom","customType":"state","data":{"n":1}}"#,
     r#"{"type":"label","targetId":"m1","label":"here"}"#,
 ];
-/// Budgets that pi's own tests and its default use.
+/// Budgets from pi's own tests, and its default.
 const BUDGETS: [i64; 6] = [1, 5, 40, 500, 2_000, 20_000];
 
-/// A session of pi with what is drawn besides the conversation.
+/// A session of pi, with the data drawn besides the conversation.
 pub(super) struct Session {
     conversation: Conversation,
-    /// Revisions of messages that an extension wrote, and whether as an entry of its own kind.
+    /// Revisions of messages that an extension wrote; true for those with their own kind of entry.
     extensions: Vec<(Revision, bool)>,
     entries: Vec<Value>,
-    /// What our view of it is made of, after its compactions.
+    /// The messages of our view of it, after its compactions.
     sources: Vec<SourceMessage>,
     /// Lists of files in the details of its newest compaction: read and modified.
     earlier_files: (Vec<String>, Vec<String>),
@@ -41,26 +41,26 @@ pub(super) struct Session {
     keep_tokens: i64,
 }
 
-/// What a compaction is going to do. Messages are named by their revisions, which are pi's timestamps here.
+/// The plan of a compaction. Messages are identified by their revisions, which are pi's timestamps here.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Prepared {
-    /// The first message that stays.
+    /// The first message that is kept.
     pub(super) first: Revision,
-    /// What is summarized …
+    /// The messages of the summary.
     pub(super) summarize: Vec<Revision>,
-    /// … and the front of the turn that goes on in what stays.
+    /// The beginning of the split turn, which continues in the kept messages.
     pub(super) prefix: Vec<Revision>,
     previous: Value,
     files: Value,
 }
 
 impl Prepared {
-    /// Everything that goes into summaries.
+    /// All messages that summaries cover.
     pub(super) fn head(&self) -> Vec<Revision> {
         [&self.summarize[..], &self.prefix[..]].concat()
     }
 
-    /// The same with everything in one summary.
+    /// The same plan with a single summary.
     pub(super) fn unsplit(&self) -> Self {
         Self { summarize: self.head(), prefix: Vec::new(), ..self.clone() }
     }
@@ -82,7 +82,7 @@ impl Prepared {
 }
 
 impl Session {
-    /// Draws what a session of pi has besides its messages: records, extensions, compactions and a budget.
+    /// Draws the content that a session of pi has besides messages: records, extensions, compactions and a budget.
     pub(super) fn draw(conversation: Conversation, policy: &Policy, extensions: bool) -> Self {
         let mut dice = conversation.dice("session");
         let mut session = Self {
@@ -108,7 +108,7 @@ impl Session {
             let records = if dice.random_bool(0.15) { dice.random_range(1..=2) } else { 0 };
             (0..records).for_each(|_| session.add_record(&mut dice));
             session.add_message(index);
-            // pi waits for results, and refuses to compact where nothing came after a compaction.
+            // pi waits for results, and refuses to compact if nothing follows the last compaction.
             let next = session.messages().get(index + 1);
             if compacts && next.is_some_and(|next| next.message.role != Role::Tool) && dice.random_bool(0.12) {
                 kept_from = session.compact(&mut dice, policy, kept_from, index);
@@ -150,12 +150,12 @@ impl Session {
         self.entries.push(entry);
     }
 
-    /// Adds a compaction behind the message with this index, if it has anything to stand for; says from which message
-    /// on everything is kept.
+    /// Adds a compaction after the message with this index, if there is anything to cover; returns the index of the
+    /// first kept message.
     fn compact(&mut self, dice: &mut StdRng, policy: &Policy, kept_from: usize, last: usize) -> usize {
         let messages = self.messages();
         let can_cut = |index: &usize| matches!(messages[*index].message.role, Role::User | Role::Assistant);
-        // Behind the first message that is a part of the conversation.
+        // After the first message that belongs to the conversation.
         let speaks = (kept_from..=last).find(|&index| messages[index].message.role != Role::System);
         let Some(speaks) = speaks else { return kept_from };
         let mut points: Vec<usize> = (speaks + 1..=last).filter(can_cut).collect();
@@ -191,7 +191,7 @@ impl Session {
         chosen["id"].as_str().unwrap_or_default().to_owned()
     }
 
-    /// A budget: any, or one that some number of the last messages just reaches or just does not.
+    /// A budget: any, or one that some number of the last messages just reaches or just misses.
     fn draw_budget(&self, dice: &mut StdRng, policy: &Policy) -> i64 {
         if self.sources.is_empty() || dice.random_bool(0.3) {
             return BUDGETS[dice.random_range(0..BUDGETS.len())];
@@ -229,12 +229,12 @@ impl Session {
         json!({ "enabled": true, "reserveTokens": 16_384, "keepRecentTokens": self.keep_tokens })
     }
 
-    /// The messages as pi has them.
+    /// The messages in pi's form.
     pub(super) fn raw_messages(&self) -> Vec<Value> {
         self.messages().iter().map(|source| self.raw_message(&source.message)).collect()
     }
 
-    /// What pi would call a compaction of the session now, by our policy.
+    /// The plan of a compaction of the session now, by our policy, in pi's terms.
     pub(super) fn prepare(&self, policy: &Policy) -> Option<Prepared> {
         let mut rule = rule(policy)?;
         if let Tail::Recent(recent) = &mut rule.tail {
@@ -260,11 +260,11 @@ impl Session {
         })
     }
 
-    /// pi's own preparation.
+    /// Reads pi's own plan.
     pub(super) fn read_preparation(&self, value: &Value) -> Option<Prepared> {
         let first = value["firstKeptEntryId"].as_str()?;
         let at = self.entries.iter().position(|entry| entry["id"] == first)?;
-        // A cut before records is a cut before the message behind them.
+        // A boundary before records is a boundary before the message after them.
         let next =
             self.entries[at..].iter().find(|entry| entry["type"] == "message" || entry["type"] == "custom_message");
         Some(Prepared {
@@ -276,31 +276,31 @@ impl Session {
         })
     }
 
-    /// The messages that a summary could cover, those that the one before retained in front.
+    /// The messages that a summary could cover.
     pub(super) fn inline(&self) -> &[SourceMessage] {
         let front = self.sources.iter().position(|source| source.place == Some(Place::Summary));
-        // A summary stands behind the instructions that it retained, which no cut is about.
+        // The summary follows the instructions that it retained, which are not part of any boundary.
         front.map_or(&self.sources[..], |at| &self.sources[at + 1..])
     }
 
-    /// True where images of the user weigh nothing, as in the version without extensions.
+    /// True if the user's images do not count, as in the version without extensions.
     pub(super) fn is_early(&self) -> bool {
         self.is_early
     }
 
-    /// The instructions that stand in front of the summary and say something.
+    /// The non-empty instructions before the summary.
     pub(super) fn retained_instructions(&self) -> Vec<Revision> {
         let says = |part: &longhand::model::part::Part| !matches!(&*part.body, PartBody::Text(text) if text.is_empty());
         let retained = self.sources.iter().filter(|source| source.place == Some(Place::Retained));
         retained.filter(|source| source.message.parts.iter().any(says)).map(|source| source.message.revision).collect()
     }
 
-    /// The cut before a message.
+    /// The index of the boundary before a message.
     pub(super) fn cut_before(&self, first: Revision) -> usize {
         self.inline().iter().take_while(|source| source.message.revision < first).count()
     }
 
-    /// The compaction with this cut by our words, without our functions; none where it covers no conversation.
+    /// The plan with this boundary, computed without our functions; none if it covers no conversation.
     pub(super) fn prepared_at(&self, cut: usize) -> Option<Prepared> {
         let (head, tail) = self.inline().split_at(cut);
         let asks = |source: &&SourceMessage| source.message.role == Role::User;
@@ -335,7 +335,7 @@ impl Session {
         (!prepared.head().is_empty()).then_some(prepared)
     }
 
-    /// Whether this message is a request with a record directly before it.
+    /// True if this message is a request with a record directly before it.
     pub(super) fn has_record_before_request(&self, revision: Revision) -> bool {
         let is_request = self
             .messages()
@@ -346,7 +346,7 @@ impl Session {
         is_request && before.is_some_and(is_record)
     }
 
-    /// The session as a branch that is left: our messages with the summaries in them, and pi's entries.
+    /// The session as an abandoned branch: our messages including the summaries, and pi's entries.
     pub(super) fn branch(&self) -> (Vec<SourceMessage>, Vec<Value>) {
         let mut dice = self.dice("branch entries");
         let (mut messages, mut entries) = (Vec::new(), Vec::new());
@@ -371,7 +371,7 @@ impl Session {
         (messages, entries)
     }
 
-    /// Whether the lists of earlier files are in the branch.
+    /// True if the lists of earlier files are in the branch.
     pub(super) fn branch_inherits(&self) -> bool {
         self.dice("branch entries").random_range(0..=self.messages().len()) < self.messages().len()
     }
@@ -385,7 +385,7 @@ impl Session {
     }
 }
 
-/// A message as pi has it; one of the user's may be an extension's.
+/// A message in pi's form; a user message may be an extension's.
 pub(super) fn raw_message(message: &Message, is_extension: bool) -> Value {
     match message.role {
         Role::User if is_extension => json!({
@@ -412,8 +412,8 @@ pub(super) fn raw_message(message: &Message, is_extension: bool) -> Value {
     }
 }
 
-/// The weight of a message by pi's rules, without our functions: a token for each four characters of its words, calls
-/// and images, of which those of the user weighed nothing early on.
+/// The estimate of a message by pi's rules, computed without our functions: a token for each four characters of its
+/// text, calls and images. In the early version the user's images did not count.
 pub(super) fn message_tokens(message: &Message, is_early: bool) -> i64 {
     const IMAGE_CHARACTERS: usize = 4_800;
     let length = |text: &str| text.encode_utf16().count();
@@ -434,7 +434,7 @@ fn is_record(entry: &Value) -> bool {
     entry["id"].as_str().is_some_and(|id| id.starts_with('x'))
 }
 
-/// The policy's summary.
+/// The summarizing step of the policy.
 fn rule(policy: &Policy) -> Option<Summarize> {
     policy.auto.iter().flat_map(|rung| &rung.steps).find_map(|step| match step {
         Step::Summarize(rule) => Some((**rule).clone()),
@@ -442,7 +442,7 @@ fn rule(policy: &Policy) -> Option<Summarize> {
     })
 }
 
-/// The messages that are words of the conversation, by their revisions. pi keeps instructions apart.
+/// The revisions of the messages that belong to the conversation. pi keeps instructions apart.
 fn revisions(messages: &[SourceMessage]) -> Vec<Revision> {
     let spoken = messages.iter().filter(|source| source.message.role != Role::System);
     spoken.map(|source| source.message.revision).collect()
@@ -452,7 +452,7 @@ fn numbers(value: &Value) -> Vec<i64> {
     value.as_array().map(|items| items.iter().filter_map(Value::as_i64).collect()).unwrap_or_default()
 }
 
-/// What was done to which files, as pi's peer lists it.
+/// The files that were read, written and edited, as pi's peer lists them.
 pub(super) fn file_sets(operations: &FileOperations) -> Value {
     let sorted = |paths: &BTreeSet<String>| {
         let mut paths: Vec<&String> = paths.iter().collect();
@@ -517,7 +517,7 @@ pub(super) fn usage(usage: Option<&Usage>) -> Value {
     })
 }
 
-/// What a view says, a line for each part. Texts that say nothing are left out on both sides.
+/// The content of a view, a line for each part. Empty texts are left out on both sides.
 pub(super) fn flat_view(view: &View) -> Value {
     view.messages.iter().flat_map(view_lines).collect()
 }
@@ -547,14 +547,14 @@ fn view_lines(message: &ViewMessage) -> Vec<Value> {
     message.parts.iter().filter_map(|part| line(&part.body)).collect()
 }
 
-/// What pi gives a model, in the same lines.
+/// The messages that pi sends to a model, in the same lines.
 pub(super) fn flat_context(messages: &Value) -> Value {
     messages.as_array().into_iter().flatten().flat_map(context_lines).collect()
 }
 
 fn context_lines(message: &Value) -> Vec<Value> {
     let role = &message["role"];
-    // pi takes a text alone for one block.
+    // pi treats a plain text as one block.
     let alone = [json!({ "type": "text", "text": message["content"] })];
     let blocks: &[Value] = message["content"].as_array().map_or(&alone, Vec::as_slice);
     if role == "toolResult" {

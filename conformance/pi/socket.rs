@@ -1,4 +1,4 @@
-//! Lives through the daemon's socket: the real binary, its scheduler and its summarizer, with a provider that we play.
+//! Lives through the daemon's socket: the real binary, its scheduler and its summarizer, with a simulated provider.
 
 use super::life::{Life, Made, Next, Side, lines_of_prompt};
 use super::lives::Lives;
@@ -13,12 +13,12 @@ use longhand::pb;
 use serde_json::{Value, json};
 use std::cell::Cell;
 
-/// The same lives as in the fold, in a daemon.
+/// The same lives as with `fold` alone, in a daemon.
 pub(crate) struct Socket(&'static Lives);
 
 pub(crate) const V1_5: Socket = Socket(&super::lives::V1_5);
 
-/// One life of the fold in so many is lived in the daemon too: every message waits until it has decided.
+/// One of this number of lives also runs in the daemon, because every message waits for the daemon's decision.
 const FOLD_LIVES: u64 = 10;
 
 impl System for Socket {
@@ -57,12 +57,12 @@ struct InDaemon<'a> {
     words: &'a Cell<usize>,
     session_id: String,
     view: View,
-    /// The first message that the view shows, and how many there are.
+    /// The index of the first message in the view, and the number of messages.
     first: usize,
     count: usize,
-    /// The words of the active summary, and the compaction that put them there.
+    /// The text of the active summary, and the compaction that wrote it.
     summary: Option<(String, String)>,
-    /// True where the view is to be looked at.
+    /// True if the view has not been evaluated yet.
     is_new: bool,
 }
 
@@ -77,7 +77,7 @@ impl<'a> InDaemon<'a> {
         Ok(Self { daemon, life, words, session_id, view, first: 0, count: 0, summary, is_new: false })
     }
 
-    /// A compaction that the view shows, beside what the provider heard of it.
+    /// A compaction that the view shows, with the requests that the provider got for it.
     fn made(&mut self, id: String, text: String, prompts: Vec<Prompt>) -> Made {
         let inline: Vec<SourceMessage> =
             (self.first..self.count).map(|place| self.life.message(place).clone()).collect();
@@ -166,7 +166,7 @@ impl Side for InDaemon<'_> {
                 Ok(Some(Next::Made(Box::new(self.made(id, text, prompts)))))
             }
             None if prompts.is_empty() => Ok(None),
-            // It was written, and refused.
+            // The summary was written, and refused.
             None => Ok(Some(Next::Refused)),
         }
     }
@@ -176,7 +176,7 @@ impl Side for InDaemon<'_> {
     }
 }
 
-/// The words of a message of the view, a line for each part.
+/// The content of a message of the view, a line for each part.
 fn message_lines(message: &pb::ContextMessage) -> Vec<Value> {
     let role = match message.role() {
         pb::Role::Assistant => "assistant",

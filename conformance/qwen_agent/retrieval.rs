@@ -1,7 +1,7 @@
-//! The limits of Qwen-Agent's retrieval: how much of a request is searched for, how long a passage is, and how many are
-//! shown.
+//! The limits of Qwen-Agent's retrieval: the part of a request that is searched for, the length of a passage, and the
+//! number of passages shown.
 //!
-//! The order of the passages that are found is not compared: each side has words and weights of its own.
+//! The order of the passages found is not compared: each side has its own terms and scores.
 
 use crate::generate::{Conversation, text};
 use crate::report::{Class, Reason};
@@ -29,24 +29,24 @@ pub(super) const WHOLE: Class = Class {
     test: ("src/policy/retrieval/tests.rs", "of_equals_the_later_one_is_shown_and_what_is_too_large_is_passed_over"),
 };
 
-/// Characters of a request above which Qwen-Agent asks a model.
+/// Number of characters in a request above which Qwen-Agent asks a model.
 const QUERY_CHARACTERS: usize = 1_000;
 const PASSAGE_TOKENS: i64 = 500;
 const BUDGET_TOKENS: i64 = 20_000;
 
-/// The tokens of a passage at least, so that there are thousands and no more.
+/// Minimum number of tokens of a passage, so that there are at most thousands.
 const TOKENS_MIN: i64 = 10;
 
-/// The answer of the model that picks out a question.
+/// The answer of the model that extracts a question.
 const PICKED: &str = "picked";
 
-/// The questions of one conversation about retrieval.
+/// The questions about retrieval for one conversation.
 pub(super) struct Limits {
     rule: Retrieval,
     policy: Policy,
     request: String,
     passage: String,
-    /// The number of passages that bear on a request, and the tokens of each.
+    /// The number of passages relevant to a request, and the tokens of each.
     count: i64,
     tokens: i64,
 }
@@ -57,10 +57,10 @@ impl Limits {
         let characters = near(&mut dice, QUERY_CHARACTERS as i64, 2_500);
         let request = words_of(dice.random_range(0..10_000), characters as usize);
         let passage_tokens = near(&mut dice, PASSAGE_TOKENS, 1_200);
-        // It says something, whatever comes behind, and is one sentence: Qwen-Agent drops what ends one.
+        // Never empty, and a single sentence: Qwen-Agent removes characters that end one.
         let words = format!("word {}", text(&mut dice, 6_000)).replace(['。', '.'], "");
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-        // Passages that come to just so many tokens, where there are such.
+        // Passages with exactly this sum of tokens, if there are any.
         let all_tokens = near(&mut dice, BUDGET_TOKENS, 40_000);
         let sizes: Vec<i64> = (TOKENS_MIN..=PASSAGE_TOKENS).filter(|tokens| all_tokens % tokens == 0).collect();
         let tokens = sizes.choose(&mut dice).copied().unwrap_or(PASSAGE_TOKENS);
@@ -83,17 +83,17 @@ impl Limits {
         }
     }
 
-    /// The words that are searched for.
+    /// The words to search for.
     pub(super) fn query(&self) -> Value {
         json!(retrieval::query(&self.rule, self.policy.counting.unit, &self.request))
     }
 
-    /// True where the text is one passage.
+    /// True if the text is a single passage.
     pub(super) fn passages(&self) -> Value {
         json!(retrieval::passages(&self.passage, self.rule.passage_tokens, &self.policy.counting).len() == 1)
     }
 
-    /// The passages that are shown whole, and the tokens of one that is cut.
+    /// The number of passages shown whole, and the tokens of a truncated one.
     pub(super) fn shown(&self) -> Value {
         let candidate = Candidate { terms: vec!["word".to_owned()], tokens: self.tokens };
         let candidates = vec![candidate; self.count as usize];
@@ -101,7 +101,7 @@ impl Limits {
         json!({ "whole": whole, "cut": 0 })
     }
 
-    /// Theirs in our words.
+    /// The peer's answer in our form.
     pub(super) fn read(&self, function: &str, theirs: Value) -> Value {
         match function {
             "query" => json!(once(theirs["query"].as_str().unwrap_or_default())),
@@ -132,19 +132,19 @@ impl Limits {
     }
 }
 
-/// A number at a limit, or anywhere up to a greater one.
+/// A number near a limit, or any up to a larger one.
 fn near(dice: &mut StdRng, limit: i64, most: i64) -> i64 {
     if dice.random_bool(0.5) { limit + dice.random_range(-2..=2) } else { dice.random_range(0..=most) }
 }
 
-/// A text of so many characters in words that are all different, some of them with letters of two units. Words that begin
-/// elsewhere in it end elsewhere too.
+/// A text of this number of characters in distinct words, some of them with letters of two UTF-16 units. Different
+/// starting numbers give different texts.
 fn words_of(first: usize, characters: usize) -> String {
     let word = |number: usize| format!("{}{number} ", ["k", "é", "𝒙"][number % 3]).chars().collect::<Vec<_>>();
     (first..).flat_map(word).take(characters).collect()
 }
 
-/// The words of a text, each once.
+/// The distinct words of a text.
 fn once(text: &str) -> Vec<&str> {
     let mut seen = HashSet::new();
     text.split_whitespace().filter(|word| seen.insert(*word)).collect()

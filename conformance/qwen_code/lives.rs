@@ -1,9 +1,9 @@
 //! Lives of Qwen Code 0.24: a conversation grows message by message, and each side decides by itself when it clears old
 //! outputs and when it compresses.
 //!
-//! Qwen Code looks when it sends a request: at the last prompt and reply by their usage, and at what was not sent before
-//! by its estimate. Its prompt is what our view held. A model is given the contents themselves to summarize, so that the
-//! cut says all about it.
+//! Qwen Code decides when it sends a request: from the usage of the last prompt and reply, and from its estimate of the
+//! messages not sent before. Its prompt is our view. It gives its model the contents themselves to summarize, so that
+//! the boundary determines the input.
 
 use super::{ALONE, JOINED, UNANSWERED, as_qwen_holds_them};
 use crate::contents::{Contents, without_made_up};
@@ -79,10 +79,10 @@ const COUNTED: Class = Class {
 static CLASSES: [Class; 9] =
     [MOMENT, super::CLASSES[1], super::CLASSES[3], PAIRED, CARRIED, MEASURED, FREES, COUNTED, super::CLASSES[0]];
 
-/// The status of a compression that Qwen Code refuses because the history would weigh more.
+/// The status of a compression that Qwen Code refuses because the history would become larger.
 const INFLATED: i64 = 2;
 
-/// The status of a compression that was made.
+/// The status of a finished compression.
 const COMPRESSED: i64 = 1;
 
 /// The end of every summary here.
@@ -123,13 +123,13 @@ impl System for Lives {
     }
 }
 
-/// A life before it is lived.
+/// The data of a life.
 struct Life {
     index: u64,
     messages: Vec<SourceMessage>,
-    /// The part of every request beside the messages, in tokens.
+    /// Tokens of every request besides the messages.
     unseen: i64,
-    /// The tokens that each reply reports for itself.
+    /// The output tokens that each reply reports.
     outputs: Vec<i64>,
     window: ModelWindow,
     /// The share of the window at which a compression is due.
@@ -196,7 +196,7 @@ impl Life {
         message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
     }
 
-    /// The messages up to a place that no request has carried yet.
+    /// The messages up to an index that no request has included yet.
     fn pending(&self, place: usize) -> Range<usize> {
         match self.role(place) {
             Some(Role::User) => place..place + 1,
@@ -208,7 +208,7 @@ impl Life {
         }
     }
 
-    /// True where the next request is sent behind the message at a place.
+    /// True if the next request is sent after the message with this index.
     fn sends(&self, place: usize) -> bool {
         match self.role(place) {
             Some(Role::User) => true,
@@ -217,15 +217,15 @@ impl Life {
         }
     }
 
-    /// The time between the last reply before a place and the message there, in milliseconds.
+    /// The time from the last reply before an index to the message there, in milliseconds.
     fn idle_milliseconds(&self, place: usize) -> Option<i64> {
         let time = |at: usize| self.messages[at].message.create_time.as_millis();
         let reply = (0..place).rev().find(|&at| self.is_reply(at))?;
         Some(time(place) - time(reply))
     }
 
-    /// The files on the disk behind the messages before a place: what the last call showed, or gave, whole. Any other file
-    /// is too long to be shown.
+    /// The files on disk after the messages before an index: those that the last call read or wrote whole. Any other
+    /// file is too long to be included.
     fn files(&self, place: usize) -> Map<String, Value> {
         let parts = || self.messages[..place].iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
         let mut files = Map::new();
@@ -256,17 +256,17 @@ impl Life {
     }
 }
 
-/// A life on its way.
+/// A running life.
 struct Course<'a> {
     peer: &'a mut Peer,
     report: &'a mut Report,
     life: &'a Life,
-    /// The tokens of the last prompt and of its reply, as Qwen Code counts them.
+    /// The tokens of the last prompt and of its reply, in Qwen Code's counters.
     prompt: i64,
     output: i64,
-    /// The first message behind our last summary.
+    /// Index of the first message after our last summary.
     first: usize,
-    /// True where we have cleared outputs since the last reply.
+    /// True if we have cleared outputs since the last reply.
     has_cleared: bool,
 }
 
@@ -319,8 +319,8 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// The moment behind a place. Qwen Code holds our view without the messages that it has not sent, and without the
-    /// results that we make up.
+    /// The moment after a message. Qwen Code's history is our view without the messages that it has not sent, and
+    /// without the results that Longhand adds.
     fn look(&self, session: &Session<'_>, revisions: &[Revision], place: usize) -> Look {
         let pending = self.life.pending(place);
         let waits = |revision: &Revision| revisions.get(pending.clone()).is_some_and(|them| them.contains(revision));
@@ -331,7 +331,7 @@ impl Course<'_> {
         Look { place, view: contents_of(session), shown, history, sent: None }
     }
 
-    /// The request behind a place: what is cleared on its way, and whether it is compressed.
+    /// The request after a message: the history after clearing, and the compression.
     fn send(&mut self, look: &mut Look, words: &str) -> Result<Sent, PeerFailure> {
         let life = self.life;
         let pending = self.pending(look.place);
@@ -348,7 +348,7 @@ impl Course<'_> {
         Ok(Sent { held, is_cleared, answer })
     }
 
-    /// The messages that were not sent before, as one content.
+    /// The messages not sent before, as one content.
     fn pending(&self, place: usize) -> Value {
         let range = self.life.pending(place);
         let parts = Contents::with_call_ids(&self.life.messages[..range.end]).parts_since(range.start);
@@ -384,7 +384,7 @@ impl Course<'_> {
         self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
-    /// A compression of ours beside theirs, or what theirs would be if it looked now.
+    /// Compares our compression with theirs, or with the one that they would make now.
     fn compare(
         &mut self,
         look: &Look,
@@ -406,7 +406,7 @@ impl Course<'_> {
             Some(answer) if compresses => answer,
             _ => self.compress(&look.history, self.pending(look.place), look.place, (&words, true))?,
         };
-        // Calls that wait stay, and what was not sent yet.
+        // Running calls stay, and messages not sent yet.
         let pending = self.life.pending(look.place);
         let messages = &self.life.messages[self.first..pending.end];
         let waits = look.history.last().is_some_and(|last| last["role"] == "model" && calls(last) > 0);
@@ -424,7 +424,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Contents without the words around their summary, which weigh nothing with us.
+    /// Contents without the text around their summary, which does not count with us.
     fn bare(&self, contents: &[Value]) -> Vec<Value> {
         let mut contents = contents.to_vec();
         if let Some(text) = contents.first().and_then(|summary| summary["parts"][0]["text"].as_str()) {
@@ -462,7 +462,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Why we carry other things along: theirs would be ours if it looked at what is summarized alone.
+    /// The class if our attachments differ: theirs would be ours if they used only the summarized messages.
     fn carried(
         &mut self,
         look: &Look,
@@ -479,7 +479,7 @@ impl Course<'_> {
         Ok((theirs == *ours).then_some(&CLASSES[4]))
     }
 
-    /// Why we keep a summary that they refuse: by their own estimate our view is smaller behind it.
+    /// The class if we keep a summary that they refuse: by their own estimate our view is smaller after it.
     fn measured(&mut self, look: &Look, view: &[Value]) -> Result<Option<&'static Class>, PeerFailure> {
         let [before, after] = [self.bare(&look.view), self.bare(view)];
         let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
@@ -488,7 +488,7 @@ impl Course<'_> {
         Ok(is_smaller.then_some(&CLASSES[5]))
     }
 
-    /// Why we compress where they do not look: by their own estimate of what came since the last reply, it is due.
+    /// The class if only we compress: by their own estimate of the messages since the last reply, it is due.
     fn due(&mut self, look: &Look) -> Result<Option<&'static Class>, PeerFailure> {
         let since = (0..=look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
         let parts = Contents::with_call_ids(&self.life.messages[..=look.place]).parts_since(since);
@@ -498,7 +498,7 @@ impl Course<'_> {
         Ok(is_due.then_some(&CLASSES[0]))
     }
 
-    /// Why we do not compress where they do: nothing is there that does no harm, or it is not due behind a clearing.
+    /// The class if only they compress: there is no safe boundary, it frees nothing, or it is not due after a clearing.
     fn refusal(&mut self, look: &Look) -> Result<Option<&'static Class>, PeerFailure> {
         let pending = self.life.pending(look.place);
         let messages = &self.life.messages[self.first..pending.end];
@@ -520,7 +520,7 @@ impl Course<'_> {
         Ok((self.has_cleared && is_low).then_some(&CLASSES[7]))
     }
 
-    /// A compression that we refuse: theirs is refused too, or frees nothing.
+    /// Reports a compression that we refuse: theirs is refused too, or frees nothing.
     fn refused(&mut self, look: &Look) -> Result<(), PeerFailure> {
         let theirs = match &look.sent {
             Some(sent) => sent.answer.clone(),
@@ -531,13 +531,13 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// True where their history behind a summary weighs no less than before, by their own estimate.
+    /// True if their history after a summary is no smaller than before, by their own estimate.
     fn frees_nothing(&mut self, look: &Look, theirs: &Value) -> Result<bool, PeerFailure> {
         let after = theirs["history"].as_array().cloned().unwrap_or_default();
         self.weighs_no_less(&look.history, &after)
     }
 
-    /// The clearing of both sides on the way of a request.
+    /// Compares the clearing of both sides before a request.
     fn compare_clearing(&mut self, look: &Look, after: &[Value]) -> Result<(), PeerFailure> {
         let ours = cleared(&look.view, after);
         let theirs = look.sent.as_ref().map_or(Value::Null, |sent| cleared(&look.history, &sent.held));
@@ -549,8 +549,8 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Why we clear where they do not look, or they where we do not: they would clear the same if they looked now, or
-    /// what they clear frees nothing.
+    /// The class if clearings differ: they make no decision here and would clear the same if they did, or their
+    /// clearing frees nothing.
     fn clears(&mut self, look: &Look, ours: &Value) -> Result<Option<&'static Class>, PeerFailure> {
         let none = cleared(&[], &[]);
         if let Some(sent) = look.sent.as_ref() {
@@ -569,7 +569,7 @@ impl Course<'_> {
         }
         let is_reply = self.life.is_reply(look.place);
         let has_failed = !is_reply && self.life.role(look.place) == Some(Role::Assistant) && look.place > 0;
-        // A failure has read nothing, so that the results before it wait still.
+        // A failed reply has read nothing, so that the results before it are still pending.
         let pending = self.pending(if has_failed { look.place - 1 } else { look.place });
         let waiting: Vec<Value> = pending["parts"].as_array().cloned().unwrap_or_default();
         let mut history = look.history.clone();
@@ -588,8 +588,8 @@ impl Course<'_> {
         Ok((!looks && theirs == *ours).then_some(&CLASSES[0]))
     }
 
-    /// Their history without the results that no reply has read, and what they would leave of it if these were still to be
-    /// sent; none where all are read.
+    /// Their history without the results that no reply has read, before and after their clearing with these results
+    /// pending; none if all are read.
     fn without_unread(&mut self, look: &Look) -> Result<Option<Clearing>, PeerFailure> {
         let since = (0..look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
         let is_result = |part: &Value| part.get("functionResponse").is_some();
@@ -616,7 +616,7 @@ impl Course<'_> {
         Ok(Some(Clearing { before: history, after: held }))
     }
 
-    /// True where contents weigh no less behind a change, by their own estimate.
+    /// True if contents are no smaller after a change, by their own estimate.
     fn weighs_no_less(&mut self, before: &[Value], after: &[Value]) -> Result<bool, PeerFailure> {
         let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
         let after = self.ask("estimateContentTokens", json!({ "contents": after }))?;
@@ -631,9 +631,9 @@ struct Look {
     view: Vec<Value>,
     /// The messages of our view that were sent before.
     shown: Vec<ViewMessage>,
-    /// The history beside the messages that were not sent before.
+    /// Their history without the messages not sent before.
     history: Vec<Value>,
-    /// The request behind it, where one is sent.
+    /// The request after it, if one is sent.
     sent: Option<Sent>,
 }
 
@@ -648,20 +648,20 @@ impl Look {
     }
 }
 
-/// A history in front of a clearing, and behind it.
+/// A history before and after a clearing.
 struct Clearing {
     before: Vec<Value>,
     after: Vec<Value>,
 }
 
 struct Sent {
-    /// The history behind the clearing.
+    /// The history after the clearing.
     held: Vec<Value>,
     is_cleared: bool,
     answer: Value,
 }
 
-/// The tokens of a message, roughly: replies that reported others would tell of an overhead that nobody has.
+/// Approximate tokens of a message: other numbers in replies would imply an overhead that does not exist.
 fn weight(source: &SourceMessage) -> i64 {
     let parts = json!(Contents::of(std::slice::from_ref(source)).parts());
     parts.to_string().encode_utf16().count() as i64 / 4
@@ -676,7 +676,7 @@ fn calls(content: &Value) -> usize {
     content["parts"].as_array().into_iter().flatten().filter(|part| part.get("functionCall").is_some()).count()
 }
 
-/// The calls whose results a clearing changes, and how many media it does.
+/// The calls whose results a clearing changes, and the number of changed media.
 fn cleared(before: &[Value], after: &[Value]) -> Value {
     let parts = |contents: &[Value]| -> Vec<Value> {
         contents.iter().flat_map(|content| content["parts"].as_array().cloned().unwrap_or_default()).collect()
@@ -694,8 +694,8 @@ fn cleared(before: &[Value], after: &[Value]) -> Value {
     json!({ "calls": calls, "media": media })
 }
 
-/// Contents in a form that both sides share: a summary without the words around it, and what is carried along apart, by
-/// its names alone.
+/// Contents in a form common to both sides: a summary without the text around it, and its attachments separately, by
+/// name only.
 struct Flat {
     contents: Vec<Value>,
     carried: Value,
@@ -716,7 +716,7 @@ impl Flat {
     }
 }
 
-/// The names of what a content carries along; none where it is none that carries anything.
+/// The names in a content with attachments; none for any other content.
 fn carried(content: &Value) -> Option<Value> {
     let parts = content["parts"].as_array()?;
     let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
@@ -738,7 +738,7 @@ fn carried(content: &Value) -> Option<Value> {
     Some(json!({ "named": named, "whole": whole.collect::<Vec<_>>(), "images": images }))
 }
 
-/// The same with waiting calls in the acknowledgement, and without the request to go on that stands in between.
+/// The same contents with running calls in the acknowledgement, and without the request to continue in between.
 fn joined(contents: &[Value], resume: Option<&str>) -> Vec<Value> {
     let is_resume = |content: &Value| resume.is_some_and(|words| content["parts"] == json!([{ "text": words }]));
     let mut list: Vec<Value> = Vec::new();

@@ -1,4 +1,4 @@
-//! The daemon about itself: state, presets, checks.
+//! The daemon's description of itself: state, presets, checks.
 
 use super::Longhand;
 use super::cursor;
@@ -20,48 +20,48 @@ use tokio::sync::{mpsc, watch};
 pub struct ServerInfo {
     /// The store's id.
     pub store_id: uuid::Uuid,
-    /// The newest event.
+    /// Sequence number of the newest event.
     pub head_seq: i64,
-    /// What an acknowledged write survives.
+    /// Durability of an acknowledged write.
     pub durability: Durability,
     /// SQLite's version.
     pub sqlite_version: String,
-    /// When the daemon started.
+    /// The daemon's start time.
     pub start_time: Timestamp,
-    /// Sessions in the store.
+    /// Number of sessions in the store.
     pub session_count: i64,
-    /// Reductions that wait.
+    /// Number of waiting compactions.
     pub ready_count: i64,
-    /// Reductions that run.
+    /// Number of running compactions.
     pub running_count: i64,
-    /// Open event streams.
+    /// Number of open event streams.
     pub stream_count: usize,
     /// Bytes of the database and its log.
     pub database_bytes: i64,
-    /// Whether writes are taken, and why not.
+    /// State of writes: accepted, or the reason why not.
     pub writes: WriteState,
-    /// How folding the log into the database goes.
+    /// State of checkpoints, which copy the log into the database.
     pub checkpoints: Checkpoints,
-    /// How reductions fare.
+    /// Counters of compactions and guards.
     pub fare: Fare,
-    /// What requests to models came to.
+    /// Totals of requests to models.
     pub spent: Vec<Spent>,
-    /// How it stands with the providers of the configured summarizers.
+    /// State of the providers of the configured summarizers.
     pub providers: Vec<Provider>,
-    /// What clients hold of the daemon.
+    /// Counters of the resources that clients hold.
     pub traffic: TrafficState,
-    /// Why the scheduler cannot read the store, as long as it cannot: nothing is compacted meanwhile.
+    /// Set while the scheduler cannot read the store; no compaction runs until it can.
     pub scheduler_failure: Option<ReadFailure>,
-    /// Sessions that the scheduler leaves alone for a while since its last work on them failed, up to a bound.
+    /// Sessions that the scheduler skips for a while because its last work on them failed, up to a bound.
     pub failing: Vec<SessionId>,
 }
 
-/// How it stands with the provider of a summarizer.
+/// State of a summarizer's provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
-    /// What stands between the two.
+    /// The gate between summarizer and provider.
     pub gate: Gate,
-    /// Until when it gets no requests; none where it gets them.
+    /// End of the time in which it gets no requests; none if it gets them.
     pub closed_until: Option<Timestamp>,
 }
 
@@ -70,13 +70,13 @@ pub struct Provider {
 pub struct PresetInfo {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Description for people.
     pub description: String,
     /// Its policy, as JSON.
     pub policy_json: String,
-    /// Where its values come from, and where they differ and why.
+    /// Sources of the values, with deviations and their reasons.
     pub notes: Vec<(String, String)>,
-    /// Whether sessions get it when they name none.
+    /// True if sessions get this preset when they name none.
     pub is_default: bool,
 }
 
@@ -87,21 +87,21 @@ pub struct ChainHead {
     pub session: SessionId,
     /// The revision.
     pub revision: Revision,
-    /// The hash there; none if the session has no such revision.
+    /// The chain's hash at the revision; none if the session has no such revision.
     pub hash: Option<Vec<u8>>,
 }
 
 /// A piece of a check's result.
 #[derive(Debug, Clone)]
 pub enum CheckItem {
-    /// Something was altered, dropped or inserted.
+    /// A row or an event was altered, dropped or inserted.
     Finding(Finding),
     /// The check is complete.
     End(Checked),
 }
 
 impl Longhand {
-    /// Waits until no write is taken any more before the daemon starts again, and says why.
+    /// Waits until the store takes no more writes before a restart, and returns the cause.
     pub async fn writes_stopped(&self) -> WriteState {
         self.store().stopped().await
     }
@@ -109,7 +109,7 @@ impl Longhand {
     /// The daemon's state.
     pub async fn server_info(&self) -> Result<ServerInfo> {
         let (ready_count, running_count) = self.store().job_counts().await?;
-        // The two are read together, so that what is left of a pause is not counted from another time.
+        // Gates and clock are read together, so that the rest of a pause is added to the right time.
         let gates = self.shared.scheduler.summarizers().gates();
         let now = self.shared.clock.now();
         let scheduler = self.scheduler_health().borrow().clone();
@@ -143,7 +143,7 @@ impl Longhand {
         })
     }
 
-    /// How the scheduler fares, now and from now on.
+    /// The scheduler's health, current and future.
     pub fn scheduler_health(&self) -> watch::Receiver<Health> {
         self.shared.scheduler.health()
     }
@@ -168,7 +168,7 @@ impl Longhand {
             .collect()
     }
 
-    /// Checks the chains; what is found comes as it is found, the end last.
+    /// Checks the chains; the receiver gets findings as they are made, and the end last.
     pub async fn check_integrity(&self, session: Option<&str>) -> Result<mpsc::Receiver<Result<CheckItem>>> {
         let key = match session {
             Some(id) => Some(self.store().find_session(id).await?),
@@ -181,7 +181,7 @@ impl Longhand {
             let (finder, mut findings) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
             let check = store.verify(key, finder);
             let report = async {
-                // A caller that reads slowly slows the check down, and one that is gone ends it.
+                // A slow caller slows the check down, and one that is gone ends it.
                 while let Some(finding) = findings.recv().await {
                     if items.send(Ok(CheckItem::Finding(finding))).await.is_err() {
                         return;

@@ -18,51 +18,51 @@ use std::sync::Arc;
 /// The context usage after a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ContextUsage {
-    /// Tokens of a request with the view, as `ContextSize::tokens` has them; none where the session is not in memory and
-    /// too large to be read for an answer.
+    /// Tokens of a request with the view, as in `ContextSize::tokens`; none if the session is not in memory and is too
+    /// large to be read for an answer.
     pub context_tokens: Option<i64>,
-    /// The window that they are set against.
+    /// The window that they are compared with.
     pub window_tokens: i64,
     /// The tokens at which a summary would be due under that window.
     pub due_tokens: Option<i64>,
-    /// True where the context has reached a threshold of the session's own window, or the reply reports that its view was
-    /// too large, and the decision about that is pending; where the tokens are not known, where any decision is.
+    /// True if the context has reached a threshold of the session's own window, or the reply reports that its view was
+    /// too large, and the decision about that is pending. If the tokens are unknown, true if any decision is pending.
     pub due: bool,
     /// The current compaction.
     pub pending: Option<CompactionId>,
 }
 
-/// What an append answers.
+/// The answer of an append.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Appended {
-    /// The messages or parts, in order.
+    /// The ids of the messages or parts, in order.
     pub ids: Vec<uuid::Uuid>,
-    /// How many were there before.
+    /// Number of messages that existed before.
     pub existed_count: i64,
-    /// The session's revision after it.
+    /// The session's revision after the append.
     pub revision: Revision,
-    /// The store's newest event of it.
+    /// The store's sequence number of the append.
     pub seq: Seq,
-    /// How full the context is.
+    /// The current context usage.
     pub context: ContextUsage,
-    /// What the answer promises.
+    /// Durability of the acknowledged write.
     pub durability: Durability,
 }
 
-/// Which messages a list holds.
+/// Parameters of a list of messages.
 #[derive(Debug, Clone, Default)]
 pub struct ListMessages {
-    /// At most this many; zero for the default.
+    /// Maximum number of messages; zero for the default.
     pub page_size: i64,
-    /// Where the page before ended.
+    /// The previous page's token of the next page; empty for the first page.
     pub page_token: String,
-    /// Newest first.
+    /// Lists the newest message first.
     pub reverse: bool,
-    /// As the history stood then.
+    /// Lists the history as it was at this revision.
     pub as_of: Option<Revision>,
-    /// Summaries and markers too.
+    /// Includes summaries, markers, continuations and replays.
     pub derived: bool,
-    /// Records too.
+    /// Includes records.
     pub records: bool,
 }
 
@@ -71,13 +71,14 @@ pub struct ListMessages {
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<Message>,
-    /// Where the next page begins; empty at the end.
+    /// Token of the next page; empty on the last page.
     pub next_page_token: String,
-    /// The revision that was read.
+    /// The revision at which the list was read.
     pub revision: Revision,
 }
 
-/// The counts to keep of a message, where the policy's counting is worth keeping. One that is still open is counted later.
+/// The counts to store for a message; none if the policy's counting is not worth storing. An open message is counted
+/// when it is sealed.
 fn counted(known: &Known, message: &NewMessage) -> Option<Counted> {
     let counting = known.counting.as_ref()?;
     let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
@@ -92,7 +93,8 @@ fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
 }
 
 impl Longhand {
-    /// The answer of a write, under the window that its caller names. `overflows` where it reports a view too large.
+    /// The answer of a write, for the window that its caller names. `overflows` is true if the write reports a view
+    /// that was too large.
     async fn appended(
         &self,
         receipt: Receipt,
@@ -104,7 +106,7 @@ impl Longhand {
         let session = self.written(known.key, revision, appended_bytes).await;
         let tokens = |window: &ModelWindow| session.as_ref().map(|session| session.fold.context_tokens(window));
         let is_over = tokens(&known.window).zip(overflow::due_at(&known.policy, &known.window));
-        // Where the tokens are not known, whoever is told that a decision is pending can wait for it.
+        // If the tokens are unknown, a caller that sees a pending decision can wait for it.
         let is_reached = overflows || session.is_none() || is_over.is_some_and(|(tokens, due)| tokens >= due);
         let window = window_of_call(&known.window, window);
         let context = ContextUsage {
@@ -117,8 +119,8 @@ impl Longhand {
         Appended { ids, existed_count, revision, seq, context, durability: self.store().durability() }
     }
 
-    /// A session behind a write: from memory, or read where that takes no longer than the write. What was written stays so
-    /// whatever comes of it.
+    /// A session after a write: from memory, or read if that takes no longer than the write. An error here does not
+    /// affect the write.
     async fn written(&self, key: SessionKey, revision: Revision, appended_bytes: i64) -> Option<Arc<LoadedSession>> {
         let found = match appended_bytes > limits::READ_AT_ONCE_BYTES {
             true => {
@@ -132,7 +134,7 @@ impl Longhand {
         })
     }
 
-    /// A session that is in memory, or small, at its newest revision or behind the commit at `at_least`.
+    /// A session that is in memory or small, at its newest revision, or at least at the revision `at_least`.
     pub(super) async fn at_hand(
         &self,
         key: SessionKey,
@@ -153,8 +155,8 @@ impl Longhand {
         Ok(Some(session))
     }
 
-    /// The view that a reply was given, by its token. A fork's replies may have been given a view of what it was forked
-    /// from, of a revision that both share.
+    /// The view that a reply answers, by its token. A fork's reply may answer a view of an ancestor, at a revision that
+    /// both share.
     async fn given_view(&self, known: &Known, token: Option<&str>) -> Result<Option<GivenView>> {
         let Some(token) = token else { return Ok(None) };
         let (session, view) = view_token::read(self.store().view_key(), token)?;
@@ -198,8 +200,8 @@ impl Longhand {
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
 
-    /// Adds closed parts to an open message, or closes its drafts. Without parts it keeps the message open: its open timeout
-    /// begins anew.
+    /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
+    /// open timeout starts again.
     pub async fn append_parts(
         &self,
         session: &str,
@@ -222,7 +224,7 @@ impl Longhand {
         Ok(self.appended(receipt, &known, None, false).await)
     }
 
-    /// Adds words to a draft, and shows them to whoever watches.
+    /// Adds text to a draft, and sends it to subscribers.
     pub async fn append_draft(
         &self,
         session: &str,
@@ -233,12 +235,12 @@ impl Longhand {
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
         let receipt = self.store().append_draft(known.key, message, words.clone()).await?;
-        // Words that were there already were shown already.
+        // Text that the draft already had was sent before.
         let Some(added_at) = receipt.added_at else { return Ok(receipt) };
         let DraftWordsToAdd { reasoning, offset, mut delta, .. } = words;
         delta.drain(..usize::try_from(added_at - offset).unwrap_or(0));
         let live = LiveDelta { session: known.key, message, part: receipt.part, reasoning, offset: added_at, delta };
-        // Nobody watching is not an error.
+        // It is not an error if there are no subscribers.
         drop(self.shared.live.send(live));
         Ok(receipt)
     }
@@ -298,7 +300,7 @@ impl Longhand {
         Ok(MessagePage { messages, next_page_token, revision })
     }
 
-    /// Leaves everything after a message out of the conversation; an empty id leaves out everything.
+    /// Leaves everything after a message out of the conversation; with an empty id, everything.
     pub async fn rewind(
         &self,
         session: &str,
@@ -312,7 +314,7 @@ impl Longhand {
         Ok(self.store().rewind(key, caller, expected_revision, message, None).await?)
     }
 
-    /// Puts another message in the place of one; without parts, leaves it out of views. History keeps it.
+    /// Replaces a message by another one; without parts, leaves it out of views. History keeps it.
     pub async fn edit(
         &self,
         session: &str,
@@ -333,8 +335,8 @@ impl Longhand {
         Ok(self.store().edit(key, caller, expected_revision, message.to_owned(), parts).await?)
     }
 
-    /// Keeps a message verbatim in every view, or stops doing so. The id of a part stands for the message that holds it:
-    /// a view never shows half a message.
+    /// Pins a message, so that every view shows it verbatim, or removes the pin. The id of a part stands for the whole
+    /// message that holds it: a view never shows half a message.
     pub async fn pin(&self, session: &str, message: &str, unpin: bool, caller: Caller) -> Result<Receipt> {
         check_caller(&caller)?;
         let key = self.store().find_session(session).await?;

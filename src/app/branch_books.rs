@@ -1,4 +1,4 @@
-//! The books on requests to models for the summary of a branch, which no job keeps.
+//! The request log for the summary of a branch, which belongs to no job.
 
 use crate::model::ids::MessageId;
 use crate::scheduler::Books;
@@ -7,23 +7,23 @@ use crate::summarizer::{Call, Witness};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-/// Notes every request, and stores what it has when nobody needs it any more: a caller who gives up has had requests sent
-/// that may cost.
+/// Records every request, and stores the records when it is dropped at the latest: requests of a caller that gives up
+/// may cost money too.
 pub(super) struct BranchBooks {
     books: Books,
     store: Store,
     session: SessionKey,
-    /// The summary that they are for, should it ever be written.
+    /// The id of the message for which they are made; the message exists only if the rewind is made.
     message: MessageId,
 }
 
 impl BranchBooks {
-    /// Empty books for a summary.
+    /// An empty request log for a summary.
     pub(super) fn new(books: Books, store: Store, session: SessionKey, message: MessageId) -> Self {
         Self { books, store, session, message }
     }
 
-    /// Stores what was noted, before the summary is in force. What cannot be stored is not worth failing a rewind for.
+    /// Stores the records, before the summary becomes active. A failure to store them does not fail the rewind.
     pub(super) async fn keep(&self) {
         if let Some(storing) = self.storing()
             && let Err(error) = storing.await
@@ -32,14 +32,14 @@ impl BranchBooks {
         }
     }
 
-    /// In a task of its own, which goes on when its caller does not; none when nothing was noted.
+    /// Stores the records in a task of its own, which goes on if the caller ends; none if there are no records.
     fn storing(&self) -> Option<JoinHandle<()>> {
         let requests = self.books.take();
         if requests.is_empty() {
             return None;
         }
         let (store, session, message) = (self.store.clone(), self.session, self.message);
-        // Outside of a runtime there is no store either.
+        // Without a runtime there is no store either.
         let runtime = Handle::try_current().ok()?;
         Some(runtime.spawn(async move {
             for request in requests {

@@ -1,4 +1,4 @@
-//! Rewinds that keep a summary of what they leave.
+//! Rewinds that keep a summary of the branch that they leave out.
 
 use super::branch_books::BranchBooks;
 use super::error::{Error, Reason, Result};
@@ -16,12 +16,12 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 impl Longhand {
-    /// Leaves everything after a message out of the conversation, or everything if the id is empty, and puts a summary of
-    /// what the view showed of it behind. The receipt's id is that of the summary; there is none when nothing was there
-    /// to tell.
+    /// Leaves everything after a message out of the conversation, or everything if the id is empty, and records a
+    /// summary of the view of that branch after the rewind. The receipt's id is that of the summary; there is none if
+    /// there was nothing to summarize.
     ///
-    /// The summary is written first, with nothing changed: whoever gives up meanwhile has changed nothing, and when
-    /// history changed meanwhile the rewind is refused.
+    /// The summary is written first, with nothing changed: a caller that gives up meanwhile has changed nothing. If
+    /// history changed meanwhile, the rewind is refused.
     pub async fn rewind_with_summary(
         &self,
         session: &str,
@@ -64,7 +64,7 @@ impl Longhand {
             counting: policy.counting.clone(),
             instructions: branch::instructions(instructions),
         };
-        // The summary may take minutes, and needs no more than this.
+        // The summary may take minutes, and needs only the input.
         drop((source, left));
         if let Some(held) = &held {
             held.resize(input.messages.iter().map(|source| store::weigh_bytes(&source.message)).sum());
@@ -72,7 +72,8 @@ impl Longhand {
         let id = MessageId(fresh_id());
         let books = BranchBooks::new(Books::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
         let output = self.summary_of_branch(&input, &books, deadline).await;
-        // Before the rewind, so that whoever hears of it finds them; and whatever becomes of it.
+        // The request log is stored before the rewind, so that subscribers to it find the log, and also if the summary
+        // failed.
         books.keep().await;
         let output = output?;
         let text = branch::told(&output.text, &plan.files);
@@ -80,7 +81,7 @@ impl Longhand {
         Ok(self.store().rewind(key, caller, unchanged, message, Some(summary)).await?)
     }
 
-    /// A place among the summaries of branches that are being written. The view is not read before.
+    /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.
     async fn place_for_branch(&self, deadline: Instant) -> Result<SemaphorePermit<'_>> {
         let place = tokio::time::timeout_at(deadline, self.shared.branches.acquire());
         let place = tokio::select! {
@@ -93,7 +94,7 @@ impl Longhand {
         })
     }
 
-    /// Has it written by whoever writes ordinary summaries, or else by the built-in summarizer.
+    /// The summary, written by the ordinary summarizer, or by the built-in one if that fails.
     async fn summary_of_branch(
         &self,
         input: &SummaryInput,

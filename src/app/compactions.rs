@@ -1,4 +1,4 @@
-//! Reductions: asked for, brought along, listed, stopped, taken back.
+//! Compactions: requesting, supplying, listing and stopping them.
 
 use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, cursor, page_size, validate, window_of_call};
@@ -19,29 +19,29 @@ use crate::policy::{Policy, Rung, Step, replay};
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
 use crate::summarizer::{self, Evidence};
 
-/// What somebody who asks for a reduction by hand wants.
+/// A request for a compaction by hand.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// What to do. A summary takes a rung of the policy's ladder, a prune every clearing that the policy has.
+    /// The kind of work. A summary applies a level of the policy, a prune every clearing that the policy has.
     pub kind: CompactionKind,
-    /// Which rung; none for the ordinary one, or the thorough one where the policy has no other.
+    /// The level; none for the ordinary one, or the thorough one if the policy has no other.
     pub level: Option<Level>,
-    /// Added to the summarizer's instructions; empty for none.
+    /// Instructions added to the summarizer's own; empty for none.
     pub instructions: String,
-    /// The first message that a summary is made of; empty for the beginning of the view.
+    /// The first message that the summary is made from; empty for the start of the view.
     pub head_start: String,
-    /// The first message behind it, which is kept verbatim; empty for the policy's choice.
+    /// The first message that stays verbatim after the summary; empty for the policy's choice.
     pub tail_start: String,
 }
 
 impl Wanted {
-    /// A reduction of a kind, and nothing else said about it.
+    /// A request for a kind of compaction with default parameters.
     pub fn of(kind: CompactionKind) -> Self {
         Self { kind, level: None, instructions: String::new(), head_start: String::new(), tail_start: String::new() }
     }
 }
 
-/// The rung that a request by hand takes, if the policy has it.
+/// The level that a request by hand applies; none if the policy does not have it.
 pub(super) fn rung_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(Level, &'a Rung)> {
     let levels = match wanted.level {
         Some(level) => vec![level],
@@ -50,12 +50,12 @@ pub(super) fn rung_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(L
     levels.into_iter().find_map(|level| Some((level, policy.rung(level)?)))
 }
 
-/// What a provider said when it refused a view.
+/// A provider's refusal of a view.
 #[derive(Debug, Clone, Default)]
 pub struct Overflow {
     /// The HTTP status, if there was one.
     pub status: Option<u16>,
-    /// The provider's code or type of the error, or empty.
+    /// The provider's code or type of the error; may be empty.
     pub code: String,
     /// The provider's message or its whole answer.
     pub message: String,
@@ -63,20 +63,20 @@ pub struct Overflow {
     pub window: Option<ModelWindow>,
 }
 
-/// A finished summary that a client brings along.
+/// A finished summary that a client supplies.
 #[derive(Debug, Clone, Default)]
 pub struct NewSummary {
     /// The summary.
     pub text: String,
-    /// The first message kept verbatim; empty keeps nothing of what `until` ends.
+    /// The first message that stays verbatim; empty keeps none of the messages up to `until`.
     pub tail_start: String,
-    /// The last message that stood before the summary; empty for the newest.
+    /// The last message before the summary was made; empty for the newest message.
     pub until: String,
-    /// Who wrote it.
+    /// The author, such as a model's name.
     pub summarizer: String,
-    /// What it cost.
+    /// Usage of the summary's requests.
     pub usage: Option<Usage>,
-    /// Refuse when history, marks, policy or window changed after this revision.
+    /// Refuses the summary if history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
 }
 
@@ -86,7 +86,7 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
 }
 
 impl Longhand {
-    /// Asks for a reduction by hand; says whether it was there already.
+    /// Requests a compaction by hand. The flag is true if the compaction existed already.
     pub async fn start_compaction(&self, session: &str, wanted: Wanted, caller: Caller) -> Result<(Compaction, bool)> {
         check_caller(&caller)?;
         validate::instructions(&wanted.instructions)?;
@@ -104,7 +104,7 @@ impl Longhand {
         };
         let rung = rung_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
         let bounds = match self.bounds(key, &source, &wanted, rung.map(|(_, rung)| rung)).await {
-            // What was answered before is answered again, wherever the messages stand now.
+            // A repeated request gets the same answer, wherever the messages are now.
             Err(_) if self.store().kept_answer(key, &caller).await?.is_some() => Bounds::default(),
             found => found?,
         };
@@ -130,7 +130,7 @@ impl Longhand {
         Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
     }
 
-    /// The places in the view between which somebody wants a summary, as far as they say so.
+    /// The requested bounds of a summary, as positions in the view.
     pub(super) async fn bounds(
         &self,
         key: SessionKey,
@@ -160,7 +160,7 @@ impl Longhand {
         })
     }
 
-    /// The id of the message that the view shows at a place; empty for no place.
+    /// The id of the message that the view shows at a position; empty for no position.
     async fn standing_at(&self, session: &str, place: Option<Revision>) -> Result<String> {
         let Some(place) = place else { return Ok(String::new()) };
         let key = self.store().find_session(session).await?;
@@ -172,15 +172,16 @@ impl Longhand {
         found.map(|source| source.message.id.to_string()).ok_or_else(gone)
     }
 
-    /// What a request for a reduction was answered before, if it was: whatever would refuse it now comes behind that.
+    /// The earlier answer of a repeated request for a compaction; none for a new request. Callers check it before
+    /// anything that could refuse the request now.
     async fn answered(&self, key: SessionKey, caller: &Caller) -> Result<Option<(Compaction, bool)>> {
         let Some(receipt) = self.store().kept_answer(key, caller).await? else { return Ok(None) };
         let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
         Ok(Some((compaction, receipt.existed_count > 0)))
     }
 
-    /// Reduces a view that a provider found too large, its media included. Once for each user message: whoever reports
-    /// the same again has to shorten the request, or to take a model with a larger window.
+    /// Compacts a view that a provider found too large, including its media. This works once for each user message: for
+    /// a second report the caller has to shorten the request or to use a model with a larger window.
     pub async fn report_overflow(
         &self,
         session: &str,
@@ -219,7 +220,7 @@ impl Longhand {
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
         let request = replay::relief(scene, context_tokens);
         let condition = Condition::Possible(request.is_some());
-        // The store refuses what is not possible, but for a request that it has answered meanwhile.
+        // The store refuses the impossible request, unless it is a repetition that has been answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);
         let usage = WindowUsage { window, context_tokens };
         let enqueued = self.store().enqueue(key, caller, request, usage, condition, None).await?;
@@ -228,7 +229,7 @@ impl Longhand {
         Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
     }
 
-    /// Puts a finished summary in force.
+    /// Applies a finished summary.
     pub async fn supply_summary(
         &self,
         session: &str,
@@ -293,16 +294,16 @@ impl Longhand {
         };
         let receipt = self.store().supply(supplied).await?;
         let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
-        // A repeated request is answered as the first one was: then nobody had taken it back.
+        // A repeated request gets the first answer, from before any undo.
         Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
 
-    /// A reduction by its id.
+    /// A compaction by its id.
     pub async fn get_compaction(&self, id: &str) -> Result<Compaction> {
         Ok(self.store().compaction(compaction_id(id)?).await?)
     }
 
-    /// The same, with the words of one of its requests to models, by its number from 1; 0 for none.
+    /// A compaction by its id, with the text of one of its requests to models, by its number from 1; 0 for none.
     pub async fn get_compaction_with(&self, id: &str, texts_of: i64) -> Result<Compaction> {
         let mut found = self.get_compaction(id).await?;
         let index =
@@ -316,7 +317,7 @@ impl Longhand {
         Ok(found)
     }
 
-    /// A page of a session's reductions, newest first.
+    /// A page of a session's compactions, newest first.
     pub async fn list_compactions(&self, session: &str, size: i64, token: &str) -> Result<(Vec<Compaction>, String)> {
         let limit = page_size(size)?;
         let scope = format!("compactions {session}");
@@ -331,8 +332,8 @@ impl Longhand {
         Ok((rows.into_iter().map(|(_, compaction)| compaction).collect(), next.unwrap_or_default()))
     }
 
-    /// A page of a session's requests to models, newest first, each with what it was made for. With their texts a page
-    /// holds one, since a text may be long.
+    /// A page of a session's requests to models, newest first, each with its purpose. With texts a page holds one
+    /// request, since a text may be long.
     pub async fn list_summary_requests(
         &self,
         session: &str,
@@ -354,7 +355,7 @@ impl Longhand {
         Ok((found, next.unwrap_or_default()))
     }
 
-    /// Lets a reduction begin that waits for somebody to agree.
+    /// Confirms a compaction that waits for confirmation, so that it begins.
     pub async fn confirm_compaction(&self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
         self.store().confirm(id).await?;
@@ -362,8 +363,8 @@ impl Longhand {
         Error::answer(self.store().compaction(id).await)
     }
 
-    /// Tries a reduction again: one that waits for its next attempt is tried at once, and for one that ended without
-    /// effect another one begins that asks for the same. Says whether it was there already.
+    /// Retries a compaction: one that waits for its next attempt is tried at once; for one that ended without effect, a
+    /// new one with the same parameters begins. The flag is true if the compaction existed already.
     pub async fn retry_compaction(&self, id: &str, caller: Caller) -> Result<(Compaction, bool)> {
         check_caller(&caller)?;
         let id = compaction_id(id)?;
@@ -396,7 +397,7 @@ impl Longhand {
         }
     }
 
-    /// Stops a reduction that waits or runs.
+    /// Stops a compaction that is waiting or running.
     pub async fn cancel_compaction(&self, id: &str, caller: Caller) -> Result<Compaction> {
         check_caller(&caller)?;
         let id = compaction_id(id)?;
@@ -406,7 +407,7 @@ impl Longhand {
     }
 }
 
-/// Reads a reduction's id.
+/// Parses a compaction's id.
 fn compaction_id(text: &str) -> Result<CompactionId> {
     text.parse().map_err(|error| {
         Error::new(Reason::CompactionNotFound, format!("there is no compaction {text}: {error}"))

@@ -1,4 +1,4 @@
-//! Views for callers: what the model should see now, or saw then.
+//! Views for callers: the current view, or the view at an earlier revision.
 
 use super::error::{Error, Result};
 use super::large_views::made_of;
@@ -18,83 +18,83 @@ use crate::store::{self, Pending, SessionKey};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to do when a view does not fit.
+/// Action for a view that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OverflowAction {
-    /// Return it, and say so.
+    /// Return it, with `fits` false.
     #[default]
     Return,
-    /// Wait for what is pending first.
+    /// Wait for pending work first.
     Wait,
     /// Shorten it for this call.
     Shorten,
 }
 
-/// Which view is wanted.
+/// Parameters of a request for a view.
 #[derive(Debug, Clone, Default)]
 pub struct ContextRequest {
-    /// As it was at this revision; none for now.
+    /// The view at this revision; none for the current one.
     pub as_of: Option<Revision>,
-    /// The window that the figures of this call are for, and that it may be shortened to; none for the session's.
+    /// The window for the figures of this call, and the window that the view is shortened to; none for the session's.
     pub window: Option<ModelWindow>,
     /// The hash of the view that the caller holds.
     pub known_hash: Option<Vec<u8>>,
     /// The revision of that view.
     pub known_revision: Option<Revision>,
-    /// What to do when it does not fit.
+    /// Action if it does not fit.
     pub action: OverflowAction,
-    /// How long to wait at most.
+    /// Maximum time to wait; none for the default.
     pub wait: Option<Duration>,
 }
 
-/// A view, or what is new in it.
+/// A view, or the part of it that the caller does not have.
 #[derive(Debug, Clone)]
 pub struct Context {
     /// The revision of the view.
     pub revision: Revision,
     /// The hash of the whole view.
     pub hash: [u8; 32],
-    /// Says which view this is: a reply to it carries the token.
+    /// Token of the view, which a reply to it carries.
     pub token: String,
-    /// How many messages the caller has already; they are not among `messages`.
+    /// Number of messages that the caller already has; they are not in `messages`.
     pub known_count: usize,
     /// The rest of the view.
     pub messages: Vec<ViewMessage>,
-    /// Tokens of a request with the view, by valid usage and the estimate of what came after it.
+    /// Tokens of a request with the view: valid usage plus the estimate of the messages added after it.
     pub context_tokens: i64,
     /// Tokens, by the policy's estimate.
     pub estimated_tokens: i64,
-    /// The window it is judged by; zero when none is known.
+    /// The window that the tokens are compared with; zero if none is known.
     pub window_tokens: i64,
-    /// Whether it leaves room for a reply.
+    /// True if the view leaves room for a reply.
     pub fits: bool,
-    /// Whether it was shortened for this call.
+    /// True if the view was shortened for this call.
     pub shortened: bool,
-    /// The live reduction.
+    /// The current compaction.
     pub pending: Option<CompactionId>,
-    /// What the live summary stands for.
+    /// History covered by the active summary.
     pub covered: Option<Covered>,
-    /// Whose words the live summary's are.
+    /// Author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
-    /// What marks leave out.
+    /// Messages that marks leave out.
     pub omitted: Vec<Omitted>,
-    /// For each of these the reduction that leaves it out; none for a rewind or an edit.
+    /// The compaction that leaves each of these out; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
-    /// Messages of which nothing is left to show: their parts say nothing, or were shortened to nothing.
+    /// Messages with nothing left to show: their parts are empty, or were shortened to nothing.
     pub empty: Vec<RevisionRange>,
-    /// What this call left out to fit.
+    /// Messages that this call left out so that the view fits.
     pub left_out: Vec<RevisionRange>,
-    /// The room that it takes while it waits for its client.
+    /// The room that the view holds while it waits for its client.
     pub held: Option<Arc<Held>>,
 }
 
-/// A view with what it was made of.
+/// A view with the state it was made from.
 struct Built {
     session: Arc<LoadedSession>,
     pending: Pending,
-    /// The room that it takes while it is made; none for one that is not large.
+    /// The room that the view holds while it is made; none for one that is not large.
     held: Option<Arc<Held>>,
-    /// The window that the figures of the call are for.
+    /// The window for the figures of the call.
     window: ModelWindow,
 }
 
@@ -105,7 +105,7 @@ impl Built {
 }
 
 impl Longhand {
-    /// The view that a caller asks for.
+    /// The view that a caller requests.
     pub async fn context(&self, session: &str, request: ContextRequest) -> Result<Context> {
         if let Some(window) = &request.window {
             validate::window("window", window)?;
@@ -113,7 +113,7 @@ impl Longhand {
         if request.known_hash.as_ref().is_some_and(|hash| hash.len() != 32) {
             return Err(Error::field("known_view_hash", "is not 32 bytes"));
         }
-        // Only views of now are of the newest policy.
+        // Only current views use the newest policy.
         let key = match request.as_of {
             None => self.known(session).await?.key,
             Some(_) => self.store().find_session(session).await?,
@@ -130,7 +130,7 @@ impl Longhand {
         let hash = hashes.last().copied().unwrap_or_default();
         let known_count = self.known_count(key, &request, hashes, held.as_deref()).await?;
         let LoadedSession { source, provenance, omitted_by, .. } = &*session;
-        // A view of which nothing had to go is the session's own.
+        // If shortening removed nothing, the view is the session's own.
         let given = GivenView { revision: source.at, hash, window, shortened: shortens && whole_hash != hash };
         let token = view_token::write(self.store().view_key(), source.id, &given);
         let mut context = Context {
@@ -180,7 +180,7 @@ impl Longhand {
         let mut session = self.loaded_from(source).await?;
         let is_kept = request.as_of.is_none() && held.is_none();
         if !is_kept {
-            // The view has its words.
+            // The fold's view has the messages' text.
             session.source.messages = Vec::new();
         }
         let session = Arc::new(session);
@@ -190,7 +190,7 @@ impl Longhand {
         Ok(Built { window: window(&session), session, pending, held })
     }
 
-    /// Waits until the view fits, nothing is pending any more, or time is up. What is due is pending too: whoever waits
+    /// Waits until the view fits, nothing is pending any more, or time is up. A due session is pending too: a call
     /// right after a write waits for the decision first.
     async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
@@ -205,7 +205,7 @@ impl Longhand {
                 return Ok(built);
             }
             let pending = built.pending;
-            // Others need the room more than one who waits.
+            // While this call waits, others may use its room.
             drop(built);
             while self.store().pending(key).await? == pending {
                 tokio::select! {
@@ -217,7 +217,7 @@ impl Longhand {
         }
     }
 
-    /// How many messages at the beginning of the view the caller has already.
+    /// Number of messages at the beginning of the view that the caller already has.
     async fn known_count(
         &self,
         key: SessionKey,
@@ -231,8 +231,8 @@ impl Longhand {
         }
         let Some(revision) = request.known_revision else { return Ok(0) };
         let (source, _held) = match held {
-            // The known view takes the place of what the new one was made of. To wait for more room would be to wait for
-            // this very call, so the caller gets the whole view where that is not enough.
+            // The known view takes the place of the rows that the new one was made from. Waiting for more room would be
+            // waiting for this very call, so if the room is too small, the caller gets the whole view.
             Some(held) => match self.store().source_within(key, Some(revision), made_of(held)).await {
                 Ok(source) => (source, None),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(0),
@@ -242,14 +242,15 @@ impl Longhand {
         };
         let before = self.loaded_from(source).await?.fold.hashes;
         if before.last().is_none_or(|hash| hash.as_slice() != known) {
-            // The caller holds something else, such as a view that was shortened for one call.
+            // The caller holds another view, such as one that was shortened for a call.
             return Ok(0);
         }
         Ok(before.iter().zip(chain).take_while(|(before, now)| before == now).count())
     }
 }
 
-/// The messages of a session's view behind the first ones. A view that nobody else holds is not copied.
+/// The messages of a session's view after the first `known_count`. They are moved, not copied, if nothing else holds
+/// the session.
 fn messages_behind(session: Arc<LoadedSession>, known_count: usize) -> Vec<ViewMessage> {
     match Arc::try_unwrap(session) {
         Ok(session) => {

@@ -1,4 +1,4 @@
-//! Opaque tokens: cursors of the log and places in lists.
+//! Opaque tokens: cursors of the log and page tokens of lists.
 
 use super::error::{Error, Reason, Result};
 use crate::model::Seq;
@@ -6,12 +6,12 @@ use crate::store::Store;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// The first byte of a cursor: its form.
+/// Version of the cursor format, the first byte of a cursor.
 const CURSOR_FORM: u8 = 1;
-/// Bytes of an event's hash that a cursor holds: enough to notice a store that was restored and went on differently.
+/// Bytes of an event's hash in a cursor: enough to detect a store that was restored and continued differently.
 const HASH_BYTES: usize = 8;
 
-/// The cursor behind an event.
+/// The cursor after an event.
 pub(super) fn behind(store: &Store, seq: Seq, hash: &[u8]) -> String {
     let mut bytes = vec![CURSOR_FORM];
     bytes.extend_from_slice(store.id().as_bytes());
@@ -20,13 +20,13 @@ pub(super) fn behind(store: &Store, seq: Seq, hash: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// The cursor behind the event with a number, which may be zero for the beginning.
+/// The cursor after the event with this number; zero means the beginning.
 pub(super) async fn at(store: &Store, seq: Seq) -> Result<String> {
     let hash = if seq == 0 { None } else { store.hash_at_seq(seq).await? };
     Ok(behind(store, seq, &hash.unwrap_or_default()))
 }
 
-/// Reads a cursor, and refuses one that this store did not give out.
+/// Parses a cursor, and refuses one that this store did not issue.
 pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
     let invalid = || Error::new(Reason::CursorInvalid, "the cursor is not one of Longhand's");
     let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid())?;
@@ -58,14 +58,14 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
     }
 }
 
-/// The token of a list's next page. It is tied to what the list was asked for.
+/// The token of a list's next page. It is tied to the parameters of the list.
 pub(super) fn page_token(place: i64, scope: &str) -> String {
     let mut bytes = place.to_le_bytes().to_vec();
     bytes.extend_from_slice(&blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES]);
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Where a page begins; none for the first.
+/// The position at which a page begins; none for the first page.
 pub(super) fn page_start(token: &str, scope: &str) -> Result<Option<i64>> {
     if token.is_empty() {
         return Ok(None);

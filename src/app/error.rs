@@ -1,9 +1,10 @@
-//! What callers are told when something cannot be done: a stable reason, a sentence, and the facts in it.
+//! Errors for callers: a stable reason, a message, and the facts in it.
 
 use crate::store;
 use std::collections::BTreeMap;
 
-/// The stable reasons. Each has one gRPC code, given in `grpc::status`; new ones may come, none changes its meaning.
+/// The stable reasons. Each has one gRPC code, given in `grpc::status`. New ones may be added; none changes its
+/// meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// No session has this id.
@@ -12,7 +13,7 @@ pub enum Reason {
     MessageNotFound,
     /// The message has no draft with this id.
     DraftNotFound,
-    /// No reduction has this id.
+    /// No compaction has this id.
     CompactionNotFound,
     /// The message that a result names has no such call.
     CallNotFound,
@@ -22,104 +23,104 @@ pub enum Reason {
     InvalidField,
     /// A policy's value cannot be used; the metadata names its path.
     PolicyInvalid,
-    /// A named bound was passed; the metadata has the limit and the actual value.
+    /// A bound was exceeded; the metadata has its name, the limit and the actual value.
     LimitExceeded,
     /// The client id was used for other content.
     ClientIdReused,
     /// The request id was used for another request.
     RequestIdReused,
-    /// The page token is not one of ours, or belongs to another list.
+    /// The page token is not Longhand's, or belongs to another list.
     PageTokenInvalid,
-    /// The cursor is not one of ours.
+    /// The cursor is not Longhand's.
     CursorInvalid,
     /// The cursor belongs to another store, or to this one before it was restored.
     CursorForeign,
-    /// The cursor is beyond the log; the metadata says where the log ends.
+    /// The cursor is beyond the log; the metadata has the end of the log.
     CursorOutOfRange,
-    /// The view token is not one that this store gave out for the session's history.
+    /// The view token was not issued by this store for the session's history.
     ViewTokenInvalid,
     /// The session has no such revision.
     RevisionOutOfRange,
-    /// History, marks or policy changed after the expected revision.
+    /// History, marks, policy or window changed after the expected revision.
     RevisionMismatch,
     /// The session is archived.
     SessionArchived,
-    /// The message takes no more parts.
+    /// The message is sealed and takes no more parts.
     MessageSealed,
-    /// Nobody wrote to the message for its open timeout, and it was sealed.
+    /// The message was sealed because nothing was written to it for its open timeout.
     MessageExpired,
     /// The message is still open.
     MessageOpen,
-    /// The words do not follow on what the draft has.
+    /// The text does not continue the text that the draft has.
     OffsetMismatch,
-    /// There is nothing that a reduction could take away.
+    /// There is nothing that a compaction could remove.
     NothingToCompact,
-    /// No reduction, rewind or edit is in force.
+    /// No compaction, rewind or edit is active.
     NothingToUndo,
-    /// Nothing is taken back that could be brought back.
+    /// No undone change can be redone.
     NothingToRedo,
-    /// A reduction, rewind or edit was made since the undo; the metadata has its revision.
+    /// A compaction, rewind or edit was made since the undo; the metadata has its revision.
     RedoOvertaken,
-    /// The reduction has ended.
+    /// The compaction has ended.
     CompactionEnded,
-    /// As many compactions that were asked for wait in the session as may; the metadata has the limit.
+    /// The maximum number of requested compactions waits in the session; the metadata has the limit.
     TooManyCompactions,
-    /// The policy lets nothing happen by itself.
+    /// The policy has automatic compactions switched off.
     AutomaticOff,
-    /// What the provider said does not mean that the request was too large.
+    /// The provider's message does not mean that the request was too large.
     OverflowNotRecognized,
-    /// The view was reduced for this request already, and is still too large for the provider.
+    /// The view was compacted for this request already, and is still too large for the provider.
     OverflowAgain,
-    /// The configuration asks no client to write summaries.
+    /// The configuration offers no summary tasks to clients.
     SummaryTasksOff,
-    /// The reduction asks no client for its summary, or none any more.
+    /// The compaction offers no summary task, or none any more.
     SummaryTaskNotFound,
-    /// The lease of a summary task ended, or the token is not its.
+    /// The lease of a summary task ended, or the token belongs to another lease.
     SummaryLeaseLost,
-    /// What a client wrote cannot be the summary; the metadata's `failure` says why.
+    /// The client's text cannot be the summary; the metadata's `failure` has the reason.
     SummaryRefused,
     /// A supplied summary's range does not fit the session.
     BoundaryInvalid,
     /// The view is too large to be read.
     ContextTooLarge,
-    /// As many event streams are open as may be; the metadata has the limit.
+    /// The maximum number of event streams is open; the metadata has the limit.
     TooManyStreams,
-    /// The client took nothing of what waited for it, for too long or while others needed the room; an event stream
-    /// resumes with the cursor in the metadata.
+    /// The client did not read its answer, for too long or while others needed the room; an event stream resumes with
+    /// the cursor in the metadata.
     ReaderStalled,
-    /// The view is large, and there was no room for it beside other large ones; try again.
+    /// The view is large, and other large views left no room for it; try again.
     TooManyViews,
-    /// There was no room for the request beside others that are not complete; try again.
+    /// Other requests that are not complete left no room for the request; try again.
     TooManyRequests,
     /// The request was not complete in time.
     RequestTimedOut,
-    /// The request is compressed in a way that nobody here knows.
+    /// The request uses an unknown compression.
     EncodingUnknown,
     /// Too many writes wait; try again.
     StoreBusy,
-    /// The disk failed while this was written: it may be there once the daemon has started again, or not. Ask again
-    /// then, with the same request id.
+    /// The disk failed during this write: after a restart of the daemon it may be there or not. Send it again then,
+    /// with the same request id.
     OutcomeUncertain,
-    /// The disk failed, or files of the store were removed: it serves reads only until the daemon starts again. The
-    /// metadata's `cause` says which.
+    /// The disk failed, or files of the store were removed: the store serves reads only until the daemon starts again.
+    /// The metadata's `cause` has the cause.
     StoreStopped,
-    /// The disk is full; nothing was written. Writes are taken again once there is room.
+    /// The disk is full; nothing was written. Writes succeed again once there is room.
     StorageFull,
-    /// The file system takes no writes; nothing was written.
+    /// The file system is read-only; nothing was written.
     StorageReadOnly,
-    /// The write is done, but what it answers cannot be read: asking again with the same request id brings the answer.
+    /// The write is done, but its answer cannot be read: sending it again with the same request id returns the answer.
     AnswerLost,
     /// The daemon is stopping; resume with the last cursor.
     ShuttingDown,
     /// No service has a method of this name.
     MethodUnknown,
-    /// The request is larger than any can be; the limit of what it holds is passed too.
+    /// The request is larger than any can be; the limit of its content is exceeded too.
     RequestTooLarge,
-    /// The request is no message of the protocol.
+    /// The request is not a message of the protocol.
     RequestMalformed,
-    /// A row is not what it should be.
+    /// A row is damaged.
     RowCorrupt,
-    /// Something that should not happen; the log has the details.
+    /// An unexpected failure; the log has the details.
     Internal,
 }
 
@@ -184,7 +185,7 @@ impl Reason {
         Self::Internal,
     ];
 
-    /// The reason as it goes over the wire.
+    /// The reason's name in the protocol.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SessionNotFound => "SESSION_NOT_FOUND",
@@ -247,7 +248,7 @@ impl Reason {
     }
 }
 
-/// Why something cannot be done. Nothing was written, unless the reason is that nobody knows.
+/// An error of the API. Nothing was written, unless the reason states that the outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
@@ -259,7 +260,7 @@ pub struct Error {
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What the API answers.
+/// Result of an API call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
@@ -268,7 +269,7 @@ impl Error {
         Self { reason, message: message.into(), metadata: BTreeMap::new() }
     }
 
-    /// The same with one more fact.
+    /// The same error with one more fact.
     #[must_use]
     pub fn with(mut self, key: &str, value: impl ToString) -> Self {
         self.metadata.insert(key.to_owned(), value.to_string());
@@ -280,7 +281,7 @@ impl Error {
         Self::new(Reason::InvalidField, format!("{field}: {message}")).with("field", field)
     }
 
-    /// A bound that was passed.
+    /// A bound that was exceeded.
     pub fn limit(what: &str, limit: usize, actual: usize) -> Self {
         Self::new(Reason::LimitExceeded, format!("{what}: {actual} is more than {limit}"))
             .with("what", what)
@@ -288,7 +289,7 @@ impl Error {
             .with("actual", actual)
     }
 
-    /// The answer to a write that is done: a read that fails behind it takes nothing back.
+    /// The answer of a write that is committed: a failing read after it does not undo the write.
     pub(super) fn answer<T>(read: std::result::Result<T, impl Into<Self>>) -> Result<T> {
         read.map_err(|cause| {
             let Self { message, metadata, .. } = cause.into();
@@ -297,7 +298,7 @@ impl Error {
         })
     }
 
-    /// Something that should not happen.
+    /// An unexpected failure, which is logged.
     pub fn internal(cause: impl std::fmt::Display) -> Self {
         tracing::error!(%cause, "internal error");
         Self::new(Reason::Internal, "an internal error; the daemon's log has the details")

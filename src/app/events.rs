@@ -20,7 +20,7 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
 
-/// Words of a draft, as they come.
+/// Text of a draft, as it comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LiveDelta {
     /// The session.
@@ -29,42 +29,42 @@ pub struct LiveDelta {
     pub message: MessageId,
     /// The draft.
     pub part: PartId,
-    /// Reasoning rather than text.
+    /// True for reasoning, false for text.
     pub reasoning: bool,
-    /// Bytes of the draft before these words.
+    /// Bytes of the draft before this text.
     pub offset: i64,
-    /// The words.
+    /// The text.
     pub delta: String,
 }
 
-/// Where a stream starts.
+/// The start of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Start {
-    /// With what comes next.
+    /// At the next event.
     #[default]
     Now,
-    /// Behind the event with this cursor.
+    /// After the event with this cursor.
     After(String),
-    /// With the first event.
+    /// At the first event.
     Beginning,
-    /// With the named sessions as they stand.
+    /// With the current state of the named sessions.
     Snapshot,
 }
 
-/// Which stream is wanted.
+/// Parameters of a stream.
 #[derive(Debug, Clone, Default)]
 pub struct SubscribeRequest {
     /// Only these sessions; none for all.
     pub sessions: Vec<String>,
     /// Only these kinds; none for all.
     pub kinds: Vec<EventKind>,
-    /// Where to start.
+    /// The start.
     pub start: Start,
-    /// How often an idle stream speaks.
+    /// Interval of progress frames on an idle stream; none for the default.
     pub progress: Option<Duration>,
-    /// Fill in messages.
+    /// Includes the messages that events are about.
     pub content: bool,
-    /// Send words of drafts and of summaries as they are written.
+    /// Includes delta frames: the text of drafts and of summaries as it comes.
     pub live: bool,
 }
 
@@ -73,11 +73,11 @@ pub struct SubscribeRequest {
 pub struct ServedEvent {
     /// The event.
     pub event: Event,
-    /// The cursor behind it.
+    /// The cursor after the event.
     pub cursor: String,
-    /// The message it is about, when content was asked for.
+    /// The message that the event is about, if content was asked for.
     pub message: Option<Message>,
-    /// Another event of its mutation follows in the stream. Pages of past events say nothing of mutations.
+    /// True if another event of its mutation follows in the stream. Always false in pages of past events.
     pub more: bool,
 }
 
@@ -86,7 +86,7 @@ pub struct ServedEvent {
 pub struct OpenMessage {
     /// The message, with the parts that are closed.
     pub message: Message,
-    /// The words of the others so far.
+    /// The text of its drafts so far.
     pub drafts: Vec<DraftWords>,
 }
 
@@ -104,45 +104,45 @@ pub enum Frame {
     SnapshotSession(Box<SessionInfo>),
     /// A message of its view.
     SnapshotMessage(Box<ViewMessage>),
-    /// A message of it that is still open, behind its view.
+    /// A message of the session that is still open, after its view.
     SnapshotOpen(Box<OpenMessage>),
     /// The snapshot is complete.
     SnapshotEnd {
-        /// What follows comes behind it.
+        /// The cursor after the snapshot.
         cursor: String,
     },
     /// Events, in order.
     Events {
-        /// The events; when the last says `more`, its mutation goes on in the next frame.
+        /// The events; if the last has `more`, its mutation continues in the next frame.
         events: Vec<ServedEvent>,
-        /// The cursor behind them and what the filter left out before them.
+        /// The cursor after them, and after the events that the filter skipped before it.
         cursor: String,
     },
-    /// Idle and complete up to here.
+    /// The stream is idle and complete up to this point.
     Progress {
         /// The cursor.
         cursor: String,
-        /// The event it stands for.
+        /// Sequence number of the cursor's event.
         seq: Seq,
     },
-    /// Words of a draft.
+    /// Text of a draft.
     Live {
         /// The session's id.
         session: SessionId,
-        /// The words.
+        /// The text.
         delta: LiveDelta,
     },
-    /// Words of a summary that is being written.
+    /// Text of a summary in progress.
     Summary {
         /// The session's id.
         session: SessionId,
-        /// The words.
+        /// The text.
         delta: SummaryDelta,
     },
 }
 
 impl Frame {
-    /// Roughly how many bytes it holds.
+    /// Approximate size in bytes.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Ready { .. } | Self::SnapshotEnd { .. } | Self::Progress { .. } => EVENT_BYTES,
@@ -160,13 +160,13 @@ impl Frame {
 }
 
 impl ServedEvent {
-    /// Roughly how many bytes it holds.
+    /// Approximate size in bytes.
     fn bytes(&self) -> usize {
         EVENT_BYTES + self.message.as_ref().map_or(0, store::weigh_bytes)
     }
 }
 
-/// Roughly how many bytes a message of a view holds.
+/// Approximate size of a view message in bytes.
 pub(super) fn view_message_bytes(message: &ViewMessage) -> usize {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let part = |part: &ViewPart| store::weigh_body(&part.body) + length(&part.metadata_json) + EVENT_BYTES;
@@ -174,23 +174,23 @@ pub(super) fn view_message_bytes(message: &ViewMessage) -> usize {
     EVENT_BYTES + carried + message.parts.iter().map(part).sum::<usize>()
 }
 
-/// Roughly the bytes of an event without its message.
+/// Approximate size of an event without its message, in bytes.
 const EVENT_BYTES: usize = 256;
 
-/// A stream of frames. It reads at its reader's pace and delays nobody.
+/// A stream of frames, read at its reader's pace.
 pub struct EventStream {
     app: Longhand,
     subscription: Subscription,
     /// Frames that are ready: the beginning of the stream.
     waiting: VecDeque<Frame>,
-    /// What of the snapshot is still to come. Views and open messages are read one at a time, when their reader is ready
-    /// for them.
+    /// Steps of the snapshot that are still to come. Views and open messages are read one at a time, when the reader is
+    /// ready for them.
     snapshot: VecDeque<SnapshotStep>,
-    /// The room of the view whose messages are waiting.
+    /// The room held by the view whose messages are waiting.
     held: Option<Arc<Held>>,
-    /// Bytes of each draft that the snapshot has shown: live words from before that were shown with it.
+    /// Bytes of each draft that the snapshot has shown; delta frames below these offsets are skipped.
     drafts: HashMap<PartId, i64>,
-    /// Events that were read and not sent yet: with their messages they are more than one frame takes.
+    /// Events that were read and not yet sent: together with their messages they exceed one frame.
     unsent: VecDeque<PagedEvent>,
     content: bool,
     sessions: HashMap<SessionKey, SessionId>,
@@ -198,27 +198,27 @@ pub struct EventStream {
     summaries: Option<broadcast::Receiver<SummaryDelta>>,
     all_sessions: bool,
     stopping: CancellationToken,
-    /// Counts the stream as long as it lives.
+    /// Counts the stream as open until it is dropped.
     _permit: OwnedSemaphorePermit,
 }
 
-/// A piece of a snapshot, as it stood at a revision of its session.
+/// A piece of a snapshot, at a revision of its session.
 #[derive(Debug, Clone, Copy)]
 enum SnapshotStep {
     /// The session and its view.
     Session(SessionKey, Revision),
-    /// The open message with this place.
+    /// The open message at this position.
     Open(SessionKey, Revision, Revision),
 }
 
 impl EventStream {
-    /// Has a task read the stream, ahead of a client who may be slow or silent.
+    /// Starts a task that reads the stream ahead of a client that may be slow or silent.
     pub fn feed(self) -> EventFeed {
         let room = self.app.traffic().answers.clone();
         EventFeed::new(self, room)
     }
 
-    /// The next frame, or why the stream ends.
+    /// The next frame, or the error that ends the stream.
     pub async fn next(&mut self) -> Result<Frame> {
         while self.waiting.is_empty()
             && let Some(step) = self.snapshot.pop_front()
@@ -275,7 +275,7 @@ impl EventStream {
         }
     }
 
-    /// Resolves when it has to end because others need its room.
+    /// Resolves when the stream has to end because others need its room.
     pub(super) fn has_to_give_up(&self) -> impl Future<Output = ()> + Send + use<> {
         let held = self.held.clone();
         async move {
@@ -306,7 +306,7 @@ impl EventStream {
         }
     }
 
-    /// Events that were read, as many as one frame takes.
+    /// A frame with the next events that were read, up to its size limit.
     async fn batch(&mut self) -> Result<Frame> {
         let mut events = Vec::new();
         let mut bytes = 0;
@@ -326,7 +326,7 @@ impl EventStream {
         Ok(Frame::Events { events, cursor })
     }
 
-    /// The id of a session that something live is about; none if the stream is not about that session.
+    /// The id of the session of a delta; none if the stream does not include that session.
     async fn followed(&mut self, key: SessionKey) -> Result<Option<SessionId>> {
         if let Some(session) = self.sessions.get(&key) {
             return Ok(Some(*session));
@@ -340,12 +340,12 @@ impl EventStream {
     }
 }
 
-/// Bytes of words.
+/// Length of a text in bytes.
 fn length(words: &str) -> i64 {
     i64::try_from(words.len()).unwrap_or(i64::MAX)
 }
 
-/// The next words. What a slow reader misses is left out; the offsets say so.
+/// The next delta. A slow reader misses some; the offsets show the gap.
 async fn next_live<T: Clone>(live: &mut Option<broadcast::Receiver<T>>) -> T {
     let Some(receiver) = live else { return std::future::pending().await };
     loop {
@@ -358,7 +358,7 @@ async fn next_live<T: Clone>(live: &mut Option<broadcast::Receiver<T>>) -> T {
 }
 
 impl Longhand {
-    /// Begins a stream.
+    /// Starts a stream.
     pub async fn subscribe(&self, request: SubscribeRequest) -> Result<EventStream> {
         if request.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
             return Err(Error::limit("session_ids", limits::SUBSCRIPTION_SESSIONS_MAX, request.sessions.len()));
@@ -377,7 +377,7 @@ impl Longhand {
             let key = self.store().find_session(id).await?;
             sessions.insert(key, self.store().session(key).await?.0.id);
         }
-        // Words that come while the beginning is read wait here rather than being missed.
+        // Subscribes first: deltas that come while the beginning is read are buffered, not lost.
         let live = request.live.then(|| self.shared.live.subscribe());
         let summaries = request.live.then(|| self.shared.scheduler.summary_words());
         let moment = match request.start {
@@ -395,7 +395,7 @@ impl Longhand {
             Start::After(cursor) => cursor::read(self.store(), cursor).await?,
         };
         waiting.push_back(Frame::Ready { cursor: cursor::at(self.store(), after).await?, head });
-        // As they stood after event `head`: what follows the snapshot comes exactly behind it.
+        // The sessions as they were after event `head`: the events after the snapshot follow exactly.
         let mut snapshot = VecDeque::new();
         for SessionMoment { session, revision, open } in moment.sessions {
             snapshot.push_back(SnapshotStep::Session(session, revision));
@@ -420,7 +420,7 @@ impl Longhand {
         })
     }
 
-    /// A session and its view at a revision, as frames, with the room that they take.
+    /// A session and its view at a revision, as frames, with the room that they hold.
     async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<(Vec<Frame>, Arc<Held>)> {
         let (session, policy) = self.store().session(key).await?;
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
@@ -431,8 +431,8 @@ impl Longhand {
         Ok((frames, held))
     }
 
-    /// A message that was open at a revision, with its drafts as they stand now: a snapshot's stream has the live words
-    /// since, and the events that close them.
+    /// A message that was open at a revision, with its current drafts: the stream of the snapshot has the later text as
+    /// deltas, and the events that close the drafts.
     async fn open_message(&self, session: SessionKey, at: Revision, place: Revision) -> Result<OpenMessage> {
         let found = self.store().messages_at(session, at, &[place], usize::MAX).await?;
         let message = found.into_iter().next();
@@ -441,7 +441,7 @@ impl Longhand {
         Ok(OpenMessage { message, drafts })
     }
 
-    /// How many streams are open.
+    /// Number of open streams.
     pub fn stream_count(&self) -> usize {
         limits::STREAMS_MAX - self.shared.streams.available_permits()
     }
@@ -453,7 +453,7 @@ impl Longhand {
         Ok(ServedEvent { event, cursor, message, more })
     }
 
-    /// Events for a page, which ends early rather than grow past its bytes; says whether it did.
+    /// Events for a page, which ends early at the page's size limit; the flag is true if it did.
     async fn served_page(&self, events: Vec<Event>, content: bool) -> Result<(Vec<ServedEvent>, bool)> {
         let mut page = Vec::with_capacity(events.len());
         let mut bytes = 0;
@@ -470,7 +470,7 @@ impl Longhand {
         Ok((page, early))
     }
 
-    /// A page of past events, oldest first, and where the next one begins.
+    /// A page of past events, oldest first, and the cursor of the next page.
     pub async fn list_events(&self, list: ListEvents) -> Result<(Vec<ServedEvent>, String)> {
         let limit = page_size(if list.page_size == 0 { 100 } else { list.page_size })?;
         let after = match list.after.as_str() {
@@ -536,19 +536,19 @@ impl Longhand {
     }
 }
 
-/// Which past events are wanted.
+/// Parameters of a list of past events.
 #[derive(Debug, Clone, Default)]
 pub struct ListEvents {
     /// Only this session's history; none for the whole store.
     pub session: Option<String>,
     /// Only these kinds; none for all.
     pub kinds: Vec<EventKind>,
-    /// Behind the event with this cursor; empty for the beginning.
+    /// After the event with this cursor; empty for the beginning.
     pub after: String,
-    /// At most this many; zero for 100.
+    /// Maximum number of events; zero for 100.
     pub page_size: i64,
     /// Up to this revision.
     pub to_revision: Option<Revision>,
-    /// Fill in messages.
+    /// Includes the messages that events are about.
     pub content: bool,
 }

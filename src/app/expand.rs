@@ -1,4 +1,4 @@
-//! The originals behind the ids that stand in a view.
+//! The originals behind the ids in a view.
 
 use super::error::{Error, Reason, Result};
 use super::{Longhand, cursor, page_size};
@@ -6,20 +6,20 @@ use crate::model::ids::{CompactionId, PartId};
 use crate::model::message::{Message, MessageKind};
 use crate::store::SessionKey;
 
-/// A page of what stands behind an id.
+/// A page of the originals behind an id.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expanded {
     /// The messages as they were written, oldest first.
     pub messages: Vec<Message>,
-    /// Where the next page begins; empty at the end.
+    /// Token of the next page; empty on the last page.
     pub next_page_token: String,
 }
 
 impl Longhand {
-    /// The originals behind an id of a view: for a message that message, for an edit the message that it replaces and
-    /// the edit, for a replay the request, for a part its message
-    /// with that part alone, for a summary, a marker or a reduction every message that it covers, leaves out or shortens.
-    /// Reductions that were undone can be expanded like the others; one that has taken nothing away has nothing to show.
+    /// The originals behind an id of a view: for a message, that message; for an edit, the message that it replaces and
+    /// the edit; for a replay, the request; for a part, its message with that part alone; for a summary, a marker or a
+    /// compaction, every message that it covers, leaves out or shortens. Compactions that were undone can be expanded
+    /// like the others; one that removed nothing has an empty page.
     pub async fn expand(&self, session: &str, id: &str, size: i64, token: &str) -> Result<Expanded> {
         let limit = page_size(size)?;
         let scope = format!("expand {session} {id}");

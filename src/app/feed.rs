@@ -1,7 +1,7 @@
-//! An event stream on its way to its client.
+//! Event streams on their way to their clients.
 //!
-//! A stream is read by a task of its own. The task waits for its client first, holding nothing, and reads then: a client
-//! that takes nothing therefore keeps no reader of the store, no lock and no snapshot from anybody.
+//! A task reads each stream. The task first waits for its client without holding anything, and then reads: a client
+//! that does not read therefore blocks no reader of the store, no lock and no snapshot.
 
 use super::error::{Error, Reason, Result};
 use super::events::{EventStream, Frame};
@@ -9,7 +9,7 @@ use super::room::{Held, Room};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Frames that were read ahead of their client. More would be memory that a client who does not read takes for nothing.
+/// Frames that are read ahead of their client. More would be memory held by a client that does not read.
 const FRAMES_AHEAD: usize = 1;
 
 /// The frames of an event stream, as its client takes them.
@@ -19,14 +19,14 @@ pub struct EventFeed {
 }
 
 impl EventFeed {
-    /// Has a task read the stream. It ends when the feed is dropped, or behind an error.
+    /// Starts a task that reads the stream. It ends when the feed is dropped, or after an error.
     pub(super) fn new(stream: EventStream, room: Arc<Room>) -> Self {
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
         tokio::spawn(read(stream, room, sender));
         Self { frames, is_over: false }
     }
 
-    /// The next frame, or why the stream ends; none behind that.
+    /// The next frame, or the error that ends the stream; none after that.
     pub async fn next(&mut self) -> Option<Result<Frame>> {
         let read = match self.frames.recv().await {
             Some(read) => read.map(|(frame, _)| frame),
@@ -41,7 +41,7 @@ impl EventFeed {
     }
 }
 
-/// Reads a stream whenever its client has taken what was read before.
+/// Reads a frame whenever the client has taken the one before.
 async fn read(mut stream: EventStream, room: Arc<Room>, sender: mpsc::Sender<Result<(Frame, Held)>>) {
     loop {
         let place = tokio::select! {
@@ -56,7 +56,7 @@ async fn read(mut stream: EventStream, room: Arc<Room>, sender: mpsc::Sender<Res
         let ends = read.is_err();
         place.send(read.map(|frame| {
             let held = room.hold(frame.bytes());
-            // It is the transport that waits for the client, and that is told to give up.
+            // The transport waits for the client, so the transport's holder is the one that gives up.
             held.settle();
             (frame, held)
         }));

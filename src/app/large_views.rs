@@ -1,5 +1,5 @@
-//! Room for views. A large one waits for room before it is made: what it takes is only known once it was read, so a read
-//! that turns out to be large is given up and begun anew with room for it. Every view is counted while it waits for its
+//! Room for views. A large view waits for room before it is made. Its size is only known once it was read, so a read
+//! that turns out to be large is abandoned and repeated with room for it. Every view is counted while it waits for its
 //! client.
 
 use super::Longhand;
@@ -11,23 +11,23 @@ use crate::store::{self, SessionKey, Source};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much more room a view gets each time it turns out to be larger.
+/// Factor by which the room grows each time a view turns out to be larger.
 const GROWTH: usize = 4;
 
-/// A view's messages, and what is made of them.
+/// Copies of a view's messages in memory: the messages, and the view made from them.
 const COPIES: usize = 2;
 
-/// The bytes of a view's messages that there is room for.
+/// The bytes of a view's messages that the room is for.
 pub(super) fn made_of(held: &Held) -> usize {
     held.bytes() / COPIES
 }
 
-/// What a view is made of, with the room that it takes; none for one that is not large.
+/// The rows of a view, with the room that it holds; none for one that is not large.
 pub(super) type RoomySource = (Source, Option<Arc<Held>>);
 
 impl Longhand {
-    /// What a view at a revision is made of, once there is room for it; none for the newest. The room is the caller's
-    /// until the last of the view is gone.
+    /// The rows of a view at a revision, once there is room for it; the newest revision for none. The caller holds the
+    /// room until the last of the view is gone.
     pub(super) async fn roomy_source(&self, key: SessionKey, at: Option<Revision>) -> Result<RoomySource> {
         let mut bytes = limits::LARGE_VIEW_BYTES;
         let mut held = None;
@@ -35,7 +35,7 @@ impl Longhand {
             match self.store().source_within(key, at, bytes).await {
                 Ok(source) => return Ok((source, held)),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) if bytes < limits::VIEW_BYTES_MAX => {
-                    // What was held is not enough, and must not be in the way of what is.
+                    // The room held so far is not enough; it is released before the larger one is awaited.
                     drop(held.take());
                     bytes = bytes.saturating_mul(GROWTH).min(limits::VIEW_BYTES_MAX);
                     held = Some(self.room_for_view(bytes).await?);
@@ -45,14 +45,14 @@ impl Longhand {
         }
     }
 
-    /// Counts so many bytes of a finished view until its client has taken them, or has to give up.
+    /// Counts the bytes of a finished view until its client has taken them, or has to give up.
     pub(super) fn until_taken(&self, held: Option<Arc<Held>>, bytes: usize) -> Arc<Held> {
         let held = held.unwrap_or_else(|| Arc::new(self.traffic().views.hold(0)));
         held.wait_for_client(bytes);
         held
     }
 
-    /// Room for the messages of a view and for what is made of them.
+    /// Room for the messages of a view and for the view made from them.
     async fn room_for_view(&self, bytes: usize) -> Result<Arc<Held>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
         let held = self.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {

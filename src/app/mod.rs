@@ -1,5 +1,5 @@
-//! The API in domain types: use cases, validation, idempotency. Everything that a client can do is here; `grpc` only
-//! converts.
+//! The API in domain types: use cases, validation, idempotency. Every operation that a client can do is here; `grpc`
+//! only converts.
 
 pub mod admin;
 pub mod append;
@@ -53,68 +53,68 @@ struct Shared {
     default_preset: String,
     defaults: Vec<DefaultPolicy>,
     vocabularies: Vec<Arc<Vocabulary>>,
-    /// Sessions in memory, for whoever reads views.
+    /// Sessions in memory, for reads of views.
     loaded: Loaded,
     start_time: Timestamp,
     clock: Clock,
     live: broadcast::Sender<events::LiveDelta>,
-    /// Sessions in use, so that an append need not read its session's policy again. Only this process changes policies.
+    /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
     known: Mutex<KnownSessions>,
     streams: Arc<tokio::sync::Semaphore>,
     traffic: Arc<traffic::Traffic>,
-    /// Summaries of branches in the making.
+    /// Permits for summaries of branches in progress.
     branches: tokio::sync::Semaphore,
     stopping: CancellationToken,
 }
 
-/// Sessions in use, by every id they were named by.
+/// Sessions in use, by every id that a caller used for them.
 #[derive(Default)]
 struct KnownSessions {
     sessions: HashMap<String, Arc<Known>>,
-    /// Counts how often everything was forgotten: what was read before that may be stale.
+    /// Number of times that all entries were dropped: rows read before the last time may be stale.
     generation: u64,
 }
 
-/// What an append needs to know of its session.
+/// The facts about a session that an append needs.
 struct Known {
     key: SessionKey,
     id: SessionId,
     policy: Policy,
     window: ModelWindow,
-    /// The name of the policy's counting, where its counts are kept.
+    /// The name of the policy's counting; none if its counts are not stored.
     counting: Option<Arc<str>>,
 }
 
-/// Sessions that are kept in mind.
+/// Maximum number of remembered sessions.
 const KNOWN_MAX: usize = 10_000;
 
-/// The policy of sessions that name no preset, if they are about a model or a project.
+/// The policy of sessions that name no preset, for a model or a project.
 #[derive(Debug, Clone, Default)]
 pub struct DefaultPolicy {
     /// The model of the session's window, with `*` for any characters; none for any model.
     pub model: Option<String>,
-    /// The project in the session's metadata; none for any.
+    /// The project in the session's metadata; none for any project.
     pub project: Option<String>,
-    /// The preset; none for the default one.
+    /// The preset; none for the default preset.
     pub preset: Option<String>,
-    /// JSON merged over it; empty for none.
+    /// JSON merged over the preset; empty for none.
     pub override_json: String,
 }
 
-/// How the API is built.
+/// Options of the API.
 pub struct Options {
-    /// The preset of sessions that name none and that no default is for.
+    /// The preset of sessions that name none and match no default.
     pub default_preset: String,
-    /// The policies of sessions that name no preset; the first that fits is taken.
+    /// The policies of sessions that name no preset; the first match is used.
     pub defaults: Vec<DefaultPolicy>,
     /// Vocabularies that policies may name.
     pub vocabularies: Vec<Arc<Vocabulary>>,
-    /// Ends event streams and waits when the daemon stops.
+    /// Cancelled when the daemon stops; ends event streams and waits.
     pub stopping: CancellationToken,
 }
 
 impl Longhand {
-    /// The API over a store and a scheduler that somebody else runs.
+    /// The API over a store and a running scheduler.
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
         let shared = Shared {
@@ -136,17 +136,17 @@ impl Longhand {
         Self { shared: Arc::new(shared) }
     }
 
-    /// The store beneath.
+    /// The store.
     pub fn store(&self) -> &Store {
         &self.shared.store
     }
 
-    /// What clients hold of the daemon.
+    /// Counters of the resources that clients hold.
     pub fn traffic(&self) -> &Arc<traffic::Traffic> {
         &self.shared.traffic
     }
 
-    /// What an append needs to know of a session, from memory or from the store.
+    /// The facts about a session that an append needs, from memory or from the store.
     async fn known(&self, id: &str) -> Result<Arc<Known>> {
         let generation = {
             let all = self.known_sessions();
@@ -170,14 +170,14 @@ impl Longhand {
         Ok(known)
     }
 
-    /// Forgets what is known of every session: one of them has a new policy or window, under any of its names.
+    /// Drops all remembered sessions, because one of them has a new policy or window, under any of its ids.
     fn forget(&self) {
         let mut all = self.known_sessions();
         all.sessions.clear();
         all.generation += 1;
     }
 
-    /// Reads a stored policy, with the vocabulary that it names.
+    /// Parses a stored policy, with the vocabulary that it names.
     pub(crate) fn parse_policy(&self, text: &store::PolicyText) -> Result<Policy> {
         Ok(loaded::parse_policy(text, &self.shared.vocabularies)?)
     }
@@ -187,13 +187,13 @@ impl Longhand {
     }
 }
 
-/// The window that the figures of a call are for: the caller's where it names one, else the session's. The session's alone
-/// decides what is done.
+/// The window for the figures of a call: the caller's window if it names one, else the session's. Decisions use the
+/// session's window alone.
 fn window_of_call<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
     given.filter(|window| window.context > 0).unwrap_or(known)
 }
 
-/// How many things a page holds.
+/// The number of entries in a page.
 fn page_size(asked: i64) -> Result<i64> {
     match asked {
         0 => Ok(crate::limits::PAGE_SIZE_DEFAULT),
@@ -202,7 +202,7 @@ fn page_size(asked: i64) -> Result<i64> {
     }
 }
 
-/// Checks who calls before anything else is looked at.
+/// Checks the caller's fields before everything else.
 fn check_caller(caller: &Caller) -> Result<()> {
     validate::name("longhand-actor", &caller.actor)?;
     if let Some(request) = &caller.request {

@@ -1,4 +1,4 @@
-//! Reductions by hand, looked at before anything is done.
+//! Plans of compactions by hand, made without writing anything.
 
 use super::compactions::{Wanted, rung_by_hand};
 use super::error::{Error, Reason, Result};
@@ -16,40 +16,40 @@ use crate::policy::plan::{self, Scene};
 use crate::scheduler::Preview;
 use crate::summarizer::Foreseen;
 
-/// What a reduction by hand would do to the view of now.
+/// The plan of a compaction by hand of the current view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// What it would do at most.
+    /// The largest kind of work that it would do.
     pub kind: CompactionKind,
-    /// The rung that it would take; none for a prune.
+    /// The level that it would apply; none for a prune.
     pub level: Option<Level>,
-    /// The revision whose view it is about.
+    /// The revision whose view it is made for.
     pub base: Revision,
     /// The parts that it would shorten.
     pub cuts: Vec<PlannedCut>,
     /// The messages that it would leave out; sorted and disjoint.
     pub omitted: Vec<RevisionRange>,
-    /// How many messages that is.
+    /// Number of messages that it would leave out.
     pub omitted_count: i64,
-    /// Every message that the summary would stand for, those of the summaries before it included.
+    /// All messages that the summary would cover, including those of earlier summaries.
     pub covered: Vec<RevisionRange>,
-    /// How many messages it would cover anew.
+    /// Number of messages that it would cover anew.
     pub covered_count: i64,
-    /// The first message kept verbatim beside the summary, if one is.
+    /// The first message that stays verbatim after the summary; none if none does.
     pub tail_start: Option<MessageId>,
-    /// Covered messages that the view would show all the same.
+    /// Covered messages that the view would still show.
     pub retained: Vec<MessageId>,
     /// Messages that stay because they are pinned.
     pub pinned: Vec<MessageId>,
     /// Tokens of the view before, by the policy's estimate.
     pub tokens_before: i64,
-    /// Tokens of the view after, by the same estimate; a summary is taken to be as long as it may be.
+    /// Tokens of the view after, by the same estimate; assumes a summary of the maximum length.
     pub tokens_after: i64,
-    /// The most that the summary may weigh, in tokens; zero without one.
+    /// Maximum length of the summary in tokens; zero without one.
     pub summary_tokens: i64,
     /// Index of the first view message that would change.
     pub first_changed_index: i64,
-    /// What the summary would ask of a model; none without a summary.
+    /// The requests to a model for the summary; none without a summary.
     pub foreseen: Option<Foreseen>,
 }
 
@@ -62,11 +62,11 @@ pub struct PlannedCut {
     pub part: PartId,
     /// Bytes of the original.
     pub original_bytes: i64,
-    /// Bytes of what a view would show instead.
+    /// Bytes that a view would show instead.
     pub shown_bytes: i64,
 }
 
-/// The words of a part, and its bytes, which for media are more than the words.
+/// The text of a part, and its size in bytes, which for media is more than the text.
 fn weigh(body: &PartBody) -> (&str, usize) {
     let words = match body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.as_str(),
@@ -84,7 +84,7 @@ fn weigh(body: &PartBody) -> (&str, usize) {
     (words, words.len())
 }
 
-/// What a reduction would shorten.
+/// The parts that a compaction would shorten.
 fn planned_cuts(changes: &Changes, sources: &[SourceMessage]) -> Vec<PlannedCut> {
     let bytes = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
     let parts = sources.iter().flat_map(|source| &source.message.parts);
@@ -98,7 +98,7 @@ fn planned_cuts(changes: &Changes, sources: &[SourceMessage]) -> Vec<PlannedCut>
 }
 
 impl Longhand {
-    /// What a request by hand would do now. Nothing is written, and nothing is asked of any model.
+    /// The plan of a compaction by hand of the current view. Nothing is written, and no model is asked.
     pub async fn plan_compaction(&self, session: &str, wanted: &Wanted) -> Result<Plan> {
         validate::instructions(&wanted.instructions)?;
         let key = self.store().find_session(session).await?;

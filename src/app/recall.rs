@@ -1,4 +1,4 @@
-//! Views with what comes back into them of the dialogue that they no longer show.
+//! Views under a policy with retrieval: passages of hidden dialogue are brought back into them.
 
 use super::error::Result;
 use super::{Known, Longhand};
@@ -17,14 +17,14 @@ impl Longhand {
         Ok(LoadedSession::new(self.store(), source, Arc::new(policy), passages).await?)
     }
 
-    /// What a policy with retrieval brings back into a view.
+    /// The passages that a policy with retrieval brings back into a view.
     ///
-    /// It depends on nothing behind the source's revision: the index is only a quick way to the rows.
+    /// They depend on nothing after the source's revision: the index is only a fast way to the rows.
     async fn passages(&self, source: &mut Source, policy: &Policy) -> Result<Option<Passages>> {
         let Some(wanted) = recall::wanted(policy, &source.layout, &source.messages) else { return Ok(None) };
         let Some(room) = self.room(source, policy).await? else { return Ok(None) };
         let (store, session) = (self.store(), source.session);
-        // What is missing in the index is filled in first; mostly that was done in the background.
+        // Fills the gaps of the index first; usually the background has filled them already.
         for (owner, through) in store.to_index(session, &wanted.hidden, wanted.hidden_by).await? {
             scheduler::index(store, owner, through).await?;
         }
@@ -41,7 +41,7 @@ impl Longhand {
         Ok(message.map(|message| Passages { request: wanted.request, message }))
     }
 
-    /// The tokens that passages may take without making the view exceed its window; none where there is no room.
+    /// The tokens that passages may take without making the view exceed its window; none if there is no room.
     async fn room(&self, source: &mut Source, policy: &Policy) -> Result<Option<i64>> {
         let Some(room) = overflow::room(&source.window) else { return Ok(Some(i64::MAX)) };
         counts::fill(self.store(), policy, &mut source.messages).await?;
@@ -50,7 +50,7 @@ impl Longhand {
         Ok(Some(room.saturating_sub(fold.context_tokens(window))).filter(|room| *room > 0))
     }
 
-    /// Has the index filled behind an append, where the policy has use for it.
+    /// Has the index filled after an append, if the policy uses it.
     pub(super) fn note_written(&self, known: &Known) {
         if known.policy.retrieval.is_some() {
             self.shared.scheduler.note(known.key);

@@ -1,9 +1,9 @@
-//! Room in memory for what belongs to clients that are not done: answers that are not written, requests that are not
-//! answered, views that are not taken.
+//! Bounded memory for data of clients that are not done: answers that are not written, requests that are not answered,
+//! views that are not taken.
 //!
-//! Whoever keeps such bytes counts them here until they are gone. Where a room is full, newcomers wait if they can, and
-//! the holders that have not moved for `IDLE_HOLDER_MS` give up, the one that moved longest ago first; what is there
-//! already and cannot wait comes in all the same, and beyond twice the room nobody is spared for having moved.
+//! Each holder counts its bytes here until they are gone. If a room is full, newcomers wait if they can, and holders
+//! without progress for `IDLE_HOLDER_MS` give up, the one without progress for the longest time first. Bytes that exist
+//! already and cannot wait are admitted in any case; beyond twice the room, holders with progress have to give up too.
 
 use crate::limits;
 use std::collections::BTreeMap;
@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Holders that move are spared until they hold so many times the room.
+/// Multiple of the room up to which holders with progress do not have to give up.
 const OVERFULL: usize = 2;
 
-/// Bytes that may be held together.
+/// A bounded number of bytes, shared by holders.
 #[derive(Debug)]
 pub struct Room {
     bytes_max: usize,
@@ -29,7 +29,7 @@ pub struct Room {
 struct State {
     /// Bytes of all holders.
     held: usize,
-    /// Bytes of those that were told to give up, and are about to.
+    /// Bytes of the holders that were told to give up and have not left yet.
     leaving: usize,
     /// The holders by their turn: the one without progress for the longest time comes first.
     holders: BTreeMap<u64, Holder>,
@@ -43,11 +43,11 @@ struct Holder {
     /// The last progress.
     since: Instant,
     give_up: CancellationToken,
-    /// Whether it can be told to give up.
+    /// True if the holder can be told to give up.
     is_idle: bool,
 }
 
-/// A part of the room, until it is dropped.
+/// A holder's share of the room, until it is dropped.
 pub struct Held {
     room: Arc<Room>,
     turn: AtomicU64,
@@ -56,15 +56,15 @@ pub struct Held {
 
 impl State {
     fn fits(&self, bytes: usize, bytes_max: usize) -> bool {
-        // What is larger than the room comes in alone.
+        // A request for more than the room is admitted alone.
         self.holders.is_empty() || self.held.saturating_add(bytes) <= bytes_max
     }
 
-    /// Has holders give up until so many bytes more fit, the one that moved longest ago first.
+    /// Makes holders give up until this number of bytes fits, the one without progress for the longest time first.
     fn make_room(&mut self, bytes: usize, bytes_max: usize) {
         let held = self.held - self.leaving;
         let mut wanted = held.saturating_add(bytes).saturating_sub(bytes_max);
-        // Those that move are spared, but not without a bound.
+        // Holders with progress are spared up to a bound.
         let mut urgent = held.saturating_sub(bytes_max.saturating_mul(OVERFULL));
         let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
         for holder in self.holders.values_mut() {
@@ -82,7 +82,7 @@ impl State {
         }
     }
 
-    /// Puts a holder behind all others: it moved. Returns its new turn.
+    /// Moves a holder to the end of the order, because it made progress. Returns its new turn.
     fn touch(&mut self, turn: u64) -> u64 {
         let Some(mut holder) = self.holders.remove(&turn) else { return turn };
         holder.since = Instant::now();
@@ -94,12 +94,12 @@ impl State {
 }
 
 impl Room {
-    /// Room for so many bytes.
+    /// A room for this number of bytes.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self { bytes_max, state: Mutex::default(), freed: Notify::new() })
     }
 
-    /// Bytes that are held now.
+    /// Bytes that are currently held.
     pub fn held_bytes(&self) -> usize {
         self.state().held
     }
@@ -108,7 +108,7 @@ impl Room {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds bytes that are there already, without waiting.
+    /// Holds bytes that exist already, without waiting.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Held {
         let mut state = self.state();
         let held = self.admit(&mut state, bytes);
@@ -116,7 +116,7 @@ impl Room {
         held
     }
 
-    /// Waits for room, but not for longer than `wait`: none then.
+    /// Waits for room, at most for `wait`; none after that.
     pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Held> {
         let _place = Place::take(self)?;
         tokio::time::timeout(wait, self.admitted(bytes)).await.ok()
@@ -127,8 +127,8 @@ impl Room {
         self.until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
     }
 
-    /// Looks whenever something was freed until there is what is looked for. Holders that have not moved for a while make
-    /// room for so many bytes meanwhile.
+    /// Evaluates a condition until it returns a value, again whenever bytes are freed. Meanwhile holders without
+    /// progress give up until this number of bytes fits.
     async fn until<T>(&self, bytes: usize, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let freed = self.freed.notified();
@@ -141,7 +141,7 @@ impl Room {
                 }
                 state.make_room(bytes, self.bytes_max);
             }
-            // Who moves now may stand still a moment later.
+            // A holder with progress now may stop soon: evaluate again after a while.
             let look_again = Duration::from_millis(limits::IDLE_HOLDER_MS) / 4;
             drop(tokio::time::timeout(look_again, freed).await);
         }
@@ -158,7 +158,7 @@ impl Room {
     }
 }
 
-/// A place among those that wait.
+/// One of a limited number of waiters.
 struct Place<'a>(&'a Room);
 
 impl<'a> Place<'a> {
@@ -184,17 +184,17 @@ impl Held {
         state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes)
     }
 
-    /// Holds so many bytes from here on.
+    /// Sets the number of bytes that it holds.
     pub fn resize(&self, bytes: usize) {
         self.change(|_| bytes);
     }
 
-    /// Holds so many more.
+    /// Holds more bytes.
     pub fn grow(&self, bytes: usize) {
         self.change(|held| held.saturating_add(bytes));
     }
 
-    /// Holds so many less.
+    /// Holds fewer bytes.
     pub fn shrink(&self, bytes: usize) {
         self.change(|held| held.saturating_sub(bytes));
     }
@@ -211,7 +211,7 @@ impl Held {
             state.leaving = state.leaving - before + bytes;
         }
         if before == 0 {
-            // It had nothing to move until now.
+            // It could not make progress until now, because it held nothing.
             self.turn.store(state.touch(turn), Ordering::Relaxed);
         }
         if bytes > before {
@@ -223,8 +223,8 @@ impl Held {
         }
     }
 
-    /// Waits while the room is full and something of it is this holder's, but not for longer than `IDLE_HOLDER_MS`: for
-    /// one that can add more only then. One that holds nothing is up to date, and not kept waiting by others.
+    /// Waits while the room is full and this holder has bytes in it, at most for `IDLE_HOLDER_MS`, after which it may
+    /// add more. A holder without bytes is up to date, and does not wait for others.
     pub async fn wait_while_full(&self) {
         let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
         let may_add = |state: &mut State| {
@@ -234,20 +234,20 @@ impl Held {
         drop(tokio::time::timeout(patience, self.room.until(0, may_add)).await);
     }
 
-    /// Notes progress.
+    /// Records progress.
     pub fn touch(&self) {
         let mut state = self.room.state();
         self.turn.store(state.touch(self.turn.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// From here on it is not told to give up: nobody outside keeps it waiting.
+    /// From now on the holder is not told to give up: it no longer waits for a client.
     pub fn settle(&self) {
         if let Some(holder) = self.room.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
             holder.is_idle = false;
         }
     }
 
-    /// So many bytes are left, and wait for a client: it can be told to give up again.
+    /// Sets the number of bytes, which wait for a client from now on: the holder can be told to give up again.
     pub fn wait_for_client(&self, bytes: usize) {
         self.touch();
         self.resize(bytes);
@@ -262,7 +262,7 @@ impl Held {
     }
 }
 
-/// Its size alone: an answer that holds room would otherwise print everybody's.
+/// Prints the size alone: an answer that holds room would otherwise print all holders.
 impl std::fmt::Debug for Held {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Held").field(&self.bytes()).finish()

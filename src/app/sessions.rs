@@ -1,4 +1,4 @@
-//! Sessions: made, found, changed, put away, forked.
+//! Sessions: creating, finding, changing, archiving and forking them.
 
 use super::error::{Error, Reason, Result};
 use super::{DefaultPolicy, Longhand, check_caller, cursor, page_size, validate};
@@ -13,67 +13,67 @@ use crate::store::{self, Caller, ForkAt, PolicyText, Receipt, SessionKey};
 pub struct SessionInfo {
     /// The session.
     pub session: Session,
-    /// The policy in force, as JSON.
+    /// The active policy, as JSON.
     pub policy_json: String,
 }
 
-/// What a new session is to be.
+/// The properties of a new session.
 #[derive(Debug, Clone, Default)]
 pub struct NewSession {
     /// The client's own id.
     pub client_id: Option<String>,
-    /// What people call it.
+    /// Title for people.
     pub title: String,
     /// The preset, with or without its version; empty for the default of the model and the project.
     pub preset: String,
-    /// A whole policy in place of a preset; empty for none.
+    /// A whole policy instead of a preset; empty for none.
     pub policy_json: String,
     /// JSON merged over the preset's policy; empty for none.
     pub policy_override_json: String,
-    /// The window, which alone decides what is done.
+    /// The model window, which alone decides when the session's views are compacted.
     pub window: ModelWindow,
-    /// Free JSON.
+    /// The client's metadata: free JSON.
     pub metadata_json: Option<String>,
-    /// The session it works for.
+    /// The parent session.
     pub parent: Option<String>,
 }
 
-/// What is to change in a session; what is unset stays.
+/// A change of a session; fields that are unset stay as they are.
 #[derive(Debug, Clone, Default)]
 pub struct SessionChange {
     /// The new title.
     pub title: Option<String>,
-    /// The new free JSON.
+    /// The new metadata: free JSON.
     pub metadata_json: Option<String>,
     /// The new window.
     pub window: Option<ModelWindow>,
     /// The new preset.
     pub preset: Option<String>,
-    /// A whole policy in place of a preset.
+    /// A whole policy instead of a preset.
     pub policy_json: Option<String>,
-    /// JSON merged over the policy in force, or over the new preset.
+    /// JSON merged over the active policy, or over the new preset.
     pub policy_override_json: Option<String>,
-    /// Refuse when history, marks, policy or window changed after this revision.
+    /// Refuses the change if history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
 }
 
-/// Where a fork begins.
+/// The point at which a fork begins; the newest revision if neither is set.
 #[derive(Debug, Clone, Default)]
 pub struct ForkPoint {
-    /// Behind this sealed message, as the view shows what is up to there.
+    /// Forks after this sealed message, with the view up to it.
     pub message_id: Option<String>,
-    /// At this revision.
+    /// Forks at this revision.
     pub at_revision: Option<Revision>,
 }
 
-/// What a mutation of a session answers.
+/// The answer of a mutation of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionChanged {
-    /// The session after it.
+    /// The session after the change.
     pub info: SessionInfo,
-    /// Its revision after it.
+    /// The session's revision after the change.
     pub revision: Revision,
-    /// The store's newest event of it.
+    /// The store's sequence number of the change.
     pub seq: crate::model::Seq,
 }
 
@@ -83,7 +83,7 @@ fn preset(name: &str) -> Result<Policy> {
         .ok_or_else(|| Error::new(Reason::PresetNotFound, format!("there is no preset {name}")).with("preset", name))
 }
 
-/// Reads a policy that a client gives whole, and refuses what does not make sense.
+/// Parses a whole policy from a client, and refuses an invalid one.
 fn whole_policy(json: &str) -> Result<Policy> {
     crate::app::validate::policy_override(json)?;
     let invalid = |field: &str, message: String| {
@@ -96,7 +96,7 @@ fn whole_policy(json: &str) -> Result<Policy> {
     }
 }
 
-/// Where a policy comes from: a preset by its name, or a policy that is given whole, but not both.
+/// The policy to start from: a preset by its name, or a whole policy, but not both.
 fn start_policy(name: &str, whole: &str) -> Result<Policy> {
     match (name, whole) {
         (name, "") => preset(name),
@@ -105,7 +105,7 @@ fn start_policy(name: &str, whole: &str) -> Result<Policy> {
     }
 }
 
-/// Whether a text is what a pattern says, in which `*` stands for any characters.
+/// True if a text matches a pattern, in which `*` stands for any characters.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();
@@ -119,7 +119,8 @@ fn matches(pattern: &str, text: &str) -> bool {
     rest.len() >= last.len() && rest.ends_with(last)
 }
 
-/// Whether a session is about a project: its metadata name it, or a working directory that is it or lies beneath.
+/// True if a session belongs to a project: its metadata name the project, or a `cwd` that is the project's directory or
+/// below it.
 fn is_about(project: &str, metadata_json: Option<&str>) -> bool {
     let metadata: serde_json::Value =
         metadata_json.and_then(|json| serde_json::from_str(json).ok()).unwrap_or(serde_json::Value::Null);
@@ -130,7 +131,7 @@ fn is_about(project: &str, metadata_json: Option<&str>) -> bool {
     metadata["project"].as_str() == Some(project) || directory.is_some_and(beneath)
 }
 
-/// Merges an override over a policy, and refuses what does not make sense.
+/// Merges an override over a policy, and refuses an invalid result.
 fn with_override(policy: Policy, json: &str) -> Result<Policy> {
     if json.is_empty() {
         return Ok(policy);
@@ -141,7 +142,7 @@ fn with_override(policy: Policy, json: &str) -> Result<Policy> {
     })
 }
 
-/// Refuses values that somebody chose and that make no sense in the window.
+/// Refuses values that a caller chose and that are invalid in the window.
 fn fits(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Result<()> {
     match crate::policy::validate::validate_for(policy, start, window).into_iter().next() {
         Some(violation) => {
@@ -158,7 +159,7 @@ fn policy_text(policy: &Policy) -> Result<PolicyText> {
 }
 
 impl Longhand {
-    /// Makes a session, or finds the one that has the client id and is the same.
+    /// Creates a session, or finds the one with the same client id and properties. The flag is true if it existed.
     pub async fn create_session(&self, new: NewSession, caller: Caller) -> Result<(SessionInfo, bool)> {
         check_caller(&caller)?;
         validate::client_id("client_id", new.client_id.as_deref())?;
@@ -189,7 +190,7 @@ impl Longhand {
         Ok((Error::answer(self.info(key).await)?, existed))
     }
 
-    /// The policy of a session that names none: that of the first default for its model and project.
+    /// The policy of a session that names none: the first default that matches its model and project.
     fn default_policy(&self, new: &NewSession) -> Result<Policy> {
         let fits = |default: &&DefaultPolicy| {
             default.model.as_ref().is_none_or(|model| matches(model, &new.window.model))
@@ -200,7 +201,7 @@ impl Longhand {
         with_override(preset(name)?, default.map_or("", |default| &default.override_json))
     }
 
-    /// Refuses a policy that counts by a vocabulary which the daemon does not have.
+    /// Refuses a policy that counts by a vocabulary which the daemon has not loaded.
     fn usable(&self, policy: Policy) -> Result<Policy> {
         let TextWeight::Vocabulary { name, .. } = &policy.counting.text else { return Ok(policy) };
         if self.shared.vocabularies.iter().any(|vocabulary| vocabulary.name() == name) {
@@ -215,25 +216,25 @@ impl Longhand {
         let (mut session, policy) = self.store().session(key).await?;
         match self.at_hand(key, None).await {
             Ok(loaded) => session.context = loaded.map(|loaded| loaded.context()).or(session.context),
-            // What the row says is true all the same.
+            // The context usage in the session's row is valid too.
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),
         }
         Ok(SessionInfo { session, policy_json: policy.json })
     }
 
-    /// What a change that is done answers.
+    /// The answer of a change that is committed.
     async fn changed(&self, key: SessionKey, receipt: &Receipt) -> Result<SessionChanged> {
         let info = Error::answer(self.info(key).await)?;
         Ok(SessionChanged { info, revision: receipt.revision, seq: receipt.seq })
     }
 
-    /// A session as it stands now.
+    /// The current state of a session.
     pub async fn get_session(&self, id: &str) -> Result<SessionInfo> {
         let key = self.store().find_session(id).await?;
         self.info(key).await
     }
 
-    /// A page of sessions, newest first, and where the next one begins.
+    /// A page of sessions, newest first, and the token of the next page.
     pub async fn list_sessions(
         &self,
         size: i64,
@@ -273,15 +274,15 @@ impl Longhand {
         let limit = crate::limits::SESSION_METADATA_BYTES_MAX;
         validate::json("metadata_json", change.metadata_json.as_deref(), limit)?;
         let key = self.store().find_session(id).await?;
-        // The new policy is worked out from the one in force, which may take the change no longer: a repeated request must
-        // not get that far.
+        // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
+        // request is answered before that.
         if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
             return self.changed(key, &receipt).await;
         }
         let receipt = loop {
             let update = self.update_of(key, &change).await?;
             match self.store().update_session(key, update, caller.clone()).await {
-                // Somebody else changed the policy since it was read: the override goes over theirs.
+                // Another caller changed the policy since it was read: the override is merged over the new one.
                 Err(store::Error::PolicyChanged) => {}
                 done => break done?,
             }
@@ -290,7 +291,7 @@ impl Longhand {
         self.changed(key, &receipt).await
     }
 
-    /// A change with the policy that it leads to, worked out from the one in force.
+    /// A change with the resulting policy, derived from the active one.
     async fn update_of(&self, key: SessionKey, change: &SessionChange) -> Result<store::UpdateSession> {
         let mut update = store::UpdateSession {
             title: change.title.clone(),
@@ -324,7 +325,7 @@ impl Longhand {
         Ok(update)
     }
 
-    /// Puts a session away, or takes it out again.
+    /// Archives or restores a session.
     pub async fn archive_session(&self, id: &str, restore: bool, caller: Caller) -> Result<SessionChanged> {
         check_caller(&caller)?;
         let key = self.store().find_session(id).await?;
@@ -332,7 +333,7 @@ impl Longhand {
         self.changed(key, &receipt).await
     }
 
-    /// Makes a session that shares another's history up to a point.
+    /// Creates a session that shares another session's history up to a point.
     pub async fn fork_session(
         &self,
         id: &str,

@@ -1,4 +1,4 @@
-//! Summary tasks for callers: leased, changed, completed, let go of.
+//! Summary tasks for callers: leasing, changing, completing and releasing them.
 
 use super::error::{Error, Reason, Result};
 use super::{Longhand, validate};
@@ -18,57 +18,57 @@ use uuid::Uuid;
 pub use crate::policy::prompt::Prompt;
 pub use crate::summarizer::{Release, Task, TaskReply};
 
-/// Which task a client wants, and how long it waits.
+/// A request to lease a task.
 #[derive(Debug, Clone, Default)]
 pub struct LeaseRequest {
     /// Only of these sessions; none for all.
     pub sessions: Vec<String>,
-    /// Only of these rungs; none for all.
+    /// Only of these levels; none for all.
     pub levels: Vec<Level>,
-    /// How long to wait for a task; none for the default.
+    /// Maximum time to wait for a task; none for the default.
     pub wait: Option<Duration>,
-    /// How long to hold it; none for the default.
+    /// Duration of the lease; none for the default.
     pub lease: Option<Duration>,
-    /// What the client's model takes, input and output together, in tokens; zero for the default.
+    /// Window of the client's model, input and output together, in tokens; zero for the default.
     pub window_tokens: i64,
 }
 
-/// A task in a client's hands.
+/// A task leased by a client.
 #[derive(Debug, Clone)]
 pub struct LeasedTask {
     /// The task.
     pub task: Arc<Task>,
-    /// What proves the lease.
+    /// Token that proves the lease.
     pub token: String,
-    /// Until when it holds.
+    /// End of the lease.
     pub end_time: Timestamp,
-    /// What its model is to be asked.
+    /// The prompt for the client's model.
     pub prompt: Prompt,
 }
 
-/// A client's hold on a task.
+/// A client's claim to hold a lease.
 #[derive(Debug, Clone, Default)]
 pub struct Hold {
-    /// The reduction.
+    /// The compaction.
     pub compaction: String,
-    /// What proves the lease.
+    /// Token that proves the lease.
     pub token: String,
-    /// Refuse when the task is about another revision of the session than this.
+    /// Refuses the call if the task is for another revision of the session than this.
     pub base_revision: Option<Revision>,
 }
 
-/// What a client wants to be different. Messages are named by id or client id.
+/// A client's changes to a task. Messages are named by id or client id.
 #[derive(Debug, Clone, Default)]
 pub struct NewEdit {
-    /// The first message kept verbatim; none for no change.
+    /// The first message that stays verbatim; none for no change.
     pub tail_start: Option<String>,
-    /// The messages before it that the view shows all the same; none for no change.
+    /// The messages before it that the view still shows; none for no change.
     pub retained: Option<Vec<String>>,
-    /// Instructions for whoever writes the summary; none for no change.
+    /// Instructions for the summarizer; none for no change.
     pub instructions: Option<String>,
     /// Free JSON to be kept with the summary; none for no change.
     pub details_json: Option<String>,
-    /// What the client's model takes, in tokens; zero for the default, whatever the lease said.
+    /// Window of the client's model, in tokens; zero for the default, whatever the lease request had.
     pub window_tokens: i64,
 }
 
@@ -89,7 +89,7 @@ impl From<Refused> for Error {
     }
 }
 
-/// A time that a caller may name, within bounds.
+/// A duration from a caller, checked against its bounds.
 fn bounded(field: &str, given: Option<Duration>, default_ms: u64, least: Duration, most_ms: u64) -> Result<Duration> {
     let most = Duration::from_millis(most_ms);
     match given {
@@ -122,7 +122,7 @@ fn lease_time(given: Option<Duration>) -> Result<Duration> {
     bounded("lease_timeout", given, default, least, most)
 }
 
-/// The prompt of a task for a model of such a window: for its summary, or for the check of one that was written.
+/// The prompt of a task for a model with this window: for its summary, or for the check of a summary that was written.
 fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     let input = &task.input;
     let ask = |text: &str| {
@@ -144,7 +144,7 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
 }
 
 impl Longhand {
-    /// Waits for a summary that a client may write, and leases it; none when there was none in time.
+    /// Waits for a task and leases it; none if there was none in time.
     pub async fn lease_summary_task(&self, wanted: LeaseRequest) -> Result<Option<LeasedTask>> {
         let tasks = self.shared.scheduler.tasks();
         if wanted.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
@@ -176,14 +176,14 @@ impl Longhand {
         Ok(Some(LeasedTask { task: leased.task, token: leased.token.simple().to_string(), end_time, prompt }))
     }
 
-    /// Lets a lease hold longer; says until when it holds.
+    /// Extends a lease; returns its end.
     pub fn extend_summary_task(&self, hold: &Hold, lease: Option<Duration>) -> Result<Timestamp> {
         let lease = lease_time(lease)?;
         let (compaction, token) = self.held(hold)?;
         Ok(self.end_time(self.shared.scheduler.tasks().extend(compaction, token, lease)?))
     }
 
-    /// Changes the plan of a leased task; answers with the task as it is then, and what its model is to be asked.
+    /// Changes the plan of a leased task; returns the changed task and its prompt.
     pub async fn edit_summary_task(&self, hold: &Hold, edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
         validate::instructions(edit.instructions.as_deref().unwrap_or_default())?;
         validate::json("details_json", edit.details_json.as_deref(), limits::METADATA_BYTES_MAX)?;
@@ -212,7 +212,7 @@ impl Longhand {
         Ok((task, prompt))
     }
 
-    /// The prompt by which a model checks the summary that it wrote; none where the policy has no check.
+    /// The prompt by which a model checks the summary that it wrote; none if the policy has no check.
     pub fn check_summary_task(&self, hold: &Hold, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
         let window_tokens = window(window_tokens)?;
         check_length(text)?;
@@ -221,7 +221,8 @@ impl Longhand {
         Ok(task.input.rules.verify.then(|| request(&task, Some(text), window_tokens)))
     }
 
-    /// Brings the summary of a leased task. It has passed every check when this answers, and is about to be committed.
+    /// Completes a leased task with its summary. When this returns, the summary has passed every check, and is
+    /// committed next.
     pub async fn complete_summary_task(&self, hold: &Hold, reply: TaskReply) -> Result<Compaction> {
         validate::name("model", &reply.model)?;
         if let Some(usage) = &reply.usage {
@@ -233,13 +234,13 @@ impl Longhand {
         Error::answer(self.store().compaction(compaction).await)
     }
 
-    /// Lets go of a leased task without a summary.
+    /// Releases a leased task without a summary.
     pub async fn release_summary_task(&self, hold: &Hold, release: Release) -> Result<()> {
         let (compaction, token) = self.held(hold)?;
         Ok(self.shared.scheduler.tasks().release(compaction, token, release).await?)
     }
 
-    /// Reads a hold, and checks it against the task as it is now.
+    /// Parses a claim to a lease, and checks it against the current task.
     fn held(&self, hold: &Hold) -> Result<(CompactionId, Uuid)> {
         let not_found = || Error::from(Refused::NotFound).with("compaction_id", &hold.compaction);
         let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;

@@ -1,28 +1,28 @@
-//! What clients hold of the daemon's memory and connections, and how often it had to refuse some.
+//! Counters of the memory and connections that clients hold, and of what the daemon refused or cut off.
 
 use super::room::Room;
 use crate::limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// The figures of the transport. They begin anew with the daemon.
+/// Counters of the transport. They start at zero with the daemon.
 #[derive(Debug)]
 pub struct Traffic {
-    /// Bytes of answers that are not written.
+    /// Bytes of answers that are not yet written.
     pub answers: Arc<Room>,
-    /// Bytes of small requests that are not answered.
+    /// Bytes of small requests that are not yet answered.
     pub small_requests: Arc<Room>,
-    /// Bytes of the others.
+    /// Bytes of larger requests that are not yet answered.
     pub requests: Arc<Room>,
-    /// Bytes of large views that are made, and of all views that wait for their clients.
+    /// Bytes of large views in construction, and of all views that wait for their clients.
     pub views: Arc<Room>,
     /// Open connections.
     pub connections: Count,
-    /// Connections that were refused, because there were too many.
+    /// Connections that were refused because there were too many.
     pub refused_connections: Count,
-    /// Connections that the system could not give us, because descriptors or memory had run out.
+    /// Connections that could not be accepted because the system had no descriptor or memory left.
     pub failed_accepts: Count,
-    /// Answers that were cut off, because their clients did not take them.
+    /// Answers that were cut off because their clients did not read them.
     pub stalled_answers: Count,
 }
 
@@ -41,7 +41,7 @@ impl Default for Traffic {
     }
 }
 
-/// The figures at one moment.
+/// A snapshot of the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TrafficState {
     /// Open connections.
@@ -52,16 +52,16 @@ pub struct TrafficState {
     pub failed_accepts: i64,
     /// Answers that were cut off.
     pub stalled_answers: i64,
-    /// Bytes of answers that are not written.
+    /// Bytes of answers that are not yet written.
     pub answer_bytes: usize,
-    /// Bytes of requests that are not answered.
+    /// Bytes of requests that are not yet answered.
     pub request_bytes: usize,
     /// Bytes of views.
     pub view_bytes: usize,
 }
 
 impl Traffic {
-    /// The figures now.
+    /// A snapshot of the counters.
     pub fn state(&self) -> TrafficState {
         TrafficState {
             connections: self.connections.get(),
@@ -75,17 +75,17 @@ impl Traffic {
     }
 }
 
-/// A figure that many change.
+/// A counter shared by many tasks.
 #[derive(Debug, Default)]
 pub struct Count(AtomicI64);
 
 impl Count {
-    /// Adds to it.
+    /// Adds a number to the counter.
     pub fn add(&self, number: i64) {
         self.0.fetch_add(number, Ordering::Relaxed);
     }
 
-    /// What it is now.
+    /// The current value.
     pub fn get(&self) -> i64 {
         self.0.load(Ordering::Relaxed)
     }

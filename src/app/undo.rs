@@ -1,4 +1,4 @@
-//! Undo and redo: the newest change of what a view shows, taken back and brought back.
+//! Undo and redo of the newest change of the view.
 
 use super::error::{Error, Result};
 use super::{Longhand, check_caller};
@@ -7,7 +7,7 @@ use crate::model::compaction::Compaction;
 use crate::model::event::{EventBody, Rewrite};
 use crate::store::{Caller, Receipt, SessionKey};
 
-/// What was taken back or brought back.
+/// A change that was undone or redone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reversed {
     /// A prune, a compaction or an omission.
@@ -17,9 +17,9 @@ pub enum Reversed {
 }
 
 impl Longhand {
-    /// Takes back the newest reduction, rewind or edit in force. Messages that came since follow the view as it was
-    /// before; automatic reductions wait until the next user message, or until somebody waits for a view that does not
-    /// fit.
+    /// Undoes the newest active compaction, rewind or edit. Later messages follow the view of before. Automatic
+    /// compactions wait until the next user message, or until every undone change is redone; the compaction for a
+    /// reported overflow does not wait.
     pub async fn undo(
         &self,
         session: &str,
@@ -32,7 +32,7 @@ impl Longhand {
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
-    /// Brings back what was taken back last, unless a reduction, rewind or edit came since.
+    /// Redoes the change that was undone last, unless a compaction, rewind or edit came since.
     pub async fn redo(
         &self,
         session: &str,
@@ -45,8 +45,8 @@ impl Longhand {
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
-    /// What the event of an undo or a redo is about, as it stood then: a repeated request is answered as the first one
-    /// was, whatever was taken back or brought back since.
+    /// The change that an undo or a redo is about, as it was then: a repeated request gets the first answer, whatever
+    /// was undone or redone since.
     async fn reversed(&self, key: SessionKey, at: Revision) -> Result<Reversed> {
         let event = self.store().event_at(key, at).await?;
         match event.map(|event| event.body) {

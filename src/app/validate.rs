@@ -1,4 +1,4 @@
-//! What is refused before anything is written.
+//! Checks of requests, before anything is written.
 
 use super::error::{Error, Result};
 use crate::limits;
@@ -12,12 +12,12 @@ fn bound(what: &str, actual: usize, limit: usize) -> Result<()> {
     if actual > limit { Err(Error::limit(what, limit, actual)) } else { Ok(()) }
 }
 
-/// A name that a client chose.
+/// Checks a name that a client chose.
 pub(super) fn name(field: &str, text: &str) -> Result<()> {
     bound(&format!("bytes of {field}"), text.len(), limits::NAME_BYTES_MAX)
 }
 
-/// A client's own id: a name that is there, and that no server id can be mistaken for.
+/// Checks a client's own id: a name that is not empty and not in the form of a server's id.
 pub(super) fn client_id(field: &str, id: Option<&str>) -> Result<()> {
     let Some(id) = id else { return Ok(()) };
     if id.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn client_id(field: &str, id: Option<&str>) -> Result<()> {
     if has_form_of_id(id) { Err(Error::field(field, "has the form of an id that the server makes")) } else { Ok(()) }
 }
 
-/// Free JSON: any JSON text, kept verbatim.
+/// Checks free JSON: any JSON text, kept verbatim.
 pub(super) fn json(field: &str, text: Option<&str>, limit: usize) -> Result<()> {
     let Some(text) = text else { return Ok(()) };
     bound(&format!("bytes of {field}"), text.len(), limit)?;
@@ -36,12 +36,12 @@ pub(super) fn json(field: &str, text: Option<&str>, limit: usize) -> Result<()> 
         .map_err(|error| Error::field(field, format!("is no JSON: {error}")))
 }
 
-/// A session's title.
+/// Checks a session's title.
 pub(super) fn title(text: &str) -> Result<()> {
     bound("bytes of title", text.len(), limits::TITLE_BYTES_MAX)
 }
 
-/// A model window.
+/// Checks a model window.
 pub(super) fn window(field: &str, window: &ModelWindow) -> Result<()> {
     name(&format!("{field}.model"), &window.model)?;
     let counts =
@@ -54,7 +54,7 @@ pub(super) fn window(field: &str, window: &ModelWindow) -> Result<()> {
     count_of_tokens(&format!("{field}.overhead_tokens"), window.overhead)
 }
 
-/// A figure that is added to others.
+/// Checks a count of tokens that is added to others.
 fn count_of_tokens(field: &str, count: i64) -> Result<()> {
     if (0..=limits::TOKENS_MAX).contains(&count) {
         return Ok(());
@@ -62,7 +62,7 @@ fn count_of_tokens(field: &str, count: i64) -> Result<()> {
     Err(Error::field(field, format!("{count} is no count of tokens")))
 }
 
-/// What a reply cost.
+/// Checks the usage of a reply.
 pub(super) fn usage(field: &str, usage: &Usage) -> Result<()> {
     let counts = [
         ("input_tokens", usage.input),
@@ -81,7 +81,7 @@ pub(super) fn usage(field: &str, usage: &Usage) -> Result<()> {
     }
 }
 
-/// How a message ends.
+/// Checks the details of a seal.
 pub(super) fn finish(field: &str, finish: &NewFinish) -> Result<()> {
     bound(&format!("bytes of {field}.detail"), finish.detail.len(), limits::FINISH_DETAIL_BYTES_MAX)?;
     if let Some(given) = &finish.usage {
@@ -109,7 +109,7 @@ fn call_id(field: &str, id: &str) -> Result<()> {
     bound(&format!("bytes of {field}.call_id"), id.len(), limits::CALL_ID_BYTES_MAX)
 }
 
-/// A part; says how many bytes it is.
+/// Checks a part, and returns its size in bytes.
 fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
     client_id(&format!("{field}.client_id"), part.client_id.as_deref())?;
     json(&format!("{field}.metadata_json"), part.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
@@ -156,7 +156,7 @@ fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
     Ok(bytes + part.metadata_json.as_ref().map_or(0, String::len))
 }
 
-/// The parts of one message; says how many bytes they are.
+/// Checks the parts of one message, and returns their size in bytes.
 pub(super) fn parts(field: &str, kind: MessageKind, parts: &[NewPart]) -> Result<usize> {
     bound(&format!("{field}.parts"), parts.len(), limits::MESSAGE_PARTS_MAX)?;
     let mut bytes = 0;
@@ -174,7 +174,7 @@ pub(super) fn parts(field: &str, kind: MessageKind, parts: &[NewPart]) -> Result
     Ok(bytes)
 }
 
-/// A message to append; says how many bytes it is.
+/// Checks a message to append, and returns its size in bytes.
 pub(super) fn message(field: &str, message: &NewMessage) -> Result<usize> {
     client_id(&format!("{field}.client_id"), message.client_id.as_deref())?;
     name(&format!("{field}.model"), &message.model)?;
@@ -196,7 +196,7 @@ pub(super) fn message(field: &str, message: &NewMessage) -> Result<usize> {
     Ok(bytes + message.metadata_json.as_ref().map_or(0, String::len))
 }
 
-/// The time without a write at which an open message is sealed.
+/// Checks the time without a write after which an open message is sealed.
 fn open_timeout(field: &str, timeout_ms: i64, is_open: bool) -> Result<()> {
     let (least, most) = (limits::OPEN_TIMEOUT_MS_MIN, limits::OPEN_TIMEOUT_MS_MAX);
     match is_open {
@@ -206,7 +206,7 @@ fn open_timeout(field: &str, timeout_ms: i64, is_open: bool) -> Result<()> {
     }
 }
 
-/// All messages of one append.
+/// Checks all messages of one append.
 pub(super) fn batch(messages: &[NewMessage]) -> Result<()> {
     if messages.is_empty() {
         return Err(Error::field("messages", "is empty"));
@@ -226,12 +226,12 @@ pub(super) fn batch(messages: &[NewMessage]) -> Result<()> {
     bound("bytes of messages", bytes, limits::BATCH_BYTES_MAX)
 }
 
-/// Words for a summarizer.
+/// Checks instructions for a summarizer.
 pub(super) fn instructions(text: &str) -> Result<()> {
     bound("bytes of instructions", text.len(), limits::INSTRUCTIONS_BYTES_MAX)
 }
 
-/// A summary that a client brings along.
+/// Checks a summary that a client supplies.
 pub(super) fn summary(text: &str) -> Result<()> {
     if text.trim().is_empty() {
         return Err(Error::field("text", "is empty"));
@@ -239,7 +239,7 @@ pub(super) fn summary(text: &str) -> Result<()> {
     bound("bytes of text", text.len(), limits::SUMMARY_BYTES_MAX)
 }
 
-/// A policy override.
+/// Checks the size of a policy override.
 pub(super) fn policy_override(text: &str) -> Result<()> {
     bound("bytes of policy_override_json", text.len(), limits::POLICY_BYTES_MAX)
 }

@@ -1,5 +1,5 @@
-//! View tokens: which view a caller was given, in a form that only this store can have written. Nothing is kept of them:
-//! a token is checked with the store's key alone.
+//! View tokens: identify the view that a caller was given, in a form that only this store can write. The store keeps no
+//! state for them: a token is verified with the store's key alone.
 
 use super::error::{Error, Reason, Result};
 use crate::limits;
@@ -10,9 +10,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use uuid::Uuid;
 
-/// The first byte of a token: its form.
+/// Version of the token format, the first byte of a token.
 const FORM: u8 = 1;
-/// Bytes of the check at the end of a token.
+/// Length of the keyed hash at the end of a token, in bytes.
 const CHECK_BYTES: usize = 32;
 
 const IS_SHORTENED: u8 = 1;
@@ -38,14 +38,14 @@ pub(super) fn write(key: &[u8; 32], session: SessionId, view: &GivenView) -> Str
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Reads a token, and refuses one that was not written with this key.
+/// Parses a token, and refuses one that was not written with this key.
 pub(super) fn read(key: &[u8; 32], text: &str) -> Result<(SessionId, GivenView)> {
     checked(key, text)
         .and_then(|bytes| parse(&bytes))
         .ok_or_else(|| Error::new(Reason::ViewTokenInvalid, "the view token is not one that this store gave out"))
 }
 
-/// The bytes in front of the check, if that is right. The comparison takes the same time wherever they differ.
+/// The bytes before the keyed hash; none if the hash is wrong. The comparison takes constant time.
 fn checked(key: &[u8; 32], text: &str) -> Option<Vec<u8>> {
     if text.len() > limits::VIEW_TOKEN_BYTES_MAX {
         return None;

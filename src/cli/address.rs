@@ -1,4 +1,4 @@
-//! Where a daemon is.
+//! Addresses of daemons.
 
 use super::failure::Usage;
 use crate::config;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where a daemon is.
+/// Address of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
     /// A Unix socket.
@@ -56,7 +56,7 @@ impl FromStr for Address {
     }
 }
 
-/// The address that was given, or else the default one.
+/// The given address; the default one if none is given.
 pub(super) fn in_force(given: Option<&str>) -> Result<Address, Usage> {
     given.filter(|text| !text.is_empty()).map_or_else(|| Ok(Address::default_socket()), str::parse)
 }

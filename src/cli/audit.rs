@@ -1,4 +1,4 @@
-//! `longhand audit`: are the hash chains whole, and are they those that were exported?
+//! `longhand audit`: verifies the hash chains, also against exported heads, and exports heads.
 
 use super::failure::{self, Usage};
 use super::output::{Output, count, hex};
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// How many heads are asked for at a time.
+/// Heads requested per page.
 const PAGE_SIZE: i32 = 1000;
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut output = globals.output();
     match arguments.command {
         Command::Verify { session, expect } => {
-            // A file that cannot be read is told before anything is checked.
+            // An unreadable file is reported before anything is checked.
             let expected = expect.as_deref().map(read_heads).transpose()?;
             let mut client = globals.client().await?;
             let mut findings = check(&mut client, session.clone(), &mut output).await?;
@@ -59,7 +59,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
 }
 
-/// Checks the chains, prints what is wrong, and counts it.
+/// Checks the chains and prints the findings. Returns their number.
 async fn check(client: &mut Client, session: Option<String>, output: &mut Output) -> anyhow::Result<i64> {
     let request = pb::CheckIntegrityRequest { session_id: session };
     let mut responses = client.admin.check_integrity(request).await?.into_inner();
@@ -117,7 +117,7 @@ async fn print_heads(client: &mut Client, session: Option<String>, output: &mut 
     }
 }
 
-/// The heads that `audit head` wrote.
+/// Reads the heads that `audit head` wrote to a file.
 fn read_heads(path: &Path) -> anyhow::Result<Vec<pb::Head>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -129,7 +129,7 @@ fn read_heads(path: &Path) -> anyhow::Result<Vec<pb::Head>> {
         .collect()
 }
 
-/// Compares exported heads with what the chains say at the same revisions, prints what differs, and counts it.
+/// Compares exported heads with the chains at the same revisions and prints the differences. Returns their number.
 async fn compare(
     client: &mut Client,
     session: Option<String>,
@@ -165,7 +165,7 @@ async fn session_id(client: &mut Client, session: String) -> Result<String, toni
     Ok(response.into_inner().session.unwrap_or_default().session_id)
 }
 
-/// The hashes at the revisions of the given heads. A session that is gone has none.
+/// Hashes at the revisions of the given heads. A session that is gone has none.
 async fn heads_at(client: &mut Client, heads: &[pb::Head]) -> Result<Vec<pb::Head>, tonic::Status> {
     let request = |at: &[pb::Head]| pb::ListHeadsRequest {
         page_size: PAGE_SIZE,
@@ -177,7 +177,7 @@ async fn heads_at(client: &mut Client, heads: &[pb::Head]) -> Result<Vec<pb::Hea
         Err(status) if is_missing_session(&status) => {}
         answer => return Ok(answer?.into_inner().heads),
     }
-    // One of them is gone; asked one by one, the others still answer.
+    // At least one session is gone. Requests for single heads still succeed for the others.
     let mut found = Vec::new();
     for head in heads {
         match client.admin.list_heads(request(std::slice::from_ref(head))).await {
@@ -192,7 +192,7 @@ fn is_missing_session(status: &tonic::Status) -> bool {
     failure::reason(status).as_deref() == Some("SESSION_NOT_FOUND")
 }
 
-/// What is wrong with the chains, by the heads they should have.
+/// Findings for the expected heads that the chains lack or contradict.
 fn differences(expected: &[pb::Head], found: &[pb::Head]) -> Vec<pb::IntegrityFinding> {
     let found: HashMap<(&str, i64), &[u8]> =
         found.iter().map(|head| ((head.session_id.as_str(), head.revision), head.hash.as_slice())).collect();

@@ -1,4 +1,4 @@
-//! The connection to a daemon.
+//! Connection to a daemon.
 
 use super::address::Address;
 use super::failure::Usage;
@@ -16,20 +16,20 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status};
 
-/// The largest answer that is taken, in bytes; a page of messages stays well below.
+/// Maximum size of an accepted answer, in bytes; a page of messages stays well below.
 const ANSWER_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// What may be under way to this side without a word from it, in bytes: large, so that a page is one round trip.
+/// Flow-control window of the connection and of each stream, in bytes: large, so that a page is one round trip.
 const WINDOW_BYTES: u32 = 16 * 1024 * 1024;
-/// How long a daemon may take to answer the call; it is on this machine.
+/// Timeout for connecting; the daemon is on this machine.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The header in which a caller names itself.
+/// Request header that names the actor.
 const ACTOR_HEADER: &str = "longhand-actor";
 
-/// A connection that names its caller.
+/// A connection that names its actor.
 pub(super) type Connection = InterceptedService<Channel, Actor>;
 
-/// Adds the caller's name to every request.
+/// Adds the actor's name to every request.
 #[derive(Debug, Clone)]
 pub(super) struct Actor(MetadataValue<Ascii>);
 
@@ -60,7 +60,8 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// Calls the daemon at an address. The name is what it notes beside everything done over this connection.
+    /// Connects to the daemon at an address. The daemon records the actor's name with every change made over this
+    /// connection.
     pub(super) async fn connect(address: &Address, actor: &str) -> anyhow::Result<Self> {
         let name = actor.parse::<MetadataValue<Ascii>>().ok().filter(|_| actor.is_ascii());
         let name = name.ok_or_else(|| Usage(format!("--actor {actor:?} is not plain ASCII")))?;
@@ -88,7 +89,7 @@ impl Client {
     }
 }
 
-/// What the system said, below everything that the layers above it say.
+/// Message of the innermost cause, which is the system's own.
 fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

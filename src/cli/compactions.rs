@@ -1,4 +1,4 @@
-//! `longhand compact`, `compactions`, `retry`, `undo` and `redo`: reductions by hand.
+//! `longhand compact`, `confirm`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
 
 use super::event_text::{failure, kind, outcome, rewrite, rung, trigger};
 use super::output::{Align, Output, Table, dollars, time, word};
@@ -6,9 +6,9 @@ use super::{Client, Globals, plan_text, requests};
 use crate::pb;
 use std::process::ExitCode;
 
-/// How many reductions are asked for at a time.
+/// Compactions requested per page.
 const PAGE_SIZE: i32 = 200;
-/// How often a stream without events gives a chance to look, in seconds.
+/// Interval of progress frames on an idle stream, in seconds. Each frame is an occasion to query the compaction.
 const PROGRESS_SECONDS: i64 = 1;
 
 #[derive(Debug, clap::Args)]
@@ -24,8 +24,8 @@ pub(super) struct StartArguments {
     /// Added to the summarizer's instructions
     #[arg(long, value_name = "TEXT", default_value = "")]
     instructions: String,
-    /// The first message to summarize, by id or client id: what stands before it stays, in front of the summary; default:
-    /// the beginning of the view
+    /// The first message to summarize, by id or client id: what stands before it stays, in front of the summary;
+    /// default: the beginning of the view
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     from: String,
     /// The first message to keep verbatim, by id or client id; default: as the policy says
@@ -39,7 +39,7 @@ pub(super) struct StartArguments {
     dry_run: bool,
 }
 
-/// A rung of the ladder.
+/// A level of the policy.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum Level {
     Micro,
@@ -58,7 +58,7 @@ impl Level {
     }
 }
 
-/// A reduction that waits for somebody to agree.
+/// A compaction that waits for confirmation.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfirmArguments {
     /// The reduction's id, as the event that proposes it tells
@@ -102,7 +102,7 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         tail_start_message_id: arguments.to,
         head_start_message_id: arguments.from,
     };
-    // The stream begins first, so that the end cannot pass unseen.
+    // The subscription starts before the request, so that the end of the compaction cannot be missed.
     let frames = if arguments.wait { Some(subscribe(&mut client, &arguments.session).await?) } else { None };
     let started = client.compactions.start_compaction(request).await?.into_inner();
     if let Some(plan) = &started.plan {
@@ -193,7 +193,7 @@ pub(super) async fn redo(globals: &Globals, arguments: ReversalArguments) -> any
     Ok(ExitCode::SUCCESS)
 }
 
-/// What was taken back or brought back.
+/// Description of the change that was undone or redone.
 fn change(change: &pb::Change) -> String {
     match &change.change {
         Some(pb::change::Change::Compaction(compaction)) => {
@@ -204,14 +204,14 @@ fn change(change: &pb::Change) -> String {
     }
 }
 
-/// The newest reduction of a session, if there is one.
+/// The newest compaction of a session, if there is one.
 pub(super) async fn newest(client: &mut Client, session: &str) -> Result<Option<pb::Compaction>, tonic::Status> {
     let request =
         pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: 1, page_token: String::new() };
     Ok(client.compactions.list_compactions(request).await?.into_inner().compactions.into_iter().next())
 }
 
-/// All reductions of a session, newest first.
+/// All compactions of a session, newest first.
 pub(super) async fn all(client: &mut Client, session: &str) -> Result<Vec<pb::Compaction>, tonic::Status> {
     let mut request =
         pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: PAGE_SIZE, page_token: String::new() };
@@ -238,12 +238,13 @@ async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::
         ..pb::SubscribeEventsRequest::default()
     };
     let mut frames = client.events.subscribe_events(request).await?.into_inner();
-    // The first frame says that the stream has begun.
+    // The first frame confirms the subscription.
     frames.message().await?;
     Ok(frames)
 }
 
-/// Waits until a reduction has ended. One that ends before it began is told by no event, so idle frames count too.
+/// Waits until a compaction has ended. A compaction that ends before it started has no event, so the state is queried
+/// after progress frames too.
 async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) -> anyhow::Result<pb::Compaction> {
     let mut compaction = started;
     while is_live(&compaction) {
@@ -254,7 +255,7 @@ async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) 
     Ok(compaction)
 }
 
-/// Whether a reduction may still change the view.
+/// True if the compaction is ready or running, so that it may still change the view.
 pub(super) fn is_live(compaction: &pb::Compaction) -> bool {
     matches!(compaction.state(), pb::CompactionState::Ready | pb::CompactionState::Running)
 }
@@ -270,7 +271,7 @@ fn print(output: &mut Output, compaction: &pb::Compaction) -> anyhow::Result<()>
     Ok(output.line(&line(compaction))?)
 }
 
-/// A reduction in one line: where it stands, and what came of it.
+/// A compaction in one line: its state and its result.
 pub(super) fn line(compaction: &pb::Compaction) -> String {
     let line = format!("{} {} is {}", kind(compaction.kind()), compaction.compaction_id, state(compaction));
     let result = result(compaction);
@@ -293,7 +294,7 @@ fn result(compaction: &pb::Compaction) -> String {
     }
 }
 
-/// The revisions from the first to the last message that the summary stands for.
+/// Revisions of the first and the last covered message.
 fn range(compaction: &pb::Compaction) -> String {
     let covered = compaction.outcome.as_ref().map(|outcome| outcome.covered.as_slice()).unwrap_or_default();
     match (covered.first(), covered.last()) {
@@ -302,7 +303,7 @@ fn range(compaction: &pb::Compaction) -> String {
     }
 }
 
-/// A number of tokens of what a reduction did, if it did something.
+/// A token count of the outcome; `-` without an outcome.
 fn tokens(compaction: &pb::Compaction, of: impl Fn(&pb::CompactionOutcome) -> i64) -> String {
     compaction.outcome.as_ref().map_or_else(|| "-".to_owned(), |outcome| of(outcome).to_string())
 }
@@ -345,14 +346,14 @@ fn table(compactions: &[pb::Compaction]) -> Table {
     table
 }
 
-/// Who wrote the summary, or which models were asked for it in vain.
+/// Author of the summary, or the models that were asked for one without success.
 fn summarizer(compaction: &pb::Compaction) -> String {
     let written = compaction.outcome.as_ref().map(|outcome| outcome.summarizer.as_str()).filter(|by| !by.is_empty());
     let asked = compaction.spending.as_ref().map(|spending| spending.models.join(", "));
     written.map(str::to_owned).or(asked).unwrap_or_else(|| "-".to_owned())
 }
 
-/// What the requests to models cost; a `?` says that the cost of some of them is unknown.
+/// Cost of the requests to models; `?` marks that the cost of some requests is unknown.
 fn cost(compaction: &pb::Compaction) -> String {
     let Some(spending) = &compaction.spending else { return "-".to_owned() };
     let known = spending.cost_micro_usd.map(dollars);
@@ -360,7 +361,7 @@ fn cost(compaction: &pb::Compaction) -> String {
     format!("{}{unknown}", known.unwrap_or_default())
 }
 
-/// From the first claim to the commit, or what the requests to models took where nothing came of it.
+/// Time from the first claim to the commit; without an outcome, the time that the requests to models took.
 fn duration(compaction: &pb::Compaction) -> String {
     let took = compaction.outcome.as_ref().map(|outcome| outcome.duration_ms);
     let took = took.or(compaction.spending.as_ref().map(|spending| spending.duration_ms));

@@ -1,4 +1,4 @@
-//! `longhand context`: the view, as a model should see it.
+//! `longhand context`: prints the view, as a model should see it.
 
 use super::Globals;
 use super::message_text::{part_lines, role};
@@ -77,7 +77,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// The view in one line: its size, whether it fits, its hash.
+/// Headline of a view: its size, its fit in the window, its hash, and the pending compaction.
 pub(super) fn headline(header: &pb::ContextHeader) -> String {
     let fits = if header.fits { "fits" } else { "DOES NOT FIT" };
     let mut line = format!(
@@ -111,7 +111,7 @@ fn print(output: &mut Output, message: &pb::ContextMessage) -> io::Result<()> {
     output.line("")
 }
 
-/// Who speaks in a view, and why the message stands there when it is no original.
+/// Heading of a message in a view: its role and, if it is no original, its kind.
 pub(super) fn heading(message: &pb::ContextMessage) -> String {
     let speaker = role(message.role);
     match message.standing() {
@@ -129,7 +129,7 @@ pub(super) fn heading(message: &pb::ContextMessage) -> String {
     }
 }
 
-/// Who wrote a summary.
+/// Author of a summary, as a suffix.
 fn written(provenance: &pb::Provenance) -> String {
     let name = provenance.summarizer.as_str();
     match (provenance.author(), name) {
@@ -151,7 +151,7 @@ fn shortening(part: &pb::ContextPart) -> Option<String> {
     Some(format!("  [{how}: {} not shown, whole in {original}]", count(part.omitted_length, "character")))
 }
 
-/// Where the messages are that the view does not show.
+/// Ranges of revisions that the view does not show, with the reason for each.
 fn account(end: &pb::ContextEnd) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(covered) = &end.covered {
@@ -172,7 +172,7 @@ fn account(end: &pb::ContextEnd) -> Vec<String> {
     lines
 }
 
-/// A range of revisions.
+/// A range of revisions, as text.
 pub(super) fn range(range: &pb::RevisionRange) -> String {
     format!("{}–{}", range.first_revision, range.last_revision)
 }

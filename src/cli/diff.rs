@@ -1,4 +1,4 @@
-//! `longhand diff`: how a session's view changed between two revisions.
+//! `longhand diff`: prints the differences between a session's views at two revisions.
 
 use super::Globals;
 use super::context::{heading, range};
@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
 
-/// How wide the beginning of a message is printed.
+/// Maximum width of an excerpt, in characters.
 const WIDTH: usize = 100;
 
 #[derive(Debug, clap::Args)]
@@ -23,14 +23,14 @@ pub(super) struct Arguments {
     to: Option<i64>,
 }
 
-/// What became of a view.
+/// Differences between two views.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
 struct Diff {
     from: Side,
     to: Side,
     /// Messages that only the first view shows.
     dropped: Vec<Dropped>,
-    /// Parts that both show, and that the second shows otherwise.
+    /// Parts that both views show, with different content.
     changed: Vec<Changed>,
     /// Messages that only the second view shows.
     came: Vec<Shown>,
@@ -49,9 +49,9 @@ struct Side {
 struct Shown {
     revision: i64,
     message_id: String,
-    /// Who speaks, and why the message stands there.
+    /// Role and, if the message is no original, its kind.
     heading: String,
-    /// The beginning of its words.
+    /// Beginning of its text.
     words: String,
 }
 
@@ -60,27 +60,27 @@ struct Shown {
 struct Dropped {
     #[serde(flatten)]
     message: Shown,
-    /// `covered`, `omitted`, or `gone` when nothing stands for it.
+    /// `covered`, `omitted`, or `gone` if the second view does not account for it.
     how: &'static str,
-    /// The reason of an omission; empty for none.
+    /// Reason of the omission; otherwise empty.
     reason: String,
-    /// The reduction that took it away, by which it can be expanded; empty for none.
+    /// Compaction that covered or omitted it, by whose id it can be expanded; otherwise empty.
     compaction_id: String,
-    /// The message that stands for it; empty for none.
+    /// Summary message that covers it; otherwise empty.
     stands_for_it: String,
 }
 
-/// A part that is shown otherwise.
+/// A part that the second view shows differently.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Changed {
     revision: i64,
-    /// The part, by whose id the original can be expanded.
+    /// Id of the part, by which the original can be expanded.
     part_id: String,
-    /// How the second view shortens it; `whole` when it does not.
+    /// Shortening in the second view; `whole` for none.
     how: String,
     characters_before: usize,
     characters_after: usize,
-    /// The beginning of what stands there now.
+    /// Beginning of the text in the second view.
     words: String,
 }
 
@@ -104,7 +104,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// What tells a message of a view from the others: its id, or for one that nobody wrote what it is and says.
+/// Key of a message in a view: its id and kind, or role, kind and text if it has no id.
 fn key(message: &pb::ContextMessage) -> String {
     if message.message_id.is_empty() {
         format!("{} {} {}", message.role, message.standing, words(message))
@@ -154,7 +154,7 @@ fn holds(range: &pb::RevisionRange, revision: i64) -> bool {
     (range.first_revision..=range.last_revision).contains(&revision)
 }
 
-/// Why the second view does not show a message.
+/// Account of a message that the second view does not show.
 fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
     let gone = Dropped {
         message: shown(message),
@@ -163,7 +163,7 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
         compaction_id: String::new(),
         stands_for_it: String::new(),
     };
-    // What is made for a view has no place in the history.
+    // A message made for a view has no position in the history.
     if message.revision == 0 {
         return gone;
     }
@@ -185,7 +185,7 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
     }
 }
 
-/// The parts that a message shows otherwise than before.
+/// The parts of a message that differ from before.
 fn changed(before: &pb::ContextMessage, after: &pb::ContextMessage) -> Vec<Changed> {
     let part_id = |part: &pb::ContextPart| part.part.as_ref().map(|part| part.part_id.clone()).unwrap_or_default();
     let known: HashMap<String, &pb::ContextPart> = before.parts.iter().map(|part| (part_id(part), part)).collect();
@@ -241,7 +241,7 @@ fn lines(diff: &Diff) -> Vec<String> {
         diff.from.estimated_tokens,
         count(diff.to.estimated_tokens, "token"),
     )];
-    // Neighbours that went the same way are told together.
+    // Adjacent messages with the same account are printed together.
     for run in diff.dropped.chunk_by(same_way) {
         let (first, last) = (&run[0], &run[run.len() - 1]);
         let revisions =
@@ -267,7 +267,7 @@ fn same_way(one: &Dropped, other: &Dropped) -> bool {
     (one.how, &one.reason, &one.compaction_id) == (other.how, &other.reason, &other.compaction_id)
 }
 
-/// How a message went, and what stands for it.
+/// Reason for which a message is no longer shown, with the summary that covers it.
 fn why(dropped: &Dropped) -> String {
     let by = |id: &str| if id.is_empty() { String::new() } else { format!(" by {id}") };
     match dropped.how {

@@ -5,14 +5,14 @@ use super::output::{count, fill, shorten, word};
 use crate::pb;
 use crate::pb::event::Body;
 
-/// How wide a title or a reason may be in a sentence.
+/// Maximum width of a title or a claim in a sentence, in characters.
 const WORDS_WIDTH: usize = 80;
-/// So many claims that the history contradicts are told; all of them are in the JSON.
+/// Maximum number of contradicted claims in a sentence; the JSON has all of them.
 const CONTRADICTIONS_TOLD: usize = 3;
-/// Why a reduction had no effect, and what can be done about it, is told in so many characters.
+/// Maximum width of a failure's message, in characters: the reason, and advice on what can be done.
 const FAILURE_WIDTH: usize = 500;
 
-/// What an event says, in one line.
+/// Description of an event, in one line.
 pub(super) fn sentence(event: &pb::Event) -> String {
     let Some(body) = &event.body else {
         let ignorable = if event.ignorable { ", which may be skipped" } else { "" };
@@ -77,7 +77,7 @@ pub(super) fn sentence(event: &pb::Event) -> String {
     }
 }
 
-/// A rewind or an edit that was made earlier.
+/// Description of an earlier rewind or edit.
 pub(super) fn rewrite(rewrite: &pb::Rewrite) -> String {
     let kind = word(rewrite.kind().as_str_name(), "REWRITE_KIND_");
     let message = rewrite.message_id.as_ref().map(|message| format!(" of {message}"));
@@ -124,7 +124,7 @@ fn compaction_proposed(proposed: &pb::CompactionProposed) -> String {
     format!("{kind}{level} proposed: {}: {}", proposed.compaction_id, proposed.notice)
 }
 
-/// The rung of the ladder behind the name of what it does; nothing for the routine.
+/// The level in parentheses, as a suffix of the compaction's kind; empty for maintenance.
 pub(super) fn level(level: pb::CompactionLevel) -> String {
     match level {
         pb::CompactionLevel::Unspecified => String::new(),
@@ -139,7 +139,7 @@ fn compaction_started(started: &pb::CompactionStarted) -> String {
     format!("{kind}{level} started ({trigger}): {} at {fill}", started.compaction_id)
 }
 
-/// What a reduction did, in numbers.
+/// Outcome of a compaction, in numbers.
 pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
     let mut text = format!("{} → {} tokens", outcome.tokens_before, outcome.tokens_after);
     if outcome.covered_count > 0 {
@@ -166,7 +166,7 @@ pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
     }
 }
 
-/// The claims of a summary that the history contradicts: how many, and the first of them.
+/// Claims of a summary that the history contradicts: their number, and the first of them.
 fn contradictions(found: &[pb::Contradiction]) -> String {
     if found.is_empty() {
         return String::new();
@@ -188,12 +188,12 @@ fn contradictions(found: &[pb::Contradiction]) -> String {
     )
 }
 
-/// The name of what a reduction does.
+/// Name of a kind of compaction.
 pub(super) fn kind(kind: pb::CompactionKind) -> String {
     word(kind.as_str_name(), "COMPACTION_KIND_")
 }
 
-/// The name of the rung that asked for a reduction; of the routine where none did.
+/// Name of the level that a compaction answers; a fixed text if it answers none, as maintenance does.
 pub(super) fn rung(level: pb::CompactionLevel) -> String {
     match level {
         pb::CompactionLevel::Unspecified => "no rung".to_owned(),
@@ -201,12 +201,12 @@ pub(super) fn rung(level: pb::CompactionLevel) -> String {
     }
 }
 
-/// The name of who asked for a reduction.
+/// Name of a compaction's trigger.
 pub(super) fn trigger(trigger: pb::CompactionTrigger) -> String {
     word(trigger.as_str_name(), "COMPACTION_TRIGGER_")
 }
 
-/// Why a reduction had no effect.
+/// Reason for which a compaction had no effect.
 pub(super) fn failure(failure: Option<&pb::CompactionFailure>) -> String {
     failure.map_or_else(
         || "no reason given".to_owned(),

@@ -1,4 +1,4 @@
-//! `longhand events`: what changed, in order, and what changes next.
+//! `longhand events`: lists committed changes in order, and follows new ones.
 
 use super::event_text::sentence;
 use super::failure::Usage;
@@ -10,7 +10,7 @@ use crate::pb::subscribe_events_response::Frame;
 use anyhow::Context;
 use std::process::ExitCode;
 
-/// How many events are asked for at a time.
+/// Events requested per page.
 const PAGE_SIZE: i32 = 500;
 
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ async fn follow(mut client: Client, arguments: Arguments, output: &mut Output) -
     }
 }
 
-/// What to say when a stream ends, which it does only with the daemon.
+/// Error message for the end of a stream, which ends only with the daemon.
 fn resume(cursor: &str) -> String {
     if cursor.is_empty() {
         return "the stream did not begin".to_owned();

@@ -1,11 +1,11 @@
-//! `longhand expand`: the originals behind an id that stands in a view.
+//! `longhand expand`: prints the originals behind an id of a view.
 
 use super::Globals;
 use super::message_text;
 use crate::pb;
 use std::process::ExitCode;
 
-/// How many messages are asked for at a time.
+/// Messages requested per page.
 const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]

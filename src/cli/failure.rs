@@ -1,4 +1,4 @@
-//! Failures in one line each, and the exit codes they lead to.
+//! Failures as single lines, and their exit codes.
 
 use crate::config;
 use crate::telemetry::escape;
@@ -8,20 +8,20 @@ use std::process::ExitCode;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-/// The exit code of a command line or a configuration that cannot be used.
+/// Exit code for an unusable command line or configuration.
 pub(super) const USAGE: u8 = 64;
 
-/// The exit code of everything else that went wrong.
+/// Exit code for all other failures.
 const FAILED: u8 = 1;
 
-/// The command was called in a way that cannot work.
+/// An unusable command line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Usage(pub(super) String);
 
-/// Tells a failure in one line on standard error, and picks the exit code.
+/// Reports a failure in one line on standard error and returns the exit code.
 ///
-/// A reader that went away, as `head` does, is no failure.
+/// A reader that closed the pipe, as `head` does, is no failure.
 pub(super) fn report(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
@@ -30,7 +30,7 @@ pub(super) fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(exit_code(error))
 }
 
-/// Writes a line to standard error, whatever is in it; nobody is left to be told when that is gone too.
+/// Writes an escaped line to standard error. A failed write is ignored, because it cannot be reported anywhere.
 pub(super) fn note(text: &str) {
     use io::Write;
     let _ = writeln!(io::stderr(), "{}", escape::line(text));
@@ -42,7 +42,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    // A daemon that went away breaks a pipe too, and that is a failure.
+    // A broken pipe to the daemon is a failure.
     let of_daemon = |cause: &(dyn Error + 'static)| cause.is::<Status>() || cause.is::<tonic::transport::Error>();
     !error.chain().any(of_daemon)
         && error.chain().any(|cause| match cause.downcast_ref::<io::Error>() {
@@ -53,7 +53,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         })
 }
 
-/// The whole chain of a failure as one line; a refusal of the daemon as a sentence.
+/// The whole chain of causes in one line; a refusal by the daemon is a sentence.
 pub(super) fn line(error: &anyhow::Error) -> String {
     let mut pieces: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -62,7 +62,7 @@ pub(super) fn line(error: &anyhow::Error) -> String {
             break;
         }
         let text = one_line(&cause.to_string());
-        // Many errors repeat their source in their own words.
+        // Many error messages already end with the message of their source.
         if !pieces.last().is_some_and(|piece| piece.ends_with(&text)) {
             pieces.push(text);
         }
@@ -70,7 +70,7 @@ pub(super) fn line(error: &anyhow::Error) -> String {
     pieces.join(": ")
 }
 
-/// What the daemon's refusal means, in one sentence.
+/// Explanation of a refusal by the daemon, in one sentence.
 pub(super) fn sentence(status: &Status) -> String {
     let message = one_line(status.message());
     let Some(info) = status.get_details_error_info() else { return foreign(status.code(), &message) };
@@ -80,17 +80,17 @@ pub(super) fn sentence(status: &Status) -> String {
     }
 }
 
-/// The reason that the daemon gave for a refusal, if the refusal is the daemon's own.
+/// Reason of a refusal; none if the refusal is not the daemon's own.
 pub(super) fn reason(status: &Status) -> Option<String> {
     status.get_details_error_info().map(|info| info.reason)
 }
 
-/// Whether the daemon refused only because it had too much to do, and said when to ask again.
+/// True if the daemon refused only because it was overloaded, and stated when to try again.
 pub(super) fn passes(status: &Status) -> bool {
     status.get_details_retry_info().is_some()
 }
 
-/// What somebody at a terminal can do about a refusal.
+/// Advice to the user after a refusal.
 fn hint(reason: &str) -> Option<&'static str> {
     match reason {
         "SESSION_NOT_FOUND" => Some("`longhand sessions` lists those there are"),
@@ -105,7 +105,7 @@ fn hint(reason: &str) -> Option<&'static str> {
     }
 }
 
-/// A status that carries no reason of Longhand's: it comes from the transport, or from another program.
+/// Explanation of a status without one of Longhand's reasons: it comes from the transport or from another program.
 fn foreign(code: Code, message: &str) -> String {
     match code {
         Code::Unavailable => format!("the daemon cannot be reached any more: {message}"),

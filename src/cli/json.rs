@@ -1,4 +1,4 @@
-//! The protobuf JSON mapping of what the daemon says.
+//! Protobuf JSON mapping of protocol messages.
 
 use crate::pb;
 use anyhow::{Context, anyhow};
@@ -15,13 +15,13 @@ fn descriptor<M: Name>() -> anyhow::Result<MessageDescriptor> {
     pool.get_message_by_name(&name).ok_or_else(|| anyhow!("the compiled protos do not have {name}"))
 }
 
-/// The JSON text of a message, on one line.
+/// JSON text of a message, on one line.
 pub(super) fn encode<M: Message + Name>(message: &M) -> anyhow::Result<String> {
     let dynamic = DynamicMessage::decode(descriptor::<M>()?, message.encode_to_vec().as_slice())?;
     Ok(serde_json::to_string(&dynamic)?)
 }
 
-/// The message that a JSON text says.
+/// Parses a message from a JSON text.
 pub(super) fn decode<M: Message + Name + Default>(text: &str) -> anyhow::Result<M> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let dynamic = DynamicMessage::deserialize(descriptor::<M>()?, &mut deserializer)?;

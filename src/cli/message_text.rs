@@ -1,14 +1,15 @@
-//! Messages and their parts as people read them.
+//! Text form of messages and their parts.
 
 use super::output::{Output, count, hex, indented, shorten, time, word};
 use crate::pb;
 use crate::pb::part::Body;
 use std::io;
 
-/// How wide a record is printed when only a line of it is wanted.
+/// Maximum width of a shortened record, detail or URI, in characters.
 const RECORD_WIDTH: usize = 100;
 
-/// Prints a message of the history: a heading, and its parts whole.
+/// Prints a message of the history: its heading, its parts and its finish. Records are shortened unless `whole_records`
+/// is set.
 pub(super) fn print(output: &mut Output, message: &pb::Message, whole_records: bool) -> io::Result<()> {
     output.line(&heading(message))?;
     for part in &message.parts {
@@ -22,7 +23,7 @@ pub(super) fn print(output: &mut Output, message: &pb::Message, whole_records: b
     output.line("")
 }
 
-/// Who says it, where it stands, what it is called.
+/// Heading of a message: revision, role, kind, model, time, ids and actor, and `open` if it is not sealed.
 pub(super) fn heading(message: &pb::Message) -> String {
     let mut heading = format!("#{} {}", message.revision, role(message.role));
     match message.kind() {
@@ -54,16 +55,16 @@ pub(super) fn heading(message: &pb::Message) -> String {
     heading
 }
 
-/// The name of a role.
+/// Name of a role.
 pub(super) fn role(role: i32) -> String {
     pb::Role::try_from(role).map_or_else(|_| "somebody".to_owned(), |role| word(role.as_str_name(), "ROLE_"))
 }
 
-/// The margin in front of the lines of a text. Headings of parts have less of one, and headings of messages and events
-/// none, so that no text passes for either.
+/// Indentation of the lines of a text. Headings of parts are indented less, and headings of messages and events not at
+/// all, so that no text passes for either.
 const MARGIN: &str = "    ";
 
-/// A part, whole, with the lines of its texts behind the margin.
+/// Lines of a part, with its texts indented.
 pub(super) fn part_lines(part: &pb::Part, whole_records: bool) -> Vec<String> {
     let Some(body) = &part.body else { return vec!["  [a part of a kind that this version does not know]".into()] };
     match body {
@@ -109,7 +110,7 @@ fn media_line(media: &pb::MediaPart) -> String {
     format!("media {}{name}: {source}", media.mime_type)
 }
 
-/// How a reply ended, what it cost, and the view it was given; none when there is nothing to tell.
+/// Finish of a reply: reason, detail, usage, and the view it was given; none if all of them are empty.
 pub(super) fn finish(message: &pb::Message) -> Option<String> {
     let finish = message.finish.as_ref()?;
     let mut pieces = Vec::new();
@@ -124,7 +125,7 @@ pub(super) fn finish(message: &pb::Message) -> Option<String> {
     (!pieces.is_empty()).then(|| pieces.join(" · "))
 }
 
-/// The view that a reply was given.
+/// The view that a reply was given, as text.
 fn given_view(view: &pb::GivenView) -> String {
     let shortened = if view.shortened { ", shortened for it" } else { "" };
     let window = view.window.as_ref().map_or(0, |window| window.context_tokens);
@@ -132,7 +133,7 @@ fn given_view(view: &pb::GivenView) -> String {
     format!("was given the view at revision {}, hash {}{shortened}{window}", view.revision, hex(&view.view_hash))
 }
 
-/// What a reply cost.
+/// Usage of a reply, as text.
 pub(super) fn usage_text(usage: &pb::Usage) -> String {
     let mut text = format!("{} in, {} out", usage.input_tokens, usage.output_tokens);
     for (tokens, what) in [

@@ -1,15 +1,15 @@
-//! `longhand status --metrics`: the daemon's figures in the text format that Prometheus reads, for the textfile
-//! collector of a node exporter, or for whatever else runs the command now and then.
+//! `longhand status --metrics`: metrics of the daemon in Prometheus' text format, for the textfile collector of a node
+//! exporter or any other program that runs the command periodically.
 //!
-//! The families below are all there are, and what they are called is kept: who draws a figure relies on it. Every family
-//! is told with its type even when it has no sample yet. Counters are kept in the store and go on where they were when
-//! the daemon starts again; what is said of providers begins anew.
+//! The families below are all there are, and their names are stable: dashboards rely on them. Every family is printed
+//! with its type, even without a sample. Counters are kept in the store and survive a restart of the daemon; the
+//! figures of providers start anew.
 
 use super::output::word;
 use crate::pb;
 use std::collections::BTreeMap;
 
-/// Samples of one kind: what they are called, what they are, and whether they only ever rise.
+/// Name, type and help text of a metric.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Family {
     name: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Family {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Rises only.
+    /// Never falls.
     Counter,
     /// Rises and falls.
     Gauge,
@@ -73,15 +73,16 @@ const FAILING: Family = gauge(
     "longhand_sessions_failing",
     "Sessions that the scheduler leaves alone for a while since its last work on them failed, up to 100.",
 );
-/// Labels: `kind`, `level` (`none` for the routine), `trigger` (`unknown` before it was counted), `outcome`.
+/// Labels: `kind`, `level` (`none` for maintenance), `trigger` (`unknown` if it ended before triggers were counted),
+/// `outcome`.
 const REDUCTIONS: Family = counter("longhand_reductions_total", "Reductions that ended.");
-/// Labels as those of `longhand_reductions_total`.
+/// Same labels as `longhand_reductions_total`.
 const FREED: Family =
     counter("longhand_reduction_freed_tokens_total", "Tokens that reductions took out of views, by estimate.");
 /// Labels: `kind` (`check`, `commit`, `file`).
 const CONTRADICTIONS: Family =
     counter("longhand_summary_contradictions_total", "Claims of summaries that the history contradicted.");
-/// Labels of this and the following: `summarizer`, `model` (empty for those beyond the first 200).
+/// Labels of this family and the following: `summarizer`, `model` (empty for those beyond the first 200).
 const REQUESTS: Family = counter("longhand_summary_requests_total", "Requests to models that were to write a summary.");
 const FAILURES: Family =
     counter("longhand_summary_request_failures_total", "Requests to models that brought no summary.");
@@ -98,7 +99,8 @@ const COST: Family = counter(
 /// One more label: `type` (`cache_read`, `cache_write`, `input`, `output`, `reasoning`).
 const TOKENS: Family =
     counter("longhand_summary_tokens_total", "Tokens that requests to models used, as far as providers said.");
-/// Labels of this and the following: `summarizer`, `model`; here also `state` (`closed`, `half_open`, `open`, `paused`).
+/// Labels of this family and the following: `summarizer`, `model`; here also `state` (`closed`, `half_open`, `open`,
+/// `paused`).
 const BREAKER: Family =
     gauge("longhand_provider_breaker_state", "1 for the state that the breaker of a provider is in, 0 for the others.");
 const CLOSED_UNTIL: Family = gauge(
@@ -111,17 +113,17 @@ const ON_THEIR_WAY: Family = gauge("longhand_provider_requests_running", "Reques
 const WAITING: Family = gauge("longhand_provider_requests_waiting", "Requests to a provider that wait for a place.");
 const PLACES: Family = gauge("longhand_provider_places", "Requests to a provider that may be on their way at a time.");
 
-/// Labels with their values, in the order in which they are told.
+/// Labels with their values, in the order in which they are printed.
 type Labels = Vec<(&'static str, String)>;
 
-/// A text in the making.
+/// A text under construction.
 #[derive(Default)]
 struct Exposition {
     text: String,
 }
 
 impl Exposition {
-    /// Adds a family. Samples with the same labels are one, which has their sum: no reader takes two.
+    /// Adds a family. Samples with equal labels are added up, since no reader accepts duplicates.
     fn family(&mut self, family: Family, scale: Scale, samples: impl IntoIterator<Item = (Labels, i64)>) {
         let mut sums: BTreeMap<Labels, i64> = BTreeMap::new();
         for (labels, value) in samples {
@@ -142,13 +144,13 @@ impl Exposition {
         }
     }
 
-    /// Adds a family that is one figure.
+    /// Adds a family with one sample and no labels.
     fn figure(&mut self, family: Family, value: i64) {
         self.family(family, Scale::Whole, [(Vec::new(), value)]);
     }
 }
 
-/// What a figure counts, when the unit that is told is larger.
+/// Unit of a value, as a fraction of the printed unit.
 #[derive(Debug, Clone, Copy)]
 enum Scale {
     Whole,
@@ -168,7 +170,7 @@ impl Scale {
     }
 }
 
-/// The value of a label as it stands between quotation marks.
+/// The value of a label, escaped for use between quotation marks.
 fn escaped(value: &str) -> String {
     value.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n")
 }
@@ -199,7 +201,7 @@ fn micros(time: &prost_types::Timestamp) -> i64 {
     time.seconds.saturating_mul(1_000_000).saturating_add(i64::from(time.nanos) / 1_000)
 }
 
-/// The figures of a daemon in Prometheus' text format.
+/// The metrics of a daemon in Prometheus' text format.
 pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     let mut told = Exposition::default();
     let build = vec![("version", info.version.clone()), ("sqlite_version", info.sqlite_version.clone())];
@@ -244,7 +246,7 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     told.text
 }
 
-/// Every state that writes can be in, and which one they are in.
+/// One sample for each write state: 1 for the current one, 0 for the others.
 fn writes(now: pb::WriteState) -> impl Iterator<Item = (Labels, i64)> {
     const STATES: [pb::WriteState; 5] = [
         pb::WriteState::Accepted,
@@ -314,7 +316,7 @@ mod tests {
     use regex::Regex;
     use std::collections::{BTreeSet, HashSet};
 
-    /// The samples of a text that is in the format to the letter; anything else is a panic that says where.
+    /// The samples of a text that follows the format exactly. Any deviation is a panic that names the line.
     fn samples(text: &str) -> BTreeMap<String, f64> {
         let name = "[a-zA-Z_:][a-zA-Z0-9_:]*";
         let help = Regex::new(&format!(r"^# HELP ({name}) (\S.*\S)$")).expect("a pattern");
@@ -385,7 +387,7 @@ mod tests {
             closed_until_time: Some(until),
             ..provider.clone()
         };
-        // A daemon of a later version may know a level that this one does not: its figures go to those without one.
+        // A newer daemon may send a level that this version does not know: its figures count as those without a level.
         let routine = pb::ReductionTally { level: 0, ..tally(pb::CompactionKind::Prune, done, 1, 5) };
         let unknown = pb::ReductionTally { level: 77, ..tally(pb::CompactionKind::Prune, done, 2, 6) };
         pb::GetServerInfoResponse {

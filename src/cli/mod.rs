@@ -1,7 +1,7 @@
-//! The command line: thin clients of the daemon, and the daemon itself behind `serve`.
+//! The command line: thin clients of the daemon, and the daemon itself as `serve`.
 //!
-//! Every command is a file: its arguments, and a `run` that asks the daemon and prints what it says, for people or,
-//! with `--json`, for programs. What several commands share stands in files named after what it is.
+//! Each command has a file of its own: its arguments, and a `run` that sends requests to the daemon and prints the
+//! answers as text or, with `--json`, as JSON. The other files hold code that several commands share.
 
 mod address;
 mod audit;
@@ -36,7 +36,7 @@ use client::Client;
 use output::Output;
 use std::process::ExitCode;
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, clap::Parser)]
 #[command(name = "longhand", version, max_term_width = 100)]
 #[command(about = "Keeps the longhand of every agent session and serves the shorthand that fits a model's window")]
@@ -47,7 +47,7 @@ pub struct Cli {
     command: Command,
 }
 
-/// What every command takes.
+/// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
 struct Globals {
     /// Print JSON: the protobuf mapping, one object or one per line
@@ -122,17 +122,17 @@ enum Command {
     Status(status::Arguments),
 }
 
-/// Reads the command line; what cannot be read is explained, and the exit code for that comes back.
+/// Parses the command line. Help and parse errors are printed, and their exit code is returned as the error.
 pub fn parse() -> Result<Cli, ExitCode> {
     <Cli as clap::Parser>::try_parse().map_err(|error| {
         let code = if error.use_stderr() { failure::USAGE } else { 0 };
-        // Nobody is left to be told when the terminal itself is gone.
+        // A failed write to the terminal cannot be reported anywhere.
         let _ = error.print();
         ExitCode::from(code)
     })
 }
 
-/// Runs a command to its end; a failure is told in one line on standard error.
+/// Runs a command to its end. A failure is reported in one line on standard error.
 pub async fn run(cli: Cli) -> ExitCode {
     match dispatch(cli).await {
         Ok(code) => code,

@@ -1,7 +1,7 @@
-//! What is printed: lines, tables, JSON.
+//! Standard output of commands: lines, tables, JSON.
 //!
-//! Everything that is printed passes here, and nothing of it can command the terminal or leave its line, whoever wrote it;
-//! `--raw` prints it as it is.
+//! All output passes through this module. It escapes control characters, so that no text can command the terminal or
+//! leave its line, whoever wrote it; `--raw` prints texts as they are.
 
 use super::json;
 use crate::telemetry::escape;
@@ -9,7 +9,7 @@ use prost::{Message, Name};
 use serde::Serialize;
 use std::io::{self, BufWriter, Stdout, Write};
 
-/// Standard output, for people or for programs. It is flushed when a command ends, and where a reader waits.
+/// Standard output as text or JSON. It is flushed at the end of a command, and where a reader waits for output.
 pub(super) struct Output {
     json: bool,
     raw: bool,
@@ -17,28 +17,28 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Standard output; `json` says that programs read it, `raw` that people want every character as it is.
+    /// Standard output: as JSON if `json` is set, without escaping of texts if `raw` is set.
     pub(super) fn new(json: bool, raw: bool) -> Self {
         Self { json, raw, writer: BufWriter::new(io::stdout()) }
     }
 
-    /// Whether programs read it.
+    /// True if the output is JSON.
     pub(super) fn json(&self) -> bool {
         self.json
     }
 
-    /// Prints a line. It stays one line, whatever is in it.
+    /// Prints a line. It stays one line, whatever the text contains.
     pub(super) fn line(&mut self, text: &str) -> io::Result<()> {
         if self.raw { writeln!(self.writer, "{text}") } else { writeln!(self.writer, "{}", escape::line(text)) }
     }
 
-    /// Prints a text that need not end a line, and may have several. The caller sees to it that no line of somebody
-    /// else's can pass for one of its own.
+    /// Prints a text that may have several lines and need not end one. The caller makes sure that no line of foreign
+    /// text can pass for one of its own.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         if self.raw { write!(self.writer, "{text}") } else { write!(self.writer, "{}", escape::lines(text)) }
     }
 
-    /// Prints somebody else's text with its lines, indented, so that none of them passes for a heading.
+    /// Prints foreign text with its lines, indented, so that none of them passes for a heading.
     pub(super) fn block(&mut self, text: &str) -> io::Result<()> {
         indented(text, "  ").iter().try_for_each(|line| self.line(line))
     }
@@ -53,23 +53,24 @@ impl Output {
         self.json_line(&serde_json::to_string(value)?)
     }
 
-    /// Programs read the same from it; a terminal is not in their place, but may be behind them.
+    /// Prints JSON on one line, with control characters escaped: programs parse the same value, and a terminal is not
+    /// commanded.
     fn json_line(&mut self, json: &str) -> anyhow::Result<()> {
         Ok(writeln!(self.writer, "{}", escape::json(json))?)
     }
 
-    /// Hands over what was printed so far.
+    /// Flushes the lines printed so far.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
 }
 
-/// On which side a column's entries stand.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Align {
-    /// Words.
+    /// For words.
     Left,
-    /// Numbers.
+    /// For numbers.
     Right,
 }
 
@@ -87,12 +88,12 @@ impl Table {
 
     /// Adds a row with an entry for each column.
     ///
-    /// Control characters are written out here already, so that they count for the width.
+    /// Control characters are escaped here, so that they count for the column width.
     pub(super) fn row(&mut self, entries: Vec<String>) {
         self.rows.push(entries.iter().map(|entry| escape::line(entry).into_owned()).collect());
     }
 
-    /// The table's lines, headings first.
+    /// Lines of the table, headings first.
     pub(super) fn lines(&self) -> Vec<String> {
         let headings: Vec<String> = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
         let widths: Vec<usize> = (0..self.columns.len())
@@ -128,12 +129,12 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// The lines of a text behind a margin. An empty line needs none: it says nothing.
+/// Lines of a text, indented by a margin. Empty lines are not indented.
 pub(super) fn indented(text: &str, margin: &str) -> Vec<String> {
     text.lines().map(|line| if line.is_empty() { String::new() } else { format!("{margin}{line}") }).collect()
 }
 
-/// A text on one line of at most `width_max` characters; what is left out is told by `…`.
+/// A text on one line of at most `width_max` characters; `…` marks omitted text.
 pub(super) fn shorten(text: &str, width_max: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if width(&line) <= width_max {
@@ -144,12 +145,12 @@ pub(super) fn shorten(text: &str, width_max: usize) -> String {
     short
 }
 
-/// An instant, in UTC, to the second; `-` where there is none.
+/// An instant, in UTC, to the second; `-` for none.
 pub(super) fn time(time: Option<&prost_types::Timestamp>) -> String {
     instant(time).map_or_else(|| "-".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M:%SZ").to_string())
 }
 
-/// The time of day of an instant, in UTC, to the millisecond.
+/// Time of day of an instant, in UTC, to the millisecond.
 pub(super) fn time_of_day(time: Option<&prost_types::Timestamp>) -> String {
     instant(time).map_or_else(|| "-".to_owned(), |time| time.strftime("%H:%M:%S%.3f").to_string())
 }
@@ -158,7 +159,7 @@ fn instant(time: Option<&prost_types::Timestamp>) -> Option<jiff::Timestamp> {
     time.and_then(|time| jiff::Timestamp::new(time.seconds, time.nanos).ok())
 }
 
-/// The name of an enum value without its prefix, as people read it: `ROLE_USER` is `user`.
+/// Readable name of an enum value, without its prefix: `ROLE_USER` is `user`.
 pub(super) fn word(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).replace('_', " ").to_lowercase()
 }
@@ -168,7 +169,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Tokens beside the window they are judged by.
+/// Tokens and their share of the window.
 pub(super) fn fill(tokens: i64, window_tokens: i64) -> String {
     if window_tokens <= 0 {
         return format!("{tokens} tokens, no window known");

@@ -1,11 +1,11 @@
-//! Plans of reductions as people read them.
+//! Text form of compaction plans.
 
 use super::context::range;
 use super::event_text::{kind, level};
 use super::output::{Output, count};
 use crate::pb;
 
-/// Prints what a reduction would do, and the requests that a model would get.
+/// Prints the changes that a compaction would make, and the requests that a model would get.
 pub(super) fn print(output: &mut Output, plan: &pb::CompactionPlan) -> anyhow::Result<()> {
     if output.json() {
         return output.message(plan);
@@ -24,7 +24,7 @@ pub(super) fn print(output: &mut Output, plan: &pb::CompactionPlan) -> anyhow::R
     Ok(())
 }
 
-/// The plan without the requests.
+/// Lines of the plan, without the requests.
 fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
     let (about, has_summary) = if plan.covered_ranges.is_empty() { ("", false) } else { ("at most ", true) };
     let mut lines = vec![format!(
@@ -68,7 +68,7 @@ fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
     lines
 }
 
-/// Who writes the summary, and what that takes.
+/// Summarizer of the plan, with the number, size and cost of its requests.
 fn asked(plan: &pb::CompactionPlan) -> Option<String> {
     if plan.summarizer.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! `longhand presets`: the presets the daemon has, one of them whole, and how two of them differ.
+//! `longhand presets`: lists the presets of the daemon, prints one whole, or compares two.
 
 use super::Globals;
 use super::output::{Align, Output, Table, shorten};
@@ -8,16 +8,16 @@ use serde::Serialize;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// How wide a description may be in the table.
+/// Maximum width of a description in the table, in characters.
 const DESCRIPTION_WIDTH: usize = 90;
 
-/// How wide a value may be where two stand side by side.
+/// Maximum width of a value in a comparison, in characters.
 const VALUE_WIDTH: usize = 60;
 
 /// The field under which a preset's notes name its deviations.
 const DEVIATION: &str = "deviation";
 
-/// What stands for a value that the other preset alone has.
+/// Placeholder for a missing value or source.
 const ABSENT: &str = "-";
 
 #[derive(Debug, clap::Args)]
@@ -63,7 +63,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// A preset by its whole name, or by the name before the version: then the last version listed.
+/// The preset with this full name; for a name without a version, the last listed version.
 fn find<'a>(presets: &'a [pb::Preset], name: &str) -> anyhow::Result<&'a pb::Preset> {
     let unversioned = |preset: &&pb::Preset| preset.name.split_once('@').is_some_and(|(base, _)| base == name);
     let found = presets.iter().find(|preset| preset.name == name).or_else(|| presets.iter().rfind(unversioned));
@@ -95,7 +95,7 @@ fn print(output: &mut Output, preset: &pb::Preset) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every value with its source. Values come last, since they may be long and are printed whole.
+/// Every value with its source. Values are the last column, since they may be long and are printed whole.
 fn values_table(preset: &pb::Preset) -> anyhow::Result<Table> {
     let mut table = Table::new(&[("FIELD", Align::Left), ("SOURCE", Align::Left), ("VALUE", Align::Left)]);
     for (field, value) in values(preset)? {
@@ -109,7 +109,7 @@ fn notes<'a>(preset: &'a pb::Preset, field: &str) -> impl Iterator<Item = &'a st
     preset.notes.iter().filter(move |note| note.field == field).map(|note| note.source.as_str())
 }
 
-/// Where a value comes from: what is noted of the field, or else of the nearest one that it is in.
+/// Source of a value: the note on its field, or else on the nearest field that contains it.
 fn source<'a>(preset: &'a pb::Preset, field: &str) -> Option<&'a str> {
     let mut field = field;
     loop {
@@ -141,7 +141,7 @@ fn flatten(path: String, value: &Value, values: &mut Vec<(String, String)>) {
     }
 }
 
-/// How two presets differ.
+/// Values in which two presets differ.
 #[derive(Debug, Serialize)]
 struct Difference<'a> {
     from: &'a str,
@@ -149,7 +149,7 @@ struct Difference<'a> {
     values: Vec<DifferentValue>,
 }
 
-/// A value in which two presets differ, as JSON; none where a preset has no such field.
+/// A value in which two presets differ, as JSON; none for a preset without the field.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct DifferentValue {
     field: String,
@@ -157,7 +157,7 @@ struct DifferentValue {
     to: Option<String>,
 }
 
-/// The values that differ, in the order of the first policy; what only the second has follows.
+/// The values that differ, in the order of the first policy, followed by those that only the second policy has.
 fn differences(from: &pb::Preset, to: &pb::Preset) -> anyhow::Result<Vec<DifferentValue>> {
     let (from, to) = (values(from)?, values(to)?);
     let of = |values: &[(String, String)], field: &str| {
@@ -167,7 +167,7 @@ fn differences(from: &pb::Preset, to: &pb::Preset) -> anyhow::Result<Vec<Differe
     let fields = from.iter().chain(only_to).map(|(field, _)| field);
     let values =
         fields.map(|field| DifferentValue { field: field.clone(), from: of(&from, field), to: of(&to, field) });
-    // Their names differ in any case.
+    // The names always differ.
     Ok(values.filter(|value| value.field != "preset" && value.from != value.to).collect())
 }
 

@@ -1,4 +1,4 @@
-//! `longhand replay`: the audit log of a session.
+//! `longhand replay`: prints the audit log of a session.
 
 use super::Globals;
 use super::event_text::sentence;
@@ -8,7 +8,7 @@ use crate::pb;
 use crate::pb::event::Body;
 use std::process::ExitCode;
 
-/// How many events are asked for at a time; each brings its message along.
+/// Events requested per page; each comes with its message.
 const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]
@@ -56,7 +56,7 @@ fn print(output: &mut Output, event: &pb::Event, whole_records: bool) -> anyhow:
     Ok(())
 }
 
-/// An entry of the audit log: when, who and what, and the content that came with it.
+/// An entry of the audit log: revision, time, actor and description, and the content that came with the event.
 fn entry(event: &pb::Event, whole_records: bool) -> Vec<String> {
     let actor = if event.actor.is_empty() { "-" } else { &event.actor };
     let mut lines =
@@ -68,19 +68,19 @@ fn entry(event: &pb::Event, whole_records: bool) -> Vec<String> {
     lines
 }
 
-/// The parts of a message that came with this event; those that came later are told by events of their own.
+/// The parts of a message that came with this event; later parts have events of their own.
 fn new_parts<'a>(event: &'a pb::Event, message: &'a pb::Message) -> impl Iterator<Item = &'a pb::Part> {
     message.parts.iter().filter(move |part| match &event.body {
         Some(Body::MessageAppended(_)) => part.revision <= event.revision,
         Some(Body::PartsClosed(closed)) => closed.part_ids.contains(&part.part_id),
-        // Of a message that was left out the words are told already.
+        // The text of a message that an edit left out has been printed before.
         Some(Body::MessageEdited(edited)) => !edited.replacement_message_id.is_empty(),
         Some(Body::Compacted(_)) => true,
         Some(_) | None => false,
     })
 }
 
-/// Whether the event says how the message ended.
+/// True if the event seals its message.
 fn seals(event: &pb::Event) -> bool {
     match &event.body {
         Some(Body::MessageAppended(appended)) => appended.sealed,

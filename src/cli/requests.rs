@@ -1,12 +1,12 @@
-//! `longhand compactions --requests`: what models were asked for a session, and what that cost.
+//! `longhand compactions --requests`: lists a session's requests to models, with their costs.
 
 use super::Client;
 use super::output::{Align, Output, Table, dollars, shorten, time};
 use crate::pb;
 
-/// How many requests are asked for at a time.
+/// Requests listed per page.
 const PAGE_SIZE: i32 = 200;
-/// How wide a reason may be in the table.
+/// Maximum width of a failure in the table, in characters.
 const FAILURE_WIDTH: usize = 60;
 
 /// Prints all of a session's requests, newest first.

@@ -1,4 +1,4 @@
-//! `longhand serve`: the daemon itself, until a signal stops it.
+//! `longhand serve`: runs the daemon until a signal stops it.
 
 use super::Globals;
 use crate::config::Config;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What an interrupted process exits with, as shells have it.
+/// Exit code of an interrupted process, as shells report it.
 const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, clap::Args)]
@@ -40,7 +40,7 @@ impl Arguments {
     }
 }
 
-/// Where the daemon listens, for programs.
+/// Addresses on which the daemon listens, as JSON.
 #[derive(Serialize)]
 struct Announcement {
     socket: String,
@@ -54,7 +54,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let json = globals.json;
     let serving = daemon::run(config, async { drop(stopped.await) }, move |listening| announce(listening, json));
-    // The first signal asks for a clean end, the second one does not wait for it.
+    // The first signal asks for a clean stop; the second one ends the process at once.
     let signalled = async {
         signals.next().await;
         drop(stop);
@@ -66,9 +66,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
 }
 
-/// Prints the one line that says where the daemon listens. Whoever started it may have stopped reading.
+/// Prints one line with the addresses on which the daemon listens. A failed write is ignored: the reader may be gone.
 fn announce(listening: &daemon::Listening, json: bool) {
-    // Clients may stand in another folder.
+    // Clients may run in another folder.
     let socket = std::path::absolute(&listening.socket).unwrap_or_else(|_| listening.socket.clone());
     let socket = format!("unix:{}", socket.display());
     let tcp = listening.tcp.map(|address| format!("http://{address}"));

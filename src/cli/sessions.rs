@@ -1,13 +1,13 @@
-//! `longhand sessions`: what sessions there are.
+//! `longhand sessions`: lists sessions.
 
 use super::Globals;
 use super::output::{Align, Table, shorten, time};
 use crate::pb;
 use std::process::ExitCode;
 
-/// How many sessions are asked for at a time.
+/// Sessions requested per page.
 const PAGE_SIZE: i32 = 200;
-/// How wide a title may be in the table.
+/// Maximum width of a title in the table, in characters.
 const TITLE_WIDTH: usize = 48;
 
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,7 @@ fn table(sessions: &[pb::Session]) -> Table {
     table
 }
 
-/// What the session is to others.
+/// Suffix of a title: archived state, and the parent or the origin of the fork.
 fn relation(session: &pb::Session) -> String {
     let archived = if session.state() == pb::SessionState::Archived { " (archived)" } else { "" };
     match (&session.parent_session_id, &session.fork_session_id) {

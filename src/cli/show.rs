@@ -1,11 +1,11 @@
-//! `longhand show`: the original history.
+//! `longhand show`: prints the original history.
 
 use super::Globals;
 use super::message_text;
 use crate::pb;
 use std::process::ExitCode;
 
-/// How many messages are asked for at a time.
+/// Messages requested per page.
 const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]

@@ -1,4 +1,4 @@
-//! `longhand status`: what the daemon is and how it fares, or how a session's reductions fare.
+//! `longhand status`: prints the state of the daemon, or of a session's compactions.
 
 use super::event_text::{kind, rung, trigger};
 use super::failure::Usage;
@@ -109,7 +109,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// What clients hold of the daemon, and what they were refused, in words.
+/// Connections and memory of clients, and refusals, as text.
 fn clients(traffic: pb::TrafficState) -> String {
     let kib = (traffic.answer_bytes + traffic.request_bytes + traffic.view_bytes) / 1024;
     let mut words = format!("{} connections, {kib} KiB held", traffic.connection_count);
@@ -125,13 +125,13 @@ fn clients(traffic: pb::TrafficState) -> String {
     words
 }
 
-/// Why the scheduler cannot go on, in words.
+/// Failure that stops the scheduler, as text.
 fn scheduler_text(failure: &pb::SchedulerFailure) -> String {
     let (since, tries) = (time(failure.since_time.as_ref()), count(failure.attempt_count, "try"));
     format!("STOPPED since {since}, {tries} in vain: {}", failure.message)
 }
 
-/// How folding the log into the database goes, in words.
+/// State of the checkpoints of the write-ahead log, as text.
 fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
     let Some(checkpoint) = checkpoint else { return "not told".to_owned() };
     let pending = format!("{} KiB not in the database yet", checkpoint.pending_bytes / 1024);
@@ -141,7 +141,7 @@ fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
     }
 }
 
-/// Reductions that ended in the same way, in words.
+/// Compactions that ended in the same way, as text.
 fn ended(tally: &pb::ReductionTally) -> String {
     let state = word(tally.state().as_str_name(), "COMPACTION_STATE_");
     let (kind, rung, count) = (kind(tally.kind()), rung(tally.level()), tally.count);
@@ -153,7 +153,7 @@ fn ended(tally: &pb::ReductionTally) -> String {
     format!("{count} {kind} ({rung}{asked}) {state}{freed}")
 }
 
-/// How it stands with a provider, in words.
+/// State of a provider, as text.
 fn provider_text(provider: &pb::ProviderState) -> String {
     let until = time(provider.closed_until_time.as_ref());
     let breaker = match provider.breaker_state() {
@@ -173,7 +173,7 @@ fn provider_text(provider: &pb::ProviderState) -> String {
     )
 }
 
-/// What the requests to one model came to, in words.
+/// Requests to one model and their cost, as text.
 fn spending_text(spending: &pb::SpendingTally) -> String {
     let model = if spending.model.is_empty() { "other models" } else { &spending.model };
     let mut text = format!("{} ({model}): {}", spending.summarizer, count(spending.request_count, "request"));

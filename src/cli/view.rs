@@ -1,22 +1,22 @@
-//! Views as an agent gets them, and whether a model would take them.
+//! Views as an agent receives them, and a check of their tool calls and results.
 
 use super::Client;
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use crate::pb::part::Body;
 
-/// A view, whole.
+/// A whole view.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct View {
-    /// What came before the first message.
+    /// Header: the first frame.
     pub(super) header: pb::ContextHeader,
     /// The messages.
     pub(super) messages: Vec<pb::ContextMessage>,
-    /// What came after the last message.
+    /// End: the last frame.
     pub(super) end: pb::ContextEnd,
 }
 
-/// Asks for a view, whole.
+/// Fetches a whole view.
 pub(super) async fn fetch(client: &mut Client, request: pb::GetContextRequest) -> anyhow::Result<View> {
     let mut frames = client.contexts.get_context(request).await?.into_inner();
     let mut view = View::default();
@@ -36,7 +36,7 @@ pub(super) async fn fetch(client: &mut Client, request: pb::GetContextRequest) -
     Ok(view)
 }
 
-/// Asks for the view after the one that is held: only what changed comes over the wire.
+/// Fetches the view that follows the held one. Only changed messages come over the wire.
 pub(super) async fn refresh(
     client: &mut Client,
     mut request: pb::GetContextRequest,
@@ -61,11 +61,11 @@ pub(super) async fn refresh(
     Ok(view)
 }
 
-/// What a model's provider would refuse about a view: calls without a result directly after them, results without a
+/// Faults for which a provider would refuse the view: calls without a result directly after them, results without a
 /// call directly before them.
 pub(super) fn pairing_faults(messages: &[pb::ContextMessage]) -> Vec<String> {
     let mut faults = Vec::new();
-    // The calls that wait for their results, and the message they stand in.
+    // Calls without a result so far, and the index of the message that contains them.
     let mut open: Vec<&str> = Vec::new();
     let mut calls_at = 0;
     let bodies = messages.iter().enumerate().flat_map(|(index, message)| {
@@ -99,7 +99,7 @@ fn unanswered(call_id: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A message out of a short form: `c1` is a call, `r1` its result, anything else text.
+    /// A message from a short form: `c1` is a call, `r1` its result, anything else is text.
     fn message(parts: &[&str]) -> pb::ContextMessage {
         let part = |form: &&str| {
             let body = match form.split_at(1) {

@@ -1,4 +1,4 @@
-//! `longhand watch`: what happens now, with the words of open messages and of summaries as they come.
+//! `longhand watch`: follows new events, with the delta frames of open messages and of summaries.
 
 use super::Globals;
 use super::event_text::sentence;
@@ -35,10 +35,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// What people have read so far, as far as what follows depends on it.
+/// State of the printed output on which later frames depend.
 #[derive(Debug, Default)]
 struct Page {
-    /// Whose words stand on the last line, and how many bytes of them were told.
+    /// Source of the delta frames on the last line, and the byte offset up to which they are printed.
     speaking: Option<(String, i64)>,
 }
 
@@ -65,7 +65,7 @@ impl Page {
         }
     }
 
-    /// Words behind those of the same speaker, or under a heading of their own.
+    /// Text of a delta frame: directly after the text of the same source, or under a heading of its own.
     fn words(&mut self, who: &str, offset: i64, delta: &str) -> String {
         let told = match &self.speaking {
             Some((speaker, told)) if speaker == who => *told,
@@ -80,7 +80,7 @@ impl Page {
         };
         let end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
         self.speaking = Some((who.to_owned(), end));
-        // Their further lines have a margin, so that none of them passes for an event.
+        // Further lines are indented, so that none of them passes for an event.
         format!("{lead}{}", delta.replace('\n', "\n  "))
     }
 }

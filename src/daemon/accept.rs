@@ -1,4 +1,4 @@
-//! Accepting connections: how many there may be, and what happens to those that are too many.
+//! Accepting connections up to a maximum, and refusing further ones.
 
 use super::connection;
 use crate::app::traffic::Traffic;
@@ -13,31 +13,31 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::service::Routes;
 
-/// What answers requests, on whatever connection they come.
+/// State shared by all connections.
 pub(super) struct Server {
     pub(super) routes: Routes,
     pub(super) traffic: Arc<Traffic>,
-    /// How long a client may take nothing of an answer.
+    /// Time for which a client may take nothing of an answer.
     pub(super) stall: Duration,
-    /// No new calls, and streams end.
+    /// Cancelled when new calls are refused and streams end.
     pub(super) stopping: CancellationToken,
-    /// Clients are not waited for any more.
+    /// Cancelled when the daemon stops waiting for clients.
     pub(super) parting: CancellationToken,
-    /// Nothing is waited for any more.
+    /// Cancelled when the daemon stops waiting for anything.
     pub(super) ending: CancellationToken,
     pub(super) connections: Connections,
     pub(super) tasks: TaskTracker,
 }
 
-/// What connections come from.
+/// A listener for connections.
 pub(super) trait Listener: Send + 'static {
-    /// A connection.
+    /// Type of a connection.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     /// The next connection.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
 
-    /// Writes what the connection takes at once.
+    /// Writes as many bytes as the connection accepts immediately.
     fn write(connection: &Self::Io, bytes: &[u8]) -> io::Result<usize>;
 }
 
@@ -69,7 +69,7 @@ impl Listener for TcpListener {
 
 /// Accepts connections until the daemon stops.
 pub(super) async fn run<L: Listener>(listener: L, server: Arc<Server>) {
-    // Told when it begins, and not for each of what may be many.
+    // The failure is logged when it begins, not for each of possibly many errors.
     let mut fails = false;
     loop {
         let accepted = tokio::select! {
@@ -87,7 +87,7 @@ pub(super) async fn run<L: Listener>(listener: L, server: Arc<Server>) {
                     tracing::warn!(%error, "no connection can be accepted; the daemon tries again until one can");
                 }
                 fails = true;
-                // One that nobody uses makes way. Until then the error would come back at once, again and again.
+                // An idle connection is closed to free a descriptor. Until then the error would recur in a busy loop.
                 server.connections.close_idle();
                 tokio::time::sleep(Duration::from_millis(limits::ACCEPT_RETRY_MS)).await;
             }
@@ -97,7 +97,7 @@ pub(super) async fn run<L: Listener>(listener: L, server: Arc<Server>) {
     }
 }
 
-/// Whether the system has nothing left to accept a connection with.
+/// True if the system lacks the resources to accept a connection.
 fn is_exhausted(error: &io::Error) -> bool {
     let aborted = [io::ErrorKind::ConnectionAborted, io::ErrorKind::ConnectionReset, io::ErrorKind::Interrupted];
     !aborted.contains(&error.kind())
@@ -115,7 +115,7 @@ fn accept<L: Listener>(server: &Arc<Server>, io: L::Io) {
     }
 }
 
-/// What a connection gets that there is no place for: empty settings, which come first, and a word that goes away.
+/// The answer to a refused connection: empty settings, which have to come first, and GOAWAY.
 fn refusal() -> Vec<u8> {
     const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
     const GO_AWAY: u8 = 7;
@@ -141,12 +141,12 @@ struct Open {
 }
 
 struct Entry {
-    /// Rises with the time at which it was last used; none while it has calls.
+    /// Sequence number of its last use, rising with time; none while it has calls.
     idle_since: Option<u64>,
     close: CancellationToken,
 }
 
-/// A connection's place among the open ones, until it is dropped.
+/// An open connection's entry, until it is dropped.
 pub(super) struct Place {
     id: u64,
     open: Arc<Mutex<Open>>,
@@ -164,7 +164,7 @@ impl Open {
         self.next
     }
 
-    /// Closes the connection that has been without a call for the longest time, if there is one.
+    /// Closes the connection that has been without a call for the longest time; false if there is none.
     fn close_idle(&mut self) -> bool {
         let idle = self.connections.iter().filter_map(|(id, entry)| Some((entry.idle_since?, *id))).min();
         let Some((_, id)) = idle else { return false };
@@ -176,12 +176,12 @@ impl Open {
 }
 
 impl Connections {
-    /// At most so many.
+    /// At most this many open connections.
     pub(super) fn new(most: usize) -> Self {
         Self { most, open: Arc::default() }
     }
 
-    /// A place for a new connection, for which an idle one makes way; none if all have calls.
+    /// An entry for a new connection, for which an idle one is closed if necessary; none if all have calls.
     pub(super) fn place(&self, traffic: &Arc<Traffic>) -> Option<Place> {
         let mut open = locked(&self.open);
         if open.connections.len() >= self.most && !open.close_idle() {
@@ -200,7 +200,7 @@ impl Connections {
 }
 
 impl Place {
-    /// Notes whether the connection has calls.
+    /// Records whether the connection has calls.
     pub(super) fn is_idle(&self, is_idle: bool) {
         let mut open = locked(&self.open);
         let now = open.tick();
@@ -209,7 +209,7 @@ impl Place {
         }
     }
 
-    /// Resolves when the connection has to make way.
+    /// Resolves when the connection has to close for another one.
     pub(super) async fn has_to_close(&self) {
         self.close.cancelled().await;
     }

@@ -1,8 +1,8 @@
-//! A call: its request on the way in, its answer on the way out.
+//! A call: reading its request, sending its answer.
 //!
-//! An answer's bytes go to the transport only as far as the client's window takes them, so that nothing stands between a
-//! client that grants no window and the word that its answer ends. They are counted until the transport has written them:
-//! a client may grant windows and not read its socket.
+//! An answer's bytes are given to the transport only as the client's window accepts them, so that an answer can be
+//! ended even for a client that grants no window. The bytes are counted until the transport has written them: a client
+//! may grant windows and not read its socket.
 
 use super::accept::Server;
 use super::request;
@@ -24,19 +24,19 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tonic::body::Body;
 use tower::ServiceExt as _;
 
-/// How long the caller waits for an answer, by its own words.
+/// The header with the caller's deadline.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// How a call ended.
+/// End of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// Nothing of it is left.
+    /// All of it was sent or dropped.
     Done,
-    /// The client does not read its socket: some of the answer is left until the connection ends.
+    /// The client does not read its socket: part of the answer stays in memory until the connection ends.
     Stuck,
 }
 
-/// Answers a request. Ends when the client has the answer, or is gone, or was told why it does not get it.
+/// Answers a request. Returns when the client has the answer, is gone, or was sent the reason why it gets none.
 pub(super) async fn run(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, server: Arc<Server>) -> End {
     let timeout = request.headers().get(TIMEOUT).and_then(|value| read_timeout(value.to_str().ok()?));
     let answer = tokio::select! {
@@ -57,21 +57,21 @@ pub(super) async fn run(request: Request<RecvStream>, mut respond: SendResponse<
     }
 }
 
-/// The answer to a request, or why there is none.
+/// The answer to a request, or its refusal.
 async fn answer(request: Request<RecvStream>, server: &Server) -> Response<Body> {
     let (head, stream) = request.into_parts();
     let body = match request::admit(head.uri.path(), stream, server).await {
         Ok(body) => body,
         Err(error) => return grpc::refuse(error),
     };
-    // What was sent is in memory until it is answered, in one form or another.
+    // The request's content stays in memory until it is answered, in one form or another.
     let held = body.held();
     let Ok(answer) = server.routes.clone().oneshot(Request::from_parts(head, body)).await;
     drop(held);
     grpc::explain(answer)
 }
 
-/// The digits and the unit of a caller's deadline.
+/// The duration in a caller's deadline: digits and a unit.
 fn read_timeout(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u32 = number.parse().ok().filter(|_| number.len() <= 8)?;
@@ -94,23 +94,23 @@ async fn passed(timeout: Option<Duration>) {
     }
 }
 
-/// Why an answer does not go on.
+/// Reason why the sending of an answer stops.
 enum Halt {
-    /// Its client is gone.
+    /// The client is gone.
     Gone,
-    /// It is cut off.
+    /// The answer is cut off.
     CutOff(CutOff),
 }
 
 /// The bytes of an answer until the transport has written them.
 struct Unwritten {
     held: Arc<Held>,
-    /// Shared with every frame that is not written; when the last is gone, so are they.
+    /// Shared with every frame that is not written; dropped with the last of them.
     left: Arc<DropGuard>,
     written: CancellationToken,
 }
 
-/// A frame of an answer. Any piece of it that is not written keeps the whole in memory.
+/// A frame of an answer. Any unwritten piece of it keeps the whole frame in memory.
 struct UnwrittenFrame {
     data: Bytes,
     held: Arc<Held>,
@@ -142,7 +142,7 @@ impl Unwritten {
         Bytes::from_owner(UnwrittenFrame { data, held: self.held.clone(), _left: self.left.clone() })
     }
 
-    /// Waits until the transport has written all that it was given. What stands still is thrown away.
+    /// Waits until the transport has written everything. Bytes without progress are discarded.
     async fn written(self, stream: &mut SendStream<Bytes>, server: &Server) -> End {
         let Self { held, left, written } = self;
         drop(left);
@@ -153,14 +153,14 @@ impl Unwritten {
             () = held.has_to_give_up() => {}
         }
         stream.send_reset(Reason::CANCEL);
-        // The frame that is half on the wire cannot be taken back.
+        // A frame that is partly written cannot be taken back.
         let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
         let written = tokio::time::timeout(patience, written.cancelled()).await;
         if written.is_ok() { End::Done } else { End::Stuck }
     }
 }
 
-/// Sends an answer as its client takes it.
+/// Sends an answer as its client accepts it.
 async fn send(mut stream: SendStream<Bytes>, body: Body, outlet: &Outlet, server: &Server) -> End {
     let unwritten = Unwritten::new(server);
     match send_frames(&mut stream, body, outlet, &unwritten, server).await {
@@ -210,7 +210,7 @@ async fn send_frames(
     }
 }
 
-/// Sends some bytes as the client's window takes them.
+/// Sends some bytes as the client's window accepts them.
 async fn give(
     stream: &mut SendStream<Bytes>,
     mut data: Bytes,
@@ -243,7 +243,7 @@ async fn give(
     Ok(())
 }
 
-/// Ends an answer that its client does not take. Trailers need no window, so that the client hears of it.
+/// Ends an answer that its client does not take. Trailers need no window, so that they reach the client.
 fn cut_off(stream: &mut SendStream<Bytes>, outlet: &Outlet, why: CutOff, server: &Server) {
     if why != CutOff::Stopping {
         server.traffic.stalled_answers.add(1);

@@ -1,4 +1,4 @@
-//! A connection: HTTP/2, its calls, and how it ends.
+//! A connection: HTTP/2, its calls, and its end.
 
 use super::accept::{Place, Server};
 use super::call;
@@ -44,7 +44,7 @@ where
     }
 }
 
-/// Takes calls until the client is gone, or the connection has to close and its calls have ended.
+/// Accepts calls until the client is gone, or the connection has to close and its calls have ended.
 async fn calls<Io>(mut connection: Connection<Io, Bytes>, place: &Place, server: &Arc<Server>)
 where
     Io: AsyncRead + AsyncWrite + Unpin,
@@ -55,10 +55,10 @@ where
     let mut is_stopping = false;
     loop {
         tokio::select! {
-            // What has ended is noticed first, so that calls that come one after the other do not pile up.
+            // Ended calls are handled first, so that consecutive calls do not accumulate.
             biased;
             Some(ended) = calls.join_next() => {
-                // What is left of its answers goes with the connection.
+                // The rest of the call's answer is dropped with the connection.
                 if matches!(ended, Ok(call::End::Stuck)) {
                     return tracing::info!("a connection ends: its client does not read");
                 }
@@ -80,7 +80,7 @@ where
                 is_stopping = true;
                 connection.graceful_shutdown();
             }
-            // A client that does not hear that the connection ends is not waited for once its calls have.
+            // The connection does not wait for a client that ignores its end, once the client's calls have ended.
             () = server.parting.cancelled(), if calls.is_empty() => break,
             () = place.has_to_close(), if calls.is_empty() => break,
             () = &mut gone => return tracing::debug!("a client is gone"),
@@ -91,7 +91,7 @@ where
     drop(tokio::time::timeout(millis(limits::ACCEPT_RETRY_MS), closed).await);
 }
 
-/// Asks now and then whether the client is there. Ends when it is not.
+/// Pings the client at intervals. Returns when it does not answer.
 async fn keep_alive(pings: Option<PingPong>) {
     let Some(mut pings) = pings else { return std::future::pending().await };
     loop {

@@ -1,5 +1,5 @@
-//! A request's bytes on their way in. What a client may send is counted before it sends it: the length that the message
-//! begins with, and not a byte more. A request that does not go on makes way for others.
+//! The bytes of a request as they come in. A request's room is reserved before the client sends it, by the length at
+//! the start of its message, and not a byte more is accepted. A request without progress is dropped for others.
 
 use super::accept::Server;
 use crate::app::room::Held;
@@ -16,14 +16,15 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
-/// What gRPC puts before a message: whether it is compressed, and its length.
+/// Bytes that gRPC puts before each message: a flag for compression, and the length.
 const PREFIX_BYTES: usize = 5;
-/// The most that a byte of compressed content can stand for.
+/// Maximum ratio of decompressed to compressed bytes.
 const COMPRESSION_MAX: usize = 1_032;
-/// Our own methods take one message each; those of health and reflection may take many, at their leisure.
+/// Path prefix of Longhand's own methods, which take one message each. Those of health and reflection may take many,
+/// over any time.
 const OWN_METHODS: &str = "/longhand.v1.";
-/// Methods that keep what they were sent until they are answered. Of what others are sent, little is left once it was
-/// read, and some of them wait for minutes.
+/// Methods that keep their request's content until they answer. Other methods keep little of it once it was read, and
+/// some of them wait for minutes.
 const KEEPING_METHODS: [&str; 6] = [
     "/longhand.v1.MessageService/AppendMessages",
     "/longhand.v1.MessageService/AppendParts",
@@ -33,14 +34,14 @@ const KEEPING_METHODS: [&str; 6] = [
     "/longhand.v1.SummaryTaskService/CompleteSummaryTask",
 ];
 
-/// The content of a request that there is room for.
+/// The content of a request that has room.
 pub(super) struct RequestBody {
-    /// What was read to learn the length.
+    /// Bytes that were read to learn the length.
     first: Bytes,
     stream: RecvStream,
     held: Arc<Held>,
     size: Size,
-    /// Bytes since it last counted as moving.
+    /// Bytes since its last progress.
     unmoved: usize,
     /// Resolves when the request ends before it is complete.
     broken: Pin<Box<dyn Future<Output = Error> + Send>>,
@@ -49,15 +50,16 @@ pub(super) struct RequestBody {
 
 /// The bytes of a request.
 struct Size {
-    /// What may still come; none for no bound but that of each message.
+    /// Bytes that may still come; none if only the limit of each message applies.
     left: Option<usize>,
-    /// So many bytes are progress: with fewer in `IDLE_HOLDER_MS` the request is not complete in `REQUEST_MS_MAX` either.
+    /// Bytes that count as progress: with fewer in `IDLE_HOLDER_MS` the request would not be complete in
+    /// `REQUEST_MS_MAX`.
     step: usize,
-    /// What it holds once it is complete; none for as much as before.
+    /// Bytes that it holds once it is complete; none for no change.
     kept: Option<usize>,
 }
 
-/// Why a request ends that is not complete.
+/// Error of a request that ends before it is complete.
 async fn broken(held: Arc<Held>, deadline: Option<Instant>, parting: CancellationToken) -> Error {
     let late = async {
         match deadline {
@@ -109,14 +111,14 @@ pub(super) async fn admit(path: &str, mut stream: RecvStream, server: &Server) -
         })?;
         held = Arc::new(large);
     }
-    // What is longer than any request can be is refused by its length.
+    // A request that is longer than any may be gets no room: it is refused by its length.
     let broken = Box::pin(broken(held.clone(), Some(deadline), server.parting.clone()));
     let size = Size::of(path, sent_length(&first));
     Ok(RequestBody { first, stream, held, size, unmoved: 0, broken, is_complete: false })
 }
 
 impl Size {
-    /// The size of a request to one of our own methods, with a message of this length on the wire.
+    /// The size of a request to one of Longhand's own methods, with a message of this length as it is sent.
     fn of(path: &str, length: usize) -> Self {
         let steps = usize::try_from(limits::REQUEST_MS_MAX / limits::IDLE_HOLDER_MS).unwrap_or(1);
         Self {
@@ -127,11 +129,11 @@ impl Size {
     }
 }
 
-/// The beginning of a request, with its length; shorter if the request is.
+/// The first bytes of a request, including its length; fewer if the request is shorter.
 async fn prefix(stream: &mut RecvStream, held: &Held) -> Bytes {
     let mut first = BytesMut::new();
     while first.len() < PREFIX_BYTES {
-        // A stream that breaks off is noticed again by whoever reads on.
+        // The next reader of the stream gets the same error.
         let Some(Ok(data)) = stream.data().await else { break };
         let _ = stream.flow_control().release_capacity(data.len());
         if first.is_empty() && data.len() >= PREFIX_BYTES {
@@ -145,13 +147,13 @@ async fn prefix(stream: &mut RecvStream, held: &Held) -> Bytes {
     first.freeze()
 }
 
-/// The bytes of a request's message as it is sent.
+/// Length of a request's message as it is sent, in bytes.
 fn sent_length(first: &[u8]) -> usize {
     let Some(mut length) = first.get(1..PREFIX_BYTES) else { return 0 };
     usize::try_from(length.get_u32()).unwrap_or(usize::MAX)
 }
 
-/// The most bytes that a request's message has.
+/// Maximum length of a request's message once decompressed, in bytes.
 fn length(first: &[u8]) -> usize {
     let is_compressed = first.first() == Some(&1);
     let length = sent_length(first);
@@ -163,12 +165,12 @@ fn length(first: &[u8]) -> usize {
 }
 
 impl RequestBody {
-    /// The room that the request takes, for as long as it is not answered.
+    /// The room that the request holds, until it is answered.
     pub(super) fn held(&self) -> Arc<Held> {
         self.held.clone()
     }
 
-    /// Bytes that came: they are within what was said to come, and progress if they are enough.
+    /// Accepts bytes that came: refuses more than the announced length, and records progress if they are enough.
     fn pass(&mut self, data: Bytes) -> Result<Frame<Bytes>, Status> {
         if let Some(left) = self.size.left {
             let Some(left) = left.checked_sub(data.len()) else {
@@ -200,7 +202,7 @@ impl RequestBody {
         }
         match ready!(self.stream.poll_data(context)) {
             Some(Ok(data)) => {
-                // The next bytes may come: there is room for the whole.
+                // Lets the client send more: there is room for the whole request.
                 let released = self.stream.flow_control().release_capacity(data.len());
                 Poll::Ready(Some(released.map_err(gone).and_then(|()| self.pass(data))))
             }
@@ -218,7 +220,7 @@ impl RequestBody {
     }
 }
 
-/// The client broke off, so that nobody reads this.
+/// Status of a request that its client broke off, which nobody reads.
 fn gone(error: h2::Error) -> Status {
     Status::cancelled(error.to_string())
 }

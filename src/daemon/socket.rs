@@ -1,8 +1,8 @@
-//! The Unix socket: what is refused where it goes, what is replaced, and what is removed at the end.
+//! The Unix socket: checks of its path, replacement of a dead socket, and removal at the end.
 //!
-//! Only a socket that nobody listens on is replaced. Anything else that stands at the path is somebody's, and stays. A
-//! file beside it is locked from the look at what stands there until the socket is listened on: of two daemons that find
-//! the same dead socket, the second finds the first one's.
+//! Only a socket without a listener is replaced. Anything else at the path belongs to another program or user, and
+//! stays. A file beside the socket is locked from the check of the path until the daemon listens: of two daemons that
+//! find the same dead socket, the second one then finds the first one's socket.
 
 use super::Error;
 use crate::limits;
@@ -19,11 +19,11 @@ use std::time::Duration;
 use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::time::Instant;
 
-/// Only the owner connects.
+/// Mode that lets only the owner connect.
 const PRIVATE: u32 = 0o600;
-/// Only the owner enters a directory that is made for the socket.
+/// Mode of a directory made for the socket: only the owner may enter.
 const PRIVATE_DIRECTORY: u32 = 0o700;
-/// Connections that wait until they are accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 1_024;
 
 /// A socket that this process listens on.
@@ -32,12 +32,12 @@ pub(super) struct Socket {
     identity: (u64, u64),
 }
 
-/// What stands where the socket goes.
+/// State of the socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Nothing.
+    /// Nothing is there.
     Free,
-    /// A socket that a killed daemon left behind.
+    /// A socket without a listener, left by a killed daemon.
     Dead,
 }
 
@@ -49,12 +49,12 @@ fn refused(path: &Path, why: impl Into<String>) -> Error {
     failed(path, io::Error::other(why.into()))
 }
 
-/// Refuses what cannot be listened on, and changes nothing.
+/// Refuses a path that cannot be listened on, and changes nothing.
 pub(super) async fn check(path: &Path, data_dir: &Path) -> Result<(), Error> {
     standing(path, data_dir).await.map(drop)
 }
 
-/// Listens on a socket that only its owner can open. The directory that it is to stand in is made if it is not there.
+/// Listens on a socket that only its owner can open. Creates the socket's directory if it is missing.
 pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener, Socket), Error> {
     check(path, data_dir).await?;
     let failed = |source| failed(path, source);
@@ -68,15 +68,15 @@ pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener
     }
     let socket = UnixSocket::new_stream().map_err(failed)?;
     socket.bind(path).map_err(failed)?;
-    // Nobody can connect before it listens, so that there is no moment at which others could.
+    // No client can connect before the daemon listens, so there is no moment at which other users could.
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(PRIVATE)).map_err(failed)?;
     let listener = socket.listen(BACKLOG).map_err(failed)?;
     let identity = identity(path).map_err(failed)?;
     Ok((listener, Socket { path: path.to_owned(), identity }))
 }
 
-/// Keeps other daemons from listening at a path, until it is dropped. The file stays: whoever removed it could remove
-/// one that another has just locked.
+/// Keeps other daemons from listening at a path, until it is dropped. The file stays: removing it could remove a file
+/// that another daemon has just locked.
 async fn lock(path: &Path) -> Result<File, Error> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -97,7 +97,7 @@ async fn lock(path: &Path) -> Result<File, Error> {
 }
 
 impl Socket {
-    /// Removes the socket, unless somebody has put something else in its place.
+    /// Removes the socket, unless another file has replaced it.
     pub(super) fn remove(self) {
         if identity(&self.path).is_ok_and(|found| found == self.identity) {
             drop(std::fs::remove_file(&self.path));
@@ -127,7 +127,7 @@ async fn standing(path: &Path, data_dir: &Path) -> Result<Standing, Error> {
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::Free),
-        // The store says better what is wrong with its directory.
+        // The store has a better error for a problem with its directory.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.starts_with(data_dir) => {
             return Ok(Standing::Free);
         }
@@ -147,13 +147,13 @@ async fn standing(path: &Path, data_dir: &Path) -> Result<Standing, Error> {
     match UnixStream::connect(path).await {
         Ok(_) => Err(refused(path, "another daemon listens there already")),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(Standing::Dead),
-        // Gone since it was looked at.
+        // The socket was removed since it was found.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Standing::Free),
         Err(error) => Err(refused(path, format!("nobody can say whether the socket there is used: {error}"))),
     }
 }
 
-/// The path without symbolic links on the way to its last name, as far as that way is there.
+/// The path with all symbolic links resolved except in its last component, as far as the path exists.
 fn resolved(path: &Path) -> PathBuf {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let parent = parent.canonicalize().or_else(|_| std::path::absolute(parent)).unwrap_or_else(|_| parent.to_owned());
@@ -165,7 +165,7 @@ mod tests {
     use super::*;
     use std::sync::Barrier;
 
-    /// Listens; none when another does.
+    /// A listener on the path; none if another one listens there.
     fn listener(path: &Path) -> Option<std::os::unix::net::UnixListener> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {

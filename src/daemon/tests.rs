@@ -1,4 +1,4 @@
-//! Clients over the wire and a service of the tests', with small rooms and a clock that passes as fast as it can.
+//! Clients over HTTP/2 and a service for tests, with small rooms and a paused clock.
 
 use super::accept::{Connections, Server};
 use super::connection;
@@ -23,7 +23,7 @@ use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic_types::StatusExt as _;
 
-/// Bytes of a page that the service answers.
+/// Bytes of a page in the service's answers.
 const PAGE_BYTES: usize = 50_000;
 /// Bytes of a large request.
 const LARGE: usize = 900_000;
@@ -34,7 +34,7 @@ const NARROW: u32 = 20_000;
 /// A window for a page.
 const WIDE: u32 = 65_535;
 
-/// Reads a request whole, and answers by the name of the method.
+/// Reads a request whole, and answers according to the method's name.
 #[derive(Clone)]
 struct Service;
 
@@ -64,7 +64,7 @@ async fn answer(request: Request<Body>) -> Response<Body> {
     let bytes = match method.as_str() {
         "AppendMessages" => 0,
         "ListMessages" => PAGE_BYTES,
-        // These take their time.
+        // Other methods never answer.
         _ => std::future::pending().await,
     };
     Response::new(Body::new(Full::new(Bytes::from(vec![0; bytes]))))
@@ -83,7 +83,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
     })
 }
 
-/// A connection that is served, over a socket that takes so many bytes. Serving it ends with the connection.
+/// A served connection, over a socket with a buffer of this many bytes. Serving ends with the connection.
 fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(bytes);
     let place = server.connections.place(&server.traffic).expect("a place");
@@ -91,7 +91,7 @@ fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
     ours
 }
 
-/// A client that grants each answer such a window.
+/// A client that grants each answer a window of this size.
 async fn client<Io>(io: Io, window: u32) -> SendRequest<Bytes>
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -102,7 +102,7 @@ where
     client
 }
 
-/// A request with a message of so many bytes, of which none has been sent but the length.
+/// Starts a request with a message of this many bytes, and sends only the length.
 async fn begin(client: &SendRequest<Bytes>, method: &str, bytes: usize) -> (ResponseFuture, SendStream<Bytes>) {
     let request = Request::post(format!("http://localhost/longhand.v1.MessageService/{method}"));
     let request = request.header("content-type", "application/grpc").body(()).expect("a request");
@@ -121,20 +121,20 @@ async fn call(client: &SendRequest<Bytes>, method: &str, bytes: usize) -> Respon
     response
 }
 
-/// Lets the others work and the time pass.
+/// Lets the other tasks run and time pass.
 async fn pass(seconds: u64) {
     let never = tokio::time::timeout(Duration::from_secs(seconds), std::future::pending::<()>()).await;
     assert!(never.is_err());
 }
 
-/// The reason for which there is no answer; empty if there is one.
+/// Reason of the error; empty if the answer is no error.
 async fn reason(response: ResponseFuture) -> String {
     let response = response.await.expect("an answer");
     let status = Status::from_header_map(response.headers());
     status.and_then(|status| Some(status.get_error_details().error_info()?.reason.clone())).unwrap_or_default()
 }
 
-/// The bytes of an answer, once its client has taken them all.
+/// Bytes of an answer, once its client has taken them all.
 async fn taken(mut answer: RecvStream) -> usize {
     let mut bytes = 0;
     while let Some(data) = answer.data().await {
@@ -172,7 +172,7 @@ async fn a_request_that_is_too_slow_to_be_complete_in_time_makes_way() {
     let (slow, mut stream) = begin(&client, "AppendMessages", LARGE).await;
     pass(1).await;
     let waiting = call(&client, "AppendMessages", LARGE).await;
-    // Until it is told; nothing more can be sent then.
+    // Sends until the call ends; nothing more can be sent then.
     while stream.send_data(Bytes::from(vec![0; 1_000]), false).is_ok() {
         pass(1).await;
     }
@@ -197,7 +197,7 @@ async fn a_request_is_no_longer_than_it_said() {
     let client = client(serve(&server, 1 << 16), NARROW).await;
     let (short, mut stream) = begin(&client, "AppendMessages", 0).await;
     pass(1).await;
-    // The beginning of a second message, which would be kept until it is whole.
+    // The start of a second message, which would be kept until it is complete.
     stream.send_data(Bytes::from_static(&[0, 0, 200, 0, 0]), false).expect("sent");
     assert_eq!(reason(short).await, "REQUEST_MALFORMED");
 }
@@ -217,7 +217,7 @@ async fn readers_that_take_their_answers_are_not_cut_off_by_each_other() {
     assert_eq!(server.traffic.answers.held_bytes(), 0);
 }
 
-/// A client's end of a connection that it does not read.
+/// A client's end of a connection, which it does not read.
 struct Unread(DuplexStream);
 
 impl AsyncRead for Unread {

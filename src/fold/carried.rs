@@ -1,4 +1,4 @@
-//! Metadata, times and names of originals, beside their words in a view.
+//! Metadata, times and names of originals, as fields of view messages.
 
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
@@ -8,12 +8,12 @@ use std::collections::HashMap;
 use std::mem::discriminant;
 use std::sync::Arc;
 
-/// Notes on every one of these messages that shows an original what else that one carries: its client's id and free JSON, its
-/// model, its times, and the same of its parts. It is all in the rows that were read for the words, and costs no read.
+/// Sets on every message that shows an original the original's other fields: its client's id and free JSON, its model,
+/// its times, and the same of its parts. They are all in the rows that were read for the text, and cost no read.
 pub(super) fn carry(sources: &[SourceMessage], messages: &mut [ViewMessage]) {
     let originals: HashMap<MessageId, &Message> =
         sources.iter().map(|source| (source.message.id, &*source.message)).collect();
-    // A message that pairing took apart stands in the view several times.
+    // A message that pairing split is in the view several times.
     let mut carried: HashMap<MessageId, Arc<Carried>> = HashMap::new();
     for message in messages.iter_mut().filter(|message| message.standing == Standing::Shown) {
         let Some(original) = message.source.and_then(|id| originals.get(&id)) else { continue };
@@ -29,7 +29,7 @@ pub(super) fn carry(sources: &[SourceMessage], messages: &mut [ViewMessage]) {
 }
 
 fn carry_part(part: &Part, shown: &mut ViewPart) {
-    // A result without its call is shown as words, and its media behind them: none of these is the part.
+    // A result without its call is shown as text, with its media after it; neither is the stored part.
     let is_itself = discriminant(&*shown.body) == discriminant(&*part.body);
     shown.client_id = part.client_id.clone().filter(|_| is_itself);
     let has_its_words = shown.shortened.is_none() || matches!(*part.body, PartBody::ToolResult(_));

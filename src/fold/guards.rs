@@ -1,5 +1,5 @@
-//! Guards: what holds automatic compactions back. They follow from the compactions that ended, from what somebody
-//! changed since, and from the view; none is stored.
+//! Guards: the conditions that hold back automatic compactions. They follow from the ended compactions, from later
+//! changes by clients, and from the view; none is stored.
 
 use super::Fold;
 use crate::model::Revision;
@@ -18,50 +18,51 @@ use crate::policy::plan::{self, Scene};
 use crate::policy::{Policy, Rung, continuing, overflow};
 use uuid::Uuid;
 
-/// After a failure the view grows by one part in so many of the window before the next automatic attempt, and by twice
-/// as much while the breaker is open.
+/// Divisor of the window. After a failure the view must grow by this fraction of the window before the next automatic
+/// attempt, and by twice as much while the breaker is open.
 pub const RETRY_GROWTH_PARTS: i64 = 20;
 
-/// The history of a session that guards follow from.
+/// The past of a session, from which guards follow.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Past<'a> {
-    /// The newest compactions that ended, newest first: at least as many as the breaker counts. Those of maintenance that
-    /// are done may be left out.
+    /// The newest compactions that ended, newest first: at least as many as the breaker counts. Finished maintenance
+    /// may be missing.
     pub ended: &'a [Compaction],
-    /// The newest change of history, policy or window that was not a compaction. What ended before it failed for reasons
-    /// that may be gone.
+    /// The newest change of history, policy or window that was not a compaction. The causes of failures before it may
+    /// be gone.
     pub changed_revision: Revision,
-    /// The newest undo, until the user goes on or what it took back is redone.
+    /// The newest undo, until the next message of the user or its redo.
     pub undo_revision: Option<Revision>,
 }
 
-/// The guards of a session: each holds automatic compactions back until the event or the time that it names.
+/// The guards of a session. Each holds back automatic compactions until the event or the time that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Guards {
-    /// True behind an undo, until the next message of the user.
+    /// True after an undo, until the next message of the user.
     pub holds_after_undo: bool,
     /// Automatic compactions in a row that failed, or freed nothing.
     pub failure_count: i64,
-    /// The open breaker closes after so many messages of the user; 0 where it is closed.
+    /// User messages until the open breaker closes; 0 if it is closed.
     pub breaker_turns: i64,
-    /// The end of the cooldown behind a compaction that a threshold asked for.
+    /// The end of the cooldown after a compaction by a threshold.
     pub cooldown_end: Option<Timestamp>,
-    /// The overhead that no compaction takes away.
+    /// The overhead that no compaction removes.
     pub overhead: Overhead,
-    /// Context usage; none where no reported usage is valid.
+    /// Context usage; none if no reported usage is valid.
     pub usage_tokens: Option<i64>,
-    /// The overhead that a compaction failed for, as far as replies since then leave room for it.
+    /// The overhead that made a compaction fail, lowered to the usage of later replies.
     pub reported_overhead: Option<i64>,
     /// The kind of the newest compaction without progress, until the view has grown enough for another attempt.
     needs_growth: Option<CompactionKind>,
-    /// Tokens by which the view must grow before the first guard that waits for growth ends; none where none waits.
+    /// Tokens by which the view must grow before the first guard that waits for growth ends; none if no guard waits for
+    /// growth.
     pub growth_tokens: Option<i64>,
-    /// True behind a last resort that failed, until the user goes on or the view has grown by a twentieth of the window.
+    /// True after a last resort that failed, until the next message of the user or growth by a twentieth of the window.
     pub(super) last_resort_failed: bool,
-    /// True while a run is under way, under a policy that looks at thresholds between runs alone.
+    /// True during a run, under a policy that evaluates thresholds only between runs.
     pub(super) is_in_run: bool,
-    /// True during the cooldown, and until the view has grown by as much as the policy wants between two compactions.
-    /// False where the view exceeds its window.
+    /// True during the cooldown, and until the view has grown by the policy's minimum between two compactions. False if
+    /// the view exceeds its window.
     is_cooling: bool,
 }
 
@@ -79,7 +80,7 @@ impl Guards {
         let step = (window.context / RETRY_GROWTH_PARTS).max(1);
         let growth_left = |least: i64, revision| least.saturating_sub(fold.growth_since(scene, revision));
         let retry = streak.newest.and_then(|(revision, kind)| match (is_tripped, breaker_turns) {
-            // It was open long enough: one more attempt shows whether anything has changed.
+            // It was open long enough: one more attempt is made, in case anything has changed.
             (true, 0) => None,
             (true, _) => Some((kind, growth_left(2 * step, revision))),
             (false, _) => Some((kind, growth_left(step, revision))),
@@ -106,8 +107,8 @@ impl Guards {
         }
     }
 
-    /// True where the steps of a level may be taken without anybody's asking. An undo is not considered: an overflow
-    /// passes its hold.
+    /// True if the steps of a level may be taken automatically. An undo is not considered here, because an overflow
+    /// overrides its hold.
     pub fn allow(&self, scene: Scene<'_>, level: Level) -> bool {
         let Scene { policy, window, .. } = scene;
         let kind = policy.rung(level).map(|rung| plan::kind(&rung.steps));
@@ -117,18 +118,18 @@ impl Guards {
             && kind.is_none_or(|kind| self.allow_kind(kind))
     }
 
-    /// True where the view has grown enough for another attempt of this kind. A prune is not held back by a summary that
-    /// made no progress.
+    /// True if the view has grown enough for another attempt of this kind. A summary without progress does not hold
+    /// back a prune.
     pub(super) fn allow_kind(&self, kind: CompactionKind) -> bool {
         self.needs_growth.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
     }
 
-    /// True where what no compaction takes away leaves the steps of a level nothing to help with.
+    /// True if overhead that no compaction removes fills the level's limit, so that its steps cannot help.
     pub fn is_filled(&self, scene: Scene<'_>, level: Level) -> bool {
         overhead::is_filled(scene.policy, scene.window, level, Some(self.overhead.tokens()))
     }
 
-    /// The guards as a session states them.
+    /// The guards as a session reports them.
     pub fn stated(&self, scene: Scene<'_>) -> session::Guards {
         let mut levels = scene.policy.ladder().map(|(level, _)| level);
         let fills = |level| overhead::is_filled(scene.policy, scene.window, level, self.reported_overhead);
@@ -141,7 +142,7 @@ impl Guards {
         }
     }
 
-    /// Why automatic compactions stop behind one more that makes no progress; none where they go on.
+    /// The failure with which automatic compactions stop after one more without progress; none if they go on.
     pub fn stopped_by_one_more(&self, policy: &Policy) -> Option<Failure> {
         let (count, turns) = (self.failure_count + 1, policy.guards.breaker_turns);
         (count >= i64::from(policy.guards.breaker_failures) && turns > 0).then(|| {
@@ -154,12 +155,12 @@ impl Guards {
     }
 }
 
-/// What happens to a session by itself.
+/// An automatic compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// The steps of the policy are taken: those of a level, or its maintenance.
+    /// The steps of the policy: those of a level, or its maintenance.
     Steps(plan::Decision),
-    /// The view is brought into its window by the last resort.
+    /// The last resort, which shrinks the view until it fits its window.
     LastResort,
 }
 
@@ -173,10 +174,10 @@ impl Decision {
     }
 }
 
-/// The automatic compaction of a session at its newest revision; none where nothing is due, or guards hold it back.
+/// The automatic compaction of a session at its newest revision; none if nothing is due or guards hold it back.
 ///
-/// Where the overhead fills every level that is reached, the highest is named all the same, once: its compaction fails and
-/// says so.
+/// If the overhead fills every reached level, the highest level is decided nevertheless, once: its compaction fails and
+/// reports the overhead.
 pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision> {
     let Scene { policy, window, .. } = scene;
     if !policy.trigger.auto || guards.holds_after_undo {
@@ -195,30 +196,30 @@ pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision
         .or_else(|| needs_last_resort(scene, fold, guards).then_some(Decision::LastResort))
 }
 
-/// True where the view exceeds its window and the last resort has something to take out of it, or to say: that there is
-/// nothing is said once.
+/// True if the view exceeds its window and the last resort can shorten it or has to report that it cannot. That report
+/// is made once.
 fn needs_last_resort(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> bool {
     let has_cuts = || !last_resort_cuts(scene, fold, guards).is_empty();
     !fold.fits(scene.window) && !guards.last_resort_failed && (guards.reported_overhead.is_none() || has_cuts())
 }
 
-/// The cuts that bring the view into its window; none where it fits, or cannot be made to.
+/// The truncations and omissions that bring the view into its window; none if it fits, or cannot be made to fit.
 pub fn last_resort_cuts(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Cuts {
     let context_tokens = fold.context_tokens(scene.window);
-    // A report says more than usage of a larger view can; pins are part of the view.
+    // A report can show a higher overhead than the usage of a larger view; pins are part of the view.
     let reported = guards.reported_overhead.unwrap_or(0).saturating_sub(guards.overhead.pinned_tokens);
     let overhead_tokens = guards.overhead.unseen_tokens.max(reported);
     let size = Size { context_tokens, estimated_tokens: fold.view.estimated_tokens, overhead_tokens };
     let cuts = last_resort::cuts(scene, size);
-    // It is worked out message by message, and the view decides.
+    // The savings are estimated message by message; the estimate of the resulting view decides.
     let after = || plan::view(scene.policy, &plan::with_cuts(scene.sources, &cuts, CompactionId(Uuid::nil())));
     if !cuts.is_empty() && after().estimated_tokens < size.estimated_tokens { cuts } else { Cuts::default() }
 }
 
-/// Why the steps of a level are not taken: what no compaction takes away fills all that the view may have. None where
-/// they may help.
+/// The failure of a level whose limit is filled by overhead that no compaction removes. None if the level's steps may
+/// help.
 ///
-/// The reported tokens are no more than the context usage, where some is valid: pins are estimated.
+/// The reported tokens are at most the context usage, if some is valid, because pins are only estimated.
 pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> Option<Failure> {
     let overhead = guards.overhead;
     let full = overhead::fills_from(rung, window)?;
@@ -234,7 +235,7 @@ pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> O
     })
 }
 
-/// Why the last resort does not bring a view into its window: everything that it may not take out.
+/// The failure of the last resort, with everything that it may not remove.
 pub fn fixed_failure(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Failure {
     let tokens = fold.context_tokens(scene.window);
     let room = overflow::room(scene.window).unwrap_or(0);
@@ -255,7 +256,7 @@ pub fn fixed_failure(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Failure 
 #[derive(Default)]
 struct Streak {
     count: i64,
-    /// The revision at which the newest of them ended, and its kind.
+    /// The end revision and the kind of the newest one.
     newest: Option<(Revision, CompactionKind)>,
 }
 
@@ -265,13 +266,13 @@ impl Streak {
         for (revision, compaction) in since_change(past) {
             match compaction.state {
                 CompactionState::Done if is_by_hand(compaction) => break,
-                // Maintenance that is done is no progress of a threshold's compactions.
+                // Finished maintenance is no progress for the compactions of thresholds.
                 CompactionState::Done if is_maintenance(compaction) => {}
                 CompactionState::Done if made_progress(compaction) => break,
                 CompactionState::Failed if reports_overhead(compaction) => {}
                 CompactionState::Done | CompactionState::Failed | CompactionState::Dead => {
                     streak.count += 1;
-                    // An overflow's steps say nothing of maintenance.
+                    // The steps of an overflow do not count for maintenance.
                     let is_overflow = compaction.request.trigger == Trigger::Overflow;
                     let kind = if is_overflow { CompactionKind::Summary } else { compaction.request.kind };
                     streak.newest.get_or_insert((revision, kind));
@@ -286,12 +287,12 @@ impl Streak {
     }
 }
 
-/// True where a compaction that is done freed tokens.
+/// True if a finished compaction freed tokens.
 fn made_progress(compaction: &Compaction) -> bool {
     compaction.outcome.as_ref().is_none_or(|outcome| outcome.tokens_after < outcome.tokens_before)
 }
 
-/// True for maintenance, and for the last resort: it makes no progress for a level, and takes none back.
+/// True for maintenance and for the last resort, which neither count as progress for a level nor against it.
 fn is_maintenance(compaction: &Compaction) -> bool {
     matches!(compaction.request.trigger, Trigger::Routine | Trigger::Window)
 }
@@ -304,14 +305,14 @@ fn reports_overhead(compaction: &Compaction) -> bool {
     compaction.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::FixedOverhead)
 }
 
-/// The compactions that ended behind the newest other change, newest first.
+/// The compactions that ended after the newest other change, newest first.
 fn since_change(past: Past<'_>) -> impl Iterator<Item = (Revision, &Compaction)> {
     let ended = past.ended.iter().filter_map(|compaction| Some((compaction.end_revision?, compaction)));
     ended.filter(move |(revision, _)| *revision > past.changed_revision)
 }
 
-/// The overhead of the newest report that it fills the window, behind the last compaction that somebody asked for, or a
-/// provider, or what replies since then leave of it.
+/// The overhead of the newest failure report, after the last compaction by hand or for a provider's overflow, lowered
+/// to the usage of later replies.
 fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
     let is_asked_for = |compaction: &Compaction| {
         compaction.state == CompactionState::Done
@@ -320,7 +321,7 @@ fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
     let mut newest = since_change(past).take_while(|(_, compaction)| !is_asked_for(compaction));
     let (revision, tokens) =
         newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
-    // A level that it filled and that helped all the same was not filled any more.
+    // If a level that the overhead filled made a compaction succeed later, the overhead no longer fills it.
     let Scene { policy, window, .. } = scene;
     let has_helped = since_change(past).take_while(|(at, _)| *at > revision).any(|(_, compaction)| {
         let level = compaction.request.level.filter(|_| compaction.state == CompactionState::Done);
@@ -329,7 +330,7 @@ fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
     if has_helped {
         return None;
     }
-    // No overhead is more than a whole request.
+    // The overhead is at most a whole request.
     let used = scene.sources.iter().filter_map(|source| {
         let message = &source.message;
         let usage =
@@ -340,7 +341,7 @@ fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
     Some(used.fold(tokens, i64::min))
 }
 
-/// The usage and the estimate before the newest compaction that usage measured.
+/// The usage and the estimate before the newest compaction whose start had valid usage.
 fn sample_before(past: Past<'_>) -> Option<UsageSample> {
     since_change(past).find_map(|(_, compaction)| {
         let outcome = compaction.outcome.as_ref()?;
@@ -348,21 +349,21 @@ fn sample_before(past: Past<'_>) -> Option<UsageSample> {
     })
 }
 
-/// The end of the newest compaction where that is a last resort that failed, for whatever reason but an overhead.
+/// The end of the newest compaction, if it is a last resort that failed for a reason other than overhead.
 fn failed_last_resort(past: Past<'_>) -> Option<Revision> {
     let (revision, newest) = since_change(past).next()?;
     let has_failed = matches!(newest.state, CompactionState::Failed | CompactionState::Dead);
     (newest.request.trigger == Trigger::Window && has_failed && !reports_overhead(newest)).then_some(revision)
 }
 
-/// The base of the newest compaction that a threshold asked for, if nothing but maintenance came behind it.
+/// The base of the newest compaction by a threshold, if only maintenance came after it.
 fn threshold_compaction(past: Past<'_>) -> Option<Revision> {
     let mut done = since_change(past).filter(|(_, compaction)| compaction.state == CompactionState::Done);
     let (revision, newest) = done.find(|(_, compaction)| !is_maintenance(compaction))?;
     (newest.request.trigger == Trigger::Threshold).then(|| newest.base_revision.unwrap_or(revision))
 }
 
-/// The end of a cooldown that is not over. One that begins in the future was noted by a clock that was wrong.
+/// The end of a cooldown that is not over. A begin in the future was written by a wrong clock and is ignored.
 fn cooldown_end(policy: &Policy, ended: &[Compaction], now: Timestamp) -> Option<Timestamp> {
     let is_cause = |compaction: &&Compaction| {
         compaction.state == CompactionState::Done && compaction.request.trigger == Trigger::Threshold
@@ -372,7 +373,7 @@ fn cooldown_end(policy: &Policy, ended: &[Compaction], now: Timestamp) -> Option
     (now < end).then_some(end)
 }
 
-/// The messages of the user behind a revision, as far as the view shows them.
+/// The messages of the user after a revision, as far as the view shows them.
 fn user_messages_since(scene: Scene<'_>, revision: Revision) -> i64 {
     let is_users = |source: &&SourceMessage| {
         let message = &source.message;

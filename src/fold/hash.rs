@@ -10,18 +10,18 @@ use std::collections::HashMap;
 /// The hash of a view without messages.
 pub(super) const EMPTY: [u8; 32] = [0; 32];
 
-/// The running hash of a view after each message; the last is the view's. A view that goes on where another ended
-/// therefore contains the other's hash.
+/// The running hash of a view after each message; the last is the view's. A view that continues another therefore
+/// contains the other's hash.
 pub(super) fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
     let mut hashes = Vec::new();
     extend(&mut hashes, messages);
     hashes
 }
 
-/// Adds the hashes that are missing behind those of the first messages.
+/// Adds the missing hashes after those of the first messages.
 pub(super) fn extend(hashes: &mut Vec<[u8; 32]>, messages: &[ViewMessage]) {
     let mut before = hashes.last().copied().unwrap_or(EMPTY);
-    // Messages that pairing took apart carry the same each time, which may be long.
+    // The messages that pairing made from one original carry the same fields, which may be long.
     let mut carried: HashMap<MessageId, [u8; 32]> = HashMap::new();
     let known = hashes.len();
     hashes.extend(messages[known..].iter().map(|message| {
@@ -36,7 +36,7 @@ pub(super) fn extend(hashes: &mut Vec<[u8; 32]>, messages: &[ViewMessage]) {
     }));
 }
 
-/// The hash of what a message carries of its original.
+/// The hash of the fields that a message carries from its original.
 fn digest_of(carried: &Carried) -> [u8; 32] {
     let Carried { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } = carried;
     let mut hasher = Hasher(blake3::Hasher::new());
@@ -59,7 +59,7 @@ fn digest_of(carried: &Carried) -> [u8; 32] {
     *hasher.0.finalize().as_bytes()
 }
 
-/// Feeds a view message to a hash, every field behind its length.
+/// Feeds a view message to a hash; every field of variable length is preceded by its length.
 struct Hasher(blake3::Hasher);
 
 impl Hasher {

@@ -1,7 +1,7 @@
 //! P8, P9, P10, P12 and P15 as laws of every preset, on generated conversations.
 //!
-//! Each decision is made from scratch, of the rows and the ended compactions alone, carried out as rows, and the view is
-//! folded of these. Only time is simpler than in a daemon: a compaction has ended before anybody goes on.
+//! Each decision is made from scratch, from the rows and the ended compactions alone. It is executed as rows, and the
+//! view is folded from these. Only time is simpler than in a daemon: a compaction ends before the next step begins.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -36,10 +36,10 @@ mod world;
 
 use world::{Picture, Step, Words, World, step};
 
-/// Decisions after one thing that happened: a rung can find something more to do after a lower one, but not for ever.
+/// Most decisions after one step: a level can find more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
 
-/// A preset with all its large numbers divided, so that a short conversation means as much to it as a long one.
+/// A preset with all its large numbers divided, so that a short conversation reaches its thresholds like a long one.
 fn small(policy: &Policy, divisor: u64) -> Policy {
     fn divide(value: &mut Value, divisor: u64) {
         match value {
@@ -60,14 +60,14 @@ fn small(policy: &Policy, divisor: u64) -> Policy {
     small
 }
 
-/// A conversation and the circumstances under which it is had.
+/// A conversation and its circumstances.
 #[derive(Debug, Clone)]
 struct Talk {
     divisor: u64,
     context: i64,
-    /// Tokens that no estimate sees, in windows.
+    /// Tokens that no estimate includes, in windows.
     overhead: i64,
-    /// The length of the summaries that somebody writes; none where every summary is refused.
+    /// The length of the summaries; none if every summary is refused.
     summary: Option<usize>,
     steps: Vec<Step>,
 }
@@ -82,7 +82,7 @@ fn talk() -> impl Strategy<Value = Talk> {
         .prop_map(|(divisor, context, overhead, summary, steps)| Talk { divisor, context, overhead, summary, steps })
 }
 
-/// What happened in all talks under a preset.
+/// Counts of the changes in all conversations under a preset.
 #[derive(Debug, Default)]
 struct Counts {
     shortened: usize,
@@ -93,7 +93,7 @@ struct Counts {
     most_decisions: usize,
 }
 
-/// The same messages with what they weigh, as the store keeps it.
+/// The same messages with their estimates, as the store keeps them.
 fn counted(policy: &Policy, sources: &[SourceMessage]) -> Vec<SourceMessage> {
     let with_counts = |source: &SourceMessage| {
         let bodies: Vec<_> = source.message.parts.iter().map(|part| &*part.body).collect();
@@ -110,7 +110,7 @@ struct Draft {
     after: View,
 }
 
-/// A decision with what it was made of.
+/// A decision with its inputs.
 struct Moment<'a> {
     scene: Scene<'a>,
     fold: Fold,
@@ -205,7 +205,7 @@ impl Session<'_> {
         }
     }
 
-    /// The work of a decision, as its job does it; the failure where it comes to nothing.
+    /// The work of a decision, as its job does it; the failure if it has no effect.
     fn carry_out(&self, before: &Picture, moment: &Moment<'_>, decision: Decision) -> Result<Draft, Failure> {
         let Moment { scene, fold, guards, .. } = moment;
         let (scene, tokens) = (*scene, fold.context_tokens(scene.window));
@@ -229,13 +229,13 @@ impl Session<'_> {
         }
     }
 
-    /// P15: behind all decisions a view fits its window, or something says why it does not.
+    /// P15: after all decisions a view fits its window, or a guard names the reason why not.
     fn fits_or_says_why(&self, Moment { scene, fold, guards, .. }: &Moment<'_>) {
         let is_excepted = !scene.policy.trigger.auto || guards.holds_after_undo || guards.reported_overhead.is_some();
         assert!(fold.fits(scene.window) || is_excepted, "it does not fit: {guards:?}");
     }
 
-    /// The first candidate that is worth its price is decided on, and none where there is none.
+    /// The first candidate that is worth its price is decided; none if there is none.
     fn check_decision(&self, Moment { scene, fold, guards, decision }: &Moment<'_>) {
         let (scene, policy) = (*scene, scene.policy);
         if !policy.trigger.auto || guards.holds_after_undo {
@@ -278,7 +278,7 @@ impl Session<'_> {
         assert!(matches!(decision, None | Some(Decision::LastResort)), "{decision:?} came from nowhere");
     }
 
-    /// The steps of a level with their summary written: with their own tail or a smaller one, or else their stand-in.
+    /// The steps of a level with their summary, with the policy's tail or a smaller one, or else their fallback.
     fn climb(&self, before: &Picture, rung: &Rung, tokens: i64) -> Option<Draft> {
         let mut stand_in = None;
         for rung in plan::narrowings(rung) {
@@ -310,7 +310,7 @@ impl Session<'_> {
         self.draft(before, fallback.cuts, None, least).or_else(|| self.draft(before, others, None, least))
     }
 
-    /// What cuts and a summary would do; none where they would free too little.
+    /// The effect of truncations, omissions and a summary; none if they would free too little.
     fn draft(
         &self,
         before: &Picture,
@@ -349,7 +349,7 @@ impl Session<'_> {
         self.by_hand(work, burst);
     }
 
-    /// Puts a reduction in force, and holds what comes of it against the laws.
+    /// Commits a compaction, and checks the resulting view against the laws.
     fn commit(&mut self, before: &Picture, draft: Draft, trigger: Trigger, burst: &mut Vec<Picture>) {
         let Draft { cuts, summary, after } = draft;
         self.counts.shortened += usize::from(!cuts.parts.is_empty());
@@ -366,7 +366,7 @@ impl Session<'_> {
         burst.push(picture);
     }
 
-    /// Notes the end of a compaction, at a revision of its own.
+    /// Records the end of a compaction, at a revision of its own.
     fn end(&mut self, trigger: Trigger, level: Option<Level>, end: Result<Outcome, Failure>) {
         let end_revision = self.world.tick();
         let policy = &self.world.policy;
@@ -379,7 +379,7 @@ impl Session<'_> {
         self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).expect("a small number"));
     }
 
-    /// Takes back what was just done, the newest first: each view is again what it was.
+    /// Undoes the newest compactions, the newest first, and checks each view against the earlier one.
     fn undo(&self, burst: &[Picture]) {
         let mut marks = self.world.marks.clone();
         let mut at = self.world.revision;
@@ -391,14 +391,14 @@ impl Session<'_> {
         }
     }
 
-    /// Asks again for everything that was ever read.
+    /// Reads all earlier views again.
     fn look_back(&self) {
         for picture in &self.pictures {
             assert_eq!(&self.world.picture(&self.world.marks, picture.at), picture);
         }
     }
 
-    /// Without any reduction the view is what was written.
+    /// Checks that the view without any compaction is the history.
     fn undo_everything(&mut self) {
         while let Some(found) = layouts::newest_change(&self.world.marks, self.world.revision) {
             self.world.mark(MarkBody::Undone { mark: found.target });
@@ -408,7 +408,7 @@ impl Session<'_> {
     }
 }
 
-/// The tokens of the stored messages that steps take out of the view, with a summary as long as the one that it shows.
+/// The tokens of the stored messages that steps remove from the view, with a summary as long as the current one.
 fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
     let Scene { policy, layout, sources, .. } = scene;
     let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
@@ -421,7 +421,7 @@ fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
     tokens(sources) - tokens(&after)
 }
 
-/// Who speaks, what the message is, and its parts with what was taken from each.
+/// The role, the kind, and the parts with the shortening of each.
 type Said = (Role, Standing, Vec<(PartBody, Option<Shortened>)>);
 
 /// The contents of a view without the ids of its messages.
@@ -433,8 +433,8 @@ fn said(view: &View) -> (i64, Vec<Said>) {
     (view.estimated_tokens, messages.collect())
 }
 
-/// P8 and P9: every message is shown, shortened, covered by the summary that is in the view, or left out by a mark; and
-/// a model can be given the view.
+/// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view
+/// is valid model input.
 fn accounted(world: &World, picture: &Picture) {
     let Picture { layout, sources, view, .. } = picture;
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
@@ -476,7 +476,7 @@ fn accounted(world: &World, picture: &Picture) {
     inputs_are_json(world, view);
 }
 
-/// What was a call's input in JSON is still.
+/// Checks that inputs of calls that were JSON are still JSON.
 fn inputs_are_json(world: &World, view: &View) {
     let parts = world.messages.values().flat_map(|message| &message.parts);
     let originals: BTreeMap<_, _> = parts.map(|part| (part.id, &*part.body)).collect();
@@ -495,8 +495,8 @@ fn stands_at_its_place(source: &&SourceMessage) -> bool {
     source.place.is_none() && source.message.kind == MessageKind::Normal
 }
 
-/// The messages of the view that no compaction may take out: open ones, calls that still run, and what the model has not
-/// answered yet. Of the last the last resort spares the newest request alone.
+/// The messages of the view that no compaction may remove: open ones, calls that still run, and messages that the model
+/// has not answered yet. Of the unanswered ones, the last resort spares only the newest request.
 fn unfinished(sources: &[SourceMessage], is_last_resort: bool) -> BTreeSet<Revision> {
     let inline: Vec<&SourceMessage> = sources.iter().filter(stands_at_its_place).collect();
     let is_reply = |source: &&SourceMessage| {
@@ -520,7 +520,8 @@ fn unfinished(sources: &[SourceMessage], is_last_resort: bool) -> BTreeSet<Revis
     unfinished
 }
 
-/// Whether a call without a result in the first message still runs: the model has not spoken since it heard something.
+/// True if a call without a result in the first message still runs: the model has not replied since it received
+/// something.
 fn runs(inline: &[&SourceMessage]) -> bool {
     let has_result =
         |source: &SourceMessage| source.message.parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_)));
@@ -528,7 +529,7 @@ fn runs(inline: &[&SourceMessage]) -> bool {
     heard.is_none_or(|heard| inline[heard + 1..].iter().all(|source| source.message.role != Role::Assistant))
 }
 
-/// Which message answers which call, by index.
+/// The pairs of call and result by message index, and the indexes of messages with waiting calls.
 fn answered_calls(messages: &[&SourceMessage]) -> (Vec<(usize, usize)>, BTreeSet<usize>) {
     let mut waiting: Vec<(&str, usize)> = Vec::new();
     let mut answered = Vec::new();
@@ -550,7 +551,7 @@ fn unanswered_calls(messages: &[&SourceMessage]) -> BTreeSet<usize> {
     answered_calls(messages).1
 }
 
-/// What is unfinished stays where it is, and open messages stay as they are.
+/// Unfinished messages keep their positions, and open messages stay unchanged.
 fn unfinished_stays(before: &Picture, after: &Picture, is_last_resort: bool) {
     let stays: HashMap<Revision, &SourceMessage> =
         after.sources.iter().filter(stands_at_its_place).map(|source| (source.message.revision, source)).collect();
@@ -562,7 +563,7 @@ fn unfinished_stays(before: &Picture, after: &Picture, is_last_resort: bool) {
     }
 }
 
-/// No reduction parts a result from its call: both stay in the view or both go, except that pinned messages stay.
+/// No compaction separates a result from its call: both stay in the view or neither, except that pinned messages stay.
 fn pairs_stay_together(before: &Picture, after: &Picture) {
     let messages: Vec<&SourceMessage> = before.sources.iter().collect();
     let there: BTreeSet<Revision> = after.sources.iter().map(|source| source.message.revision).collect();
@@ -605,7 +606,7 @@ fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
     play(&presets::find("joyagent").expect("a preset"), &talk, &mut Counts::default());
 }
 
-/// How many conversations each preset is tried with.
+/// The number of conversations for each preset.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)
 }

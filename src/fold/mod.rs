@@ -1,6 +1,5 @@
-//! The fold: everything that follows from a session's rows, as one pure function of them. A view, its running hash, its
-//! estimate, and the context usage that a request with the view has are the same wherever they are asked for, and at any
-//! revision.
+//! The fold: everything that follows from a session's rows, as one pure function. A view, its running hash, its
+//! estimate and the context usage of a request with it are the same for every caller and at every revision.
 
 mod carried;
 pub mod guards;
@@ -29,20 +28,20 @@ pub use seams::Seam;
 /// A session's rows at one revision.
 #[derive(Debug, Clone, Copy)]
 pub struct Rows<'a> {
-    /// The policy that is active there.
+    /// The policy that is active at the revision.
     pub policy: &'a Policy,
     /// The messages of the layout, in its order.
     pub messages: &'a [SourceMessage],
-    /// The newest mark, policy or window: usage of a view from before it says nothing.
+    /// The revision of the newest mark, policy or window. The usage of an older view is not valid.
     pub changed_revision: Revision,
 }
 
-/// Passages of hidden messages, and the request that they are shown in front of.
+/// Passages of hidden messages, and the request before which the view shows them.
 #[derive(Debug, Clone)]
 pub struct Passages {
     /// The request.
     pub request: MessageId,
-    /// The message that holds them.
+    /// The message that contains them.
     pub message: ViewMessage,
 }
 
@@ -54,11 +53,11 @@ pub struct Fold {
     /// The running hash of the view after each of its messages.
     pub hashes: Vec<[u8; 32]>,
     usage: Option<CurrentUsage>,
-    /// What it takes to fold messages that follow; none where passages stand in the view.
+    /// State for folding later messages; none if the view contains passages.
     rest: Option<Rest>,
 }
 
-/// What a fold keeps beside the view for the messages that follow.
+/// The state of a fold, besides the view, for folding later messages.
 #[derive(Debug, Clone, Default)]
 struct Rest {
     seams: Seams,
@@ -80,8 +79,8 @@ impl Fold {
         fold
     }
 
-    /// Folds later rows of the same session, of whose messages the first `kept` were folded before: the same as from
-    /// scratch. What stands in front of the seam that it returns has stayed.
+    /// Folds later rows of the same session, the first `kept` messages of which were folded before; the result equals
+    /// the fold from scratch. Returns the seam up to which the view has not changed.
     pub fn extend(&mut self, rows: Rows<'_>, kept: usize) -> Seam {
         let Rows { policy, messages, changed_revision } = rows;
         let mut rest = self.rest.take().unwrap_or_default();
@@ -109,33 +108,35 @@ impl Fold {
         self.hashes.last().copied().unwrap_or(hash::EMPTY)
     }
 
-    /// Tokens of a request with the view for a model of this window: reported usage, where some is valid, and the
-    /// estimate of what became visible after the view that it measured; else the estimate and the window's overhead.
+    /// Tokens of a request with the view for a model of this window: valid reported usage plus the estimate of
+    /// everything that became visible after the view that it measured; without valid usage, the estimate plus the
+    /// window's overhead.
     pub fn context_tokens(&self, window: &ModelWindow) -> i64 {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
     }
 
-    /// The usage of the view beside its estimate, where usage is valid. The newest reply is part of both, also
-    /// under a policy that reads the tokens of requests alone.
+    /// The usage of the view and its estimate, if usage is valid. The newest reply is part of both, even under a policy
+    /// that reads only the tokens of requests.
     pub fn usage_sample(&self) -> Option<UsageSample> {
         let usage = self.usage?;
         Some(UsageSample { usage_tokens: usage.view_tokens(), view_tokens: self.view.estimated_tokens })
     }
 
-    /// The estimate of what joined the view behind a revision, as far as it stands at its own place.
+    /// The estimate of messages that joined the view after a revision at their own positions.
     pub fn growth_since(&self, scene: Scene<'_>, revision: Revision) -> i64 {
         usage::growth(scene.policy, scene.sources, &self.view, revision)
     }
 
-    /// True where a request with the view leaves room for a reply in this window. An unknown window has room for anything.
+    /// True if a request with the view leaves room for a reply in this window. An unknown window has room for any
+    /// request.
     pub fn fits(&self, window: &ModelWindow) -> bool {
         overflow::room(window).is_none_or(|room| self.context_tokens(window) <= room)
     }
 
-    /// The view shortened until it fits the window, as far as that can be done.
+    /// The view shortened until it fits the window, as far as possible.
     ///
-    /// Usage beyond the estimate and the window's overhead counts as shrinking with the view: it is what the estimate
-    /// gets wrong about its words.
+    /// Usage beyond the estimate and the window's overhead counts as shrinking with the view, because it is the error
+    /// of the estimate of the text.
     pub fn shortened(self, policy: &Policy, window: &ModelWindow) -> Shortened {
         let size = Size {
             context_tokens: self.context_tokens(window),
@@ -159,8 +160,8 @@ pub struct Shortened {
     pub hashes: Vec<[u8; 32]>,
     /// Tokens of a request with it.
     pub context_tokens: i64,
-    /// True where that leaves room for a reply.
+    /// True if it leaves room for a reply.
     pub fits: bool,
-    /// The revisions of the messages that were left out, ascending.
+    /// The revisions of the omitted messages, ascending.
     pub omitted: Vec<Revision>,
 }

@@ -1,4 +1,4 @@
-//! The places at which a view can be taken up: what stands in front of one is rendered the same whatever comes behind.
+//! Seams: positions from which a view can be continued, because later messages do not change the view before them.
 
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
@@ -6,28 +6,28 @@ use crate::policy::calls::Earlier;
 use crate::policy::render::{Rendered, RenderedCall};
 use std::collections::HashSet;
 
-/// A place between two stored messages that no call is separated from its result by.
+/// A position between two stored messages that separates no call from its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Seam {
-    /// The number of stored messages in front of it.
+    /// The number of stored messages before it.
     pub sources: usize,
     /// The number of view messages that show these.
     pub shown: usize,
 }
 
-/// The seams of a view, with what is needed to render the messages behind one.
+/// The seams of a view, with the state for rendering the messages after one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seams {
-    /// Ascending.
+    /// The seams, ascending.
     seams: Vec<Seam>,
-    /// Calls without a result: the index of each one's message, and its id.
+    /// Calls without a result: the index of the call's message, and the call's id.
     waiting: Vec<(usize, String)>,
     earlier: Earlier,
 }
 
 impl Seams {
-    /// The seam from which the messages have to be rendered where the first `kept` of them are those that were rendered
-    /// before. A result may answer a call that waited: then that one's message is rendered as well.
+    /// The seam from which the messages must be rendered again if the first `kept` of them were rendered before. If a
+    /// new result answers a waiting call, the message of that call is rendered again as well.
     pub(super) fn behind(&self, messages: &[SourceMessage], kept: usize) -> Seam {
         let parts = messages[kept..].iter().flat_map(|source| &source.message.parts);
         let answered: HashSet<&str> = parts.filter_map(|part| result_id(&part.body)).collect();
@@ -37,13 +37,13 @@ impl Seams {
         self.seams[..count].last().copied().unwrap_or_default()
     }
 
-    /// The writers of calls in front of a seam.
+    /// The writers of the calls before a seam.
     pub(super) fn earlier(&mut self, seam: Seam) -> &Earlier {
         self.earlier.end_at(seam.sources);
         &self.earlier
     }
 
-    /// Replaces all seams behind one by those of the messages that were rendered behind it, of which there are `count`.
+    /// Replaces all seams after `from` by those of the `count` messages that were rendered after it.
     pub(super) fn extend(&mut self, from: Seam, rendered: &Rendered<'_>, count: usize) {
         self.seams.retain(|seam| seam.sources <= from.sources);
         self.waiting.retain(|(index, _)| *index < from.sources);
@@ -73,8 +73,8 @@ fn result_id(body: &PartBody) -> Option<&str> {
     if let PartBody::ToolResult(result) = body { Some(&result.call_id) } else { None }
 }
 
-/// The least number of messages in front of a seam: words between a summary and the message behind it depend on that
-/// one. None where it is not there yet.
+/// The least number of messages before a seam. The text between a summary and the next message depends on that message.
+/// None if there is no next message yet.
 fn first_seam(rendered: &Rendered<'_>) -> Option<usize> {
     let Some(summary) = rendered.summary else { return Some(1) };
     rendered.messages.iter().find(|(index, _)| *index > summary).map(|(index, _)| index + 1)

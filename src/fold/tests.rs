@@ -18,7 +18,7 @@ fn fold(policy: &Policy, messages: &[SourceMessage], changed_revision: Revision)
     Fold::new(Rows { policy, messages, changed_revision }, None)
 }
 
-/// The context tokens of `TALK` when its reply was given a view.
+/// The context tokens of `TALK` if the model was given this view for its reply.
 fn tokens(view: Option<(Revision, bool)>, changed_revision: Revision, alter: impl FnOnce(&mut [SourceMessage])) -> i64 {
     let mut messages = dsl::parse(TALK);
     messages[3].message.finish.view =
@@ -67,7 +67,7 @@ fn results_that_the_model_has_not_read_come_on_top_of_its_usage() {
     assert_eq!(context_tokens("  tool bash#c1 in=10t out=500t done\n  text 10t"), 1_010, "it went on behind them");
 }
 
-/// Else words of the reply, which the view has and the usage of its request has not, could pass for overhead.
+/// Otherwise text of the reply, which the view has and the usage of its request has not, could be taken for overhead.
 #[test]
 fn a_sample_compares_the_view_with_the_usage_of_all_of_it() {
     let messages = dsl::parse("u1 400c\na1 usage=1000/500 2000c\nu2 400c");
@@ -107,7 +107,7 @@ fn a_shortened_view_fits_however_much_more_usage_said_than_the_estimate() {
             assert!(shorter.fits, "{} of {room} of {reported}", shorter.context_tokens);
             assert!(shorter.context_tokens <= room);
             assert!(shorter.view.estimated_tokens < estimated);
-            // As much is left as has room, less than a turn aside.
+            // All that has room remains, except for less than a turn.
             let real = reported - window.overhead;
             let left = shorter.view.estimated_tokens * real / estimated;
             let turn = 1_200 * real / estimated;
@@ -128,7 +128,7 @@ fn a_view_that_usage_says_is_smaller_than_its_estimate_loses_no_more_than_that()
     assert!(shorter.view.estimated_tokens > before / 2 - 1_200, "{} of {before}", shorter.view.estimated_tokens);
 }
 
-/// Everything that follows from a fold.
+/// The results of a fold.
 fn facts(fold: &Fold) -> (&[[u8; 32]], &View, i64) {
     (&fold.hashes, &fold.view, fold.context_tokens(&window(60_000)))
 }
@@ -147,7 +147,7 @@ fn a_fold_that_is_extended_is_the_one_from_scratch() {
             for after in before..=talk.len() {
                 let rows = Rows { policy: &policy, messages: &talk[..after], changed_revision: 1 };
                 let scratch = Fold::new(rows, None);
-                // As much of what is known may have changed as anybody says.
+                // Any part of the known messages may have changed.
                 for kept in 0..=before {
                     let mut extended = known.clone();
                     extended.extend(rows, kept);
@@ -158,7 +158,7 @@ fn a_fold_that_is_extended_is_the_one_from_scratch() {
     }
 }
 
-/// Messages of two writers with few call ids, so that these are used again and results come late, twice or for nothing.
+/// Messages of two writers with few call ids, so that ids are reused and results come late, twice or without a call.
 fn tangled() -> impl Strategy<Value = Vec<SourceMessage>> {
     let part = (0..4_u8, 0..3_u8).prop_map(|(kind, id)| match kind {
         0 => format!("  call read#c{id}"),
@@ -197,7 +197,7 @@ proptest! {
             let mut known = fold(&policy, &[], 1);
             for count in 1..=messages.len() {
                 let rows = Rows { policy: &policy, messages: &messages[..count], changed_revision: 1 };
-                // The newest messages may be open, and are read again then.
+                // The newest messages may be open, and then they are read again.
                 known.extend(rows, (count - 1).saturating_sub(open - 1));
                 let scratch = Fold::new(rows, None);
                 prop_assert_eq!(facts(&known), facts(&scratch));

@@ -1,4 +1,4 @@
-//! Which reported usage is valid, and what came after the view that it measured.
+//! Selection of the valid reported usage, and the estimate of everything after the view that it measured.
 
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Message, Role};
@@ -9,14 +9,15 @@ use crate::policy::{Policy, UsageCount, tokens};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Usage of a reply that is valid at a revision.
+/// The usage of a reply that is valid at a revision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct CurrentUsage {
-    /// The tokens that the policy reads in it.
+    /// The reported tokens, as the policy counts them.
     reported: i64,
-    /// The estimate of the reply itself, where the policy reads the tokens of its request alone.
+    /// The estimate of the reply itself, if the policy reads only the tokens of its request.
     own: i64,
-    /// The estimate of what became visible after the view that the reply was given, without what the model wrote itself.
+    /// The estimate of everything that became visible after the view that the model was given, without the model's own
+    /// output.
     after: i64,
 }
 
@@ -25,13 +26,14 @@ impl CurrentUsage {
         self.reported.saturating_add(self.after)
     }
 
-    /// The measure of the whole view, the reply in it included.
+    /// The measure of the whole view, including the reply.
     pub(super) fn view_tokens(self) -> i64 {
         self.tokens().saturating_add(self.own)
     }
 }
 
-/// The context usage by a reply: what it reports, and what became visible after the view that it measured.
+/// The context usage by a reply: its reported tokens, and the estimate of everything that became visible after the view
+/// that it measured.
 pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, reply: &Reply) -> CurrentUsage {
     let newer = Newer::of(messages.iter(), reply.seen);
     let is_after = |message: &ViewMessage, part: &ViewPart| match part.source {
@@ -39,7 +41,7 @@ pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, 
         Some(id) => newer.parts.contains(&id),
         None => false,
     };
-    // Passages come back for the newest request, and are new where that is.
+    // Passages come back for the newest request, so they are new if that request is.
     let newest_request = view.messages.iter().rev().find(|message| message.role == Role::User);
     let asks_anew = newest_request.is_some_and(|request| request.parts.iter().any(|part| is_after(request, part)));
     let is_counted = |message: &ViewMessage, part: &ViewPart| match message.standing {
@@ -62,7 +64,7 @@ pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, 
     CurrentUsage { reported: reply.tokens, after, own }
 }
 
-/// The estimate of the parts that came behind a revision, as far as the view shows them at their own places.
+/// The estimate of the parts that came after a revision, as far as the view shows them at their own positions.
 pub(super) fn growth(policy: &Policy, messages: &[SourceMessage], view: &View, revision: Revision) -> i64 {
     let own = messages.iter().filter(|source| source.place.is_none() && !source.message.kind.is_derived());
     let newer = Newer::of(own, revision);
@@ -73,7 +75,7 @@ pub(super) fn growth(policy: &Policy, messages: &[SourceMessage], view: &View, r
     estimate(policy, messages, view, |message| newer.is_shown_by(message), is_counted)
 }
 
-/// Parts that came behind a revision, and their messages.
+/// Parts that came after a revision, and their messages.
 struct Newer {
     parts: HashSet<PartId>,
     messages: HashSet<MessageId>,
@@ -126,18 +128,18 @@ pub(super) struct Reply {
     pub(super) index: usize,
     revision: Revision,
     sealed: Revision,
-    /// The newest revision that the reported tokens stand for.
+    /// The newest revision that the reported tokens include.
     seen: Revision,
     tokens: i64,
-    /// Results in the reply itself that the model has not read: it said nothing behind them.
+    /// Results in the reply itself that the model has not read: it wrote nothing after them.
     unread: Vec<PartId>,
 }
 
-/// The newest reply whose usage says something about the view, among messages from an index on and one that is known.
+/// The newest reply with valid usage, among the messages from an index on and a known earlier reply.
 ///
-/// A reply that names its view is valid as long as that view was whole and nothing changed since; whoever wrote behind
-/// the view, and however long ago, is estimated on top. One that names none is valid until the session's first change,
-/// and stands for everything that was there when it was sealed.
+/// The usage of a reply that names its view is valid as long as that view was whole and nothing changed since;
+/// everything after the view, by any writer and of any age, is estimated on top. The usage of a reply without a view is
+/// valid until the session's first change, and includes everything that was there when the reply was sealed.
 pub(super) fn newest_reply(
     policy: &Policy,
     messages: &[SourceMessage],
@@ -163,7 +165,7 @@ fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Rev
     (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, unread })
 }
 
-/// True for what a model says itself.
+/// True for content that the model wrote itself.
 fn is_speech(body: &PartBody) -> bool {
     match body {
         PartBody::ToolResult(_) | PartBody::Step(_) | PartBody::Marker(_) | PartBody::Record(_) => false,

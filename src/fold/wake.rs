@@ -10,7 +10,7 @@ use crate::policy::plan::{self, Scene};
 use crate::policy::routine::{self, Watch};
 use crate::policy::{clear, overflow, tokens};
 
-/// The condition of the decision behind one that was made at this moment.
+/// The wake condition after a decision at this moment.
 pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeCondition {
     let Scene { policy, window, sources, now, .. } = scene;
     if !policy.trigger.auto {
@@ -23,9 +23,9 @@ pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeConditio
     let of_tokens = [levels.room_tokens, guards.growth_tokens, room.filter(|room| *room > 0), maintenance.room_tokens];
     let of_tokens = of_tokens.into_iter().flatten().map(|tokens| tokens::growth_bytes(&policy.counting, tokens));
     let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
-    // Where steps may be taken and have nothing to act on, the next words may give them something.
+    // If steps are allowed but have nothing to act on, the next message may change that.
     let exceeds = !guards.holds_after_undo && !fold.fits(window);
-    // Whatever comes next may end the run that a threshold waits for.
+    // Any event may end the run that a threshold waits for.
     let waits_for_run = guards.is_in_run && levels.is_reached;
     let is_open = levels.is_open || maintenance.is_open || exceeds || waits_for_run;
     let growth_bytes = if is_open { Some(1) } else { of_tokens.chain(of_parts).min() };
@@ -42,13 +42,13 @@ pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeConditio
     }
 }
 
-/// The levels of a policy beside a context usage.
+/// The levels of a policy at a context usage.
 struct Levels {
-    /// True where a level is reached.
+    /// True if a level is reached.
     is_reached: bool,
-    /// True where a level is reached that no guard holds back.
+    /// True if a level is reached that no guard holds back.
     is_open: bool,
-    /// Tokens up to the next threshold; none where every level is reached.
+    /// Tokens up to the next threshold; none if every level is reached.
     room_tokens: Option<i64>,
 }
 
@@ -64,13 +64,13 @@ impl Levels {
     }
 }
 
-/// The maintenance of a policy beside what it could act on.
+/// The maintenance of a policy and the distance to its conditions.
 struct Maintenance {
-    /// True where a number is passed that it waits for.
+    /// True if one of its thresholds is passed.
     is_open: bool,
-    /// Tokens up to the first number of tokens that it waits for.
+    /// Tokens up to its first threshold in tokens.
     room_tokens: Option<i64>,
-    /// Parts, or messages, up to the first number of them.
+    /// Parts or messages up to its first threshold in such units.
     room_parts: Option<i64>,
     idle_seconds: Option<u32>,
 }
@@ -84,7 +84,7 @@ impl Maintenance {
         let of_tokens = [outputs, room(view_tokens, &|| tokens)];
         let parts = room(parts, &|| routine::count_in(policy, sources));
         let of_parts = [parts, room(messages, &|| plan::message_count(sources))];
-        // A number must be passed, not only reached.
+        // A threshold must be passed, not only reached.
         let least = |rooms: [Option<i64>; 2]| rooms.into_iter().flatten().min().map(|room| room.saturating_add(1));
         let (room_tokens, room_parts) = (least(of_tokens), least(of_parts));
         let is_open = [room_tokens, room_parts].into_iter().flatten().any(|room| room <= 0);

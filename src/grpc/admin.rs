@@ -1,4 +1,4 @@
-//! The daemon about itself, over gRPC.
+//! The daemon's description of itself, over gRPC.
 
 use super::convert::compaction::{contradiction_kind, kind, level, state, trigger};
 use super::convert::session::durability;
@@ -17,7 +17,7 @@ use futures::stream::{self, BoxStream};
 use tokio::sync::mpsc::Receiver;
 use tonic::{Request, Response, Status};
 
-/// The daemon's own service.
+/// The service of the daemon itself.
 pub(super) struct Admin {
     app: Longhand,
 }
@@ -145,8 +145,8 @@ fn item(item: CheckItem) -> pb::CheckIntegrityResponse {
 
 type CheckStream = BoxStream<'static, Result<pb::CheckIntegrityResponse, Status>>;
 
-/// The check's findings as they come. A check that stops without an end was cut off, and silence would read as "all is
-/// well".
+/// The check's findings as they come. A check that stops without an end is reported as an error, since a silent end
+/// would mean that all is well.
 fn check(items: Receiver<crate::app::Result<CheckItem>>) -> CheckStream {
     stream::unfold(Some(items), async |state| {
         let mut items = state?;

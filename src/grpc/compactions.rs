@@ -1,4 +1,4 @@
-//! Reductions over gRPC.
+//! Compactions over gRPC.
 
 use super::caller;
 use super::convert::compaction::{
@@ -10,7 +10,7 @@ use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
 use tonic::{Request, Response, Status};
 
-/// The reductions' service.
+/// The service of compactions.
 pub(super) struct Compactions {
     app: Longhand,
 }

@@ -9,7 +9,7 @@ use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 use tonic::{Request, Response, Status};
 
-/// The views' service.
+/// The service of views.
 pub(super) struct Contexts {
     app: Longhand,
 }

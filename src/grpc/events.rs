@@ -12,7 +12,7 @@ use futures::stream::{self, BoxStream};
 use std::collections::VecDeque;
 use tonic::{Request, Response, Status};
 
-/// The events' service.
+/// The service of events.
 pub(super) struct Events {
     app: Longhand,
 }
@@ -23,12 +23,12 @@ impl Events {
     }
 }
 
-/// What gRPC puts before each message: whether it is compressed, and its length.
+/// Bytes that gRPC puts before each message: a flag for compression, and the length.
 const PREFIX_BYTES: usize = 5;
 
 type ResponseStream = BoxStream<'static, Result<pb::SubscribeEventsResponse, Status>>;
 
-/// The stream's frames as the client takes them; an error is the last thing it says.
+/// The stream's frames as the client takes them; an error is the last one.
 fn responses(feed: EventFeed, outlet: Outlet) -> ResponseStream {
     let begin = Some((feed, outlet, VecDeque::new()));
     stream::unfold(begin, async |state| {
@@ -47,14 +47,14 @@ fn responses(feed: EventFeed, outlet: Outlet) -> ResponseStream {
     .boxed()
 }
 
-/// Where a client resumes that has taken a frame; empty for nowhere, and none for where it was before.
+/// The cursor from which a client resumes after this frame: empty for none, and `None` for the cursor before it.
 fn cursor_behind(frame: &pb::SubscribeEventsResponse) -> Option<&str> {
     match frame.frame.as_ref()? {
         Frame::Ready(pb::Ready { cursor, .. })
         | Frame::Events(pb::EventBatch { cursor, .. })
         | Frame::Progress(pb::Progress { cursor, .. })
         | Frame::SnapshotEnd(pb::SnapshotEnd { cursor }) => Some(cursor),
-        // Half a snapshot is none: it is asked for anew.
+        // An incomplete snapshot is of no use: the client requests it again.
         Frame::SnapshotItem(_) => Some(""),
         Frame::Live(_) | Frame::Summary(_) => None,
     }

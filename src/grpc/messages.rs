@@ -12,7 +12,7 @@ use crate::pb;
 use crate::pb::message_service_server::MessageService;
 use tonic::{Request, Response, Status};
 
-/// The messages' service.
+/// The service of messages.
 pub(super) struct Messages {
     app: Longhand,
 }

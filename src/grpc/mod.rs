@@ -1,6 +1,6 @@
-//! The API over gRPC: the services, who calls them, and what their answers look like on the wire.
+//! The API over gRPC: the services, the callers, and the conversion of requests and answers.
 //!
-//! Nothing is decided here. A method reads its request into domain types, calls `app`, and writes the answer.
+//! No decisions are made here. A method converts its request into domain types, calls `app`, and converts the answer.
 
 mod admin;
 mod compactions;
@@ -27,10 +27,10 @@ use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-/// The header in which a caller says its name for itself: printable ASCII, up to 128 bytes.
+/// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";
 
-/// What health is told about: the daemon as a whole, and each service.
+/// The names with a health status: the daemon as a whole, and each service.
 const HEALTH_NAMES: [&str; 8] = [
     "",
     pb::session_service_server::SERVICE_NAME,
@@ -51,7 +51,7 @@ macro_rules! limited {
     };
 }
 
-/// Every service, with health and reflection, and the handle by which health is told that the daemon stops.
+/// Every service, with health and reflection, and the handle that reports to health that the daemon stops.
 ///
 /// # Panics
 ///
@@ -68,7 +68,7 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
     };
     let small = limits::SIDE_REQUEST_BYTES_MAX;
     let reflection_v1 = reflection().build_v1().expect("the build wrote these descriptors");
-    // Many tools still ask by the older name.
+    // Many tools still use the older name.
     let reflection_v1alpha = reflection().build_v1alpha().expect("the build wrote these descriptors");
     let routes = Routes::new(health.max_decoding_message_size(small))
         .add_service(reflection_v1.max_decoding_message_size(small))
@@ -98,7 +98,7 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
     (routes, reporter)
 }
 
-/// The services that write, and the daemon as a whole: a restart is what mends a store that takes no writes.
+/// The services that write, and the daemon as a whole: only a restart repairs a store that takes no more writes.
 const WRITING_NAMES: [&str; 5] = [
     "",
     pb::session_service_server::SERVICE_NAME,
@@ -107,10 +107,10 @@ const WRITING_NAMES: [&str; 5] = [
     pb::summary_task_service_server::SERVICE_NAME,
 ];
 
-/// Keeps health true until the daemon stops: compactions do not serve while the scheduler cannot read the store, and
-/// nothing that writes does once the store takes no writes any more until the daemon starts again. Services that only
-/// read go on serving. A full disk and a read-only file system do not change health: a restart mends neither, and writes
-/// are taken again by themselves.
+/// Keeps health up to date until the daemon stops. Compactions are not serving while the scheduler cannot read the
+/// store. The services that write are not serving once the store takes no more writes before a restart; services that
+/// only read continue. A full disk and a read-only file system do not change health: a restart repairs neither, and
+/// writes resume by themselves.
 pub async fn report_health(reporter: HealthReporter, app: Longhand, stopping: CancellationToken) {
     let mut scheduler = app.scheduler_health();
     let mut writes_stopped = std::pin::pin!(app.writes_stopped());
@@ -134,8 +134,8 @@ pub async fn report_health(reporter: HealthReporter, app: Longhand, stopping: Ca
     }
 }
 
-/// Tells whoever watches health that the daemon stops, and ends their streams: a watch has no end of its own, and would
-/// hold the daemon up.
+/// Reports to health that the daemon stops, and ends the watches of health: a watch has no end of its own, and would
+/// delay the daemon's end.
 pub async fn not_serving(reporter: &HealthReporter) {
     let mut reporter = reporter.clone();
     for name in HEALTH_NAMES {
@@ -144,9 +144,9 @@ pub async fn not_serving(reporter: &HealthReporter) {
     }
 }
 
-/// Who calls, and what makes the call idempotent: a request id with a hash of the whole request.
+/// The caller, with the key that makes the call idempotent: a request id with a hash of the whole request.
 ///
-/// A request's type belongs to one method alone, so its name stands for the method's.
+/// A request's type belongs to one method alone, so its name identifies the method.
 fn caller<T: prost::Message + prost::Name>(request: &tonic::Request<T>, request_id: &str) -> app::Result<Caller> {
     let actor = match request.metadata().get(ACTOR_HEADER) {
         Some(name) => name.to_str().map_err(|_| app::Error::field(ACTOR_HEADER, "is not printable ASCII"))?.to_owned(),

@@ -1,4 +1,5 @@
-//! What the transport is told of an answer beside its bytes, so that it can end one that its client does not take.
+//! Facts about an answer for the transport, besides its bytes, so that the transport can end an answer that its client
+//! does not take.
 
 use crate::app::room::Held;
 use crate::app::{Error, Reason};
@@ -8,38 +9,38 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tonic::Status;
 
-/// Goes along in an answer's extensions.
+/// The facts, in the extensions of an answer.
 #[derive(Debug, Clone, Default)]
 pub struct Outlet {
     marks: Arc<Mutex<Marks>>,
-    /// Room that the rest of the answer takes beside its bytes on the wire.
+    /// Room held for the rest of the answer, besides its encoded bytes.
     held: Option<Arc<Held>>,
 }
 
-/// How far a client of an event stream is.
+/// Progress of an event stream's client.
 #[derive(Debug, Default)]
 struct Marks {
-    /// Frames that the client has not taken whole: where each ends among the answer's bytes, and the cursor behind it.
+    /// Frames that the client has not taken whole: the end of each among the answer's bytes, and the cursor after it.
     ahead: VecDeque<(usize, String)>,
     given_bytes: usize,
     taken_bytes: usize,
-    /// The cursor behind what the client has taken; empty for none.
+    /// The cursor after the frames that the client has taken; empty for none.
     cursor: String,
 }
 
-/// Why an answer is cut off.
+/// Reason for cutting an answer off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CutOff {
-    /// Its client took nothing for so long.
+    /// The client took nothing for this time.
     Stalled(Duration),
-    /// Others needed the room.
+    /// Other clients needed the room.
     Crowded,
     /// The daemon stops.
     Stopping,
 }
 
 impl Outlet {
-    /// An answer that takes room.
+    /// An answer that holds room.
     pub(super) fn holding(held: Option<Arc<Held>>) -> Self {
         Self { held, ..Self::default() }
     }
@@ -48,7 +49,7 @@ impl Outlet {
         self.marks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A frame of so many bytes was given out, behind which this cursor resumes; none for the cursor before it.
+    /// Records that a frame of this many bytes was sent, with the cursor after it; none if the cursor stays as it was.
     pub(super) fn gave(&self, bytes: usize, cursor: Option<&str>) {
         let mut marks = self.marks();
         marks.given_bytes += bytes;
@@ -58,7 +59,7 @@ impl Outlet {
         }
     }
 
-    /// The client's window took so many bytes.
+    /// Records that the client took this many bytes.
     pub fn took(&self, bytes: usize) {
         if let Some(held) = &self.held {
             held.touch();
@@ -81,7 +82,7 @@ impl Outlet {
         }
     }
 
-    /// The trailers of an answer that is cut off here.
+    /// The trailers of an answer that is cut off at this point.
     pub fn cut_off(&self, why: CutOff) -> HeaderMap {
         let error = match why {
             CutOff::Stalled(wait) => {

@@ -8,7 +8,7 @@ use crate::pb;
 use crate::pb::session_service_server::SessionService;
 use tonic::{Request, Response, Status};
 
-/// The sessions' service.
+/// The service of sessions.
 pub(super) struct Sessions {
     app: Longhand,
 }

@@ -1,4 +1,4 @@
-//! From reasons to statuses. This is the only file that builds one.
+//! Conversion of errors to gRPC statuses. No other file builds a status.
 
 use crate::app::{Error, Reason};
 use std::collections::HashMap;
@@ -6,20 +6,20 @@ use std::time::Duration;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt as _};
 
-/// Who gives the reasons their meaning.
+/// The `domain` of all reasons in `ErrorInfo`.
 const DOMAIN: &str = "longhand";
 
-/// When a caller that was turned away because too many writes wait should come back.
+/// Delay before a retry that is sent to a caller when too many writes wait.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// What the transport's refusal of an encoding says beside its code: the encodings that it knows.
+/// The header with the encodings that the transport knows, in its refusal of another one.
 const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
-/// Bytes of a message, or of one fact in it. Statuses travel in headers, whose size clients limit, and a message may
-/// quote what was sent.
+/// Maximum bytes of a message, or of one fact in it. Statuses are sent in headers, whose size clients limit, and a
+/// message may quote a request.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// The one code of a reason.
+/// The gRPC code of a reason.
 fn code(reason: Reason) -> Code {
     match reason {
         Reason::SessionNotFound
@@ -77,12 +77,12 @@ fn code(reason: Reason) -> Code {
     }
 }
 
-/// Whether the same request can succeed after a short while.
+/// True if the same request can succeed after a short while.
 fn is_passing(reason: Reason) -> bool {
     matches!(reason, Reason::StoreBusy | Reason::TooManyViews | Reason::TooManyRequests)
 }
 
-/// The text, cut where it is too long for a header.
+/// The text, truncated if it is too long for a header.
 fn short(mut text: String) -> String {
     if text.len() > TEXT_BYTES_MAX {
         text.truncate(text.floor_char_boundary(TEXT_BYTES_MAX));
@@ -119,8 +119,8 @@ pub fn too_late() -> http::Response<tonic::body::Body> {
     Status::deadline_exceeded("the caller's deadline has passed").into_http()
 }
 
-/// Gives a reason to what the transport refuses before any service sees it: an unknown method, a request that is too
-/// large or is no message. Answers that carry details already stay as they are.
+/// Adds a reason to a refusal by the transport, before any service sees the request: an unknown method, a request that
+/// is too large or malformed. Answers that have details already stay as they are.
 pub fn explain<B>(mut response: http::Response<B>) -> http::Response<B> {
     let Some(refusal) = Status::from_header_map(response.headers()) else { return response };
     if refusal.code() == Code::Ok || !refusal.details().is_empty() {

@@ -10,7 +10,7 @@ use crate::pb;
 use crate::pb::summary_task_service_server::SummaryTaskService;
 use tonic::{Request, Response, Status};
 
-/// The summary tasks' service.
+/// The service of summary tasks.
 pub(super) struct SummaryTasks {
     app: Longhand,
 }

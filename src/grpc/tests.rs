@@ -1,4 +1,4 @@
-//! Every method, called through the services as a client calls them, short of a network.
+//! Every method, called through the services as a client calls them, without a network.
 
 use super::{ACTOR_HEADER, HEALTH_NAMES, not_serving, router};
 use crate::app::{self, Longhand};
@@ -32,7 +32,7 @@ use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_types::StatusExt as _;
 
-/// The services over a store of their own. Nothing schedules, so that nothing happens by itself.
+/// The services over a store of their own. No scheduler runs, so nothing happens by itself.
 struct Served {
     routes: Routes,
     health: HealthReporter,
@@ -441,7 +441,7 @@ async fn a_request_id_answers_once_and_for_one_request() {
     assert_eq!((again.message_ids, again.revision), (first.message_ids, first.revision));
     let other = messages.append_messages(request("two")).await.expect_err("another request");
     assert_eq!((other.code(), reason(&other).as_str()), (Code::InvalidArgument, "REQUEST_ID_REUSED"));
-    // These two requests are the same bytes, and mean something else.
+    // These two requests have the same bytes and different types.
     let (session_id, request_id) = ("s".to_owned(), "r2".to_owned());
     let archive = pb::ArchiveSessionRequest { session_id, request_id, ..Default::default() };
     served.sessions().archive_session(archive).await.expect("an archive");

@@ -1,11 +1,11 @@
-//! Compactions of an imported conversation, told what they cover.
+//! The ranges that the compactions of an imported conversation cover.
 
 use super::{Branch, Entry, Problem};
 
-/// Gives every compaction the messages at the ends of its range.
+/// Sets the first and last messages of every compaction's range.
 ///
-/// Until then a compaction names the entry from which on the agent kept everything, whatever that entry is, and does
-/// not know how far it reaches. One with nothing before it stands for nothing, and stays as a record.
+/// Before this, a compaction names the first entry that the agent kept, of any kind, and no end of its range. A
+/// compaction with no message before the kept entries covers nothing and becomes a record.
 pub(super) fn settle(branches: &mut [Branch], problems: &mut Vec<Problem>) {
     for branch in 0..branches.len() {
         for index in 0..branches[branch].entries.len() {
@@ -40,7 +40,7 @@ pub(super) fn settle(branches: &mut [Branch], problems: &mut Vec<Problem>) {
     }
 }
 
-/// What stands before an entry, in its branch and in those that it leaves.
+/// The entries before an entry, in its branch and in the branches that it leaves.
 fn lineage(branches: &[Branch], branch: usize, end: usize) -> Vec<&Entry> {
     let mut before = Vec::new();
     let (mut branch, mut end) = (&branches[branch], end);

@@ -1,7 +1,7 @@
-//! Claude Code transcripts, and those of its sub-agents.
+//! The reader of Claude Code transcripts, and of those of its sub-agents.
 //!
-//! The lines are taken in the order of the file. Their tree is used for one thing only, to find prompts that were
-//! edited (`tree`): parallel tools, hooks and progress make it branch all the time without anything being given up.
+//! Lines are read in the order of the file. Their tree is used only to find prompts that were edited (`tree`): parallel
+//! tools, hooks and progress often make it branch although nothing was abandoned.
 
 mod blocks;
 #[cfg(test)]
@@ -20,17 +20,17 @@ use crate::model::usage::Usage;
 use std::collections::{HashMap, HashSet};
 use tree::Tree;
 
-/// Whether a line looks like one of this format.
+/// True if a line looks like one of this format.
 pub(super) fn is_line(line: &Object<'_>) -> bool {
     let identified = ["sessionId", "uuid", "leafUuid", "messageId"].iter().any(|name| line.id(name).is_some());
     identified && line.id("type").is_some()
 }
 
-/// Reads a transcript; that of a sub-agent has all its lines on the side chain.
+/// Reads a transcript; all lines of a sub-agent's transcript are on the side chain.
 pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize, child: bool) -> Transcript {
     let mut ledger = Ledger::new(problems);
     let rows: Vec<Row<'_>> = lines.iter().map(Row::read).collect();
-    // A sub-agent's file may also be given as if it were a session's.
+    // A sub-agent's file may also be passed as a session's.
     let child = child || !rows.iter().any(|row| row.talks && !row.sidechain);
     let mut main = Vec::new();
     let mut agents: Vec<(String, Vec<Row<'_>>)> = Vec::new();
@@ -59,8 +59,8 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
     transcript
 }
 
-/// The sub-agent that a line of the side chain belongs to: old versions name none, and then the first line of the chain
-/// stands for it.
+/// The sub-agent that a line of the side chain belongs to. Old versions name none; the id of the chain's first line
+/// then identifies it.
 fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>) -> String {
     let named = row.object.as_ref().and_then(|object| object.id("agentId"));
     let inherited = || row.parent.as_ref().and_then(|parent| agent_of.get(parent)).cloned();
@@ -73,25 +73,25 @@ fn own_id(rows: &[Row<'_>], name: &str) -> String {
     ids.into_iter().find_map(|object| object.id(name)).unwrap_or_default()
 }
 
-/// A line, with what decides about its place.
+/// A line, with the fields that decide its position.
 struct Row<'a> {
     line: &'a Line,
-    /// What stands on it; none if that is no object with a type, and then `problem` says why.
+    /// The parsed line; none if it is not an object with a type, and then `problem` has the reason.
     object: Option<Object<'a>>,
     problem: String,
     kind: String,
     uuid: Option<String>,
     parent: Option<String>,
     sidechain: bool,
-    /// Whether it is a message of the conversation.
+    /// True if it is a message of the conversation.
     talks: bool,
-    /// Whether it is a message that a person, or a program in a person's place, began a turn with.
+    /// True if it is a message with which a person, or a program in the user's role, started a turn.
     prompts: bool,
-    /// Claude Code wrote it in a person's place: a caveat, the text of a skill.
+    /// True if Claude Code wrote it with the user's role: a caveat, the text of a skill.
     meta: bool,
-    /// Whether it is where a compaction cut.
+    /// True if it is the boundary of a compaction.
     boundary: bool,
-    /// Whether it is the summary of a compaction.
+    /// True if it is the summary of a compaction.
     summary: bool,
 }
 
@@ -119,12 +119,12 @@ impl<'a> Row<'a> {
             Ok((object, kind)) => {
                 row.uuid = object.id("uuid");
                 row.boundary = kind == "system" && object.string("subtype") == "compact_boundary";
-                // A boundary has no parent, but says what stood before it.
+                // A boundary has no parent, but names the line before it.
                 row.parent = object.id("parentUuid").or_else(|| object.id("logicalParentUuid"));
                 row.sidechain = object.flag("isSidechain");
                 row.talks = kind == "user" || kind == "assistant";
                 row.summary = kind == "user" && object.flag("isCompactSummary");
-                // The text of a skill comes from the call of a tool.
+                // The text of a skill comes from a tool call.
                 row.meta = kind == "user" && (object.flag("isMeta") || object.id("sourceToolUseID").is_some());
                 row.prompts = kind == "user" && !row.meta && !row.summary && !blocks::has_results(&object);
                 row.object = Some(object);
@@ -135,7 +135,7 @@ impl<'a> Row<'a> {
         row
     }
 
-    /// What a record of the line is called.
+    /// The kind of a record of the line.
     fn record_kind(&self) -> String {
         match self.object.as_ref().and_then(|object| object.id("subtype")) {
             Some(subtype) => format!("{}/{subtype}", self.kind),
@@ -144,7 +144,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// An entry of a branch, or a reply that later lines may still add to.
+/// An entry of a branch, or a reply that later lines may still extend.
 enum Slot<'a> {
     Done(Entry),
     Reply { client_id: String, draft: Draft<'a>, stop_reason: String },
@@ -159,15 +159,15 @@ impl Slot<'_> {
     }
 }
 
-/// A conversation in the making.
+/// A builder of a conversation.
 struct Writer<'a, 'b> {
     ledger: &'b mut Ledger,
     metadata_bytes: usize,
-    /// The branches so far: from where, after what, and what is on them.
+    /// The branches so far: the branch that each leaves, the last shared entry, and its own entries.
     branches: Vec<(usize, Option<String>, Vec<Slot<'a>>)>,
-    /// Where the reply with a provider's message id stands, by branch.
+    /// Index of the reply with a provider's message id, by branch.
     replies: HashMap<(usize, String), usize>,
-    /// The entry that each line became a part of.
+    /// The entry that each line became part of.
     entry_of: HashMap<String, String>,
 }
 
@@ -200,7 +200,7 @@ fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, ledg
 }
 
 impl<'a> Writer<'a, '_> {
-    /// Notes where a branch leaves; its own lines come later.
+    /// Sets the fork position of a branch; its own lines come later.
     fn open(&mut self, branch: usize, from: usize) {
         while self.branches.len() <= branch {
             self.branches.push((0, None, Vec::new()));
@@ -248,7 +248,7 @@ impl<'a> Writer<'a, '_> {
         self.push(branch, [Entry::Record { line: row.line.number, message }]);
     }
 
-    /// A line of the user's side: tool results become a message of their own, before what the user said.
+    /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
     fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
         let mut said = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
         said.origin_time = object.time("timestamp");
@@ -262,7 +262,7 @@ impl<'a> Writer<'a, '_> {
         let mut client_id = self.claim(row);
         if !results.parts.is_empty() {
             name_parts(&mut results, &client_id);
-            // The first message of the line keeps what is left of the line.
+            // The first message of the line keeps the rest of it.
             results.keep_rest(&mut said);
             let entries = results.finish(client_id.clone(), self.ledger);
             self.push(branch, entries);
@@ -276,13 +276,13 @@ impl<'a> Writer<'a, '_> {
         self.push(branch, entries);
     }
 
-    /// A line of a reply. A reply stands on one line for each of its blocks, with results of its calls in between.
+    /// Reads a line of a reply. A reply has one line for each of its blocks, with results of its calls in between.
     fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
         let mut draft = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
         if let Err(problem) = blocks::assistant(&mut draft, message, self.ledger) {
             return self.malformed(branch, row, problem);
         }
-        // Each line of a reply claims its own id, so that those of the parts are unique too.
+        // Each line of a reply claims its own id, so that the ids of the parts are unique too.
         let own = self.claim(row);
         name_parts(&mut draft, &own);
         draft.origin_time = object.time("timestamp");
@@ -315,7 +315,7 @@ impl<'a> Writer<'a, '_> {
         self.branches[branch].2.push(Slot::Reply { client_id: own, draft, stop_reason: stop });
     }
 
-    /// A compaction: its boundary and its summary, or the summary alone, as old versions have it.
+    /// Reads a compaction: its boundary and its summary, or, in old versions, the summary alone.
     fn compaction(&mut self, branch: usize, boundary: &Row<'a>, summary: &Row<'a>) {
         let line = boundary.line;
         let message = summary.object.as_ref().and_then(|object| object.object("message"));
@@ -350,11 +350,11 @@ impl<'a> Writer<'a, '_> {
             record,
         };
         self.push(branch, [Entry::Compaction(compaction)]);
-        // No reply goes on behind a boundary.
+        // No reply continues after a boundary.
         self.replies.retain(|(other, _), _| *other != branch);
     }
 
-    /// The entry from which on the messages before a boundary were kept, if any were.
+    /// The first kept entry before a boundary, if any was kept.
     fn first_kept(&mut self, branch: usize, metadata: &Object<'_>) -> Option<String> {
         let mut kept = HashSet::new();
         if let Some(uuids) = metadata.object("preservedMessages").and_then(|kept| kept.list("uuids")) {
@@ -389,8 +389,8 @@ impl<'a> Writer<'a, '_> {
     }
 }
 
-/// Makes notes of the words that Claude Code, and not a person, put on a line of the user's side: a model read them, and
-/// nobody asked for anything.
+/// Turns texts that Claude Code wrote with the user's role into notes: a model read them, but they are no request of a
+/// person.
 fn take_for_notes(said: &mut Draft<'_>) {
     for part in &mut said.parts {
         if let PartBody::Text(text) = &*part.body {
@@ -399,7 +399,7 @@ fn take_for_notes(said: &mut Draft<'_>) {
     }
 }
 
-/// Gives the parts of a line their ids: the line's own, counted if there are several.
+/// Assigns the ids of a line's parts: the line's own id, numbered if there are several.
 fn name_parts(draft: &mut Draft<'_>, own: &str) {
     let several = draft.parts.len() > 1;
     for (index, part) in draft.parts.iter_mut().enumerate() {
@@ -408,14 +408,14 @@ fn name_parts(draft: &mut Draft<'_>, own: &str) {
     }
 }
 
-/// Says why a reply ended. A line that was written while the reply still came has no reason.
+/// Sets the finish reason of a reply. A line that was written during the reply has none.
 fn seal(draft: &mut Draft<'_>, stop_reason: &str) {
     if draft.finish.reason.is_some() {
         return;
     }
     let (reason, known) = match stop_reason {
         "end_turn" | "stop_sequence" => (FinishReason::Stop, true),
-        // A paused turn goes on as one that waits for tools does.
+        // A paused turn continues like one that waits for tools.
         "tool_use" | "pause_turn" => (FinishReason::ToolCalls, true),
         "max_tokens" | "model_context_window_exceeded" => (FinishReason::Length, true),
         "refusal" => (FinishReason::ContentFilter, true),
@@ -448,7 +448,7 @@ fn read_usage(usage: &Object<'_>) -> Option<Usage> {
     })
 }
 
-/// The title somebody gave the session, or else its first prompt.
+/// The title that was given to the session, or else its first prompt.
 fn title(rows: &[Row<'_>], main: &Branch) -> String {
     let given = |kind: &str, name: &str| {
         let titles = rows.iter().rev().filter(|row| row.kind == kind).filter_map(|row| row.object.as_ref());

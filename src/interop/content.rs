@@ -1,4 +1,4 @@
-//! Blocks of content that every agent has: text, thoughts, media, and what only its provider understands.
+//! Content blocks that all agents have: text, reasoning, media, and opaque blocks of a provider.
 
 use super::draft::{Draft, Kept};
 use super::raw;
@@ -27,7 +27,7 @@ fn words(draft: &mut Draft<'_>, value: &RawValue, pointer: String, body: fn(Stri
     Some(part)
 }
 
-/// Adds a block that goes back to its provider as it is.
+/// Adds an opaque block, which is returned to its provider unchanged.
 pub(super) fn opaque(draft: &mut Draft<'_>, provider: &str, kind: &str, block: &RawValue, pointer: String) -> usize {
     let data = block.get().as_bytes().to_vec();
     let body = Opaque { provider: provider.to_owned(), kind: kind.to_owned(), data };
@@ -52,15 +52,15 @@ pub(super) fn call(
     part
 }
 
-/// Media whose bytes stand in the transcript, if they are base64.
+/// Media whose bytes are in the transcript; none if they are not valid base64.
 pub(super) fn media(mime_type: String, name: String, data: &RawValue) -> Option<Media> {
     let text = raw::text(data)?;
-    // Strict decoding: what it accepts is encoded to the same text again.
+    // Strict decoding: accepted text is encoded to the same text again.
     let bytes = STANDARD.decode(text.text).ok()?;
     Some(Media { mime_type, name, source: MediaSource::Bytes(bytes) })
 }
 
-/// Adds a media part, whose bytes stood where `bytes` says.
+/// Adds a media part; `bytes` is the value of its bytes and the pointer to it.
 pub(super) fn attach(draft: &mut Draft<'_>, media: Media, bytes: Option<(&RawValue, String)>) -> usize {
     let part = draft.push(PartBody::Media(media));
     if let Some((value, pointer)) = bytes {
@@ -69,17 +69,17 @@ pub(super) fn attach(draft: &mut Draft<'_>, media: Media, bytes: Option<(&RawVal
     part
 }
 
-/// One thing that a tool gave back.
+/// One item of a tool's output.
 pub(super) enum Output<'a> {
-    /// Words, and where they stand.
+    /// A text, and the pointer to it.
     Text(&'a RawValue, String),
-    /// Media, the value their bytes came from, and where that stands.
+    /// Media, the value of their bytes, and the pointer to it.
     Media(Media, Option<(&'a RawValue, String)>),
-    /// Something else, which is shown as the JSON it is.
+    /// Another value, which is shown as JSON.
     Other(&'a RawValue),
 }
 
-/// Adds a tool result; its texts are joined by line ends.
+/// Adds a tool result; its texts are joined by line feeds.
 pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatus, outputs: Vec<Output<'_>>) -> usize {
     let mut texts = Vec::new();
     let mut cuts = Vec::new();
@@ -101,7 +101,7 @@ pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatu
             }
         }
     }
-    // Of several texts none equals the output, so all of them stay where they are.
+    // If there are several texts, none of them equals the output, so that all stay in the rest of the line.
     if let (Some((value, pointer)), [_]) = (only_text, texts.as_slice()) {
         cuts.push((value, pointer, Kept::Body));
     }
@@ -122,7 +122,7 @@ pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatu
     part
 }
 
-/// Usage, unless it is all zeros: that is what agents write for replies that never came.
+/// The usage; none if it is all zeros, which agents write for replies that never came.
 pub(super) fn reported(usage: Usage) -> Option<Usage> {
     let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: _ } = usage;
     let any = input != 0 || output != 0 || reasoning != 0 || cache_read != 0 || cache_write != 0;

@@ -1,4 +1,4 @@
-//! Messages in the making: parts, and what of their lines did not become a part.
+//! Builders of messages: parts, and the rest of their lines.
 
 use super::REST_RECORD;
 use super::ledger::{Ledger, Line, record};
@@ -10,17 +10,17 @@ use crate::model::time::Timestamp;
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// How much of an error's words goes into the message's finish; the line has all of them.
+/// Maximum size of an error's text in the message's finish, in bytes; the line has all of it.
 const DETAIL_BYTES: usize = 4 * 1024;
 
-/// Where a value that was cut out of a line is now.
+/// New position of a value that was moved out of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// It is what the part says.
+    /// The part's content.
     Body,
-    /// It is the bytes of one of the attachments of a tool result.
+    /// The bytes of an attachment of a tool result, by its index.
     Attachment(usize),
-    /// It is the member of that name of the part's metadata.
+    /// The member of that name in the part's metadata.
     Member(String),
 }
 
@@ -36,7 +36,7 @@ struct Cut {
 struct Piece<'a> {
     line: &'a Line,
     cuts: Vec<Cut>,
-    /// What another message out of the same line has.
+    /// Values that another message of the same line has.
     cut_by_sibling: Vec<Range<usize>>,
     has_rest: bool,
 }
@@ -47,28 +47,28 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// A message in the making.
+/// A builder of a message.
 #[derive(Debug, Clone)]
 pub(super) struct Draft<'a> {
     format: Format,
     metadata_bytes: usize,
-    /// Who speaks.
+    /// Role of the message.
     pub(super) role: Role,
     /// The parts so far.
     pub(super) parts: Vec<NewPart>,
-    /// How it ends.
+    /// Finish of the message.
     pub(super) finish: NewFinish,
     /// The model that wrote it, or empty.
     pub(super) model: String,
     /// The provider of that model, or empty.
     pub(super) provider: String,
-    /// When it was written.
+    /// Time at which it was written.
     pub(super) origin_time: Option<Timestamp>,
     pieces: Vec<Piece<'a>>,
 }
 
 impl<'a> Draft<'a> {
-    /// A message that begins with a line and keeps what of it becomes no part.
+    /// Creates a message that starts with a line and keeps the rest of it.
     pub(super) fn new(format: Format, metadata_bytes: usize, role: Role, line: &'a Line) -> Self {
         Self {
             format,
@@ -83,13 +83,14 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A second message out of the same lines: the first one keeps what becomes no part.
+    /// Creates a second message for the same lines; the first one keeps the rest.
     pub(super) fn sibling(&self, role: Role) -> Self {
         let pieces = self.pieces.iter().map(|piece| Piece::new(piece.line, false)).collect();
         Self { role, parts: Vec::new(), pieces, ..self.clone() }
     }
 
-    /// Keeps what of the lines becomes a part neither here nor in a sibling; the sibling then keeps none of it.
+    /// Keeps the content of the lines that becomes a part neither here nor in a sibling; the sibling then keeps no
+    /// rest.
     pub(super) fn keep_rest(&mut self, sibling: &mut Self) {
         for (own, other) in self.pieces.iter_mut().zip(&mut sibling.pieces) {
             own.has_rest = true;
@@ -98,7 +99,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Adds what another draft made of a later line.
+    /// Appends the content that another draft has of a later line.
     pub(super) fn join(&mut self, other: Self) {
         let offset = self.parts.len();
         self.parts.extend(other.parts);
@@ -110,41 +111,41 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The line that is being read.
+    /// The current line.
     pub(super) fn line(&self) -> &'a Line {
         self.pieces[self.pieces.len() - 1].line
     }
 
-    /// Why a reply ended, as far as its parts tell: it waits for its tools, or it is done.
+    /// The finish reason of a reply by its parts: tool calls if it has any, else stop.
     pub(super) fn reason_by_parts(&self) -> FinishReason {
         let calls = self.parts.iter().any(|part| matches!(*part.body, PartBody::ToolCall(_)));
         if calls { FinishReason::ToolCalls } else { FinishReason::Stop }
     }
 
-    /// Adds a part, and says which it is.
+    /// Adds a part, and returns its index.
     pub(super) fn push(&mut self, body: PartBody) -> usize {
         self.parts.push(NewPart::new(body));
         self.parts.len() - 1
     }
 
-    /// Cuts a value out of the line that is being read, because the message keeps it elsewhere, word for word.
+    /// Moves a value out of the current line, because the message keeps it elsewhere, byte for byte.
     pub(super) fn cut(&mut self, value: &RawValue, pointer: String, part: usize, kept: Kept) {
         let Some(piece) = self.pieces.last_mut() else { return };
         let (text, value) = (piece.line.text(), value.get());
         let start = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
         let range = start..start.saturating_add(value.len());
-        // A value that is not a slice of the line stays in the rest, which is never wrong.
+        // A value that is not a slice of the line stays in the rest, which is always correct.
         if range.end <= text.len() {
             piece.cuts.push(Cut { range, pointer, part, kept });
         }
     }
 
-    /// Moves what a block has beside its content to the part's metadata, where whoever gives the block back to its
-    /// provider finds it; what is too large for that stays in the rest of the line.
+    /// Moves the other members of a block to the part's metadata, for clients that return the block to its provider;
+    /// members that are too large for that stay in the rest of the line.
     pub(super) fn keep_members(&mut self, block: &Object<'a>, mapped: &[&str], pointer: &str, part: usize) {
         let mut members = Vec::new();
         for (name, value) in block.members().filter(|(name, _)| !mapped.contains(name)) {
-            // Of several members of one name only the last can be pointed at.
+            // Of several members of one name, a pointer can name only the last.
             members.retain(|(other, _)| *other != name);
             members.push((name, value));
         }
@@ -159,13 +160,14 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The message, and the records that hold what was too much for its metadata.
+    /// Returns the message, and the records that hold text that did not fit into its metadata.
     pub(super) fn finish(mut self, client_id: String, ledger: &mut Ledger) -> Vec<Entry> {
         let line = self.pieces[0].line.number;
         self.finish.detail.truncate(self.finish.detail.floor_char_boundary(DETAIL_BYTES));
         let mut records = Vec::new();
         while self.metadata().len() > self.metadata_bytes {
-            // The largest rest goes first. Without any rest the metadata is only as large as the parts are many.
+            // The largest rest goes first. Without any rest, the size of the metadata depends only on the number of
+            // parts.
             let with_rest = self.pieces.iter_mut().filter(|piece| piece.has_rest);
             let Some(piece) = with_rest.max_by_key(|piece| piece.rest_length()) else { break };
             let own = format!("{REST_RECORD}:{}", piece.line.number);

@@ -1,4 +1,4 @@
-//! What is kept while a file is read: its lines, the ids that are taken, and what was wrong.
+//! State of a reader: the lines of the file, the assigned ids, and the problems.
 
 use super::{MALFORMED_RECORD, Problem};
 use crate::model::message::{MessageKind, NewMessage, Role};
@@ -7,13 +7,13 @@ use crate::model::time::Timestamp;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 
-/// The longest `client_id` that the protocol takes, in bytes.
+/// Maximum length of a `client_id` in the protocol, in bytes.
 pub(super) const CLIENT_ID_BYTES: usize = 128;
 
-/// The longest call id that the protocol takes, in bytes. Some providers hide a whole state in theirs.
+/// Maximum length of a call id in the protocol, in bytes. Some providers encode a whole state in theirs.
 const CALL_ID_BYTES: usize = 256;
 
-/// One line of a file that has something on it.
+/// One line of a file that is not blank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     /// Its number, from 1.
@@ -22,13 +22,13 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// What stands on it, without the line's end.
+    /// Its text, without the line ending.
     pub(super) fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// Reads all lines, leaving out blank ones; what is not UTF-8 is replaced and reported.
+/// Reads all lines except blank ones; bytes that are not UTF-8 are replaced and reported.
 pub(super) fn read_lines(mut reader: impl BufRead) -> io::Result<(Vec<Line>, Vec<Problem>)> {
     let mut lines = Vec::new();
     let mut problems = Vec::new();
@@ -52,10 +52,10 @@ pub(super) fn read_lines(mut reader: impl BufRead) -> io::Result<(Vec<Line>, Vec
     Ok((lines, problems))
 }
 
-/// A line as text, and the first byte, from 1, that is none.
+/// A line as text, and the position, from 1, of the first byte that is not UTF-8.
 ///
-/// Some writers put half of a surrogate pair down as three bytes, which no text can hold; JSON has an escape that means
-/// the same, so that nothing is lost.
+/// Some writers encode half of a surrogate pair as three bytes, which a Rust string cannot hold; it becomes the
+/// equivalent JSON escape, so that nothing is lost.
 fn decoded(bytes: &[u8]) -> (String, Option<usize>) {
     let mut text = String::with_capacity(bytes.len());
     let (mut rest, mut wrong) = (bytes, None);
@@ -81,28 +81,28 @@ fn decoded(bytes: &[u8]) -> (String, Option<usize>) {
     }
 }
 
-/// What is kept while the lines of a file become entries.
+/// State of a reader while the lines of a file become entries.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     taken: HashSet<String>,
     calls_taken: HashSet<String>,
     calls: HashMap<String, String>,
-    /// What was wrong so far.
+    /// The problems so far.
     pub(super) problems: Vec<Problem>,
 }
 
 impl Ledger {
-    /// A ledger that goes on from what was wrong already.
+    /// Creates a state with the problems so far.
     pub(super) fn new(problems: Vec<Problem>) -> Self {
         Self { problems, ..Self::default() }
     }
 
-    /// Reports something that is wrong with a line.
+    /// Reports a problem with a line.
     pub(super) fn report(&mut self, line: &Line, message: impl Into<String>) {
         self.problems.push(Problem { line: line.number, message: message.into() });
     }
 
-    /// Gives a line its `client_id`: its own id if it has one that is short enough and not taken.
+    /// Assigns a line's `client_id`: its own id if that is short enough and not in use.
     pub(super) fn claim(&mut self, line: &Line, own: Option<&str>) -> String {
         let place = format!("line:{}", line.number);
         let wanted = own.unwrap_or(&place);
@@ -116,7 +116,7 @@ impl Ledger {
         id
     }
 
-    /// Gives a tool call its id: its own, if that is short enough and no earlier call has it.
+    /// Assigns a tool call's id: its own if that is short enough and no earlier call uses it.
     pub(super) fn call(&mut self, line: &Line, own: &str) -> String {
         let id = free(&self.calls_taken, CALL_ID_BYTES, own, &format!("line:{}", line.number));
         if id != own && own.len() > CALL_ID_BYTES {
@@ -129,17 +129,17 @@ impl Ledger {
         id
     }
 
-    /// The id that the latest call has whose own id was `own`.
+    /// The assigned id of the latest call whose own id was `own`.
     pub(super) fn answered(&mut self, line: &Line, own: &str) -> String {
         match self.calls.get(own) {
             Some(id) => id.clone(),
-            // No call stands before it, but its id has to be short enough all the same.
+            // No earlier call has this id, but it must be short enough nevertheless.
             None if own.len() > CALL_ID_BYTES => self.call(line, own),
             None => own.to_owned(),
         }
     }
 
-    /// Reports a line that could not be understood, and keeps it as a record.
+    /// Reports a line that could not be parsed, and keeps it as a record.
     pub(super) fn malformed(&mut self, line: &Line, message: impl Into<String>) -> NewMessage {
         self.report(line, message);
         let client_id = self.claim(line, None);
@@ -147,11 +147,11 @@ impl Ledger {
     }
 }
 
-/// An id like the wanted one that is short enough and not taken.
+/// An id derived from the wanted one that is short enough and not in use.
 fn free(taken: &HashSet<String>, bytes: usize, wanted: &str, place: &str) -> String {
     let numbered = (2..=taken.len() + 2).map(|count| format!("{place}:{count}"));
     let mut candidates = [wanted.to_owned(), format!("{wanted}:{place}"), place.to_owned()].into_iter().chain(numbered);
-    // One of more candidates than there are taken ids is free.
+    // There is one more candidate than there are ids in use, so that one of them is free.
     candidates.find(|id| id.len() <= bytes && !taken.contains(id)).unwrap_or_default()
 }
 

@@ -1,31 +1,30 @@
-//! Other agents' transcripts, read into a neutral plan that can be played through the public API.
+//! Readers of other agents' transcripts. They return a neutral plan that can be written through the public API.
 //!
-//! A [`Transcript`] is what a file says in Longhand's words: branches of entries with the file's own ids, and child
-//! transcripts for sub-agents. Reading never stops at a bad line: it is kept as a record, and reported as a
-//! [`Problem`] with its number.
+//! A [`Transcript`] has branches of entries with the file's own ids, and child transcripts for sub-agents. Reading
+//! never stops at a bad line: the line is kept as a record, and reported as a [`Problem`] with its number.
 //!
 //! # Nothing of a line is lost
 //!
 //! A line that becomes a record is kept verbatim in the record. A line that becomes a message is divided between the
-//! message's parts and its `metadata_json`, so that no content is stored twice. The metadata reads
+//! message's parts and its `metadata_json`, so that no content is stored twice. The metadata has the form
 //!
 //! ```json
 //! {"format":"pi","lines":[{"line":7,"cut":[["/message/content/0/text",0]],"rest":{"type":"message", …}}]}
 //! ```
 //!
 //! with one item for each line that went into the message. `rest` is the line's own text, byte for byte, with `null`
-//! in the place of each value that was cut out of it. `cut` tells where those values are now, by JSON pointer and index
-//! of the part: `[pointer, part]` is what the part itself says (text, input, output, media bytes in base64, opaque
-//! data), `[pointer, part, 2]` is the third attachment of a tool result, and `[pointer, part, "signature"]` is the
-//! member `signature` of the part's own `metadata_json`, which holds what a block has beside its content. When a rest
-//! would make the metadata larger than the caller allows, it stands in a record of kind [`REST_RECORD`] directly after
-//! the message, in the same form without `cut`. A line whose content became two messages has two items with the same
-//! number, and one of them has the rest.
+//! for each value that was moved out of it. `cut` lists the new positions of those values, by JSON pointer and index of
+//! the part: `[pointer, part]` is the part's own content (text, input, output, media bytes in base64, opaque data),
+//! `[pointer, part, 2]` is the third attachment of a tool result, and `[pointer, part, "signature"]` is the member
+//! `signature` of the part's own `metadata_json`, which holds the other members of a block. If a rest would make the
+//! metadata larger than the caller allows, it is kept in a record of kind [`REST_RECORD`] directly after the message,
+//! in the same form without `cut`. A line whose content became two messages has two items with the same number, and one
+//! of them has the rest.
 //!
-//! A message or a record that would be larger than the daemon takes is made smaller, and its lines stand whole in records
-//! of kind [`LINE_RECORD`] behind it, in pieces; the metadata then names those records instead of cuts and rests.
-//! A string that is no Unicode text, because half of a surrogate pair stands in it, is shown with a replacement for that
-//! half, and stays in the rest as it was written, which is no problem of the line.
+//! A message or a record that would be larger than the daemon accepts is shortened, and its lines are kept whole in
+//! records of kind [`LINE_RECORD`] after it, in pieces; the metadata then names those records instead of cuts and
+//! rests. A string that is not valid Unicode, because it contains half of a surrogate pair, is shown with a replacement
+//! for that half, and kept in the rest as it was written; this is not reported as a problem.
 
 mod branches;
 mod claude_code;
@@ -49,21 +48,21 @@ use std::collections::HashSet;
 use std::io::{self, BufRead};
 use std::sync::LazyLock;
 
-/// The kind of a record that holds what did not fit into the metadata of the message before it.
+/// Kind of a record that holds text that did not fit into the metadata of the message before it.
 pub const REST_RECORD: &str = "rest";
 
-/// The kind of a record that holds a line which could not be understood.
+/// Kind of a record that holds a line that could not be parsed.
 pub const MALFORMED_RECORD: &str = "malformed";
 
 pub use outsized::LINE_RECORD;
 
-/// How many lines are looked at to tell a file's format.
+/// Number of lines that are read to detect a file's format.
 const DETECTION_LINES: usize = 50;
 
-/// How many characters of a first request make a title.
+/// Maximum length of a title made from a first request, in characters.
 const TITLE_CHARACTERS: usize = 80;
 
-/// A kind of transcript.
+/// Format of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// A pi session file, versions 1 to 3.
@@ -82,14 +81,14 @@ impl Format {
     }
 }
 
-/// How to read.
+/// Options of the readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The format, or none to tell it from the first lines.
+    /// The format; none to detect it from the first lines.
     pub format: Option<Format>,
-    /// The most bytes a message's or a part's metadata may have; what would be larger is kept elsewhere.
+    /// Maximum size of a message's or a part's metadata, in bytes; the excess is kept elsewhere.
     pub metadata_bytes: usize,
-    /// The most bytes the parts of a message may have; a message with more is shortened, and its lines are kept whole in
+    /// Maximum size of the parts of a message, in bytes; a larger message is shortened, and its lines are kept whole in
     /// records.
     pub message_bytes: usize,
 }
@@ -100,45 +99,45 @@ impl Default for Options {
     }
 }
 
-/// Why a file was not read at all.
+/// Reason why a file was not read at all.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The reader failed.
     #[error("the transcript cannot be read: {0}")]
     Io(#[from] io::Error),
-    /// The first lines look like no format that is known here.
+    /// The first lines match no known format.
     #[error("this is neither a pi session file nor a Claude Code transcript")]
     UnknownFormat,
 }
 
-/// What a file says, ready to be written to a session, its forks and its children.
+/// The content of a file, ready to be written to a session, its forks and its children.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transcript {
-    /// What kind of file it was.
+    /// Format of the file.
     pub format: Format,
-    /// The file's own id for its session (for a sub-agent: the agent's), or empty if it names none.
+    /// The file's own id for its session (for a sub-agent: the agent's), or empty if it has none.
     pub source_id: String,
-    /// What people would call it, or empty.
+    /// The title, or empty.
     pub title: String,
     /// The branches: first the current one, then the abandoned ones, which become forks. Never empty.
     pub branches: Vec<Branch>,
-    /// Sub-agents whose lines stand in the same file.
+    /// Sub-agents whose lines are in the same file.
     pub children: Vec<Transcript>,
-    /// What was wrong with the file, in the order of its lines; in-file children report to their parent.
+    /// The problems of the file, in the order of its lines; in-file children report to their parent.
     pub problems: Vec<Problem>,
 }
 
-/// One way through a conversation.
+/// One path through a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Branch {
     /// `main`, or the `client_id` of the branch's first entry.
     pub name: String,
-    /// The index of the branch that this one leaves; always smaller than its own. Zero for the main branch.
+    /// Index of the branch that this one leaves; always smaller than its own. Zero for the main branch.
     pub from: usize,
-    /// The `client_id` of the last entry that is shared with `from`; it is one of that branch's own entries.
-    /// None if nothing is shared, as for the main branch: the branch then is a session of its own.
+    /// The `client_id` of the last entry that is shared with `from`; it is one of that branch's own entries. None if no
+    /// entry is shared, as for the main branch: the branch then is a session of its own.
     pub fork_after: Option<String>,
-    /// What the branch has beyond what it shares, in order.
+    /// The branch's entries after the shared ones, in order.
     pub entries: Vec<Entry>,
 }
 
@@ -147,19 +146,19 @@ pub struct Branch {
 pub enum Entry {
     /// A message of the conversation. It has a `client_id` and is sealed.
     Message {
-        /// The file's line, from 1; the first of them if the message was split over several.
+        /// The line in the file, from 1; the first one if the message is split over several.
         line: usize,
-        /// What to append.
+        /// The message to append.
         message: NewMessage,
     },
     /// A line that is not part of the conversation, as a message of kind `Record`.
     Record {
-        /// The file's line, from 1.
+        /// The line in the file, from 1.
         line: usize,
-        /// What to append.
+        /// The message to append.
         message: NewMessage,
     },
-    /// A compaction that the agent made, to be supplied as a finished summary or kept as a record only.
+    /// A compaction by the agent, to be supplied as a finished summary or kept only as a record.
     Compaction(ImportedCompaction),
     /// An edit of an earlier message.
     Edit(ImportedEdit),
@@ -187,78 +186,78 @@ impl Entry {
     }
 }
 
-/// A compaction that the agent made.
+/// A compaction by the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedCompaction {
     /// The file's own id for it.
     pub client_id: String,
-    /// The file's line, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
     /// The summary, as the agent would show it to a model.
     pub summary_text: String,
-    /// The `client_id` of the first message kept verbatim; none if nothing was kept.
+    /// The `client_id` of the first message kept verbatim; none if no message was kept.
     pub first_kept_client_id: Option<String>,
-    /// The `client_id` of the last message that the summary stands for; everything before it is covered too.
+    /// The `client_id` of the last message that the summary covers; everything before it is covered too.
     pub covers_until_client_id: String,
-    /// The agent's own word for why it compacted, or empty.
+    /// The agent's name for the trigger, or empty.
     pub trigger: String,
-    /// Tokens of the context before, as the agent counted them; zero if it did not say.
+    /// Tokens of the context before the compaction, as the agent counted them; zero if unknown.
     pub tokens_before: i64,
-    /// Whether an extension wrote the summary instead of the agent.
+    /// True if an extension wrote the summary instead of the agent.
     pub from_hook: bool,
-    /// The message of kind `Record` that keeps the compaction's lines, verbatim, one beneath the other. Append it after
-    /// the summary is supplied, so that a branch that leaves at this entry has the summary.
+    /// The message of kind `Record` that keeps the compaction's lines verbatim, separated by line feeds. Append it
+    /// after the summary is supplied, so that a branch that leaves at this entry has the summary.
     pub record: NewMessage,
 }
 
-/// An edit that the agent made of what it shows a model; the original stays in its file.
+/// An edit of a message in the agent's context; the original stays in its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedEdit {
     /// The file's own id for it.
     pub client_id: String,
-    /// The file's line, from 1.
+    /// The line in the file, from 1.
     pub line: usize,
-    /// The `client_id` of the message that is edited. It stands before the edit, on the same way through the
-    /// conversation, and under no compaction.
+    /// The `client_id` of the edited message. It comes before the edit on the same path through the conversation, and
+    /// no compaction covers it.
     pub target_client_id: String,
-    /// What stands in its place; nothing leaves it out.
+    /// The replacement; if empty, the message is omitted.
     pub parts: Vec<NewPart>,
-    /// The message of kind `Record` that keeps the edit's line, verbatim. Append it after the edit is made, so that a
+    /// The message of kind `Record` that keeps the edit's line verbatim. Append it after the edit is made, so that a
     /// branch that leaves at this entry has the edit.
     pub record: NewMessage,
 }
 
-/// Something that is wrong with a line; the import goes on without it.
+/// A problem with a line; the import continues without the affected content.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong and what became of it.
+    /// Message text: the problem and its effect.
     pub message: String,
 }
 
-/// What playing a transcript will write, all branches and in-file children together.
+/// Counts of a transcript's content, all branches and in-file children together.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Totals {
     /// Messages of the conversation.
     pub messages: usize,
     /// Their parts.
     pub parts: usize,
-    /// Records; those that compactions and edits leave are not among them.
+    /// Records, without those of compactions and edits.
     pub records: usize,
-    /// Compactions that the agent made.
+    /// Compactions by the agent.
     pub compactions: usize,
-    /// Edits that the agent made.
+    /// Edits by the agent.
     pub edits: usize,
-    /// The sums of what the replies reported.
+    /// Sum of the usage that the replies reported.
     pub usage: Usage,
     /// Tool calls.
     pub calls: usize,
-    /// Tool calls that have no result anywhere in the file.
+    /// Tool calls without a result anywhere in the file.
     pub unanswered_calls: usize,
 }
 
-/// Tells a file's format from its first lines.
+/// Detects a file's format from its first lines.
 pub fn detect<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Format> {
     let mut first = true;
     for text in lines.into_iter().take(DETECTION_LINES) {
@@ -278,7 +277,7 @@ pub fn detect<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Format> {
 ///
 /// # Errors
 ///
-/// The reader failed, or the format is not known. Nothing that a line may hold is an error.
+/// The reader failed, or the format is unknown. No content of a line is an error.
 pub fn parse(reader: impl BufRead, options: &Options) -> Result<Transcript, ReadError> {
     let (lines, problems) = ledger::read_lines(reader)?;
     let format = options.format.or_else(|| detect(lines.iter().map(Line::text)));
@@ -291,7 +290,7 @@ pub fn parse(reader: impl BufRead, options: &Options) -> Result<Transcript, Read
     Ok(transcript)
 }
 
-/// Reads the transcript of a Claude Code sub-agent, which stands in a file of its own (`<session>/subagents/*.jsonl`).
+/// Reads the transcript of a Claude Code sub-agent, which has a file of its own (`<session>/subagents/*.jsonl`).
 ///
 /// # Errors
 ///
@@ -303,7 +302,7 @@ pub fn parse_child(reader: impl BufRead, options: &Options) -> Result<Transcript
     Ok(transcript)
 }
 
-/// Counts what playing a transcript will write.
+/// Counts the content of a transcript.
 pub fn expectations(transcript: &Transcript) -> Totals {
     let mut totals = Totals::default();
     let mut calls = Vec::new();
@@ -354,7 +353,8 @@ fn add_usage(sum: &mut Usage, usage: Option<Usage>) {
     }
 }
 
-/// A title out of a request, or none if it asks for nothing: a notice, or a command of the agent's own without a subject.
+/// A title made from a request; none if it requests nothing: a notice, or a command of the agent's own without a
+/// subject.
 fn title_of_request(text: &str) -> Option<String> {
     let spoken = harness::spoken(text);
     if harness::command(&spoken).is_some_and(|(_, rest)| !rest.contains(char::is_whitespace)) {
@@ -363,12 +363,12 @@ fn title_of_request(text: &str) -> Option<String> {
     Some(title_of(&spoken)).filter(|title| !title.is_empty())
 }
 
-/// Tags in a title that somebody's program put there, by the hyphens or underscores in their names.
+/// Tags that a program put into a title, recognised by the hyphens or underscores in their names.
 static TAG: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"</?[A-Za-z][A-Za-z0-9]*[-_][A-Za-z0-9_-]*(?: [^<>]*)?/?>").expect("a fixed pattern"));
 
-/// A title out of a text: its first line with words in it, without markup and control characters, cut to a readable
-/// length.
+/// A title made from a text: its first line that has words, without markup and control characters, shortened to
+/// [`TITLE_CHARACTERS`].
 fn title_of(text: &str) -> String {
     let text = TAG.replace_all(text, " ");
     let bare = |line: &str| {

@@ -1,8 +1,7 @@
-//! Lines that are larger than a message may be.
+//! Lines that exceed the maximum size of a message.
 //!
-//! Such a line is kept whole, as records that hold its text in pieces, one behind the other. What it says in the
-//! conversation is shortened in place, with a note that tells where the rest is, so that calls keep their results and
-//! the import goes on.
+//! Such a line is kept whole, as consecutive records that hold its text in pieces. Its message is shortened in place,
+//! with a note that names the records, so that calls keep their results and the import continues.
 
 use super::ledger::{Line, record};
 use super::raw::quote;
@@ -13,13 +12,13 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The kind of a record that holds a piece of a line which was too large for its message.
+/// Kind of a record that holds a piece of a line that was too large for its message.
 pub const LINE_RECORD: &str = "line";
 
-/// The beginning of a text that is too large, in bytes, which stays.
+/// Size of the kept beginning of a text that is too large, in bytes.
 const KEPT_BYTES: usize = 16 * 1024;
 
-/// Makes every message of a transcript, and of the children in it, as small as `message_bytes`.
+/// Shortens every message of a transcript, and of the children in it, to `message_bytes`.
 pub(super) fn fit(transcript: &mut Transcript, lines: &[Line], message_bytes: usize) {
     let mut fitting = Fitting {
         lines: lines.iter().map(|line| (line.number, line)).collect(),
@@ -39,7 +38,7 @@ struct Fitting<'a> {
     message_bytes: usize,
     /// The ids of all entries.
     taken: HashSet<String>,
-    /// The records that hold a line already, by its number.
+    /// The records that already hold a line, by its number.
     kept: HashMap<usize, Vec<String>>,
     problems: Vec<Problem>,
 }
@@ -89,7 +88,7 @@ impl Fitting<'_> {
         out.extend(more.into_iter().map(|message| Entry::Record { line, message }));
     }
 
-    /// A message whose largest parts are shortened, and the records that hold its lines.
+    /// Shortens the largest parts of a message; returns it with the records that hold its lines.
     fn shortened(&mut self, line: usize, mut message: NewMessage) -> (NewMessage, Vec<NewMessage>) {
         let before = bytes_of(&message.parts);
         let (mut records, mut told) = (Vec::new(), Vec::new());
@@ -108,7 +107,7 @@ impl Fitting<'_> {
         );
         while bytes_of(&message.parts) > self.message_bytes {
             let largest = message.parts.iter_mut().max_by_key(|part| bytes(part));
-            // A part that is as short as it gets is still the largest: what is left is many parts.
+            // If the largest part cannot be shortened further, the message consists of many small parts.
             let Some(part) = largest.filter(|part| bytes(part) > KEPT_BYTES + 2 * note.len()) else { break };
             shorten(part, &note);
         }
@@ -124,7 +123,7 @@ impl Fitting<'_> {
         (message, records)
     }
 
-    /// The ids of the records that hold a line, which are made if it has none yet.
+    /// The ids of the records that hold a line; the records are created if there are none yet.
     fn kept_line(&mut self, number: usize, message: &NewMessage, records: &mut Vec<NewMessage>) -> Vec<String> {
         if let Some(ids) = self.kept.get(&number) {
             return ids.clone();
@@ -144,7 +143,7 @@ impl Fitting<'_> {
         ids
     }
 
-    /// A record that is small enough: itself, or the first piece of it, with the others behind.
+    /// Returns the record if it is small enough, else its first piece; the other pieces are added to `more`.
     fn first_piece(&mut self, line: usize, message: NewMessage, more: &mut Vec<NewMessage>) -> NewMessage {
         let [part] = message.parts.as_slice() else { return message };
         let PartBody::Record(Record { kind, data }) = &*part.body else { return message };
@@ -169,12 +168,12 @@ impl Fitting<'_> {
         first
     }
 
-    /// A text in pieces of half a message each, so that a request holds more than one.
+    /// Splits a text into pieces of half a message each, so that one request holds more than one.
     fn pieces<'t>(&self, text: &'t str) -> Vec<&'t str> {
         let mut pieces = Vec::new();
         let mut rest = text;
         while !rest.is_empty() {
-            // A character has four bytes at most, so that each piece has one at least.
+            // A character has at most four bytes, so that each piece has at least one character.
             let (piece, more) = rest.split_at(rest.floor_char_boundary((self.message_bytes / 2).max(4)));
             pieces.push(piece);
             rest = more;
@@ -193,19 +192,19 @@ impl Fitting<'_> {
     }
 }
 
-/// Where a piece of a line belongs, as metadata.
+/// The position of a piece in its line, as metadata.
 fn place(line: usize, index: usize, count: usize) -> String {
     format!("{{\"line\":{line},\"piece\":{},\"pieces\":{count}}}", index + 1)
 }
 
-/// The lines that a message was made of.
+/// The lines that a message was made from.
 fn lines_of(message: &NewMessage) -> Option<Vec<usize>> {
     let metadata: Value = serde_json::from_str(message.metadata_json.as_deref()?).ok()?;
     let numbers = metadata["lines"].as_array()?.iter().map(|line| line["line"].as_u64());
     numbers.map(|number| usize::try_from(number?).ok()).collect()
 }
 
-/// The size of a message as the daemon counts it.
+/// The size of a message as the daemon counts it, in bytes.
 fn bytes_of(parts: &[NewPart]) -> usize {
     parts.iter().map(bytes).sum()
 }
@@ -230,11 +229,11 @@ fn bytes(part: &NewPart) -> usize {
     body + part.metadata_json.as_ref().map_or(0, String::len)
 }
 
-/// Puts the beginning of what a part says and a note in the place of all of it.
+/// Replaces the content of a part by a note and the beginning of the content.
 fn shorten(part: &mut NewPart, note: &str) {
-    // The note comes first: views may cut what is left once more.
+    // The note comes first, since views may truncate the text further.
     let start = |text: &str| format!("{note}\n{}", &text[..text.floor_char_boundary(KEPT_BYTES)]);
-    // What a block has beside its content belongs to the content.
+    // The other members of a block refer to its whole content.
     part.metadata_json = None;
     match Arc::make_mut(&mut part.body) {
         PartBody::Text(text) | PartBody::Reasoning(text) => *text = start(text),

@@ -1,8 +1,8 @@
-//! pi session files, versions 1 to 3.
+//! The reader of pi session files, versions 1 to 3.
 //!
-//! Since version 2 the entries form a tree, and the last entry of the file is where the conversation stands. Version 1
-//! is a plain list without ids. What pi shows a model of an entry is the message here, and what it edited of that later is
-//! an edit (`edits`); all other entries are records.
+//! Since version 2 the entries form a tree, and the last entry of the file is the current position of the conversation.
+//! Version 1 is a plain list without ids. An entry that pi shows a model becomes a message, a later edit of it an edit
+//! (`edits`); all other entries become records.
 
 mod edits;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use crate::model::usage::Usage;
 use serde_json::value::RawValue;
 use std::collections::HashMap;
 
-/// Whether a line opens a session file.
+/// True if a line is the header of a session file.
 pub(super) fn is_header(line: &Object<'_>) -> bool {
     line.string("type") == "session" && line.get("id").is_some()
 }
@@ -43,19 +43,19 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
     reader.transcript()
 }
 
-/// A line's place in the tree.
+/// A line's node in the tree.
 struct Node {
-    /// The node of the entry before it; none for the header, and for what stands where no header is.
+    /// The node of the entry before it; none for the header, and for the first entry if there is no header.
     parent: Option<usize>,
-    /// Whether the line could not be read and only keeps its place after the entry before it.
+    /// True if the line could not be parsed and only keeps its position after the entry before it.
     stray: bool,
-    /// Whether pi lets a later entry edit what this one shows a model.
+    /// True if pi lets a later entry edit this one.
     editable: bool,
-    /// What became of it; never empty.
+    /// The resulting entries; never empty.
     entries: Vec<Entry>,
 }
 
-/// What an entry is.
+/// The content of an entry.
 enum Content<'a> {
     Message(Box<Draft<'a>>),
     Record(String),
@@ -63,7 +63,7 @@ enum Content<'a> {
     Edit { target: String, parts: Vec<NewPart> },
 }
 
-/// How a call in a message gets its id.
+/// Assigns the id of a call in a message.
 type CallId = fn(&mut Ledger, &Line, &str) -> String;
 
 struct Reader {
@@ -128,7 +128,7 @@ impl Reader {
             Some(named) => {
                 let found = self.by_id.get(&named).copied();
                 if found.is_none() {
-                    // Most likely that line is damaged; the conversation is better kept whole than cut in two.
+                    // Most likely the parent's line is damaged; one whole conversation is better than two halves.
                     let message = format!("its parent {named} stands nowhere before it: it follows the line before");
                     self.ledger.report(line, message);
                 }
@@ -228,10 +228,10 @@ impl Reader {
         }
     }
 
-    /// The `client_id` of the entry from which on a compaction kept everything.
+    /// The `client_id` of the first entry that a compaction kept.
     fn tail(&mut self, line: &Line, entry: &Object<'_>) -> Option<String> {
         let first_kept = entry.id("firstKeptEntryId");
-        // Its own id says that nothing was kept.
+        // The compaction's own id means that it kept nothing.
         if first_kept.is_some() && first_kept == entry.id("id") {
             return None;
         }
@@ -260,7 +260,7 @@ impl Reader {
             }
             "assistant" => self.reply(&mut draft, message)?,
             "toolResult" => self.result(&mut draft, message)?,
-            // pi keeps these from the model.
+            // pi does not show these to the model.
             "bashExecution" if message.flag("excludeFromContext") => return Ok(Content::Record(role)),
             "bashExecution" => return Ok(told(draft, bash_execution(message))),
             "branchSummary" => return Ok(told(draft, branch_summary(&message.string("summary")))),
@@ -305,7 +305,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds what a message says: a text, or a list of blocks.
+    /// Adds the content of a message: a text, or a list of blocks.
     fn blocks<'a>(
         &mut self,
         draft: &mut Draft<'a>,
@@ -335,7 +335,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Adds a block, if it is of a kind that has a part of its own.
+    /// Adds a block, if its kind has a part type of its own.
     fn block<'a>(
         &mut self,
         draft: &mut Draft<'a>,
@@ -392,11 +392,11 @@ impl Reader {
     }
 }
 
-/// Sorts the nodes of a tree onto branches: at each fork the child that leads to the latest entry goes on, and each of
-/// the others begins a branch.
+/// Sorts the nodes of a tree into branches: at each fork the child with the latest descendant continues the branch, and
+/// each other child starts a new one.
 fn sort(nodes: Vec<Node>) -> Vec<Branch> {
     let mut latest: Vec<usize> = (0..nodes.len()).collect();
-    // A parent always stands before its children.
+    // A parent always comes before its children.
     for (index, node) in nodes.iter().enumerate().rev().filter(|(_, node)| !node.stray) {
         if let Some(parent) = node.parent {
             latest[parent] = latest[parent].max(latest[index]);
@@ -425,7 +425,7 @@ fn sort(nodes: Vec<Node>) -> Vec<Branch> {
     branches
 }
 
-/// A message whose words pi makes of an entry's fields; the entry stays whole in the metadata.
+/// A message with the text that pi composes from an entry's fields; the entry stays whole in the metadata.
 fn told<'a>(mut draft: Draft<'a>, words: String) -> Content<'a> {
     draft.push(PartBody::Text(words));
     Content::Message(Box::new(draft))
@@ -471,7 +471,7 @@ fn read_usage(usage: &Object<'_>) -> Option<Usage> {
     })
 }
 
-/// What a tool gave back: a text, or a list of texts and images.
+/// The output of a tool: a text, or a list of texts and images.
 fn outputs(value: &RawValue) -> Result<Vec<Output<'_>>, String> {
     match raw::list(value) {
         Some(items) => Ok(items.into_iter().enumerate().map(|(index, item)| output(index, item)).collect()),
@@ -494,7 +494,7 @@ fn output(index: usize, item: &RawValue) -> Output<'_> {
     }
 }
 
-/// A title out of the first request of a branch.
+/// A title made from the first request of a branch.
 fn first_request(branch: &Branch) -> String {
     let messages = branch.entries.iter().filter_map(|entry| match entry {
         Entry::Message { message, .. } if message.role == Role::User => Some(message),

@@ -1,5 +1,5 @@
-//! JSON as it was written: an object's members as slices of its line, so that key order, number forms and unknown
-//! members survive, and so that a value can be found again in its line by its place in memory.
+//! JSON as it was written: an object's members are slices of its line, so that key order, number forms and unknown
+//! members survive, and so that the position of a value in its line is known from its address.
 
 use crate::model::time::Timestamp;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -9,10 +9,10 @@ use std::fmt;
 /// A string that was read from JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Text {
-    /// The string; what is not a Unicode character is replaced.
+    /// The string, with invalid Unicode replaced.
     pub(super) text: String,
-    /// Whether nothing was replaced. JavaScript writes half of a surrogate pair as an escape when it cuts a text in the
-    /// middle of a character, and no Rust string can hold that.
+    /// True if nothing was replaced. JavaScript writes half of a surrogate pair as an escape if a text ends in the
+    /// middle of a character, which a Rust string cannot hold.
     pub(super) exact: bool,
 }
 
@@ -72,7 +72,7 @@ impl<'de> Deserialize<'de> for Object<'de> {
 }
 
 impl<'a> Object<'a> {
-    /// Reads an object, or says what else stands there.
+    /// Parses an object; an error states the problem and its column.
     pub(super) fn parse(text: &'a str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| {
             let words = error.to_string();
@@ -86,7 +86,7 @@ impl<'a> Object<'a> {
         self.members.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// The member of that name; of several, the last, as JavaScript has it. `null` counts as absent.
+    /// The member of that name; of several, the last, as in JavaScript. `null` counts as absent.
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
         let (_, value) = self.members.iter().rev().find(|(member, _)| member == name)?;
         (value.get() != "null").then_some(*value)
@@ -117,7 +117,7 @@ impl<'a> Object<'a> {
         self.get(name).and_then(list)
     }
 
-    /// Whether the member of that name is `true`.
+    /// True if the member of that name is `true`.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value.get() == "true")
     }
@@ -127,13 +127,13 @@ impl<'a> Object<'a> {
         self.get(name).and_then(|value| serde_json::from_str(value.get()).ok())
     }
 
-    /// The number of that name as a count, or zero: a fraction is cut off, and nothing is below zero.
+    /// The number of that name as a count, or zero: fractions are dropped, and negative numbers become zero.
     pub(super) fn count(&self, name: &str) -> i64 {
         // The cast saturates, and a count that large is wrong anyway.
         self.number(name).map_or(0, |number| (number as i64).max(0))
     }
 
-    /// The instant of that name, from an RFC 3339 text or a count of milliseconds.
+    /// The instant of that name, from an RFC 3339 text or a number of milliseconds.
     pub(super) fn time(&self, name: &str) -> Option<Timestamp> {
         if let Some(text) = self.text(name) {
             let instant: jiff::Timestamp = text.text.parse().ok()?;
@@ -143,17 +143,17 @@ impl<'a> Object<'a> {
     }
 }
 
-/// The string that a value is, if it is one.
+/// The string in a value; none if the value is no string.
 pub(super) fn text(value: &RawValue) -> Option<Text> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The object that a value is, if it is one.
+/// The object in a value; none if the value is no object.
 pub(super) fn object(value: &RawValue) -> Option<Object<'_>> {
     serde_json::from_str(value.get()).ok()
 }
 
-/// The items of the list that a value is, if it is one.
+/// The items of the list in a value; none if the value is no list.
 pub(super) fn list(value: &RawValue) -> Option<Vec<&RawValue>> {
     serde_json::from_str(value.get()).ok()
 }
@@ -163,7 +163,7 @@ pub(super) fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// One name as a step of a JSON pointer.
+/// A name as a step of a JSON pointer.
 pub(super) fn step(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }

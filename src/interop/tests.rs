@@ -1,4 +1,4 @@
-//! What holds for every transcript: nothing of a file is lost, and a plan can be played.
+//! Laws for every transcript: nothing of a file is lost, and the plan can be written.
 
 use super::*;
 use crate::model::part::{Media, MediaSource};
@@ -11,13 +11,13 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::PathBuf;
 
-/// Reads a transcript out of JSON lines.
+/// Reads a transcript from JSON lines.
 pub(super) fn transcript(lines: &[Value], format: Format) -> Transcript {
     let text: Vec<_> = lines.iter().map(Value::to_string).collect();
     read(&text.join("\n"), format)
 }
 
-/// Reads a transcript out of a text.
+/// Reads a transcript from a text.
 pub(super) fn read(text: &str, format: Format) -> Transcript {
     let options = Options { format: Some(format), ..Options::default() };
     parse(text.as_bytes(), &options).unwrap()
@@ -50,7 +50,7 @@ pub(super) fn texts(message: &NewMessage) -> Vec<&str> {
         .collect()
 }
 
-/// The problems, as line and words.
+/// The problems, as line and message text.
 pub(super) fn problems(transcript: &Transcript) -> Vec<(usize, &str)> {
     transcript.problems.iter().map(|problem| (problem.line, problem.message.as_str())).collect()
 }
@@ -88,7 +88,7 @@ fn body(part: &PartBody) -> Value {
     }
 }
 
-/// One cut: where the value stood, and what it was.
+/// The pointer and the value of an item of `cut`.
 fn cut_value(cut: &Value, message: &NewMessage) -> (String, Value) {
     let part = &message.parts[cut[1].as_u64().unwrap() as usize];
     let value = match &cut[2] {
@@ -109,7 +109,7 @@ fn cut_value(cut: &Value, message: &NewMessage) -> (String, Value) {
 struct Restored {
     rests: BTreeMap<usize, Value>,
     cuts: Vec<(usize, String, Value)>,
-    /// Lines of compactions behind their first.
+    /// Lines of compactions after their first one.
     more: Vec<Value>,
 }
 
@@ -140,7 +140,7 @@ impl Restored {
     }
 }
 
-/// Builds a file's lines again out of its plan.
+/// Rebuilds a file's lines from its plan.
 fn restore(transcript: &Transcript, lines: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value> {
     let mut restored = Restored::default();
     let all = std::iter::once(transcript).chain(&transcript.children);
@@ -165,7 +165,7 @@ fn restore(transcript: &Transcript, lines: &BTreeMap<usize, Value>) -> BTreeMap<
     restored.rests
 }
 
-/// The lines of a text as values; what is no JSON, or not for a strict reader, as text.
+/// The lines of a text as JSON values; a line that is not valid JSON as a string.
 fn values(text: &str) -> BTreeMap<usize, Value> {
     let lines = text.split('\n').enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines
@@ -173,7 +173,7 @@ fn values(text: &str) -> BTreeMap<usize, Value> {
         .collect()
 }
 
-/// Checks what every plan must be.
+/// Checks the laws of every plan.
 pub(super) fn check(text: &str, transcript: &Transcript) {
     let lines = values(text);
     let restored = restore(transcript, &lines);
@@ -184,7 +184,7 @@ pub(super) fn check(text: &str, transcript: &Transcript) {
     playable(transcript);
 }
 
-/// Checks that a plan can be played: ids, forks and ranges are in order.
+/// Checks that a plan can be written: ids, forks and ranges are consistent.
 fn playable(transcript: &Transcript) {
     let mut seen = HashSet::new();
     for (index, branch) in transcript.branches.iter().enumerate() {
@@ -221,7 +221,7 @@ fn playable(transcript: &Transcript) {
     transcript.children.iter().for_each(playable);
 }
 
-/// A real transcript, unless the folder of them is not there.
+/// A real transcript; none if the folder with the data is missing.
 fn real(name: &str) -> Option<(String, BufReader<File>)> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(name);
     match (std::fs::read_to_string(&path), File::open(&path)) {
@@ -248,7 +248,7 @@ fn the_large_pi_session_is_read_whole() {
     let transcript = parse(reader, &Options::default()).unwrap();
     assert_eq!(transcript.format, Format::Pi);
     assert_eq!(transcript.source_id, "d703a1a9-1b7b-4fb1-b512-c9738b1fe617");
-    // It begins with a command of the agent's own.
+    // The file begins with a command of the agent's own.
     assert!(transcript.title.starts_with("read packages/coding-agent/docs/theme.md in full"), "{}", transcript.title);
     assert_eq!(transcript.problems, []);
     assert_eq!(transcript.branches.len(), 1);
@@ -314,7 +314,7 @@ fn the_files_of_sub_agents_are_read_whole() {
         let totals = expectations(&transcript);
         assert_eq!((totals.messages, totals.calls, totals.records), counts);
         check(&text, &transcript);
-        // Without being told, the reader sees it too.
+        // The format is detected correctly too.
         let (_, reader) = real(&name).unwrap();
         assert_eq!(parse(reader, &Options::default()).unwrap(), transcript);
     }
@@ -466,7 +466,7 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
         3 => any_pi_line().prop_map(String::into_bytes),
         2 => bytes,
         1 => any_json().prop_map(|value| value.to_string().into_bytes()),
-        // A line that was cut short.
+        // A truncated line.
         2 => (any_claude_line(), 0..200_usize).prop_map(|(line, end)| line.bytes().take(end).collect()),
     ];
     prop::collection::vec(line, 0..20).prop_map(|lines| lines.join(&b'\n'))

@@ -1,5 +1,5 @@
-//! The counts of messages where each text is encoded to be counted: those that are kept are read, and what is missing is
-//! counted once.
+//! Token counts of messages under tokenizers that must encode each text: stored counts are read, and missing ones are
+//! computed once.
 
 use crate::limits;
 use crate::model::ids::MessageId;
@@ -12,8 +12,9 @@ use std::sync::Arc;
 /// Counts that the store does not have yet.
 pub type FreshCounts = Vec<(MessageId, Counted)>;
 
-/// Gives messages that have none their counts, where the policy's counting is worth keeping. Most were counted when they
-/// were appended; those of an earlier policy, and those that grew part by part, are counted here.
+/// Sets the counts of messages that have none, if the policy's counting is costly enough to keep. Most messages were
+/// counted when they were appended; those counted under an earlier policy, and those that grew part by part, are
+/// counted here.
 pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage]) -> store::Result<FreshCounts> {
     let mut fresh = Vec::new();
     let Some(counting) = tokens::basis(policy) else { return Ok(fresh) };
@@ -27,7 +28,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
         let counts = match kept.remove(&message.id) {
             Some(counts) if counts.parts.len() == message.parts.len() => counts,
             _ => {
-                // Encoding is work: others on this thread get their turn.
+                // Encoding takes processor time, so the task yields to others on this thread.
                 tokio::task::yield_now().await;
                 let bodies: Vec<&PartBody> = message.parts.iter().map(|part| &*part.body).collect();
                 let counts = tokens::count(policy, message.role, &bodies);
@@ -42,7 +43,7 @@ pub async fn fill(store: &Store, policy: &Policy, sources: &mut [SourceMessage])
     Ok(fresh)
 }
 
-/// Keeps counts in the store. What it has no room for now is counted again when it is needed.
+/// Keeps counts in the store. If the store is busy, the rest is counted again when it is needed.
 pub async fn keep(store: &Store, fresh: FreshCounts) -> store::Result<()> {
     for batch in fresh.chunks(limits::COUNTS_BATCH) {
         match store.keep_counts(batch.to_vec()).await {

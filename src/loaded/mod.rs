@@ -1,5 +1,5 @@
-//! Loaded sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not whenever
-//! somebody asks for it. What is kept follows from the rows alone and may go at any time.
+//! Loaded sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not at every
+//! request. The cache follows from the rows alone and may be evicted at any time.
 
 pub mod counts;
 mod provenance;
@@ -23,20 +23,20 @@ use quick_cache::unsync::Cache;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The part of the budget that one session may take.
+/// Divisor of the budget: the quotient is the largest share of one session.
 const SHARE: usize = 2;
 
-/// Bytes of a session without messages, of what stands around a message's words and a part's, both as written and as
-/// shown, and how often a policy's text is counted for the text and what was parsed of it.
+/// Bytes of a session without messages, bytes of overhead per message and per part (in written and shown form
+/// together), and copies of a policy's text that are counted, for the text and its parsed form.
 const SESSION_BYTES: usize = 4 * 1_024;
 const MESSAGE_BYTES: usize = 512;
 const PART_BYTES: usize = 256;
 const POLICY_COPIES: usize = 3;
 
-/// Sessions that the budget is expected to hold; it holds more or fewer.
+/// Expected number of sessions in the budget; the actual number varies.
 const SESSIONS_EXPECTED: usize = 1_000;
 
-/// A session's rows at one revision, with what follows from them.
+/// A session's rows at one revision, with their fold and other derived data.
 #[derive(Debug, Clone)]
 pub struct LoadedSession {
     /// The rows.
@@ -47,9 +47,9 @@ pub struct LoadedSession {
     pub fold: Fold,
     /// The author of the active summary.
     pub provenance: Option<Arc<Provenance>>,
-    /// For each omission of the layout the compaction that made it; none for a rewind or an edit.
+    /// For each omission of the layout, the compaction that made it; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
-    /// Messages of the layout of which the view has nothing left to show, ascending.
+    /// Messages of the layout without any content left in the view, ascending.
     empty: Vec<Revision>,
     size: Size,
 }
@@ -80,7 +80,7 @@ impl LoadedSession {
         let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
         let omitted_by =
             if marks.is_empty() { Vec::new() } else { store.reductions_at(source.session, &marks).await? };
-        // A read keeps no counts: it writes nothing.
+        // A read keeps no counts, because it writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(rows(&source, &policy), passages);
         provenance::sign(&source.messages, &mut fold.view.messages, provenance.as_ref());
@@ -89,7 +89,7 @@ impl LoadedSession {
         Ok(Self { source, policy, fold, provenance, omitted_by, empty, size })
     }
 
-    /// Messages of the layout of which the view has nothing left to show.
+    /// Messages of the layout without any content left in the view.
     pub fn empty(&self) -> Vec<RevisionRange> {
         let ranges = self.empty.chunk_by(|before, next| before + 1 == *next);
         ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
@@ -100,9 +100,9 @@ impl LoadedSession {
         ContextSize { tokens: self.fold.context_tokens(&self.source.window), revision: self.source.at }
     }
 
-    /// Takes over newer messages from a revision on, where nothing else has changed.
+    /// Takes newer messages from a revision on, if nothing else has changed.
     fn extend(&mut self, from: Revision, newest: Newest, newer: Vec<SourceMessage>) {
-        // Messages at their own positions are in order, behind all others.
+        // Messages at their own positions are in order, after all others.
         let known = &mut self.source.messages;
         let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
         let kept = kept.map_or(0, |last| last + 1);
@@ -125,8 +125,7 @@ impl LoadedSession {
         self.empty.sort_unstable();
     }
 
-    /// Roughly the bytes that it takes: its words, which the view shares, what stands around them as they were written and
-    /// as the view shows them, and the policy.
+    /// Approximate memory: the contents, which history and view share, the fields around them in both, and the policy.
     fn bytes(&self) -> usize {
         let Source { messages, layout, policy, .. } = &self.source;
         let Size { content_bytes, parts } = self.size;
@@ -136,13 +135,13 @@ impl LoadedSession {
     }
 }
 
-/// The bytes of messages as limits for views count them.
+/// The bytes of messages, as the limits of views count them.
 fn content_bytes(messages: &[SourceMessage]) -> usize {
     messages.iter().map(|source| store::weigh_bytes(&source.message)).sum()
 }
 
-/// Counts messages whose length is their count, so that each is estimated once. An open message may still grow, and of a
-/// pruned one the view shows less.
+/// Estimates messages under policies that estimate by length, so that each message is estimated once. Open messages,
+/// which may still grow, and pruned ones, of which the view shows less, are left out.
 fn count(policy: &Policy, messages: &mut [SourceMessage]) {
     if tokens::basis(policy).is_some() {
         return;
@@ -156,7 +155,7 @@ fn count(policy: &Policy, messages: &mut [SourceMessage]) {
     }
 }
 
-/// The fold of a session's rows without passages of hidden messages: decisions go by it.
+/// The fold of a session's rows without passages of hidden messages, as decisions use it.
 pub fn fold(policy: &Policy, source: &Source) -> Fold {
     Fold::new(rows(source, policy), None)
 }
@@ -165,8 +164,8 @@ fn rows<'a>(source: &'a Source, policy: &'a Policy) -> Rows<'a> {
     Rows { policy, messages: &source.messages, changed_revision: source.changed_revision }
 }
 
-/// The messages of a layout that a view does not show because nothing of them is left to show, ascending. Records are in
-/// no view.
+/// The messages of a layout that a view does not show because they have no content left, ascending. Records are in no
+/// view.
 fn empty(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
     let shown: HashSet<MessageId> = shown.iter().filter_map(|message| message.source).collect();
     let messages = sources.iter().map(|source| &source.message);
@@ -176,7 +175,8 @@ fn empty(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
     revisions
 }
 
-/// Reads a stored policy, with the vocabulary that it names. It was written by us, so anything else is damage.
+/// Parses a stored policy and sets the vocabularies that it names. The store wrote the policy itself, so any error is
+/// corruption.
 pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) -> Result<Policy> {
     let policy = upgrade::parse(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
     Ok(policy.with_vocabularies(vocabularies))
@@ -192,13 +192,13 @@ pub struct Loaded {
 
 type Kept = Cache<SessionKey, Entry, Bytes>;
 
-/// A session in memory. Whoever brings it up to date has it to itself meanwhile; none where that failed.
+/// A session in memory. The task that updates it holds the lock; none if an update failed.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<LoadedSession>>>>;
 
 #[derive(Clone)]
 struct Entry {
     slot: Slot,
-    /// The revision of the session, when it was put here.
+    /// The revision of the session when the entry was made.
     at: Revision,
     bytes: usize,
 }
@@ -213,14 +213,14 @@ impl Weighter<SessionKey, Entry> for Bytes {
 }
 
 impl Loaded {
-    /// Sessions of a store, of which about so many bytes are kept; none with 0.
+    /// The sessions of a store. About `bytes_max` bytes of them are kept; none with 0.
     pub fn new(store: Store, bytes_max: usize) -> Self {
         let kept = Cache::with_weighter(SESSIONS_EXPECTED, bytes_max as u64, Bytes);
         Self { store, bytes_max, kept: Arc::new(Mutex::new(kept)) }
     }
 
-    /// A session at its newest revision, or behind the commit at `at_least`, with what is pending for it; none where that
-    /// is not known from what is kept and the messages that came behind it.
+    /// A session at its newest revision, or at the commit at `at_least` or later, with its pending work. None if it
+    /// cannot be derived from the kept state and the messages after it.
     pub async fn session(
         &self,
         key: SessionKey,
@@ -241,7 +241,7 @@ impl Loaded {
             Ok(News::Messages { from, newest, mut messages }) => {
                 counts::fill(&self.store, &known.policy, &mut messages).await?;
                 let Some(known) = held.take() else { return Ok(None) };
-                // Somebody may still read the one that was known.
+                // Another task may still read the previous state.
                 let mut session = Arc::unwrap_or_clone(known);
                 session.extend(from, newest, messages);
                 let session = Arc::new(session);
@@ -255,8 +255,8 @@ impl Loaded {
         }
     }
 
-    /// The size of a request with the view of a session that is in memory, as it was last brought up to date; none for any
-    /// other, and while one is brought up to date.
+    /// The size of a request with the view of a session in memory, as of its last update; none for any other session,
+    /// and during an update.
     pub fn context(&self, key: SessionKey) -> Option<ContextSize> {
         let slot = self.kept().peek(&key).map(|entry| entry.slot.clone())?;
         let held = slot.try_lock().ok()?;
@@ -267,8 +267,8 @@ impl Loaded {
         self.kept().get(&key).map(|entry| entry.slot.clone())
     }
 
-    /// Keeps a session's newest state, unless a newer one is there or it would take too much of the room. One that brings
-    /// passages back is not kept either: they are searched for each time.
+    /// Keeps a session's newest state, unless a newer one is kept or it would exceed its share of the budget. A session
+    /// with retrieval is not kept either, because its passages are searched each time.
     pub fn keep(&self, session: &Arc<LoadedSession>) {
         let key = session.source.session;
         if session.size.content_bytes > limits::LARGE_VIEW_BYTES || session.policy.retrieval.is_some() {

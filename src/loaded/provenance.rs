@@ -1,4 +1,4 @@
-//! The authors of summaries, beside every view that shows one.
+//! The authors of summaries, for every view that shows a summary.
 
 use crate::config::BUILT_IN;
 use crate::model::event::EventBody;
@@ -7,12 +7,12 @@ use crate::model::view::{Author, Provenance, SourceMessage, Standing, ViewMessag
 use crate::store::{Error, Result, Source, Store};
 use std::sync::Arc;
 
-/// The author of this name, where it is no client's.
+/// The author of this name, if it is not a client.
 fn asked(summarizer: &str) -> Author {
     if summarizer == BUILT_IN { Author::BuiltIn } else { Author::Model }
 }
 
-/// Notes on the summaries in a view whose words they have.
+/// Sets the author on the summaries in a view.
 pub(super) fn sign(sources: &[SourceMessage], messages: &mut [ViewMessage], summary: Option<&Arc<Provenance>>) {
     for message in messages {
         message.provenance = match message.standing {
@@ -28,7 +28,7 @@ pub(super) fn sign(sources: &[SourceMessage], messages: &mut [ViewMessage], summ
     }
 }
 
-/// The author of the active summary. The event of its compaction has it, which is under the hash of the chain like
+/// The author of the active summary. It is in the event of its compaction, which is under the hash of the chain like
 /// everything else that a view shows.
 pub(super) async fn of_summary(store: &Store, source: &Source) -> Result<Option<Provenance>> {
     let Some(covered) = &source.layout.covered else { return Ok(None) };
@@ -44,7 +44,7 @@ pub(super) async fn of_summary(store: &Store, source: &Source) -> Result<Option<
     }))
 }
 
-/// The summary of a branch says itself who wrote it.
+/// The author of the summary of a branch, which is in the message itself.
 fn of_branch(sources: &[SourceMessage], id: MessageId) -> Option<Provenance> {
     let found = sources.iter().find(|source| source.message.id == id)?;
     let summarizer = found.message.model.clone();

@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// A store with one session, to which nothing happens by itself.
+/// A store with one session, without automatic compactions.
 struct World {
     app: Longhand,
     store: Store,
@@ -69,7 +69,7 @@ fn message(role: Role, bodies: Vec<PartBody>) -> NewMessage {
     NewMessage::sealed(role, bodies.into_iter().map(NewPart::new).collect())
 }
 
-/// Messages with parts of every kind and everything that a client can say of them.
+/// Messages with parts of every kind and with every field that a client can set.
 fn messages() -> Vec<Vec<NewMessage>> {
     let text = |words: &str| PartBody::Text(words.to_owned());
     let media = |bytes: usize| Media {

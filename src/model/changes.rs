@@ -1,5 +1,5 @@
-//! The changes that a compaction makes, and the rows that they are written as. The store and simulations write the same
-//! rows, so that the same layouts follow from them.
+//! The changes that a compaction makes, and the rows that record them. The store and simulations write the same rows,
+//! so that the same layouts follow from them.
 
 use super::Revision;
 use super::compaction::{Contradiction, RevisionRange};
@@ -10,76 +10,76 @@ use super::message::{MessageKind, Role};
 use super::part::{Marker, PartBody};
 use super::usage::Usage;
 
-/// The name of the marker in front of a summary.
+/// The name of the marker before a summary.
 const MARKER_NAME: &str = "compaction";
 
-/// Everything that a compaction changes; one of the four kinds at least.
+/// All changes of a compaction; at least one of the four kinds.
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
     /// The parts that are shortened, with their messages.
     pub parts: Vec<(MessageId, PartId, Cut)>,
-    /// The messages that are left out; sorted and disjoint.
+    /// The omitted messages; sorted and disjoint.
     pub omitted: Vec<RevisionRange>,
     /// The number of those messages.
     pub omitted_count: i64,
     /// The request that is replayed without its media, at that request's position.
     pub replay: Option<ReplayChange>,
-    /// The summary in the place of a range.
+    /// The summary in place of a range.
     pub summary: Option<SummaryChange>,
-    /// The message behind the summary that asks the model to go on.
+    /// The continuation: the message after the summary that asks the model to go on.
     pub continuation: Option<ContinuationChange>,
 }
 
 /// A request that is replayed.
 #[derive(Debug, Clone)]
 pub struct ReplayChange {
-    /// The request's position: that of its original.
+    /// The position of the request: the revision of its original.
     pub target: Revision,
     /// The parts of the replay.
     pub bodies: Vec<PartBody>,
 }
 
-/// A message that asks the model to go on.
+/// A continuation: a message that asks the model to go on.
 #[derive(Debug, Clone)]
 pub struct ContinuationChange {
     /// Its text.
     pub text: String,
     /// Its estimate in a view, in tokens.
     pub tokens: i64,
-    /// The revision at which the turn was seen to be unfinished. When history went on since, nobody is asked to.
+    /// The revision at which the turn was found unfinished. If history changed since, there is no continuation.
     pub seen: Revision,
 }
 
-/// A summary in the place of a range.
+/// A summary in place of a range.
 #[derive(Debug, Clone)]
 pub struct SummaryChange {
     /// The summary.
     pub text: String,
-    /// The words that introduce it, if the policy has some.
+    /// The text that introduces it, if the policy has one.
     pub marker_text: Option<String>,
     /// The first message kept verbatim, by its position in the view.
     pub tail_start: Revision,
     /// That message's id, if there is one.
     pub tail_message: Option<MessageId>,
-    /// Every message the summary stands for, those of the summaries before it included.
+    /// All messages that the summary covers, including those of the summaries before it.
     pub covered: Vec<RevisionRange>,
-    /// The number of messages that are covered anew.
+    /// The number of newly covered messages.
     pub covered_count: i64,
-    /// Covered messages that the view shows all the same, ascending.
+    /// Covered messages that the view shows nevertheless, ascending.
     pub retained: Vec<Revision>,
-    /// Whether they stand in front of the summary.
+    /// True if the retained messages come before the summary.
     pub retained_first: bool,
-    /// What the summary carries along word for word, as parts behind its text.
+    /// Content that the summary carries verbatim, as parts after its text.
     pub attachments: Vec<PartBody>,
     /// The summarizer that wrote it.
     pub summarizer: String,
-    /// What it cost.
+    /// Its token usage and cost.
     pub usage: Option<Usage>,
-    /// Whether a client supplied it, instead of a summarizer that was asked.
+    /// True if a client supplied it, false if a summarizer was asked.
     pub supplied: bool,
-    /// Free JSON that is kept with it, as the metadata of its message.
+    /// Free JSON of the summary, kept as the metadata of its message.
     pub details_json: Option<String>,
-    /// Its claims that the history contradicts.
+    /// Claims of the summary that the history contradicts.
     pub contradictions: Vec<Contradiction>,
 }
 
@@ -94,7 +94,7 @@ pub enum Row {
         role: Role,
         /// Its parts.
         bodies: Vec<PartBody>,
-        /// Free JSON that is kept with it.
+        /// Free JSON, kept as its metadata.
         metadata_json: Option<String>,
     },
     /// The mark of prunes and omissions, with the parts that it shortens.
@@ -159,7 +159,7 @@ struct Rows {
 }
 
 impl Rows {
-    /// Adds a row; its revision.
+    /// Adds a row and returns its revision.
     fn add(&mut self, row: Row) -> Revision {
         let revision = self.first + i64::try_from(self.rows.len()).unwrap_or(i64::MAX);
         self.rows.push(row);

@@ -1,4 +1,4 @@
-//! Reductions and the jobs that carry them out.
+//! Compactions and the jobs that execute them.
 
 use super::Revision;
 use super::ids::{CompactionId, MessageId, SessionId};
@@ -7,26 +7,26 @@ use super::time::Timestamp;
 use super::usage::Usage;
 use uuid::Uuid;
 
-/// What a reduction does.
+/// The kind of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CompactionKind {
     /// Shortens old tool outputs, without a model.
     Prune,
-    /// Cuts and leaves out messages until the rest fits, without a model.
+    /// Truncates and omits messages until the rest fits, without a model.
     Omission,
     /// Puts a summary in place of an old range.
     Summary,
 }
 
-/// A rung of the ladder of thresholds, or how thorough a reduction by hand is to be.
+/// A level of the policy's thresholds, or the thoroughness of a compaction by hand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Without a model: old outputs are cleared.
+    /// Clears old outputs, without a model.
     Micro,
     /// The ordinary summary.
     #[default]
     Auto,
-    /// The thorough one.
+    /// The thorough summary.
     Deep,
 }
 
@@ -41,16 +41,16 @@ impl Level {
     }
 }
 
-/// Who asked for a reduction.
+/// The origin of a compaction request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Trigger {
     /// Token usage crossed the policy's threshold.
     Threshold,
-    /// The policy prunes whenever it pays, whatever the usage.
+    /// Maintenance: the policy prunes whenever it pays, whatever the usage.
     Routine,
-    /// Somebody asked by hand.
+    /// A request by hand.
     Manual,
-    /// A client brought the summary along (an import, a hook).
+    /// A client supplied the summary (an import, a hook).
     Supplied,
     /// A provider refused the view because it was too large.
     Overflow,
@@ -59,7 +59,7 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// The trigger's name, as hooks are told.
+    /// The trigger's name, as hooks receive it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Threshold => "threshold",
@@ -72,46 +72,46 @@ impl Trigger {
     }
 }
 
-/// Where a reduction stands.
+/// The state of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CompactionState {
     /// Waiting for a worker, or for its next attempt.
     Ready,
-    /// A worker is at it.
+    /// A worker is executing it.
     Running,
-    /// It is in force, or was until undone.
+    /// It is active, or was until undone.
     Done,
-    /// It ended without effect; the failure says why.
+    /// It ended without effect; the failure has the reason.
     Failed,
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
-    /// History changed under it, and its result no longer fits.
+    /// History changed during the compaction, and its result no longer applies.
     Superseded,
-    /// It was tried as often as is allowed.
+    /// It reached the maximum number of attempts.
     Dead,
 }
 
 impl CompactionState {
-    /// Whether it may still change the view.
+    /// True if it may still change the view.
     pub fn is_live(self) -> bool {
         matches!(self, Self::Ready | Self::Running)
     }
 }
 
-/// What somebody who asks for a reduction can say.
+/// The parameters of a compaction request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactionRequest {
-    /// What to do.
+    /// The kind of compaction.
     pub kind: CompactionKind,
-    /// Who asks.
+    /// The origin of the request.
     pub trigger: Trigger,
-    /// Which rung of the ladder; none for the routine.
+    /// The policy's level; none for maintenance.
     pub level: Option<Level>,
     /// Added to the summarizer's instructions; empty for none.
     pub instructions: String,
-    /// What people are told of it; empty for nothing.
+    /// The message text for people; empty for none.
     pub notice: String,
-    /// What a summary by hand covers, where somebody says so.
+    /// The range that a summary by hand covers, if the request sets it.
     pub bounds: Bounds,
 }
 
@@ -123,18 +123,18 @@ impl CompactionRequest {
     }
 }
 
-/// The part of a view that a summary by hand is made of.
+/// The range of a view that a summary by hand covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bounds {
-    /// The first place of it: what the view shows in front of that stays verbatim, in front of the summary; none for the
+    /// Its first position. Messages that the view shows before it stay verbatim, before the summary. None for the
     /// beginning of the view.
     pub head_start: Option<Revision>,
-    /// The first place behind it, which is kept verbatim with all that follows; none for the policy's choice.
+    /// The first position after it; that message and all after it are kept verbatim. None for the policy's choice.
     pub tail_start: Option<Revision>,
 }
 
 impl Bounds {
-    /// Whether the policy chooses.
+    /// True if neither bound is set and the policy chooses the range.
     pub fn is_open(self) -> bool {
         self == Self::default()
     }
@@ -150,23 +150,23 @@ pub struct RevisionRange {
 }
 
 impl RevisionRange {
-    /// Whether the range holds `revision`.
+    /// True if the range contains `revision`.
     pub fn contains(&self, revision: Revision) -> bool {
         self.first <= revision && revision <= self.last
     }
 
-    /// Whether the two ranges share a revision.
+    /// True if the two ranges share a revision.
     pub fn overlaps(&self, other: &Self) -> bool {
         self.first <= other.last && other.first <= self.last
     }
 }
 
-/// What a reduction did, in numbers.
+/// The result of a compaction, in numbers.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
-    /// The messages that the summary stands for.
+    /// The messages that the summary covers.
     pub covered: Vec<RevisionRange>,
-    /// How many messages that is.
+    /// The number of these messages.
     pub covered_count: i64,
     /// The first message kept verbatim beside the summary, if any is.
     pub tail_start: Option<MessageId>,
@@ -174,39 +174,40 @@ pub struct Outcome {
     pub summary_message: Option<MessageId>,
     /// Parts that were shortened.
     pub pruned_count: i64,
-    /// Messages that were left out.
+    /// The number of omitted messages.
     pub omitted_count: i64,
     /// Tokens of the view before, by the policy's estimate.
     pub tokens_before: i64,
     /// Tokens of the view after, by the same estimate.
     pub tokens_after: i64,
-    /// Context usage before, where reported usage was valid.
+    /// Context usage before, if reported usage was valid.
     pub usage_before: Option<i64>,
-    /// Tokens of every request that no view shows, as far as usage and the window told before: they stay, whatever a
-    /// compaction takes away.
+    /// Tokens of every request that no view contains, as usage and the window showed before the compaction. No
+    /// compaction removes them.
     pub overhead_tokens: i64,
-    /// Index of the first view message that changed: what stood before it is still in a provider's cache.
+    /// Index of the first view message that changed. The messages before it remain valid in a provider's cache.
     pub first_changed_index: i64,
-    /// Tokens of the view before from that message on, by the policy's estimate: what a provider's cache held of it for
-    /// nothing.
+    /// Tokens of the previous view from that message on, by the policy's estimate: the part that a provider's cache
+    /// loses.
     pub invalidated_tokens: i64,
-    /// Who wrote the summary, such as `extractive`.
+    /// The author of the summary, such as `extractive`.
     pub summarizer: String,
-    /// What the summary cost.
+    /// The token usage and cost of the summary.
     pub usage: Option<Usage>,
-    /// Whether a client brought the summary along, instead of a summarizer that was asked.
+    /// True if a client supplied the summary, false if a summarizer was asked.
     pub supplied: bool,
-    /// From first claim to commit, in milliseconds.
+    /// The time from first claim to commit, in milliseconds.
     pub duration_ms: i64,
-    /// Why automatic reductions stop for a while after this one, which made no progress; none where they go on.
+    /// The reason for which automatic compactions stop for a while after this one, which made no progress; none if they
+    /// go on.
     pub stopped: Option<Failure>,
-    /// Claims of the summary that the history contradicts; empty in rows of before anybody looked.
+    /// Claims of the summary that the history contradicts; empty in rows older than this check.
     pub contradictions: Vec<Contradiction>,
 }
 
 impl Outcome {
-    /// Whether its summary is a client's own. Before outcomes said so, only a reduction that was itself supplied had
-    /// one.
+    /// True if its summary is a client's own. In older outcomes, which lack `supplied`, only compactions with the
+    /// trigger `Supplied` had such a summary.
     pub fn is_supplied(&self, trigger: Trigger) -> bool {
         self.supplied || trigger == Trigger::Supplied
     }
@@ -219,20 +220,20 @@ pub struct Contradiction {
     pub kind: ContradictionKind,
     /// The sentence of the summary, shortened.
     pub claim: String,
-    /// The state of things by the history, on one line.
+    /// The actual state according to the history, on one line.
     pub history: String,
-    /// The message that shows it, if there is one.
+    /// The message that is the evidence, if there is one.
     pub message: Option<MessageId>,
 }
 
 /// The subject of a claim that the history contradicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ContradictionKind {
-    /// A check is said to pass that failed when it ran last.
+    /// The summary claims that a check passes, but its last run failed.
     Check,
-    /// A commit is named that is nowhere in the history.
+    /// The summary names a commit that does not occur in the history.
     Commit,
-    /// A file is said to be there that is not.
+    /// The summary claims that a file exists that does not.
     File,
 }
 
@@ -247,20 +248,20 @@ impl ContradictionKind {
     }
 }
 
-/// The reason for which a compaction ended without effect, or automatic ones stop.
+/// The reason for which a compaction ended without effect, or automatic compactions stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailureReason {
-    /// Somebody cancelled it.
+    /// It was cancelled by request.
     Requested,
     /// The session was archived.
     SessionArchived,
-    /// Another change of the view overtook it.
+    /// Another change of the view superseded it.
     Superseded,
-    /// There was nothing to take away.
+    /// There was nothing to compact.
     NothingToCompact,
     /// It would free too little.
     NoGain,
-    /// What no compaction takes away fills the window.
+    /// Overhead that no compaction removes fills the window.
     FixedOverhead,
     /// Automatic compactions stop after several in a row without progress.
     BreakerOpen,
@@ -278,9 +279,9 @@ pub enum FailureReason {
     SummarizerTimeout,
     /// The summary is empty.
     SummaryEmpty,
-    /// The summary is not what was asked for.
+    /// The text is not a summary of the requested form.
     SummaryIsNone,
-    /// The output limit cut the summary off.
+    /// The output limit truncated the summary.
     SummaryCutOff,
     /// The model called a tool instead of writing a summary.
     SummaryCallsTools,
@@ -288,7 +289,7 @@ pub enum FailureReason {
     SummaryIncomplete,
     /// The model declined to write the summary.
     SummaryDeclined,
-    /// The summary says too little of what it covers.
+    /// The summary contains too little of the content that it covers.
     SummaryWithoutSubstance,
     /// The daemon was stopped while it ran.
     DaemonStopped,
@@ -296,12 +297,12 @@ pub enum FailureReason {
     WorkerLost,
     /// The daemon or its worker ended several times while it ran.
     Poison,
-    /// The store refused what it needed.
+    /// The store refused a read or write that it needed.
     Store,
 }
 
 impl FailureReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 24] = [
         Self::Requested,
         Self::SessionArchived,
@@ -371,65 +372,65 @@ impl std::fmt::Display for FailureReason {
     }
 }
 
-/// The end of a compaction without effect, for programs and for people.
+/// The failure of a compaction, for programs and for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The reason.
     pub reason: FailureReason,
     /// A sentence fragment.
     pub message: String,
-    /// Where what no compaction takes away fills the window: its tokens.
+    /// Tokens of the overhead that no compaction removes; set if it fills the window.
     pub overhead_tokens: Option<i64>,
 }
 
 impl Failure {
-    /// A failure that says no more than its reason.
+    /// A failure with nothing but its reason and message.
     pub fn new(reason: FailureReason, message: impl Into<String>) -> Self {
         Self { reason, message: message.into(), overhead_tokens: None }
     }
 }
 
-/// A reduction from request to end.
+/// A compaction from request to end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compaction {
     /// The server's id.
     pub id: CompactionId,
-    /// The session it reduces.
+    /// The session that it compacts.
     pub session_id: SessionId,
-    /// What was asked.
+    /// The request.
     pub request: CompactionRequest,
-    /// Where it stands.
+    /// Its state.
     pub state: CompactionState,
     /// The revision whose view it works on; none before the first claim.
     pub base_revision: Option<Revision>,
-    /// Tokens of a request with the view when it was asked for.
+    /// Tokens of a request with the view when the compaction was requested.
     pub tokens_at_request: i64,
-    /// The model window it was judged by, in tokens.
+    /// The model window that these tokens are compared with, in tokens.
     pub window_tokens: i64,
-    /// How many attempts began.
+    /// The number of attempts that began.
     pub attempt: i64,
-    /// What it did, once done.
+    /// The result, once done.
     pub outcome: Option<Outcome>,
-    /// Until when somebody may agree or refuse, while it waits for that.
+    /// The end of the time to agree or refuse, while it waits for an answer.
     pub proposed_until: Option<Timestamp>,
-    /// Why it did not, once failed, cancelled or superseded.
+    /// The reason, once failed, cancelled or superseded.
     pub failure: Option<Failure>,
-    /// The revision of the event that told how it ended; none for one that never began.
+    /// The revision of its terminal event; none if it never began.
     pub end_revision: Option<Revision>,
     /// The revision at which it was undone, if it was.
     pub undone_revision: Option<Revision>,
-    /// The requests to models that were made for it, in the order in which they ended.
+    /// The requests to models for it, in the order in which they ended.
     pub requests: Vec<SummaryRequest>,
-    /// Who asked: the caller's name for itself, or empty.
+    /// The actor of the request: the caller's name for itself, or empty.
     pub actor: String,
-    /// When it was asked for.
+    /// The time of the request.
     pub create_time: Timestamp,
-    /// When it ended.
+    /// The time at which it ended.
     pub end_time: Option<Timestamp>,
 }
 
 impl Compaction {
-    /// A compaction that ended at once, at a revision and a time: in a simulation, where no worker claims it.
+    /// A compaction that ended at once at the given revision and time, for simulations, which have no workers.
     pub fn ended(
         id: CompactionId,
         request: CompactionRequest,

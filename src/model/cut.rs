@@ -1,38 +1,40 @@
-//! Cuts: how a view shortens a text without losing it.
+//! Truncations: the shortened forms that a view shows of a text.
 
 use super::Revision;
 use super::ids::PartId;
 
-/// What a view shows of a text: some of its beginning, some of its end, and words around and between them.
+/// The shortened form of a text in a view: some of its beginning, some of its end, and other text around and between
+/// them.
 ///
-/// A placeholder keeps nothing of the text; a head-and-tail cut keeps both ends; a cut in front of words keeps the
-/// beginning. One form serves them all, so that a mark can say exactly what a view shows, whatever strategy made it.
+/// A placeholder keeps nothing of the text, a head-and-tail truncation both ends, and a truncation with text after it
+/// the beginning. One form serves them all, so that a mark records exactly the content of a view, whatever strategy
+/// made it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct Cut {
-    /// Words in front.
+    /// Text before the kept beginning.
     pub before: String,
-    /// Bytes kept of the beginning. A number inside of a character means the whole characters before it.
+    /// Bytes kept of the beginning, rounded down to whole characters.
     pub head: usize,
-    /// Words between the two ends.
+    /// Text between the two ends.
     pub middle: String,
-    /// Bytes kept of the end. A number inside of a character means the whole characters behind it.
+    /// Bytes kept of the end, rounded down to whole characters.
     pub tail: usize,
-    /// Words behind.
+    /// Text after the kept end.
     pub after: String,
 }
 
 impl Cut {
-    /// A cut that keeps nothing and shows other words.
+    /// A placeholder: keeps nothing and shows another text.
     pub fn placeholder(words: impl Into<String>) -> Self {
         Self { before: words.into(), ..Self::default() }
     }
 
-    /// Whether nothing of the text is kept.
+    /// True if nothing of the text is kept.
     pub fn keeps_nothing(&self) -> bool {
         self.head == 0 && self.tail == 0
     }
 
-    /// What a view shows of the text. The two ends never overlap: the end yields.
+    /// The shortened text. The two ends never overlap: the kept end becomes shorter.
     pub fn apply(&self, text: &str) -> String {
         let head = text.floor_char_boundary(self.head.min(text.len()));
         let tail = text.ceil_char_boundary(text.len().saturating_sub(self.tail)).max(head);
@@ -40,17 +42,17 @@ impl Cut {
     }
 }
 
-/// What a reduction without a model takes out of a view.
+/// The truncations and omissions of a compaction without a model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cuts {
     /// Parts that are shortened, each once.
     pub parts: Vec<(PartId, Cut)>,
-    /// Messages that are left out whole, by their revisions, ascending.
+    /// Omitted messages, by their revisions, ascending.
     pub omitted: Vec<Revision>,
 }
 
 impl Cuts {
-    /// Whether nothing is taken out.
+    /// True if nothing is shortened or omitted.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty() && self.omitted.is_empty()
     }

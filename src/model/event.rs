@@ -16,21 +16,21 @@ pub struct Event {
     pub session_id: SessionId,
     /// The session's dense number.
     pub revision: Revision,
-    /// Whether the mutation that made the event ends with it.
+    /// True if the mutation that made the event ends with it.
     pub ends_mutation: bool,
-    /// When it was committed.
+    /// The time of the commit.
     pub time: Timestamp,
-    /// Who did it: the caller's name for itself, or empty.
+    /// The actor: the caller's name for itself, or empty.
     pub actor: String,
-    /// The request that did it, or empty.
+    /// The request that made the change, or empty.
     pub request_id: String,
-    /// What changed.
+    /// The change.
     pub body: EventBody,
     /// The hash that the event adds to the session's chain.
     pub hash: [u8; 32],
 }
 
-/// What changed. The set is closed: whoever matches it must say something about every kind.
+/// The change of an event. The set is closed: every match handles every kind.
 #[derive(Debug, Clone, PartialEq)]
 pub enum EventBody {
     /// A session was made.
@@ -51,9 +51,9 @@ pub enum EventBody {
         /// The new window, if it changed.
         window: Option<ModelWindow>,
     },
-    /// A session was put away.
+    /// A session was archived.
     SessionArchived,
-    /// A session was taken out again.
+    /// A session was restored from the archive.
     SessionRestored,
     /// A session began as a fork.
     SessionForked {
@@ -61,7 +61,7 @@ pub enum EventBody {
         from: SessionId,
         /// The last revision they share.
         at: Revision,
-        /// The last place that the fork shows, where it leaves out messages that came behind that by then.
+        /// The last position that the fork shows; set if the fork omits messages that came after that position by then.
         after: Option<Revision>,
         /// Its title.
         title: String,
@@ -77,13 +77,13 @@ pub enum EventBody {
         message: MessageId,
         /// The client's own id.
         client_id: Option<String>,
-        /// Who speaks.
+        /// The role of the message.
         role: Role,
-        /// What it is for.
+        /// The kind of the message.
         kind: MessageKind,
-        /// How many parts came with it.
+        /// The number of parts that came with it.
         part_count: i64,
-        /// Whether it came sealed.
+        /// True if it came sealed.
         sealed: bool,
     },
     /// Parts of an open message closed.
@@ -97,19 +97,19 @@ pub enum EventBody {
     MessageFinished {
         /// The message.
         message: MessageId,
-        /// Why it ended.
+        /// The reason for which it ended.
         reason: Option<FinishReason>,
-        /// True where nobody had written to it for its time, and the daemon sealed it.
+        /// True if nothing was written to it for its timeout, and the daemon sealed it.
         expired: bool,
     },
-    /// A reply said what it cost.
+    /// A reply reported its usage.
     UsageRecorded {
         /// The reply.
         message: MessageId,
-        /// What it said.
+        /// The reported usage.
         usage: Usage,
-        /// The window of the view that it was given, or else the session's. Whether the figures count follows from what
-        /// came before.
+        /// The window of the view that the model was given, or else the session's. The usage counts or not depending on
+        /// the events before.
         window: ModelWindow,
     },
     /// The conversation was rewound.
@@ -121,7 +121,7 @@ pub enum EventBody {
     MessageEdited {
         /// The original.
         message: MessageId,
-        /// What stands in its place; none if it is left out of views.
+        /// The replacement; none if the original is omitted from views.
         replacement: Option<MessageId>,
     },
     /// A message was pinned.
@@ -129,103 +129,103 @@ pub enum EventBody {
         /// The message.
         message: MessageId,
     },
-    /// A pin was taken away.
+    /// A pin was removed.
     MessageUnpinned {
         /// The message.
         message: MessageId,
     },
-    /// A reduction waits for somebody to agree, for a while.
+    /// A compaction waits for a person's agreement, up to a time limit.
     CompactionProposed {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
-        /// What it does.
+        /// The kind of compaction.
         kind: CompactionKind,
-        /// Which rung of the ladder asks.
+        /// The policy's level that asks.
         level: Option<Level>,
-        /// What people are asked.
+        /// The text of the question to people.
         notice: String,
-        /// When it goes on without an answer.
+        /// The time at which it goes on without an answer.
         until: Timestamp,
     },
-    /// A reduction began.
+    /// A compaction began.
     CompactionStarted {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
-        /// Which rung of the ladder asked.
+        /// The policy's level that asked.
         level: Option<Level>,
-        /// What it does.
+        /// The kind of compaction.
         kind: CompactionKind,
-        /// Who asked.
+        /// The origin of the request.
         trigger: Trigger,
         /// The revision whose view it works on.
         base: Revision,
-        /// Tokens of a request with the view when the compaction was asked for, as `ContextSize::tokens` has them.
+        /// Tokens of a request with the view when the compaction was requested, as `ContextSize::tokens` has them.
         context_tokens: i64,
-        /// The window they are judged by; zero when none is known.
+        /// The window that these tokens are compared with; zero if none is known.
         window_tokens: i64,
     },
-    /// A reduction tries again.
+    /// A compaction tries again.
     CompactionRetried {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
         /// The attempt that failed or was lost, from 1.
         attempt: i64,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// Parts were shortened, and messages left out.
+    /// Parts were shortened, and messages omitted.
     PartsPruned {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
         /// The parts.
         parts: Vec<PartId>,
-        /// Messages that were left out.
+        /// The omitted messages.
         omitted: Vec<RevisionRange>,
     },
-    /// A reduction is in force.
+    /// A compaction is active.
     Compacted {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
-        /// Which rung of the ladder asked.
+        /// The policy's level that asked.
         level: Option<Level>,
-        /// What people are told; empty for nothing.
+        /// The message text for people; empty for none.
         notice: String,
-        /// What it did.
+        /// The kind of compaction.
         kind: CompactionKind,
-        /// Who asked.
+        /// The origin of the request.
         trigger: Trigger,
-        /// What it did, in numbers.
+        /// The result, in numbers.
         outcome: Box<Outcome>,
-        /// The window it was judged by; zero when none is known.
+        /// The window that it was compared with; zero if none is known.
         window_tokens: i64,
     },
-    /// A reduction failed for good.
+    /// A compaction failed for good.
     CompactionFailed {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// A reduction was stopped, or no longer fitted.
+    /// A compaction was cancelled, or superseded by another change.
     CompactionCancelled {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
-        /// Why.
+        /// The reason.
         failure: Failure,
     },
-    /// A reduction was taken back.
+    /// A compaction was undone.
     CompactionUndone {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
     },
-    /// A reduction that was taken back is in force again.
+    /// A compaction that was undone is active again.
     CompactionRedone {
-        /// The reduction.
+        /// The compaction.
         compaction: CompactionId,
     },
-    /// A rewind or an edit was taken back.
+    /// A rewind or an edit was undone.
     RewriteUndone(Rewrite),
-    /// A rewind or an edit that was taken back is in force again.
+    /// A rewind or an edit that was undone is active again.
     RewriteRedone(Rewrite),
 }
 
@@ -305,7 +305,7 @@ impl EventKind {
         Self::ALL.into_iter().find(|kind| *kind as i32 == number)
     }
 
-    /// Whether every event of the kind changes history, marks or policy.
+    /// True if every event of the kind changes history, marks or policy.
     pub fn changes_history(self) -> bool {
         match self {
             Self::SessionCreated
@@ -338,12 +338,12 @@ impl EventKind {
 }
 
 impl EventBody {
-    /// Whether the event changes history, marks, policy or window: what `expected_revision` watches.
+    /// True if the event changes history, marks, policy or window, which `expected_revision` depends on.
     pub fn changes_history(&self) -> bool {
         self.kind().changes_history() || matches!(self, Self::SessionUpdated { window: Some(_), .. })
     }
 
-    /// What kind of change this is.
+    /// The kind of the change.
     pub fn kind(&self) -> EventKind {
         match self {
             Self::SessionCreated { .. } => EventKind::SessionCreated,
@@ -374,7 +374,7 @@ impl EventBody {
         }
     }
 
-    /// The message the event is about, if it is about one.
+    /// The message that the event concerns; none for other events.
     pub fn message(&self) -> Option<MessageId> {
         match self {
             Self::MessageAppended { message, .. }

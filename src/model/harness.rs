@@ -1,9 +1,9 @@
-//! Words that agents put around those of a person: elements with output of their own, and notices that nobody wrote.
+//! Text that agents add to a user's messages: elements with their own output, and notices that no person wrote.
 
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Elements that agents put into the user's messages and into tool outputs: theirs, not the user's words.
+/// Elements that agents put into the user's messages and into tool outputs: the agent's text, not the user's.
 static HARNESS: LazyLock<Regex> = LazyLock::new(|| {
     let names = [
         "system-reminder",
@@ -26,17 +26,17 @@ static HARNESS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&format!("(?s){elements}")).expect("a fixed pattern")
 });
 
-/// Tags of the same kind whose content the user did write.
+/// Similar tags whose content the user did write.
 static WRAPPER: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"</?(?:command-name|command-args|bash-input|user_query|user-query|task|feedback)>")
         .expect("a fixed pattern")
 });
 
-/// The beginnings of notices that an agent sent itself in the user's place.
+/// The beginnings of notices that an agent sends in the user's place.
 const NOTICES: [&str; 4] =
     ["<task-notification>", "[Request interrupted", "Caveat: The messages below", "Base directory for this skill:"];
 
-/// The words of a person, without what an agent put around them. Nothing is left of a notice that an agent sent itself.
+/// The text of the person, without the additions of the agent. Empty for a notice of the agent.
 pub fn spoken(text: &str) -> String {
     if NOTICES.iter().any(|notice| text.trim_start().starts_with(notice)) {
         return String::new();
@@ -48,12 +48,12 @@ pub fn spoken(text: &str) -> String {
     WRAPPER.replace_all(&text, "").trim().to_owned()
 }
 
-/// Tells a text that an agent alone said in the user's place.
+/// True if the agent alone wrote the text, in the user's place.
 pub fn is_notice(text: &str) -> bool {
     !text.trim().is_empty() && spoken(text).is_empty()
 }
 
-/// A command of the agent's own, such as `/mode plan`: its name, and what follows it.
+/// The name of a command of the agent, such as `/mode plan`, and its arguments.
 pub fn command(spoken: &str) -> Option<(&str, &str)> {
     let text = spoken.trim();
     let end = text.find(char::is_whitespace).unwrap_or(text.len());

@@ -1,30 +1,30 @@
-//! Public ids. They are made by the server alone, are UUIDv7 inside, and print as `ses_` + 32 hex digits.
+//! Public ids. The server alone makes them. They are UUIDv7 inside, and print as `ses_` + 32 hex digits.
 
 use std::fmt;
 use std::str::FromStr;
 use uuid::Uuid;
 
-/// Why a text is not an id.
+/// Error for a text that is not an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {prefix}… id")]
 pub struct ParseIdError {
     /// The prefix the id should have had.
     pub prefix: &'static str,
-    /// What was given instead.
+    /// The text that was given.
     pub text: String,
 }
 
-/// The digits of an id behind its prefix.
+/// The UUID in the digits of an id, which follow its prefix.
 fn digits(text: &str) -> Option<Uuid> {
-    // `Uuid` also reads forms that are longer.
+    // `Uuid` also parses longer forms.
     if text.len() == 32 { Uuid::try_parse(text).ok() } else { None }
 }
 
-/// What the ids of every kind of thing start with, events included, which have none yet.
+/// The prefixes of all kinds of ids. Those of events are reserved: events have no ids yet.
 const PREFIXES: [&str; 5] = [SessionId::PREFIX, MessageId::PREFIX, PartId::PREFIX, CompactionId::PREFIX, "evt_"];
 
-/// Whether a text has the form of an id that the server makes, of whatever kind: where ids are read, a client's own id
-/// would be taken for one.
+/// True if the text has the form of an id of any kind that the server makes. Where ids are read, a client's own id of
+/// that form would be mistaken for one.
 pub fn has_form_of_id(text: &str) -> bool {
     PREFIXES.iter().any(|prefix| text.strip_prefix(prefix).and_then(digits).is_some())
 }
@@ -36,7 +36,7 @@ macro_rules! id {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// What every id of this kind starts with.
+            /// The prefix of every id of this kind.
             pub const PREFIX: &'static str = $prefix;
         }
 
@@ -66,22 +66,22 @@ macro_rules! id {
 }
 
 id!(
-    /// Names a session.
+    /// The id of a session.
     SessionId,
     "ses_"
 );
 id!(
-    /// Names a message.
+    /// The id of a message.
     MessageId,
     "msg_"
 );
 id!(
-    /// Names a part of a message.
+    /// The id of a part of a message.
     PartId,
     "prt_"
 );
 id!(
-    /// Names a reduction (a prune, a compaction) from the moment it is asked for to the end of time.
+    /// The id of a compaction of any kind (a prune, an omission, a summary), from its request on and for ever.
     CompactionId,
     "cmp_"
 );

@@ -1,22 +1,22 @@
-//! Layouts: which messages a view shows, and in which order, without reading any of them.
+//! Layouts: the messages of a view in their order, by revision, without the messages themselves.
 //!
-//! Every mark that changes the picture stores the new layout beside it. A view at any revision is then one seek for the
-//! layout in force and reads of what it names, however long the history behind it is.
+//! Every mark that changes the view stores the new layout beside it. To read a view at any revision, the store seeks
+//! the layout that was active then and reads the messages that it names, however long the history is.
 
 use super::Revision;
 use super::compaction::RevisionRange;
 use super::ids::CompactionId;
 
-/// Which messages a view shows, in order.
+/// The messages of a view, in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// What the view is made of, in order. The last span is open-ended: new messages join it.
+    /// The pieces of the view, in order. The last span is open-ended: new messages join it.
     pub spans: Vec<Span>,
-    /// What stands under the live summary, if there is one.
+    /// The messages that the active summary covers, if there is one.
     pub covered: Option<Covered>,
-    /// What is left out of the view by a mark.
+    /// The messages that marks omit from the view.
     pub omitted: Vec<Omitted>,
-    /// Messages that no summary may cover, and what stands in their place, by revision, ascending.
+    /// Messages that no summary may cover, and their replacements, by revision, ascending.
     pub pinned: Vec<Revision>,
     /// Prune marks that were undone, by revision, ascending: a view does not apply them.
     pub undone_prunes: Vec<Revision>,
@@ -25,73 +25,73 @@ pub struct Layout {
 /// A piece of a view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Span {
-    /// Every inline message whose revision lies in `first..=last`; no `last` means "and everything to come".
+    /// All inline messages whose revision is in `first..=last`; no `last` means that all later ones are included.
     Inline {
         /// First revision of the range.
         first: Revision,
         /// Last revision of the range.
         last: Option<Revision>,
     },
-    /// One message that stands here rather than at its own place.
+    /// One message that is shown here instead of at its own position.
     Placed {
         /// The message.
         revision: Revision,
-        /// Why it stands here.
+        /// The reason for this position.
         place: Place,
     },
 }
 
-/// Why a message stands where a layout puts it.
+/// The reason for which a layout shows a message at a position that is not its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// It introduces the summary.
     Marker,
-    /// It is the live summary.
+    /// It is the active summary.
     Summary,
-    /// It is pinned, and what stood around it is covered.
+    /// It is pinned, and the messages around it are covered.
     Pinned,
-    /// The summary retains it, it is not pinned, and what stood around it is covered.
+    /// The summary retains it, it is not pinned, and the messages around it are covered.
     Retained,
     /// It replaces the message with this revision: an edit, or the replay of a request.
     Edit(Revision),
-    /// It asks the model to go on behind a compaction.
+    /// It is a continuation: it asks the model to go on after a compaction.
     Continuation,
 }
 
-/// What stands under the live summary.
+/// The messages that the active summary covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Covered {
-    /// The reduction.
+    /// The compaction.
     pub compaction: CompactionId,
     /// The mark that put the summary there.
     pub mark: Revision,
     /// The summary message.
     pub summary: Revision,
-    /// The messages it stands for; pinned ones are shown all the same, and shown wins.
+    /// The covered messages; pinned ones are shown nevertheless, and shown wins.
     pub ranges: Vec<RevisionRange>,
 }
 
-/// Messages that a mark leaves out.
+/// Messages that a mark omits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Omitted {
     /// The messages.
     pub range: RevisionRange,
-    /// The mark that leaves them out.
+    /// The mark that omits them.
     pub mark: Revision,
-    /// Why.
+    /// The reason.
     pub reason: OmitReason,
 }
 
-/// Why messages are left out.
+/// The reason for which messages are omitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OmitReason {
     /// The conversation was rewound to a point before them.
     Rewound,
-    /// A client edited them: another message stands in their place, or none.
+    /// A client edited them: another message replaces them, or none.
     Edited,
-    /// A reduction left them out to make the rest fit.
+    /// A compaction omitted them so that the rest fits the window.
     Reduced,
-    /// A replay without their media stands in their place.
+    /// A replay without their media replaces them.
     Replayed,
 }
 
@@ -102,8 +102,8 @@ impl Default for Span {
 }
 
 impl Layout {
-    /// Whether a view of this layout shows a message: at its own place, if that is where messages of its kind stand, or
-    /// where the layout puts it.
+    /// True if a view of this layout shows the message: at its own position, if its kind is inline, or at the position
+    /// that the layout gives it.
     pub fn shows(&self, revision: Revision, is_inline: bool) -> bool {
         self.spans.iter().any(|span| match *span {
             Span::Inline { first, last } => is_inline && first <= revision && last.is_none_or(|last| revision <= last),
@@ -111,7 +111,7 @@ impl Layout {
         })
     }
 
-    /// The layout of a session without marks: everything, in order.
+    /// The layout of a session without marks: all inline messages, in order.
     pub fn everything() -> Self {
         Self { spans: vec![Span::default()], ..Self::default() }
     }

@@ -1,8 +1,9 @@
-//! From marks to a layout: the messages of a view once every rewind, edit, pin, undo and compaction is taken into account.
+//! Derivation of layouts from marks: the messages of a view once every rewind, edit, pin, undo and compaction is
+//! applied.
 //!
-//! A layout is derived from marks alone, never from messages, so its cost does not grow with the history. A summary stands as
-//! long as the conversation in front of its tail is the one it was written from; the state of the marks at the summary's
-//! base is therefore compared with their state now, instead of asking which kind of mark came in between.
+//! A layout is derived from marks alone, never from messages, so its cost does not grow with the history. A summary is
+//! active as long as the conversation before its tail is the one that it was written from. Therefore the state of the
+//! marks at the summary's base is compared with their state now, instead of the kinds of the marks in between.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,10 +42,10 @@ pub fn layout_at(marks: &[Mark], at: Revision) -> Layout {
     }
 }
 
-/// Whether a summary that was written from the view at `base` may still be committed at revision `at`.
+/// True if a summary that was written from the view at `base` may still be committed at revision `at`.
 ///
-/// It may not when the conversation that it would cover was rewound, edited or restored since, nor when another summary
-/// came into force or the one it was built on left it. Appends, pins and prunes do not matter. `covered` and
+/// It may not if the conversation that it would cover was rewound, edited or restored since, or if another summary
+/// became active or the one before it became inactive. Appends, pins and prunes do not matter. `covered` and
 /// `tail_start` are those of the mark that would be made.
 pub fn still_applies(
     marks: &[Mark],
@@ -58,41 +59,41 @@ pub fn still_applies(
     summary(&then) == summary(&now) && unchanged(&then, &now, covered, tail_start)
 }
 
-/// What the marks up to one revision say together.
+/// The combined effect of the marks up to one revision.
 struct State<'a> {
     /// All marks up to that revision.
     marks: &'a [Mark],
-    /// The marks that hold, ascending.
+    /// The active marks, ascending.
     live: Vec<&'a Mark>,
-    /// What rewinds leave out: ascending, disjoint, each range with the newest mark that leaves it out.
+    /// Messages that rewinds omit: ascending, disjoint, each range with the newest mark that omits it.
     rewound: Vec<Omitted>,
     /// The newest edit or replay of each target.
     edits: BTreeMap<Revision, Edit>,
-    /// Compactions that hold and ask the model to go on, with the messages that do.
+    /// Continuations, each with the active compaction that it belongs to.
     continuations: Vec<(Revision, &'a CompactedMark)>,
     /// Replacements that are not shown although they are not rewound themselves.
     hidden: Vec<Omitted>,
-    /// Every replacement that was ever made, whether its edit holds or not, with the message it was made for.
+    /// All replacements that were ever made, with active edits or undone ones, each with its target.
     replacements: BTreeMap<Revision, Revision>,
-    /// Pinned messages: always the original, also where its replacement was named.
+    /// Pinned messages: always the original, even if the mark names its replacement.
     pinned: BTreeSet<Revision>,
-    /// Prune marks that were taken back, ascending.
+    /// Prune marks that were undone, ascending.
     undone_prunes: Vec<Revision>,
-    /// What reductions leave out: ascending, disjoint.
+    /// Messages that compactions omit: ascending, disjoint.
     left_out: Vec<RevisionRange>,
-    /// What reductions leave out and no rewind does: ascending, disjoint, each range with the first mark that left it
-    /// out.
+    /// Messages that compactions omit and no rewind does: ascending, disjoint, each range with the first mark that
+    /// omitted it.
     reduced: Vec<Omitted>,
 }
 
-/// An edit, or the replay of a request, that holds.
+/// An active edit or replay of a request.
 #[derive(Clone, Copy)]
 struct Edit {
     /// The mark that made it.
     mark: Revision,
-    /// The message that stands in the target's place; none if nothing does.
+    /// The message in the target's position; none if there is none.
     replacement: Option<Revision>,
-    /// Why the target is left out.
+    /// The reason for which the target is omitted.
     reason: OmitReason,
 }
 
@@ -125,7 +126,7 @@ impl<'a> State<'a> {
         state
     }
 
-    /// Takes in one mark, which `undone_by` took back if there is such a mark.
+    /// Applies one mark, which the mark `undone_by` undid if there is one.
     fn read(&mut self, mark: &'a Mark, undone_by: Option<Revision>) {
         match (&mark.body, undone_by) {
             (MarkBody::Edited { target, replacement }, undone_by) => {
@@ -152,7 +153,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Takes in that a mark put another message in the place of one, or none, and whether it still does.
+    /// Records the replacement of a message by another or by none; `holds` is true if the mark is active.
     fn replace(
         &mut self,
         mark: Revision,
@@ -167,7 +168,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Says of every replacement that is not shown why it is not, so that it is accounted for like any other message.
+    /// Records the reason for every replacement that is not shown, so that it is accounted for like any other message.
     fn hide_replacements(&mut self, undone: &BTreeMap<Revision, Revision>) {
         for mark in self.marks {
             let MarkBody::Edited { target, replacement: Some(replacement) } = mark.body else { continue };
@@ -189,13 +190,13 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The rewind that leaves `revision` out, if one does.
+    /// The rewind that omits `revision`, if there is one.
     fn rewound_by(&self, revision: Revision) -> Option<Revision> {
         let index = self.rewound.partition_point(|omitted| omitted.range.last < revision);
         self.rewound.get(index).filter(|omitted| omitted.range.contains(revision)).map(|omitted| omitted.mark)
     }
 
-    /// What live reductions leave out, without what is taken already.
+    /// Messages that active compactions omit, without the ranges in `taken`.
     fn left_out_by_reductions(&self, mut taken: Vec<RevisionRange>) -> Vec<Omitted> {
         let mut reduced = Vec::new();
         for mark in &self.live {
@@ -210,13 +211,13 @@ impl<'a> State<'a> {
         reduced
     }
 
-    /// Whether a reduction leaves `revision` out.
+    /// True if a compaction omits `revision`.
     fn is_reduced(&self, revision: Revision) -> bool {
         let index = self.left_out.partition_point(|range| range.last < revision);
         self.left_out.get(index).is_some_and(|range| range.contains(revision))
     }
 
-    /// Whether neither a rewind nor a reduction leaves `revision` out.
+    /// True if neither a rewind nor a compaction omits `revision`.
     fn has_place(&self, revision: Revision) -> bool {
         self.rewound_by(revision).is_none() && !self.is_reduced(revision)
     }
@@ -227,12 +228,12 @@ impl<'a> State<'a> {
         edits.filter(|(target, _)| self.rewound_by(*target).is_none())
     }
 
-    /// The ranges that rewinds leave out.
+    /// The ranges that rewinds omit.
     fn rewound_ranges(&self) -> Vec<RevisionRange> {
         self.rewound.iter().map(|omitted| omitted.range).collect()
     }
 
-    /// Everything that marks leave out, ascending and disjoint.
+    /// All ranges that marks omit, ascending and disjoint.
     fn omitted(&self) -> Vec<Omitted> {
         let edited = self.shown_edits().map(|(target, edit)| Omitted {
             range: RevisionRange { first: target, last: target },
@@ -241,7 +242,7 @@ impl<'a> State<'a> {
         });
         let in_other_words: Vec<Omitted> = self.hidden.iter().cloned().chain(edited).collect();
         let points: Vec<RevisionRange> = in_other_words.iter().map(|omitted| omitted.range).collect();
-        // A replacement goes by its own revision, wherever it stands; a message that was edited is left out as such.
+        // A replacement counts by its own revision, wherever it is shown; an edited message is listed as edited.
         let reduced = self.reduced.iter().flat_map(|omitted| {
             let apart = |range| Omitted { range, ..omitted.clone() };
             let mut points = points.clone();
@@ -255,10 +256,10 @@ impl<'a> State<'a> {
     }
 }
 
-/// The marks that were taken back, each with the newest mark that did.
+/// The marks that were undone, each with the newest mark that undid it.
 ///
-/// Walking from the newest mark on, every undo is met after all that could have undone it. One that names itself or a
-/// later mark says nothing.
+/// The walk starts at the newest mark, so it sees every undo after all marks that could have undone it. An undo that
+/// names itself or a later mark has no effect.
 fn undone(marks: &[Mark]) -> BTreeMap<Revision, Revision> {
     let mut undone = BTreeMap::new();
     for mark in marks.iter().rev() {
@@ -275,7 +276,7 @@ fn undone(marks: &[Mark]) -> BTreeMap<Revision, Revision> {
     undone
 }
 
-/// The marks that the same reduction made before a mark: what takes one back takes back all of them.
+/// The earlier marks of the same compaction as the target. They are undone together.
 fn siblings(marks: &[Mark], target: Revision) -> impl Iterator<Item = Revision> {
     let compaction = |mark: &Mark| match &mark.body {
         MarkBody::Compacted(compacted) => Some(compacted.compaction),
@@ -288,10 +289,10 @@ fn siblings(marks: &[Mark], target: Revision) -> impl Iterator<Item = Revision> 
     marks[..end].iter().rev().take_while(same).map(|mark| mark.revision)
 }
 
-/// What live rewinds leave out: ascending and disjoint, the newest mark first where several leave out the same.
+/// Messages that active rewinds omit: ascending and disjoint, each range with the newest mark that omits it.
 fn rewound(live: &[&Mark]) -> Vec<Omitted> {
     let mut ranges = Vec::new();
-    // A newer rewind reaches past the end of every older one, so what it leaves of an older one is the front.
+    // A newer rewind reaches past the end of every older one, so only the front of an older one remains.
     let mut taken_from = Revision::MAX;
     for mark in live.iter().rev() {
         let MarkBody::Rewound { after, .. } = mark.body else { continue };
@@ -305,7 +306,7 @@ fn rewound(live: &[&Mark]) -> Vec<Omitted> {
     ranges
 }
 
-/// The same with what told of a branch whose rewind was undone: what came back needs nobody to tell of it.
+/// The same ranges, plus the summaries of branches whose rewind was undone: a restored branch needs no summary.
 fn with_untold(mut rewound: Vec<Omitted>, marks: &[Mark], undone: &BTreeMap<Revision, Revision>) -> Vec<Omitted> {
     for mark in marks {
         let MarkBody::Rewound { told: true, .. } = mark.body else { continue };
@@ -320,7 +321,7 @@ fn with_untold(mut rewound: Vec<Omitted>, marks: &[Mark], undone: &BTreeMap<Revi
     rewound
 }
 
-/// The newest compaction whose summary stands, with the revision of its mark.
+/// The newest compaction whose summary is active, with the revision of its mark.
 fn newest_summary<'a>(state: &State<'a>) -> Option<(Revision, &'a CompactedMark)> {
     state.live.iter().rev().find_map(|mark| match &mark.body {
         MarkBody::Compacted(compacted) if stands(compacted, state) => Some((mark.revision, compacted)),
@@ -333,16 +334,16 @@ fn newest_summary<'a>(state: &State<'a>) -> Option<(Revision, &'a CompactedMark)
     })
 }
 
-/// Whether the conversation in front of a summary's tail is still the one it was written from.
+/// True if the conversation before a summary's tail is still the one that it was written from.
 fn stands(compacted: &CompactedMark, now: &State<'_>) -> bool {
     unchanged(&State::at(now.marks, compacted.base), now, &compacted.covered, compacted.tail_start)
 }
 
-/// Whether `now` says of the conversation in front of the tail what `then` said: no covered message was rewound, no
-/// message that the summary knows nothing of came back, and the same messages are replaced by the same others.
+/// True if `then` and `now` agree on the conversation before the tail: no covered message was rewound, no message came
+/// back that the summary does not include, and the same messages have the same replacements.
 fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_start: Revision) -> bool {
     let (rewound_then, rewound_now) = (then.rewound_ranges(), now.rewound_ranges());
-    // A replacement stands in its target's place: a rewind that passes only its own revision does not touch it.
+    // A replacement has its target's position: a rewind of its own revision alone does not affect it.
     let replacements: Vec<RevisionRange> =
         then.replacements.keys().map(|&revision| RevisionRange { first: revision, last: revision }).collect();
     let in_place = subtract(covered, &replacements);
@@ -352,7 +353,7 @@ fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_
         let before = state.shown_edits().take_while(|(target, _)| *target < tail_start);
         before.map(|(target, edit)| (target, edit.replacement)).collect()
     };
-    // Of ranges that hold revisions without a message, only what lies in front of the tail can matter.
+    // Ranges also contain revisions without a message, so only their part before the tail can matter.
     let touches = |gone: &RevisionRange, covered: &RevisionRange| {
         gone.first.max(covered.first) <= gone.last.min(covered.last).min(tail_start - 1)
     };
@@ -362,8 +363,8 @@ fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_
         && edits(then) == edits(now)
 }
 
-/// Whether a message in front of the tail came back that a reduction had left out: it is in no summary, and would stand
-/// nowhere.
+/// True if a message before the tail came back that a compaction had omitted: no summary includes it, and the view
+/// would not show it.
 fn restores_in_front(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange], tail_start: Revision) -> bool {
     let restored = subtract(&subtract(&then.left_out, &now.left_out), covered);
     if restored.is_empty() {
@@ -377,7 +378,8 @@ fn restores_in_front(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange
         || now.shown_edits().any(|(target, edit)| target < tail_start && edit.replacement.is_some_and(is_restored))
 }
 
-/// The pieces of the view, in order: the summary with what it brings, then everything from the tail on.
+/// The pieces of the view, in order: the summary with its marker and retained messages, then everything from the tail
+/// on.
 fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     let mut spans = Vec::new();
     if let Some(compacted) = summary {
@@ -402,8 +404,8 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
         let placed = edit.replacement.map(|revision| Span::Placed { revision, place });
         (RevisionRange { first: target, last: target }, placed)
     });
-    // A replacement that a reduction left out is gone with its target; one that it did not stands although the reduction
-    // left out what was around it.
+    // A replacement that a compaction omitted is gone with its target. Any other replacement is shown, even if the
+    // compaction omitted the messages around it.
     let edited: Vec<(RevisionRange, Option<Span>)> = edited
         .map(|(range, placed)| match placed {
             Some(Span::Placed { revision, .. }) if state.is_reduced(revision) => (range, None),
@@ -434,14 +436,14 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     spans
 }
 
-/// The covered messages that the summary retains and that are not pinned, ascending by their place in the history.
+/// The covered messages that the summary retains and that are not pinned, ascending by their position in the history.
 fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
     let is_pinned = |revision: &Revision| state.pinned.contains(&state.place(*revision));
     let retained = compacted.retained.iter().filter(|revision| state.has_place(**revision) && !is_pinned(revision));
     retained.map(|&revision| Span::Placed { revision, place: Place::Retained }).collect()
 }
 
-/// The pinned messages that the summary covers, ascending by their place in the history.
+/// The pinned messages that the summary covers, ascending by their position in the history.
 fn pinned_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
     let covers = |revision| compacted.covered.iter().any(|range| range.contains(revision));
     let in_front = state.pinned.range(..compacted.tail_start).filter(|target| state.rewound_by(**target).is_none());

@@ -9,40 +9,40 @@ use super::ids::CompactionId;
 pub struct Mark {
     /// The revision at which it was made.
     pub revision: Revision,
-    /// What it says.
+    /// The statement.
     pub body: MarkBody,
 }
 
-/// What a mark says.
+/// The statement of a mark.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MarkBody {
-    /// A summary stands for ranges of history.
+    /// A summary covers ranges of history.
     Compacted(CompactedMark),
-    /// Parts are shortened, and messages left out. The parts are listed beside the mark.
+    /// Parts are shortened, and messages omitted. The parts are listed beside the mark.
     Pruned {
-        /// The reduction that did it.
+        /// The compaction that made the mark.
         compaction: CompactionId,
-        /// How many parts.
+        /// The number of parts.
         part_count: i64,
-        /// The messages that are left out; sorted and disjoint.
+        /// The omitted messages; sorted and disjoint.
         omitted: Vec<RevisionRange>,
-        /// The request that another message stands for, because a provider found it too large.
+        /// The request that a replay replaces, because a provider found it too large.
         replay: Option<Replay>,
     },
-    /// What came after `after`, up to the mark, is no longer part of the conversation.
+    /// The messages after `after`, up to the mark, are no longer part of the conversation.
     Rewound {
         /// The last revision that still counts.
         after: Revision,
-        /// Whether the next revision is a message that tells of what was left. It is shown as long as the mark holds.
+        /// True if the next revision is a summary of the abandoned branch. It is shown as long as the mark is active.
         told: bool,
-        /// Whether a fork begins behind `after`, and nothing was rewound by anybody: nobody can take that back.
+        /// True if a fork begins after `after`, and no client rewound anything. Such a mark cannot be undone.
         of_fork: bool,
     },
-    /// A message is replaced by another, or left out.
+    /// A message is replaced by another, or omitted.
     Edited {
         /// The message that was edited: always the original, also when it is edited again.
         target: Revision,
-        /// The message that stands in its place; none leaves it out of views.
+        /// The replacement, at the position of the target; none omits the target from views.
         replacement: Option<Revision>,
     },
     /// A message must stay verbatim in every view.
@@ -50,15 +50,15 @@ pub enum MarkBody {
         /// The message.
         target: Revision,
     },
-    /// An earlier mark no longer holds.
+    /// An earlier mark is no longer active.
     Undone {
-        /// The mark that is taken back.
+        /// The mark that is undone.
         mark: Revision,
     },
 }
 
 impl MarkBody {
-    /// The message that the mark puts another in the place of, and that other.
+    /// The message that the mark replaces by another, and its replacement.
     pub fn replaced(&self) -> Option<(Revision, Revision)> {
         match self {
             Self::Edited { target, replacement } => replacement.map(|replacement| (*target, replacement)),
@@ -68,14 +68,14 @@ impl MarkBody {
     }
 }
 
-/// A summary stands for ranges of history.
+/// A summary and the ranges of history that it covers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompactedMark {
-    /// The reduction that did it.
+    /// The compaction that made the mark.
     pub compaction: CompactionId,
     /// The revision whose view was summarized; nothing after it is covered.
     pub base: Revision,
-    /// Every message the summary stands for, those of the summaries before it included; sorted and disjoint.
+    /// All messages that the summary covers, including those of the summaries before it; sorted and disjoint.
     pub covered: Vec<RevisionRange>,
     /// The first message kept verbatim; every inline message from here on stays. `base + 1` keeps nothing old.
     pub tail_start: Revision,
@@ -83,19 +83,19 @@ pub struct CompactedMark {
     pub marker: Option<Revision>,
     /// The summary message.
     pub summary: Revision,
-    /// Covered messages that the view shows all the same, ascending.
+    /// Covered messages that the view shows nevertheless, ascending.
     pub retained: Vec<Revision>,
-    /// Whether the retained messages stand in front of the summary, rather than behind it.
+    /// True if the retained messages come before the summary, false if after it.
     pub retained_first: bool,
-    /// The message that asks the model to go on, if the policy wanted one. It stands at its own place.
+    /// The continuation: the message that asks the model to go on, if the policy has one. It has its own position.
     pub continuation: Option<Revision>,
 }
 
-/// A request that another message stands for.
+/// A request that is replaced by its replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replay {
-    /// The request: always the original, also where an edit stood in its place.
+    /// The request: always the original, even if an edit replaced it.
     pub target: Revision,
-    /// The message that stands in its place.
+    /// The message that replaces it.
     pub replacement: Revision,
 }

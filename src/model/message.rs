@@ -6,7 +6,7 @@ use super::part::{NewPart, Part};
 use super::time::Timestamp;
 use super::usage::{ModelWindow, Usage};
 
-/// Who speaks.
+/// The author's role in the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// A person, or a program on a person's behalf.
@@ -19,42 +19,43 @@ pub enum Role {
     System,
 }
 
-/// What a message is for.
+/// The kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageKind {
     /// Part of the conversation, written by a client.
     Normal,
     /// An opaque entry: never in a view, starts no turn.
     Record,
-    /// What a client put in the place of an edited message; shown where that one stood.
+    /// A replacement that a client wrote for an edited message; shown at the position of the original.
     Edit,
-    /// Stands for covered ranges of history.
+    /// A summary of covered ranges of history.
     Summary,
-    /// Where a compaction cut, with the words that introduce its summary to a model.
+    /// The position of a compaction, with the text that introduces its summary to a model.
     Marker,
-    /// Tells what was tried in a branch that a rewind left; stands at its own place, behind the rewind.
+    /// The summary of a branch that a rewind abandoned; shown at its own position, after the rewind.
     Branch,
     /// Asks the model, in a user's place, to go on with a turn that a compaction interrupted.
     Continuation,
-    /// A request once more, with words in place of its media, because a provider found it too large.
+    /// A request once more, with text in place of its media, because a provider found it too large.
     Replay,
 }
 
 impl MessageKind {
-    /// Whether Longhand made the message out of others. Lists leave those that are not inline out unless asked.
+    /// True if Longhand derived the message from others. Lists leave out derived messages that are not inline unless
+    /// asked.
     pub fn is_derived(self) -> bool {
         matches!(self, Self::Summary | Self::Marker | Self::Branch | Self::Continuation | Self::Replay)
     }
 
-    /// Whether the message stands in views at its own place in the history.
+    /// True if views show the message at its own position in the history.
     ///
-    /// The other kinds are in a view only where a layout puts them.
+    /// Messages of the other kinds are in a view only where a layout places them.
     pub fn is_inline(self) -> bool {
         matches!(self, Self::Normal | Self::Branch)
     }
 }
 
-/// Why a reply ended.
+/// The reason for which a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
     /// The model was done. Final.
@@ -67,48 +68,48 @@ pub enum FinishReason {
     ContentFilter,
     /// The provider or the agent failed. Final.
     Error,
-    /// Somebody stopped it. Final.
+    /// A person or the agent stopped it. Final.
     Aborted,
 }
 
 impl FinishReason {
-    /// Whether the reply ends its turn, as far as the reply itself can tell.
+    /// True if the reply ends its turn, as far as the reason shows.
     pub fn is_final(self) -> bool {
         self != Self::ToolCalls
     }
 }
 
-/// The view that a reply was given.
+/// The view that a model was given for a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GivenView {
     /// Its revision.
     pub revision: Revision,
     /// Its hash.
     pub hash: [u8; 32],
-    /// The window that it was asked for with.
+    /// The window that `GetContext` was called with.
     pub window: ModelWindow,
-    /// Whether it was shortened for the call, so that it is not the session's own view.
+    /// True if it was shortened for the call, so that it is not the session's own view.
     pub shortened: bool,
 }
 
-/// How a message ends, as a client says it: with the token of the view that the reply was given.
+/// The end of a message as a client reports it: with the token of the view that the model was given.
 pub type NewFinish = Finish<Option<String>>;
 
-/// How a message was sealed. `View` is what is known of the view that the reply was given.
+/// The end of a sealed message. `View` is the known information on the view that the model was given.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Finish<View = Option<GivenView>> {
-    /// Why it ended; none for messages that are not replies.
+    /// The reason; none for messages that are not replies.
     pub reason: Option<FinishReason>,
-    /// The provider's own words for the reason or for the error.
+    /// The provider's own text for the reason or for the error.
     pub detail: String,
-    /// What the reply cost.
+    /// The token usage and cost of the reply.
     pub usage: Option<Usage>,
-    /// The view that the reply was given; none where it does not say.
+    /// The view that the model was given; none if the reply does not name it.
     pub view: View,
 }
 
 impl<View> Finish<View> {
-    /// The same with something else known of the view.
+    /// The same end with other information on the view.
     pub fn with_view<Other>(self, view: Other) -> Finish<Other> {
         let Self { reason, detail, usage, view: _ } = self;
         Finish { reason, detail, usage, view }
@@ -116,7 +117,7 @@ impl<View> Finish<View> {
 }
 
 impl Finish {
-    /// The revision of the view that the reply was given.
+    /// The revision of the view that the model was given.
     pub fn given_revision(&self) -> Option<Revision> {
         self.view.as_ref().map(|view| view.revision)
     }
@@ -131,72 +132,71 @@ pub struct Message {
     pub session_id: SessionId,
     /// The client's own id, unique in its session.
     pub client_id: Option<String>,
-    /// The revision at which it came, which is also its place in the history.
+    /// The revision at which it came, which is also its position in the history.
     pub revision: Revision,
-    /// Who speaks.
+    /// The role.
     pub role: Role,
-    /// What it is for.
+    /// The kind.
     pub kind: MessageKind,
     /// Its closed parts, in order.
     pub parts: Vec<Part>,
     /// The revision at which it was sealed; none while it is open.
     pub sealed_revision: Option<Revision>,
-    /// How it was sealed; empty while it is open.
+    /// The end; empty while it is open.
     pub finish: Finish,
     /// The model that wrote it, or empty.
     pub model: String,
     /// The provider of that model, or empty.
     pub provider: String,
-    /// When the server got it.
+    /// The time at which the server received it.
     pub create_time: Timestamp,
-    /// When it was written, by the client's clock. Decides nothing.
+    /// The time at which it was written, by the client's clock. Decides nothing.
     pub origin_time: Option<Timestamp>,
-    /// Who wrote it: the caller's name for itself, or empty.
+    /// The writer: the caller's name for itself, or empty.
     pub actor: String,
     /// Free JSON of the client, verbatim.
     pub metadata_json: Option<String>,
-    /// For an edit: what it replaces.
+    /// For an edit: the message that it replaces.
     pub replaces: Option<Replaced>,
 }
 
 impl Message {
-    /// Whose calls and results it holds: in an edit they are those of who wrote what it replaces.
+    /// The writer of its calls and results. Those of an edit belong to the writer of the original.
     pub fn writer(&self) -> &str {
         self.replaces.as_ref().map_or(&self.actor, |replaced| &replaced.writer)
     }
 }
 
-/// What an edit replaces.
+/// The message that an edit replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Replaced {
-    /// The message: always the original, also where another edit stood in its place.
+    /// The id of the message: always the original, even if another edit replaced it.
     pub message: MessageId,
-    /// Who wrote that.
+    /// The writer of the original.
     pub writer: String,
 }
 
-/// A message that a client wants to append. `View` is what is known of the view that a reply was given: its token, as long
-/// as nobody has checked that.
+/// A message that a client wants to append. `View` is the known information on the view that the model was given: its
+/// token, as long as that is not verified.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NewMessage<View = Option<String>> {
     /// The client's own id, unique in its session, or none. It makes the append idempotent.
     pub client_id: Option<String>,
-    /// Who speaks.
+    /// The role.
     pub role: Role,
     /// `Normal` or `Record`.
     pub kind: MessageKind,
     /// Its first parts.
     pub parts: Vec<NewPart>,
-    /// How it ends, or none to leave it open.
+    /// Its end; none leaves it open.
     pub finish: Option<Finish<View>>,
-    /// The time without a write, in milliseconds, at which a message that is left open is sealed; none for the daemon's
-    /// default.
+    /// Milliseconds without a write after which a message that is left open is sealed; none for the daemon's default.
     pub open_timeout_ms: Option<i64>,
     /// The model that wrote it, or empty.
     pub model: String,
     /// The provider of that model, or empty.
     pub provider: String,
-    /// When it was written, by the client's clock.
+    /// The time at which it was written, by the client's clock.
     pub origin_time: Option<Timestamp>,
     /// Free JSON, kept verbatim.
     pub metadata_json: Option<String>,
@@ -206,7 +206,7 @@ impl<View> NewMessage<View>
 where
     Finish<View>: Default,
 {
-    /// A whole message of the conversation, of which nothing else is said.
+    /// A sealed message of the conversation, with nothing else set.
     pub fn sealed(role: Role, parts: Vec<NewPart>) -> Self {
         Self {
             client_id: None,
@@ -224,7 +224,7 @@ where
 }
 
 impl NewMessage {
-    /// The same with the view that its token stands for.
+    /// The same message, with the view that its token names.
     pub fn checked(self, view: Option<GivenView>) -> NewMessage<Option<GivenView>> {
         NewMessage {
             client_id: self.client_id,

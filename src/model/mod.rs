@@ -1,6 +1,6 @@
-//! The nouns: what a session is made of.
+//! Domain types: sessions, messages, parts, marks, events, compactions, layouts and views.
 //!
-//! Nothing here knows about disks, wires, clocks or models, and nothing here decides anything.
+//! This module has no I/O, no clock, no model calls and no decisions.
 
 pub mod changes;
 pub mod compaction;
@@ -22,7 +22,7 @@ pub mod view;
 
 /// A session's dense version number: the position of one event in its session, and the time axis of replay.
 ///
-/// A fork goes on counting where it left its parent, so one axis runs through a whole lineage.
+/// A fork continues the numbers of its parent, so one axis runs through a whole ancestry.
 pub type Revision = i64;
 
 /// The first revision of a session, at which its policy and its window begin.

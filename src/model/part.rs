@@ -21,20 +21,20 @@ pub struct Part {
     pub metadata_json: Option<String>,
 }
 
-/// What a part says.
+/// The content of a part.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PartBody {
-    /// Words for the reader.
+    /// Text for the reader.
     Text(String),
-    /// Words the model thought.
+    /// The model's reasoning.
     Reasoning(String),
     /// A request to run a tool.
     ToolCall(ToolCall),
-    /// What a tool gave back.
+    /// The result of a tool.
     ToolResult(ToolResult),
     /// An image, a document, a sound.
     Media(Media),
-    /// A point in the conversation that means something to clients, with a text for the model or none.
+    /// A point in the conversation that means something to clients, with an optional text for the model.
     Marker(Marker),
     /// The end of one step of a reply that has several.
     Step(Step),
@@ -44,9 +44,9 @@ pub enum PartBody {
     Record(Record),
 }
 
-/// Bytes that every part counts beside its words in the growth of a history.
+/// Bytes that every part adds to its text in the growth of a history.
 pub const PART_GROWTH_BYTES: i64 = 512;
-/// Bytes that a media item counts there.
+/// Bytes that a media item counts in the growth of a history.
 pub const MEDIA_GROWTH_BYTES: i64 = 16_384;
 
 impl PartBody {
@@ -65,7 +65,7 @@ impl PartBody {
         }
     }
 
-    /// Whether a stored part is the one that was sent. Its sender need not know which call its result answers.
+    /// True if a stored part equals the one that was sent. The sender need not name the call that a result answers.
     pub fn is_as_sent(&self, sent: &Self) -> bool {
         match (self, sent) {
             (Self::ToolResult(stored), Self::ToolResult(sent)) if sent.answers == Answers::Nearest => {
@@ -75,8 +75,8 @@ impl PartBody {
         }
     }
 
-    /// The bytes by which the part lets a history grow: its words, names and ids, `PART_GROWTH_BYTES` for whatever a
-    /// request puts around them, and `MEDIA_GROWTH_BYTES` for each media item, whatever its size.
+    /// The bytes by which the part lets a history grow: its text, names and ids, `PART_GROWTH_BYTES` for the structure
+    /// that a request puts around them, and `MEDIA_GROWTH_BYTES` for each media item, whatever its size.
     pub fn growth_bytes(&self) -> i64 {
         let (words, media) = match self {
             Self::Text(text) | Self::Reasoning(text) => (text.len(), 0),
@@ -92,7 +92,7 @@ impl PartBody {
         bytes(words).saturating_add(PART_GROWTH_BYTES).saturating_add(bytes(media).saturating_mul(MEDIA_GROWTH_BYTES))
     }
 
-    /// Whether it is media, or brings media along.
+    /// True if the part is media or has media attached.
     pub fn brings_media(&self) -> bool {
         match self {
             Self::Media(_) => true,
@@ -111,44 +111,44 @@ impl PartBody {
 /// A request to run a tool.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ToolCall {
-    /// Joins the call to its result. Other calls may have it too, also such of other writers.
+    /// Joins the call to its result. Other calls may have the same id, also calls of other writers.
     pub call_id: String,
     /// The tool's name.
     pub tool: String,
     /// The input as the model wrote it: JSON text, verbatim.
     pub input_json: String,
-    /// When the tool began, by the client's clock.
+    /// The time at which the tool began, by the client's clock.
     pub start_time: Option<Timestamp>,
-    /// When the tool ended, by the client's clock.
+    /// The time at which the tool ended, by the client's clock.
     pub end_time: Option<Timestamp>,
 }
 
-/// How a tool ended.
+/// The end state of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultStatus {
-    /// It did what it was asked.
+    /// It succeeded.
     Completed,
-    /// It failed; the output says how.
+    /// It failed; the output describes how.
     Error,
     /// It was stopped before it ended.
     Interrupted,
 }
 
-/// The call that a result answers, among those with its id.
+/// The call that a result answers, among the calls with its id.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Answers {
-    /// The nearest before it; `policy::calls` has the rule. The store settles it when the result comes.
+    /// The nearest call before it; `policy::calls` has the rule. The store determines it when the result arrives.
     #[default]
     Nearest,
-    /// The call in the message with this id: always the original, also where an edit stands in its place. In a request it
-    /// may be the client's id.
+    /// The call in the message with this id: always the original, even if an edit replaced it. In a request, a client's
+    /// id is accepted too.
     In(String),
-    /// None: no call in the history waited for it when it came.
+    /// None: no call in the history was waiting for the result when it arrived.
     Nothing,
 }
 
 impl Answers {
-    /// The message of the call, if that is known.
+    /// The message of the call, if it is known.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::In(message) => Some(message),
@@ -163,22 +163,22 @@ impl From<Option<String>> for Answers {
     }
 }
 
-/// What a tool gave back.
+/// The result of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
-    /// The call this answers.
+    /// The id of the call that this answers.
     pub call_id: String,
-    /// Which of the calls with that id.
+    /// The one of the calls with that id.
     pub answers: Answers,
-    /// How the tool ended.
+    /// The end state of the tool.
     pub status: ResultStatus,
     /// The output as text.
     pub output: String,
     /// Media that came with the output.
     pub attachments: Vec<Media>,
-    /// When the tool began, by the client's clock.
+    /// The time at which the tool began, by the client's clock.
     pub start_time: Option<Timestamp>,
-    /// When the tool ended, by the client's clock.
+    /// The time at which the tool ended, by the client's clock.
     pub end_time: Option<Timestamp>,
 }
 
@@ -189,16 +189,16 @@ pub struct Media {
     pub mime_type: String,
     /// A file name, or empty.
     pub name: String,
-    /// Where the bytes are.
+    /// The source of the bytes.
     pub source: MediaSource,
 }
 
-/// Where media bytes are.
+/// The source of media bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum MediaSource {
-    /// Here.
+    /// The bytes themselves.
     Bytes(Vec<u8>),
-    /// At an address the daemon never opens.
+    /// An address that the daemon never opens.
     Uri(String),
 }
 
@@ -208,10 +208,10 @@ impl Default for MediaSource {
     }
 }
 
-/// The name of a marker with words that an agent put in a user's place: a model reads them, and nobody asked for anything.
+/// The name of a marker with a text that an agent put in a user's place: a model reads it, but it is no request.
 pub const NOTE: &str = "note";
 
-/// Tells the parts of a user's message that holds notes of an agent and nothing else, but for media that belong to them.
+/// True for the parts of a user's message that consists of notes of an agent, and of media that belong to them.
 pub fn are_notes<'a>(bodies: impl IntoIterator<Item = &'a PartBody>) -> bool {
     let mut any = false;
     bodies.into_iter().all(|body| match body {
@@ -226,9 +226,9 @@ pub fn are_notes<'a>(bodies: impl IntoIterator<Item = &'a PartBody>) -> bool {
 /// A point in the conversation that means something to clients.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Marker {
-    /// What it marks, such as `compaction`, or [`NOTE`].
+    /// The kind of marker, such as `compaction`, or [`NOTE`].
     pub name: String,
-    /// What a model reads there; empty keeps it out of views.
+    /// The text for a model; empty keeps the marker out of views.
     pub text: String,
 }
 
@@ -237,7 +237,7 @@ pub struct Marker {
 pub struct Step {
     /// The provider's finish reason for the step.
     pub finish_reason: String,
-    /// What the step cost.
+    /// The token usage and cost of the step.
     pub usage: Option<Usage>,
 }
 
@@ -255,7 +255,7 @@ pub struct Opaque {
 /// An entry of the history that is never in a view and starts no turn.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Record {
-    /// What the entry is, in its source's words.
+    /// The kind of entry, as its source names it.
     pub kind: String,
     /// The entry, verbatim.
     pub data: String,

@@ -2,17 +2,17 @@
 
 use super::compaction::RevisionRange;
 
-/// The ranges in order; those that share a revision become one.
+/// The ranges, sorted; ranges that share a revision are merged.
 pub fn disjoint(ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
     merged(ranges, 0)
 }
 
-/// The ranges in order; those that share a revision or touch become one.
+/// The ranges, sorted; ranges that share a revision or touch are merged.
 pub fn union(ranges: Vec<RevisionRange>) -> Vec<RevisionRange> {
     merged(ranges, 1)
 }
 
-/// Merges ranges between which fewer than `gap` revisions lie.
+/// Merges ranges with fewer than `gap` revisions between them.
 fn merged(mut ranges: Vec<RevisionRange>, gap: i64) -> Vec<RevisionRange> {
     ranges.sort_by_key(|range| (range.first, range.last));
     let mut merged: Vec<RevisionRange> = Vec::with_capacity(ranges.len());
@@ -25,7 +25,7 @@ fn merged(mut ranges: Vec<RevisionRange>, gap: i64) -> Vec<RevisionRange> {
     merged
 }
 
-/// The rest of `ranges` without `taken`; both are ascending and disjoint.
+/// The revisions of `ranges` that are not in `taken`; both are ascending and disjoint.
 pub fn subtract(ranges: &[RevisionRange], taken: &[RevisionRange]) -> Vec<RevisionRange> {
     let mut left = Vec::new();
     for range in ranges {

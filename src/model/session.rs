@@ -1,36 +1,36 @@
-//! Sessions.
+//! Sessions: their state, guards, wake conditions and context usage.
 
 use super::Revision;
 use super::ids::SessionId;
 use super::time::Timestamp;
 use super::usage::ModelWindow;
 
-/// Whether a session takes writes.
+/// The state of a session: open to writes or archived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
-    /// It does.
+    /// It takes writes.
     Active,
-    /// It is put away: it can be read, forked and restored, not written.
+    /// It takes no writes; it can be read, forked and restored.
     Archived,
 }
 
 /// The guards of a session, as of its newest decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Guards {
-    /// Reductions in a row that failed or freed nothing.
+    /// Compactions in a row that failed or freed nothing.
     pub failure_count: i64,
-    /// Automatic reductions wait for so many user messages; 0 when they do not.
+    /// User messages for which automatic compactions wait; 0 if they do not wait.
     pub hold_turns: i64,
-    /// Whether they wait because a breaker opened, rather than because somebody took a reduction back.
+    /// True if they wait because a breaker opened, false if because a compaction was undone.
     pub breaker_open: bool,
-    /// Until then no rung of the ladder asks again, as long as the view fits.
+    /// End of the cooldown. Until then no level asks again, as long as the view fits.
     pub cool_until: Option<Timestamp>,
-    /// What no reduction takes away, once it was found to fill the window.
+    /// Tokens that no compaction removes, once they were found to fill the window.
     pub overhead_tokens: Option<i64>,
 }
 
 impl Guards {
-    /// True where automatic compactions wait for an event or a time.
+    /// True if automatic compactions wait for an event or a time.
     pub fn hold(&self) -> bool {
         self.hold_turns > 0 || self.cool_until.is_some() || self.overhead_tokens.is_some()
     }
@@ -38,13 +38,13 @@ impl Guards {
 
 /// The least that must happen to a session before a decision about it can differ from the newest one.
 ///
-/// It is a lower bound: what it names may happen and change nothing, but nothing else changes the decision. Changes of
+/// It is a lower bound: its conditions may be met without effect, but nothing else changes the decision. Changes of
 /// history, policy or window, reported overflows and compactions that end make a new decision necessary in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct WakeCondition {
-    /// Growth of the history, as `PartBody::growth_bytes` counts it; none where no growth makes a difference.
+    /// Growth of the history in bytes, as `PartBody::growth_bytes` counts it; none if no growth makes a difference.
     pub growth_bytes: Option<i64>,
-    /// A reply that ends. Where growth makes a difference, so does one that reports usage.
+    /// The end of a reply. If growth makes a difference, so does a reply that reports usage.
     pub on_reply: bool,
     /// A message of the user.
     pub on_request: bool,
@@ -55,23 +55,23 @@ pub struct WakeCondition {
 /// The size of a request with a session's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContextSize {
-    /// Tokens: usage that a reply reported, where it still counts, and the estimate of what came after it; else the
-    /// estimate of the view with the overhead of the window.
+    /// Tokens: the usage that a reply reported, as long as it is valid, plus the estimate of everything after it; else
+    /// the estimate of the view plus the overhead of the window.
     pub tokens: i64,
     /// The revision of the view.
     pub revision: Revision,
 }
 
-/// One conversation, as it stands now.
+/// One conversation in its newest state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Session {
     /// The server's id.
     pub id: SessionId,
     /// The client's own id, unique in the store.
     pub client_id: Option<String>,
-    /// What people call it.
+    /// The title for people.
     pub title: String,
-    /// Whether it takes writes.
+    /// The state: open to writes or archived.
     pub state: SessionState,
     /// The session that this one works for (a sub-agent's parent).
     pub parent: Option<SessionId>,
@@ -79,7 +79,7 @@ pub struct Session {
     pub fork: Option<(SessionId, Revision)>,
     /// The preset its policy started from, such as `opencode@seed`.
     pub preset: String,
-    /// The model window in force when a caller names none.
+    /// The active model window, for callers that name none.
     pub window: ModelWindow,
     /// Free JSON of the client, verbatim.
     pub metadata_json: Option<String>,
@@ -87,14 +87,14 @@ pub struct Session {
     pub revision: Revision,
     /// The newest revision that changed history, marks, policy or window.
     pub history_revision: Revision,
-    /// Messages a client wrote, records and inherited ones excluded.
+    /// Messages that clients wrote, without records and inherited messages.
     pub message_count: i64,
-    /// The newest context usage that is known; none before the first decision about the session.
+    /// The newest known context usage; none before the first decision about the session.
     pub context: Option<ContextSize>,
-    /// What keeps automatic reductions from going on without end.
+    /// The guards, which keep automatic compactions from repeating without end.
     pub guards: Guards,
-    /// When the server made it.
+    /// The time at which the server made it.
     pub create_time: Timestamp,
-    /// When it last changed.
+    /// The time of its last change.
     pub update_time: Timestamp,
 }

@@ -1,59 +1,59 @@
-//! Requests to models that were to write a summary, as they are kept for an audit.
+//! Requests to models for a summary, as they are kept for an audit.
 
 use super::ids::{CompactionId, MessageId};
 use super::time::Timestamp;
 use super::usage::Usage;
 
-/// One request that was sent, whatever became of it.
+/// One request that was sent, whatever its result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummaryRequest {
-    /// Which attempt of the reduction it belongs to, from 1.
+    /// The number of the compaction's attempt, from 1.
     pub attempt: i64,
     /// The summarizer's name in the configuration.
     pub summarizer: String,
-    /// The model, as the provider named it, or else as it was asked for.
+    /// The model as the provider named it, or else as it was requested.
     pub model: String,
-    /// BLAKE3 of the request's body. The key is not in it.
+    /// BLAKE3 of the request's body, which does not contain the key.
     pub request_hash: [u8; 32],
-    /// BLAKE3 of the reply's words as far as they came.
+    /// BLAKE3 of the reply's text as far as it was received.
     pub reply_hash: [u8; 32],
-    /// What it used, as far as the provider said.
+    /// The token usage, as far as the provider reported it.
     pub usage: Option<Usage>,
-    /// What it cost, in millionths of a US dollar; none where nobody knows.
+    /// The cost in millionths of a US dollar; none if it is unknown.
     pub cost_micros: Option<i64>,
-    /// How long it took, in milliseconds.
+    /// The duration in milliseconds.
     pub duration_ms: i64,
-    /// Why there is no summary in it; none if there is one.
+    /// The reason for which there is no summary; none if there is one.
     pub failure: Option<String>,
-    /// When it ended.
+    /// The time at which it ended.
     pub end_time: Timestamp,
-    /// The request's body and the reply's words, where the configuration has them recorded and somebody asked for them.
+    /// The request's body and the reply's text, if the configuration records them and the caller asked for them.
     pub texts: Option<(String, String)>,
 }
 
-/// What a request was made for.
+/// The purpose of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// A reduction.
+    /// A compaction.
     Reduction(CompactionId),
-    /// The summary of a branch, which is there under this id if the rewind was made.
+    /// The summary of a branch; a message with this id exists if the rewind was made.
     Branch(MessageId),
 }
 
-/// What the requests of one reduction come to.
+/// The sum of the requests of one compaction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spending {
-    /// How many there were.
+    /// The number of requests.
     pub requests: i64,
-    /// The models that were asked, each once, in the order in which they were first asked.
+    /// The models that were asked, each once, in the order of their first requests.
     pub models: Vec<String>,
-    /// What was used in all, as far as providers said.
+    /// The total token usage, as far as providers reported it.
     pub usage: Option<Usage>,
-    /// What is known of the cost, in millionths of a US dollar; none where nothing is.
+    /// The known part of the cost, in millionths of a US dollar; none if nothing of it is known.
     pub cost_micros: Option<i64>,
-    /// Requests whose cost nobody knows.
+    /// Requests of unknown cost.
     pub unpriced: i64,
-    /// How long they took together, in milliseconds. Requests at the same time count twice.
+    /// The sum of their durations, in milliseconds. Time of parallel requests counts twice.
     pub duration_ms: i64,
 }
 

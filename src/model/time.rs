@@ -1,4 +1,4 @@
-//! Instants and spans as plain numbers; reading a clock is `clock`'s business.
+//! Instants and durations as plain numbers. Only the module `clock` reads the time.
 
 /// An instant: microseconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -10,7 +10,7 @@ impl Timestamp {
         Self(self.0.saturating_add(millis.saturating_mul(1_000)))
     }
 
-    /// The instant that a count of milliseconds since the epoch names.
+    /// The instant at a number of milliseconds since the epoch.
     pub fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000))
     }

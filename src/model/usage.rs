@@ -1,6 +1,6 @@
 //! Token usage and model windows.
 
-/// What a provider said one reply cost. Counts are tokens and never negative.
+/// The token usage and cost of one reply as the provider reported it. Counts are tokens and never negative.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Usage {
     /// Tokens read that no cache served.
@@ -15,7 +15,7 @@ pub struct Usage {
     pub cache_write: i64,
     /// The provider's own total, where it gives one. Zero counts as absent.
     pub total: Option<i64>,
-    /// What the reply cost in US dollars, where it is known.
+    /// The cost of the reply in US dollars, if it is known.
     pub cost_usd: Option<f64>,
 }
 
@@ -26,12 +26,13 @@ impl Usage {
     pub fn context_tokens(&self) -> i64 {
         match self.total {
             Some(total) if total > 0 => total,
-            // What a provider says may be any number.
+            // A provider may report any number.
             _ => self.prompt_tokens().saturating_add(self.output),
         }
     }
 
-    /// What two replies cost together. What only one of them tells counts as if the other had cost nothing.
+    /// The sum of two usages. A cost that only one of them has is kept; a missing total is computed from the other
+    /// counts.
     pub fn plus(self, other: Self) -> Self {
         let total = match (self.total, other.total) {
             (None, None) => None,
@@ -56,46 +57,46 @@ impl Usage {
         }
     }
 
-    /// The cost in millionths of a US dollar, rounded; none where it is unknown.
+    /// The cost in millionths of a US dollar, rounded; none if it is unknown.
     pub fn cost_micros(&self) -> Option<i64> {
         let cost = self.cost_usd.filter(|cost| cost.is_finite())?;
         Some((cost * 1e6).round() as i64)
     }
 
-    /// What was sent: input and both cache counts.
+    /// Tokens sent: input and both cache counts.
     pub fn prompt_tokens(&self) -> i64 {
         self.input.saturating_add(self.cache_read).saturating_add(self.cache_write)
     }
 }
 
-/// How much a model can take. Counts are tokens; zero context means "unknown", which never triggers anything.
+/// The token limits of a model. Zero context means "unknown", which never triggers anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelWindow {
-    /// The model's name, as the provider spells it; empty when it does not matter.
+    /// The model's name, as the provider spells it; empty if it does not matter.
     pub model: String,
     /// Input and output together.
     pub context: i64,
-    /// A separate limit on input, where the model has one.
+    /// A separate limit on input, if the model has one.
     pub input: Option<i64>,
     /// The most the model writes in one reply.
     pub output: Option<i64>,
-    /// What every request carries beside the view, such as a system prompt and descriptions of tools. It is added to
-    /// estimates; usage has it in it.
+    /// Tokens of every request besides the view, such as a system prompt and descriptions of tools. They are added to
+    /// estimates; usage includes them.
     pub overhead: i64,
 }
 
 impl ModelWindow {
-    /// The most tokens that a request may have at all, with no more room for a reply than its provider gives by itself;
-    /// none when the window is unknown.
+    /// The most tokens that a request may have, with no more room for a reply than its provider reserves by itself;
+    /// none if the window is unknown.
     pub fn request_max(&self) -> Option<i64> {
         (self.context > 0).then(|| self.input.unwrap_or(self.context))
     }
 }
 
-/// How large a context was once, by what a reply reported and by what the policy estimates of its view.
+/// The size of a context at one time, by the usage that a reply reported and by the policy's estimate of its view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageSample {
-    /// Trusted usage plus the estimate of what came after it.
+    /// Trusted usage plus the estimate of everything after it.
     pub usage_tokens: i64,
     /// The estimate of the whole view.
     pub view_tokens: i64,

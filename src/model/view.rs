@@ -10,39 +10,39 @@ use super::time::Timestamp;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A stored message on its way into a view: what the layout chose, with the prune marks that touch it.
+/// A stored message that a layout selected for a view, with the prune marks on its parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourceMessage {
     /// The message, with the parts that were closed by the view's revision.
     pub message: SharedMessage,
-    /// Why it stands here, when that is not its own place.
+    /// The reason for its position, if that is not its own position in the history.
     pub place: Option<Place>,
-    /// Its parts that a prune mark shortens.
+    /// Its parts that prune marks shorten.
     pub pruned: Vec<Pruned>,
-    /// What it weighs, if that was worked out before by the counting of the policy in force. Decisions are the same
-    /// without it, but count again.
+    /// Its estimate, if it was computed before with the counting of the active policy. Decisions are the same without
+    /// it, but count again.
     pub counts: Option<Arc<Counts>>,
 }
 
-/// What a message weighs as it was written, in the units of one way of counting.
+/// The estimate of a message as it was written, in the units of one way of counting.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// All of it.
+    /// The estimate of the whole message.
     pub whole: i64,
-    /// Each of its parts, in their order.
+    /// The estimates of its parts, in their order.
     pub parts: Vec<PartCounts>,
 }
 
-/// What a part weighs as it was written, in the units of one way of counting.
+/// The estimate of a part as it was written, in the units of one way of counting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PartCounts {
-    /// In a message of its own.
+    /// The estimate of the part in a message of its own.
     pub alone: i64,
-    /// The words of a tool's output, however long views show them; 0 for any other part.
+    /// The estimate of the text of a tool's output, however long views show it; 0 for any other part.
     pub words: i64,
 }
 
-/// A message that many lists of a decision hold. Copies are cheap until one is changed.
+/// A message that several lists of a decision share. Copies are cheap until one is changed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedMessage(Arc<Message>);
 
@@ -73,7 +73,7 @@ impl DerefMut for SharedMessage {
 }
 
 impl SourceMessage {
-    /// The prune mark in force on one of its parts.
+    /// The active prune mark on one of its parts.
     pub fn pruned_part(&self, part: PartId) -> Option<&Pruned> {
         self.pruned.iter().find(|pruned| pruned.part == part)
     }
@@ -84,48 +84,48 @@ impl SourceMessage {
 pub struct Pruned {
     /// The part.
     pub part: PartId,
-    /// The reduction that shortened it.
+    /// The compaction that shortened it.
     pub compaction: CompactionId,
-    /// What a view shows of it; none for the placeholder of the policy in force.
+    /// Its shortened form in a view; none for the placeholder of the active policy.
     pub cut: Option<Cut>,
 }
 
 /// A message of a view.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ViewMessage {
-    /// The stored message it shows; none for a message that pairing made.
+    /// The stored message that it shows; none for a message that pairing made.
     pub source: Option<MessageId>,
     /// The revision of that message; zero for a message that pairing made.
     pub revision: Revision,
-    /// Who speaks.
+    /// The role.
     pub role: Role,
-    /// What it is doing in the view.
+    /// Its kind in the view.
     pub standing: Standing,
-    /// What it says.
+    /// The parts.
     pub parts: Vec<ViewPart>,
-    /// What else its original carries; none for messages that Longhand made.
+    /// Fields of its original besides the parts; none for messages that Longhand made.
     pub carried: Option<Arc<Carried>>,
-    /// Whose words a summary's are; none for other messages. It is said beside the words and no part of the view's
+    /// The author of a summary; none for other messages. It is reported beside the message and not part of the view's
     /// hash.
     pub provenance: Option<Arc<Provenance>>,
 }
 
-/// What a client said of a message beside its parts: with it a client restores its own objects from a view.
+/// A client's fields of a message besides its parts. A client restores its own objects from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Carried {
     /// The client's own id.
     pub client_id: Option<String>,
-    /// Why the reply ended; none for messages that are no replies, and while it is open.
+    /// The reason for which the reply ended; none for messages that are no replies, and while it is open.
     pub finish_reason: Option<FinishReason>,
     /// The model that wrote it, or empty.
     pub model: String,
     /// The provider of that model, or empty.
     pub provider: String,
-    /// When the server got it.
+    /// The time at which the server received it.
     pub create_time: Timestamp,
-    /// When it was written, by the client's clock.
+    /// The time at which it was written, by the client's clock.
     pub origin_time: Option<Timestamp>,
-    /// Who wrote it: the caller's name for itself, or empty.
+    /// The writer: the caller's name for itself, or empty.
     pub actor: String,
     /// Free JSON of the client, verbatim.
     pub metadata_json: Option<String>,
@@ -146,50 +146,50 @@ impl From<&Message> for Carried {
     }
 }
 
-/// Whose words a summary's are, and what put them into the view.
+/// The author of a summary, and the compaction that put it into the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// The reduction that put the summary there; none for that of a branch.
+    /// The compaction that made the summary; none for the summary of a branch.
     pub compaction: Option<CompactionId>,
     /// The summary message.
     pub summary: Option<MessageId>,
-    /// Who wrote it.
+    /// The kind of author.
     pub author: Author,
-    /// What that one is called: a summarizer of the configuration with its model, or what a client calls itself; may be
+    /// The name of the author: a summarizer of the configuration with its model, or a client's name for itself; may be
     /// empty for a client.
     pub summarizer: String,
 }
 
-/// Who wrote a summary.
+/// The kind of a summary's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// The built-in summarizer, which takes sentences out of the history.
+    /// The built-in summarizer, which extracts sentences from the history.
     BuiltIn,
-    /// A model that was asked.
+    /// A model that Longhand asked.
     Model,
-    /// A client that brought it along, whoever wrote it there.
+    /// A client that supplied it, whatever its origin.
     Client,
 }
 
-/// What a view message is.
+/// The kind of a view message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// An original message, whole or shortened.
     Shown,
-    /// Introduces the summary.
+    /// The introduction of a summary.
     Marker,
-    /// Stands for covered history.
+    /// A summary, in place of covered history.
     Summary,
     /// Made by pairing: the error result of a call that was never answered.
     Paired,
-    /// Words that the policy puts into somebody's mouth, such as the acknowledgement of a summary.
+    /// A text that the policy adds in the name of a role, such as the acknowledgement of a summary.
     Filler,
     /// Passages of dialogue that the view does not show otherwise, brought back for the last request. Each part names
-    /// the part that it is from.
+    /// its original part.
     Retrieved,
-    /// Tells what was tried in a branch that a rewind left.
+    /// The summary of a branch that a rewind abandoned.
     Branch,
-    /// Written by Longhand in a user's place, and recorded: it asks the model to go on, or replays a request without its
+    /// Written by Longhand in a user's place, and recorded: a continuation, or the replay of a request without its
     /// media.
     Added,
 }
@@ -197,27 +197,27 @@ pub enum Standing {
 /// A part of a view message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ViewPart {
-    /// The stored part it shows; none for a part that pairing made. It is the id by which the original can be read.
+    /// The stored part that it shows; none for a part that pairing made. The original can be read by this id.
     pub source: Option<PartId>,
     /// The content that the model sees; the stored part's own if nothing was taken away.
     pub body: Arc<PartBody>,
-    /// What was taken away, if anything was.
+    /// The kind of shortening; none if the part is whole.
     pub shortened: Option<Shortened>,
     /// The client's own id of the stored part.
     pub client_id: Option<String>,
-    /// The client's free JSON on the stored part, verbatim: among it what a provider signed the words with. It goes with
-    /// the words: a part that is shortened has none, unless it is a tool's result, which nobody signs.
+    /// The client's free JSON on the stored part, verbatim. A provider's signature of the text may be in it, so a
+    /// shortened part has none; results of tools, which no provider signs, keep it.
     pub metadata_json: Option<String>,
 }
 
 impl ViewPart {
-    /// A part without what its original carries.
+    /// A part without the client id and metadata of its original.
     pub fn new(source: Option<PartId>, body: impl Into<Arc<PartBody>>, shortened: Option<Shortened>) -> Self {
         Self { source, body: body.into(), shortened, client_id: None, metadata_json: None }
     }
 }
 
-/// What was taken away from a part.
+/// The kind of a part's shortening, and its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shortened {
     /// A prune mark replaced the output by a placeholder.
@@ -225,14 +225,14 @@ pub enum Shortened {
         /// Characters of the original, in the policy's unit.
         original_length: i64,
     },
-    /// The policy cuts long outputs in every view.
+    /// The policy truncates long outputs in every view.
     Truncated {
-        /// Characters that were left out, in the policy's unit.
+        /// Characters that were omitted, in the policy's unit.
         omitted_length: i64,
     },
 }
 
-/// A view, whole.
+/// A whole view.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct View {
     /// The messages, in the order the model reads them.

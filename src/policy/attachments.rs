@@ -1,8 +1,6 @@
-//! What a summary carries along word for word: the files used last, as the history last showed them, and the last
-//! images.
+//! Verbatim attachments of a summary: the last used files, as the history last showed them, and the last images.
 //!
-//! Nothing is read from a disk. A file whose last call did not show it whole is only named, and so is one that is too
-//! large.
+//! Nothing is read from a disk. A file is only named if its last call did not show all of it, or if it is too large.
 
 use super::calls::Calls;
 use super::{Attachments, FileText, FileTool, Policy, tokens};
@@ -11,17 +9,17 @@ use crate::model::view::SourceMessage;
 use foldhash::{HashSet, HashSetExt as _};
 use serde_json::Value;
 
-/// What stands before the files that are only named.
+/// Text before the names of files without contents.
 const NAMED: &str = "Files used last that are too long to repeat here, or that no call showed whole. Read them again \
                      when they matter:";
 
-/// What stands before the images.
+/// Text before the images.
 const IMAGES: &str = "The last images of the conversation, the newest at the end:";
 
-/// The fence around a file has at least so many backticks.
+/// Minimum number of backticks of the fence around a file.
 const FENCE_LEAST: usize = 3;
 
-/// The parts that a summary of `messages` carries along, in the order in which a model reads them.
+/// The attachments of a summary of `messages`, in the order in which a model reads them.
 pub fn attachments(rules: &Attachments, policy: &Policy, messages: &[SourceMessage]) -> Vec<PartBody> {
     let mut parts = files(rules, policy, messages).parts();
     let images = images(rules, messages);
@@ -32,16 +30,16 @@ pub fn attachments(rules: &Attachments, policy: &Policy, messages: &[SourceMessa
     parts
 }
 
-/// The files that are carried along.
+/// The attached files.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Files<'a> {
-    /// Paths alone, the file used last first.
+    /// Paths of files that are only named, the last used one first.
     pub named: Vec<String>,
-    /// Paths and contents, the file used last first.
+    /// Paths and contents of files that are attached whole, the last used one first.
     pub whole: Vec<(String, Text<'a>)>,
 }
 
-/// The contents of a file: as an output holds them, or as an input gave them.
+/// The contents of a file: borrowed from an output, or owned when decoded from an input.
 type Text<'a> = std::borrow::Cow<'a, str>;
 
 impl Files<'_> {
@@ -60,7 +58,8 @@ impl Files<'_> {
     }
 }
 
-/// The files that were used last, by their calls: whole where the history shows them whole and the limits allow it.
+/// The files that were used last, according to the calls: whole if the history shows them whole and the limits allow
+/// it.
 pub fn files<'a>(rules: &Attachments, policy: &Policy, messages: &'a [SourceMessage]) -> Files<'a> {
     let calls = Calls::of(messages);
     let per_token = i64::from(policy.counting.units_per_token.max(1));
@@ -93,7 +92,7 @@ pub fn files<'a>(rules: &Attachments, policy: &Policy, messages: &'a [SourceMess
     files
 }
 
-/// Which file a call names, and what it shows of it; none when it failed or names none.
+/// The path that a call names, and the contents that it shows; none if the call failed or names no path.
 fn touched<'a>(
     rules: &Attachments,
     call: &'a ToolCall,
@@ -133,25 +132,25 @@ fn images<'a>(rules: &Attachments, messages: &'a [SourceMessage]) -> Vec<&'a Med
     images.split_off(last)
 }
 
-/// Whether what a call showed is no text: too many of its first bytes are neither printed nor blanks.
+/// True if the text is binary: too large a share of its first bytes are control characters other than white space.
 fn is_binary(text: &str) -> bool {
     let sample = &text.as_bytes()[..text.len().min(SAMPLE_BYTES)];
     let is_odd = |byte: &&u8| matches!(byte, 0..=8 | 11 | 12 | 14..=31 | 127);
     sample.iter().filter(is_odd).count() as f64 > sample.len() as f64 * ODD_SHARE
 }
 
-/// So many bytes tell whether a file is a text.
+/// Number of bytes that are examined for binary contents.
 const SAMPLE_BYTES: usize = 512;
 
-/// A larger share of odd bytes is no text.
+/// Share of control characters above which a file is binary.
 const ODD_SHARE: f64 = 0.3;
 
-/// A path without what would break its line.
+/// A path without line breaks and tabs.
 fn one_line(path: &str) -> String {
     path.replace(['\n', '\r', '\t'], "")
 }
 
-/// The longest run of a character.
+/// Length of the longest run of a character.
 fn longest_run(text: &str, of: char) -> usize {
     let mut longest = 0;
     let mut run = 0;

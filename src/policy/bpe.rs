@@ -1,11 +1,11 @@
-//! Exact token counts: byte-pair encodings, and cutting a text where its tokens end.
+//! Exact token counts with byte-pair encodings, and truncation of texts at token boundaries.
 //!
-//! Three encodings are built in. For any other, the user gives a [`Vocabulary`] in the text form that tiktoken reads;
-//! reading the file is the caller's business. All of them take time that grows with the length of the text only: the
-//! built-in ones linearly, a vocabulary by its logarithm more.
+//! Three encodings are built in. For any other one, the user supplies a [`Vocabulary`] in the text form of tiktoken;
+//! the caller reads the file. The run time depends on the length of the text only: linear for the built-in encodings,
+//! and with an additional logarithmic factor for a vocabulary.
 //!
-//! Words that look like special tokens are plain text in OpenAI's encodings. In Qwen's, and in a vocabulary, they are
-//! one token each, as Qwen-Agent counts them.
+//! Text that looks like a special token is plain text in OpenAI's encodings. In Qwen's encoding and in a vocabulary it
+//! is one token, as Qwen-Agent counts it.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -17,30 +17,31 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use thiserror::Error;
 
-/// An encoding that is built in.
+/// A built-in encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
-    /// OpenAI's since GPT-4o; what Neovate Code counts with.
+    /// OpenAI's encoding since GPT-4o, with which Neovate Code counts.
     O200kBase,
-    /// OpenAI's of GPT-3.5 and GPT-4; what litellm counts with when it does not know a model.
+    /// OpenAI's encoding of GPT-3.5 and GPT-4, with which litellm counts for unknown models.
     Cl100kBase,
-    /// Qwen's: the same 151 643 tokens as the file `qwen.tiktoken` that Qwen-Agent brings along.
+    /// Qwen's encoding: the same 151 643 tokens as the file `qwen.tiktoken` of Qwen-Agent.
     Qwen,
 }
 
 impl Encoding {
-    /// The tokenizer. The first use in a process unpacks its tables, which takes some milliseconds and stays.
+    /// The tokenizer. Its first use in a process unpacks its tables, which takes some milliseconds; they stay in
+    /// memory.
     fn tokenizer(self) -> &'static Tokenizer {
         match self {
             Self::O200kBase => bpe_openai::o200k_base(),
             Self::Cl100kBase => bpe_openai::cl100k_base(),
-            // Voyage AI uses Qwen's vocabulary and way of splitting; the tables are Qwen's, byte for byte.
+            // Voyage AI uses Qwen's vocabulary and splitting rules; the tables are Qwen's, byte for byte.
             Self::Qwen => bpe_openai::voyage3_base(),
         }
     }
 
-    /// The text as it is encoded: Qwen's is put into the composed normal form first.
+    /// The text in the form in which it is encoded: for Qwen in the composed normal form.
     fn normal(self, text: &str) -> Cow<'_, str> {
         match self {
             Self::O200kBase | Self::Cl100kBase => Cow::Borrowed(text),
@@ -48,7 +49,7 @@ impl Encoding {
         }
     }
 
-    /// Whether words that look like special tokens are tokens.
+    /// True if text that looks like a special token is one.
     fn knows_specials(self) -> bool {
         match self {
             Self::O200kBase | Self::Cl100kBase => false,
@@ -56,7 +57,7 @@ impl Encoding {
         }
     }
 
-    /// The text with the places where its tokens end.
+    /// The text with the ends of its tokens.
     pub fn tokenize(self, text: &str) -> Tokenized<'_> {
         let tokenizer = self.tokenizer();
         let text = self.normal(text);
@@ -82,7 +83,7 @@ impl Encoding {
     }
 }
 
-/// The tokens of a text in a built-in encoding.
+/// The number of tokens of a text in a built-in encoding.
 pub fn count(encoding: Encoding, text: &str) -> i64 {
     let tokenizer = encoding.tokenizer();
     let text = encoding.normal(text);
@@ -95,17 +96,17 @@ pub fn count(encoding: Encoding, text: &str) -> i64 {
     tokens as i64
 }
 
-/// A text with the places where its tokens end.
+/// A text with the ends of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tokenized<'a> {
-    /// The text as it was encoded, which for Qwen is its composed normal form.
+    /// The text as it was encoded; for Qwen its composed normal form.
     text: Cow<'a, str>,
-    /// The byte behind each token. It may stand inside a character, since a character can take several tokens.
+    /// Byte offset of the end of each token. It may be inside a character, since a character can take several tokens.
     ends: Vec<usize>,
 }
 
 impl Tokenized<'_> {
-    /// How many tokens there are.
+    /// The number of tokens.
     pub fn count(&self) -> i64 {
         self.ends.len() as i64
     }
@@ -115,21 +116,21 @@ impl Tokenized<'_> {
         &self.text
     }
 
-    /// The text of the first so many tokens. A character that would be cut in two is left out.
+    /// The text of the first `tokens` tokens, without a character that would be split at the end.
     pub fn prefix(&self, tokens: i64) -> &str {
         let end = self.end_of(usize::try_from(tokens).unwrap_or(0));
         &self.text[..self.text.floor_char_boundary(end)]
     }
 
-    /// The text of the last so many tokens. A character that would be cut in two is left out.
+    /// The text of the last `tokens` tokens, without a character that would be split at the start.
     pub fn suffix(&self, tokens: i64) -> &str {
         let left_out = self.ends.len().saturating_sub(usize::try_from(tokens).unwrap_or(0));
         &self.text[self.text.ceil_char_boundary(self.end_of(left_out))..]
     }
 
-    /// The text in at most so many tokens: the first and the last ones with a filler between them, as Qwen-Agent cuts a
-    /// text on both sides. The filler's own tokens count; where there is no room beside it, the first tokens stay
-    /// without it. Of an odd number the end gets one more.
+    /// The text in at most `tokens` tokens: the first and the last ones with a filler between them, as in Qwen-Agent's
+    /// truncation on both sides. The tokens of the filler count. If there is no room beside the filler, the first
+    /// tokens stay without it. An odd number gives the end one more token.
     pub fn both_sides(&self, tokens: i64, filler: &str, filler_tokens: i64) -> Cow<'_, str> {
         if self.count() <= tokens {
             return Cow::Borrowed(self.text());
@@ -142,7 +143,7 @@ impl Tokenized<'_> {
         Cow::Owned(format!("{}{filler}{}", self.prefix(front), self.suffix(room - front)))
     }
 
-    /// The byte behind the first so many tokens.
+    /// Byte offset of the end of the first `tokens` tokens.
     fn end_of(&self, tokens: usize) -> usize {
         match tokens.min(self.ends.len()) {
             0 => 0,
@@ -151,35 +152,35 @@ impl Tokenized<'_> {
     }
 }
 
-/// An encoding that the user gives: tokens with their ranks. Texts are normalised and split as Qwen's are.
+/// An encoding supplied by the user: tokens with their ranks. Texts are normalised and split as for Qwen.
 #[derive(Debug, Clone)]
 pub struct Vocabulary {
     name: String,
-    /// Tells it from another vocabulary of the same name.
+    /// Distinguishes the vocabulary from another one of the same name.
     fingerprint: String,
-    /// The rank of each token. Of two neighbours that could be joined, those with the lowest rank are joined first.
+    /// The rank of each token. The adjacent pair whose union has the lowest rank is joined first.
     ranks: HashMap<Box<[u8]>, u32>,
-    /// The bytes of the longest token: what is longer needs no look-up.
+    /// Bytes of the longest token; longer byte strings need no look-up.
     longest: usize,
     pieces: Regex,
 }
 
-/// Why a text is not a vocabulary.
+/// The reason why a text is not a vocabulary.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum VocabularyError {
     /// A line is not a token in base64, a blank and a rank.
     #[error("line {line} of the vocabulary is not a token in base64 and its rank")]
     Line {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// A token or a rank stands there twice.
+    /// A token or a rank occurs twice.
     #[error("line {line} of the vocabulary repeats a token or a rank")]
     Repeated {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
     },
-    /// Some texts could not be encoded.
+    /// A single byte has no token, so that some texts could not be encoded.
     #[error("the vocabulary has no token for the single byte {byte}")]
     MissingByte {
         /// The first such byte.
@@ -187,15 +188,15 @@ pub enum VocabularyError {
     },
 }
 
-/// How Qwen splits a text into pieces, each of which is encoded by itself. The original also has a white space run end
-/// before the last character unless the text ends there; [`Vocabulary::next_piece`] does that.
+/// Qwen's pattern for the pieces of a text, each of which is encoded separately. In the original, a run of white space
+/// also ends before its last character unless the text ends there; [`Vocabulary::next_piece`] implements that.
 const PIECE: &str = concat!(
     r"^(?:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|",
     r"\s*[\r\n]+|\s+)"
 );
 
 impl Vocabulary {
-    /// Reads a vocabulary: a line for each token, with the token in base64 and its rank. Blank lines do not count.
+    /// Parses a vocabulary: one line per token, with the token in base64 and its rank. Blank lines are ignored.
     pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, VocabularyError> {
         let mut ranks = HashMap::new();
         let mut seen = HashSet::new();
@@ -219,24 +220,24 @@ impl Vocabulary {
         Ok(Self { name: name.to_owned(), fingerprint, ranks, longest, pieces })
     }
 
-    /// The name under which a policy asks for it.
+    /// The name by which a policy refers to the vocabulary.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The hash of the text it was read from.
+    /// The hash of the text from which the vocabulary was read.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The tokens of a text.
+    /// The number of tokens of a text.
     pub fn count(&self, text: &str) -> i64 {
         let mut tokens = 0;
         self.each_end(&composed(text), |_| tokens += 1);
         tokens
     }
 
-    /// The text with the places where its tokens end.
+    /// The text with the ends of its tokens.
     pub fn tokenize<'a>(&self, text: &'a str) -> Tokenized<'a> {
         let text = composed(text);
         let mut ends = Vec::with_capacity(text.len() / 3);
@@ -244,7 +245,7 @@ impl Vocabulary {
         Tokenized { text, ends }
     }
 
-    /// Tells the byte behind each token.
+    /// Calls `tell` with the byte offset of the end of each token.
     fn each_end(&self, text: &str, mut tell: impl FnMut(usize)) {
         let mut merger = Merger::default();
         let mut at = 0;
@@ -266,14 +267,14 @@ impl Vocabulary {
         }
     }
 
-    /// How many bytes of a text that is not empty its first piece has.
+    /// Length in bytes of the first piece of a text that is not empty.
     fn next_piece(&self, rest: &str) -> usize {
-        // Every character fits one of the alternatives, so that there always is a piece.
+        // Every character matches one of the alternatives, so that there always is a piece.
         let piece = self.pieces.find(rest).map_or(rest, |found| found.as_str());
         let mut characters = piece.chars().rev();
         match characters.next() {
-            // White space without a line break at its end is the last alternative. Its last character belongs to the
-            // word behind it, unless that leaves nothing, or nothing is behind it.
+            // White space without a line break at its end matches the last alternative. Its last character belongs to
+            // the next word, unless the piece would become empty or the text ends here.
             Some(last) if piece.len() < rest.len() && last.is_whitespace() && !matches!(last, '\r' | '\n') => {
                 let without = piece.len() - last.len_utf8();
                 if without == 0 { piece.len() } else { without }
@@ -295,21 +296,21 @@ fn entry(line: &[u8]) -> Option<(Vec<u8>, u32)> {
     fields.next().is_none().then_some((token, rank))
 }
 
-/// Joins the bytes of a piece to tokens: always the two neighbours whose union has the lowest rank, the first of
-/// equals. Its buffers are used again for the next piece.
+/// Joins the bytes of a piece to tokens: always the adjacent pair whose union has the lowest rank, and the first of
+/// equals. The buffers are reused for the next piece.
 #[derive(Debug, Default)]
 struct Merger {
-    /// For the first byte of each current part, the byte behind it. 0 for all other bytes.
+    /// For the first byte of each current part, the end of the part; 0 for all other bytes.
     ends: Vec<usize>,
-    /// For the first byte of each current part, the first byte of the part before it.
+    /// For the first byte of each current part, the first byte of the previous part.
     before: Vec<usize>,
-    /// Unions that were possible when they were noted: rank, first byte, first byte of the second part, end.
+    /// Candidate unions at the time they were added: rank, first byte, first byte of the second part, end.
     unions: BinaryHeap<Reverse<(u32, usize, usize, usize)>>,
 }
 
 impl Merger {
     fn each_end(&mut self, vocabulary: &Vocabulary, piece: &[u8], mut tell: impl FnMut(usize)) {
-        // Most pieces are a token.
+        // Most pieces are one token.
         if vocabulary.rank(piece).is_some() {
             return tell(piece.len());
         }
@@ -322,7 +323,7 @@ impl Merger {
             self.note(vocabulary, piece, start);
         }
         while let Some(Reverse((_, start, middle, end))) = self.unions.pop() {
-            // One of its parts may have been joined to something else since.
+            // One of the two parts may have been joined to another one since.
             if self.ends[start] != middle || self.ends[middle] != end {
                 continue;
             }
@@ -343,7 +344,7 @@ impl Merger {
         }
     }
 
-    /// Notes the union of the part that starts here with the one behind it, if it is a token.
+    /// Adds the union of the part that starts at `start` with the next one, if it is a token.
     fn note(&mut self, vocabulary: &Vocabulary, piece: &[u8], start: usize) {
         let middle = self.ends[start];
         if middle < piece.len() {
@@ -355,7 +356,7 @@ impl Merger {
     }
 }
 
-/// A stretch of a text.
+/// A segment of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Segment<'a> {
     Plain(&'a str),
@@ -363,7 +364,7 @@ enum Segment<'a> {
     Special(&'a str),
 }
 
-/// The text in stretches, none of them empty.
+/// The segments of the text, none of them empty.
 fn segments(text: &str, specials: bool) -> impl Iterator<Item = Segment<'_>> {
     let mut rest = text;
     let mut pending = None;
@@ -390,12 +391,12 @@ fn segments(text: &str, specials: bool) -> impl Iterator<Item = Segment<'_>> {
     })
 }
 
-/// Where the first special token of Qwen's is, and how long it is.
+/// Position and length of the first special token of Qwen's encoding.
 fn next_special(text: &str) -> Option<(usize, usize)> {
     text.match_indices("<|").find_map(|(start, _)| special_length(&text[start..]).map(|length| (start, length)))
 }
 
-/// How long the special token is with which the text begins.
+/// Length of the special token at the start of the text; none without one.
 fn special_length(text: &str) -> Option<usize> {
     const SPECIALS: [&str; 3] = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"];
     const EXTRA: &str = "<|extra_";

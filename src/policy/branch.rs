@@ -1,4 +1,4 @@
-//! What a summary of an abandoned branch covers: as much of its end as fits the window of whoever writes it.
+//! The scope of the summary of an abandoned branch: as much of its end as fits the summarizer's window.
 
 use super::files::{self, FileOperations, FileTools};
 use super::prompt;
@@ -11,65 +11,64 @@ use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
-/// How much of a branch its summary's writer is given.
+/// Limits of the input for the summary of a branch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BranchRules {
-    /// Tokens of the window kept free for the instructions and the answer.
+    /// Tokens of the window reserved for the instructions and the answer.
     pub reserve_tokens: i64,
-    /// The window where none is known.
+    /// Assumed size of an unknown window, in tokens.
     pub unknown_window_tokens: i64,
-    /// A summary that does not fit is given all the same while less than this share of the budget is used: it stands
-    /// for much.
+    /// Share of the budget below which a summary that does not fit is included all the same, because it represents much
+    /// of the history.
     pub summary_share: f64,
 }
 
-/// What the summary of a branch covers.
+/// The scope of the summary of a branch.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BranchPlan {
-    /// The messages that are summarized, by index, ascending.
+    /// Indexes of the messages to summarize, ascending.
     pub covered: Vec<usize>,
-    /// What they weigh.
+    /// Their estimated tokens.
     pub tokens: i64,
-    /// What was done to which files.
+    /// The file operations of the branch.
     pub files: FileOperations,
 }
 
 impl Default for BranchRules {
-    /// As pi has it: `branchSummary.reserveTokens` and `prepareBranchEntries`.
+    /// pi's values: `branchSummary.reserveTokens` and `prepareBranchEntries`.
     fn default() -> Self {
         Self { reserve_tokens: 16_384, unknown_window_tokens: 128_000, summary_share: 0.9 }
     }
 }
 
-/// The most that the summary of a branch may weigh, in tokens.
+/// Maximum size of the summary of a branch, in tokens.
 const TOKENS_MAX: i64 = 4_096;
 
-/// What a model is told of what it reads.
+/// Instructions to the model about its input.
 const ABANDONED: &str = "This record is of a way that was tried and given up: the conversation goes on from before it. \
                          Tell what was tried, what came of it, and what was learned.";
 
-/// What stands before the summary of a branch, for the model that reads it.
+/// Text before the summary of a branch, for the model that reads it.
 const LEAD: &str = "Another way was tried from here, and the conversation came back. What was tried, in short:";
 
-/// What lists of files may weigh together, in bytes.
+/// Maximum bytes of the file lists together.
 const LISTS_BYTES_MAX: usize = 8_192;
 
-/// The tags around what is told.
+/// The tags around the summary and the file lists.
 const TAGS: [&str; 3] = ["summary", "read-files", "modified-files"];
 
-/// Whether a path is safe in a list of lines between tags: a name that could be taken for a tag, or for two names, is
-/// left out.
+/// True if a path is safe as a line between tags. A path that could be read as a tag, or as two paths, is omitted.
 fn is_plain(path: &str) -> bool {
     path.trim() == path && !path.chars().any(|character| character.is_control() || "<>".contains(character))
 }
 
-/// The messages of a view that are gone from it once it has the layout of after the rewind.
+/// The messages of a view that are no longer in it under the layout after the rewind.
 pub fn left(messages: &[SourceMessage], rewound: &Layout) -> Vec<SourceMessage> {
     let stays = |source: &&SourceMessage| rewound.shows(source.message.revision, source.message.kind.is_inline());
     messages.iter().filter(|source| !stays(source)).cloned().collect()
 }
 
-/// What the summaries of earlier branches in a branch list of files.
+/// The files listed in the summaries of earlier branches within a branch.
 pub fn inherited(messages: &[SourceMessage]) -> FileOperations {
     let mut operations = FileOperations::default();
     for source in messages.iter().filter(|source| source.message.kind == MessageKind::Branch) {
@@ -83,8 +82,8 @@ pub fn inherited(messages: &[SourceMessage]) -> FileOperations {
     operations
 }
 
-/// What the summary of a branch looks like: as the policy's first summaries do, without what only their successor needs;
-/// none where the policy has no summaries.
+/// The form of the summary of a branch: the policy's form for a first summary, without the parts that only a later
+/// summary needs; none if the policy has no summaries.
 pub fn rules(policy: &Policy) -> Option<Summary> {
     let rungs = [&policy.auto, &policy.deep, &policy.micro];
     let steps = rungs.into_iter().flatten().flat_map(|rung| &rung.steps);
@@ -100,12 +99,12 @@ pub fn rules(policy: &Policy) -> Option<Summary> {
     Some(Summary { max_tokens, file_tags: false, split_turn_heading: None, attachments: None, ..rules })
 }
 
-/// What its writer is asked to dwell on.
+/// The custom instructions for the summarizer.
 pub fn instructions(by_hand: &str) -> String {
     if by_hand.trim().is_empty() { ABANDONED.to_owned() } else { format!("{ABANDONED}\n{}", by_hand.trim()) }
 }
 
-/// The words of the message that tells of a branch.
+/// The text of the message that describes a branch.
 pub fn told(summary: &str, operations: &FileOperations) -> String {
     let (mut read, mut modified) = operations.lists();
     let mut left = LISTS_BYTES_MAX;
@@ -116,22 +115,23 @@ pub fn told(summary: &str, operations: &FileOperations) -> String {
             fits
         });
     }
-    // Whatever the branch held, it does not leave the tags that say what it is.
+    // The text of the branch cannot close the tags that mark it as a summary.
     let words = prompt::defused(&TAGS, summary.trim());
     format!("{LEAD}\n\n<summary>\n{words}{}\n</summary>", files::tags(&read, &modified))
 }
 
 impl BranchRules {
-    /// The tokens that the messages may have under a window; 0 is no limit.
+    /// The token budget of the messages under a window; 0: no limit.
     pub fn budget(&self, window: &ModelWindow) -> i64 {
         let context = if window.context > 0 { window.context } else { self.unknown_window_tokens };
         context.saturating_sub(self.reserve_tokens).max(0)
     }
 
-    /// Chooses from the newest message back until one does not fit. `messages` are those that only the branch has, with
-    /// the summaries made in it; `inherited` are the files of the branches that were summarized in it before.
+    /// Chooses messages from the newest one back until one does not fit. `messages` are those that only the branch has,
+    /// including the summaries made in it. `inherited` are the files of the earlier branches summarized in it.
     ///
-    /// Results are left out: what a call says of them is enough. The files of the message that does not fit count too.
+    /// Results are left out, since the calls contain enough about them. The files of the message that does not fit
+    /// count too.
     pub fn plan(
         &self,
         policy: &Policy,
@@ -234,7 +234,7 @@ a6 380c
         let behind = |spans: &[Span]| [&summary[..], spans].concat();
         assert_eq!(left_by(behind(&[inline(5, 5), placed(11, Place::Edit(6))])), [7]);
         assert_eq!(left_by(behind(&[inline(5, 5)])), [11, 7]);
-        // Without the summary the pinned message stands at its own place again.
+        // Without the summary, the pinned message is at its own position again.
         assert_eq!(left_by(vec![inline(0, 1)]), [9, 5, 11, 7]);
         assert_eq!(left_by(Vec::new()), [9, 1, 5, 11, 7]);
     }

@@ -1,15 +1,15 @@
-//! Which result answers which call. Everything that needs to know asks here: views, boundaries, clearings, summaries.
+//! The assignment of results to calls, used by views, boundaries, prunes and summaries.
 //!
-//! Call ids need not be unlike each other: two agents may use the same ones, and some providers begin anew with every
+//! Call ids need not be unique: two agents may use the same ones, and some providers restart their numbering with every
 //! reply. So a result answers
 //!
 //! 1. the call in the message that it names, or none;
-//! 2. else the nearest call before it that its own writer made with its id and that has no answer yet; of several in one
-//!    message the first;
-//! 3. else, where its writer made no call with its id, the nearest of anybody's: a tool runner answers for others.
+//! 2. else the nearest earlier call with its id by its own writer that has no result yet; of several in one message the
+//!    first;
+//! 3. else, if its writer made no call with its id, the nearest one of any writer: a tool runner answers for others.
 //!
-//! A call without a result runs until its writer speaks again after a request or after results of its own, or anybody
-//! speaks after a request that came since: an agent that is gone holds nothing up for ever.
+//! A call without a result runs until its writer replies after a later result of its own calls, or until any writer
+//! replies after a later request. So an agent that is gone does not block the session for ever.
 
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Role;
@@ -22,26 +22,26 @@ use super::turns::only_brings_results;
 /// A call, with its result if it has one.
 #[derive(Debug, Clone, Copy)]
 pub struct Called<'a> {
-    /// The index of its message.
+    /// Index of the message of the call.
     pub index: usize,
-    /// Its message.
+    /// The message of the call.
     pub source: &'a SourceMessage,
-    /// Its part.
+    /// The part of the call.
     pub part: &'a Part,
     /// The call.
     pub call: &'a ToolCall,
-    /// What answers it.
+    /// The result; none without one.
     pub answer: Option<Answer<'a>>,
 }
 
 /// A result that answers a call.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
-    /// The index of its message.
+    /// Index of the message of the result.
     pub index: usize,
-    /// Its message.
+    /// The message of the result.
     pub source: &'a SourceMessage,
-    /// Its part.
+    /// The part of the result.
     pub part: &'a Part,
     /// The result.
     pub result: &'a ToolResult,
@@ -54,30 +54,30 @@ pub struct Calls<'a> {
     /// The numbers of ids and writers.
     ids: Numbers<'a>,
     writers: Numbers<'a>,
-    /// By id and writer.
+    /// Newest call that may wait, by id and writer.
     of_writer: HashMap<(usize, usize), Waiting>,
-    /// By id, whoever wrote them.
+    /// Newest call that may wait, by id, of any writer.
     of_anybody: Vec<Waiting>,
-    /// For each call the one before it with its id.
+    /// For each call, the links to the previous calls with its id.
     links: Vec<Links>,
-    /// The first call of each message that has any, by the message's id and that of what it replaces. Only results that
-    /// name a message need it, so that it lags behind the calls.
+    /// The first call of each message that has calls, by the id of the message and the id of the message that it
+    /// replaces. Only results that name a message need this map, so it is filled on demand.
     of_message: HashMap<MessageId, usize>,
-    /// The calls that `of_message` knows.
+    /// Number of calls that are in `of_message`.
     indexed: usize,
     /// Results that answer no call.
     unasked: Vec<Unasked<'a>>,
 }
 
-/// The newest of the calls with one id that may wait for their results; the earlier ones are linked behind it. Those that
-/// are answered stay until they are met.
+/// The newest of the calls with one id that may wait for their results; links lead to the earlier ones. Answered calls
+/// stay in the chain until a search reaches them.
 type Waiting = Option<usize>;
 
-/// Texts by number, in the order in which they come.
+/// Numbers of texts, in the order of their first occurrence.
 #[derive(Debug, Default)]
 struct Numbers<'a> {
     numbers: HashMap<&'a str, usize>,
-    /// The newest that was asked for: it is often asked for again.
+    /// The text of the newest request, which is often requested again.
     newest: Option<(&'a str, usize)>,
 }
 
@@ -93,7 +93,7 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// The calls before one: of the same id and writer, and of the same id.
+/// The previous calls: with the same id and writer, and with the same id.
 #[derive(Debug, Clone, Copy)]
 struct Links {
     of_writer: Waiting,
@@ -103,18 +103,19 @@ struct Links {
 /// A result that answers no call.
 #[derive(Debug, Clone, Copy)]
 struct Unasked<'a> {
-    /// The index of its message.
+    /// Index of its message.
     index: usize,
-    /// Its own writer.
+    /// The writer of the result.
     writer: &'a str,
 }
 
-/// The writers of calls, by the ids of these: enough to know of earlier messages whose calls no later result answers.
+/// The writers of calls in earlier messages, by call id: all that is needed of earlier messages if no later result
+/// answers their calls.
 #[derive(Debug, Clone, Default)]
 pub struct Earlier {
-    /// For each id and writer the index of the first message with such a call.
+    /// For each call id and writer, the index of the first message with such a call.
     first: HashMap<u64, usize>,
-    /// Only messages in front of this index are meant.
+    /// Only messages before this index count.
     end: usize,
 }
 
@@ -125,7 +126,7 @@ impl Earlier {
         *first = index.min(*first);
     }
 
-    /// Sets the index of the first message that is not meant.
+    /// Sets the index of the first message that does not count.
     pub fn end_at(&mut self, end: usize) {
         self.end = end;
     }
@@ -152,7 +153,7 @@ impl<'a> Calls<'a> {
         Self::behind(None, messages)
     }
 
-    /// Reads messages that follow others, whose calls none of their results answers.
+    /// Reads messages that follow earlier ones, if none of their results answers an earlier call.
     pub fn behind(earlier: Option<&Earlier>, messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
         let mut calls = Self::default();
         for (index, source) in messages.into_iter().enumerate() {
@@ -223,7 +224,7 @@ impl<'a> Calls<'a> {
         (id, self.writers.of(source.message.writer()))
     }
 
-    /// The first call of a message, which it has or replaces.
+    /// The number of the first call in the message with this id, or in its replacement.
     fn first_of(&mut self, message: MessageId) -> Option<usize> {
         for (number, called) in self.calls.iter().enumerate().skip(self.indexed) {
             let replaced = called.source.message.replaces.as_ref().map(|replaced| replaced.message);
@@ -240,7 +241,7 @@ impl<'a> Calls<'a> {
         self.calls.iter()
     }
 
-    /// The calls that are answered, by the parts of their results.
+    /// The answered calls, by the parts of their results.
     pub fn by_result(&self) -> HashMap<PartId, &Called<'a>> {
         let mut calls = HashMap::with_capacity(self.calls.len());
         calls.extend(self.iter().filter_map(|called| Some((called.answer?.part.id, called))));
@@ -254,7 +255,7 @@ impl<'a> Calls<'a> {
         answers
     }
 
-    /// Whether a choice among messages takes a call without its result, or a result without its call.
+    /// True if a selection of messages contains a call without its result, or a result without its call.
     pub fn are_split(&self, is_chosen: impl Fn(&SourceMessage) -> bool) -> bool {
         let splits = |called: &Called<'_>| {
             called.answer.is_some_and(|answer| is_chosen(called.source) != is_chosen(answer.source))
@@ -262,7 +263,7 @@ impl<'a> Calls<'a> {
         self.iter().any(splits)
     }
 
-    /// What no boundary may pass. `messages` are those that the calls were read from.
+    /// The calls that no boundary may pass. `messages` are those from which the calls were read.
     pub fn unfinished(&self, messages: &'a [SourceMessage]) -> Unfinished {
         let heard = Heard::of(messages, self);
         let first = |is: &dyn Fn(&Called<'_>) -> bool| self.iter().find(|called| is(called)).map(|called| called.index);
@@ -273,16 +274,16 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// Calls that are not done with, by the indexes of their messages.
+/// Unfinished calls, by the indexes of their messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unfinished {
-    /// The first that still runs.
+    /// The first call that still runs.
     pub running: Option<usize>,
-    /// The first whose result its writer has not read, although it may still speak.
+    /// The first call whose result its writer has not read, although it may still reply.
     pub unread: Option<usize>,
 }
 
-/// The nearest call that waits, of several in one message the first; those that are answered go.
+/// The nearest waiting call, the first one if a message has several. Answered calls are removed from the chain.
 fn nearest(calls: &[Called<'_>], waiting: &mut Waiting, earlier: impl Fn(usize) -> Waiting) -> Option<usize> {
     while let Some(number) = *waiting
         && calls[number].answer.is_some()
@@ -295,13 +296,13 @@ fn nearest(calls: &[Called<'_>], waiting: &mut Waiting, earlier: impl Fn(usize) 
     together.filter(|number| calls[*number].answer.is_none()).last()
 }
 
-/// What the models had heard when they last spoke.
+/// The newest input that was available at the models' last replies.
 struct Heard<'a> {
-    /// The last request, or instruction, that somebody spoke after.
+    /// Index of the last user or system message before a reply.
     requests: Option<usize>,
-    /// The last result of its own that each writer spoke after.
+    /// For each writer, the index of the last result of its own calls before its last reply.
     results: HashMap<&'a str, usize>,
-    /// Where each writer spoke last.
+    /// For each writer, the index of its last reply.
     last_word: HashMap<&'a str, usize>,
 }
 
@@ -329,18 +330,18 @@ impl<'a> Heard<'a> {
                 hear(called.source.message.writer(), answer.index);
             }
         }
-        // A result that answers no call is its own writer's.
+        // A result without a call counts for its own writer.
         calls.unasked.iter().for_each(|unasked| hear(unasked.writer, unasked.index));
         Self { requests, results, last_word }
     }
 
-    /// Whether a call runs no more.
+    /// True if a call no longer runs.
     fn is_over(&self, called: &Called<'_>) -> bool {
         let results = self.results.get(called.source.message.writer());
         self.requests.is_some_and(|heard| called.index <= heard) || results.is_some_and(|heard| called.index <= *heard)
     }
 
-    /// Whether the writer of a call has not spoken since it was answered, nor anybody since a later request.
+    /// True if the writer of a call has not replied since its result, nor any writer since a later request.
     fn is_unread(&self, called: &Called<'_>, answer: Answer<'_>) -> bool {
         let spoken = self.last_word.get(called.source.message.writer());
         self.requests.is_none_or(|request| request < answer.index)

@@ -1,8 +1,7 @@
-//! Which old tool outputs, thoughts or media are cleared, and what stands in their place.
+//! Prunes: the choice of old tool outputs, reasoning or media, and their placeholders.
 //!
-//! One strategy with parameters. It asks three things in turn, each in a file of its own: what may go
-//! (`protection`), whether and how much of that goes now (`condition`), and what a view shows instead
-//! (`replacement`).
+//! One strategy with parameters, in three files: the candidates (`protection`), the condition and the amount
+//! (`condition`), and the replacement in the view (`replacement`).
 
 mod condition;
 mod excerpt;
@@ -23,83 +22,84 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use serde::{Deserialize, Serialize};
 
-/// How old outputs, thoughts or media are cleared: a walk from the newest to the oldest.
+/// Parameters of a prune of old outputs, reasoning or media: a walk from the newest part to the oldest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Clear {
-    /// What is cleared.
+    /// The kind of parts that are pruned.
     pub target: Target,
-    /// How it is weighed, for the limits in tokens.
+    /// The estimate of a part, for limits in tokens.
     pub weigh: Weigh,
-    /// What stays; a part stays while any of these protects it.
+    /// The protected parts; a part stays while any of these protects it.
     pub keep: Keep,
-    /// On what condition anything happens.
+    /// The condition of the prune.
     pub when: When,
-    /// Nothing happens until more than this many can go; then this many do, the oldest. Absent: all that can go.
+    /// Batch size: nothing is pruned until more parts than this can be pruned; then this number of the oldest is.
+    /// Absent: all.
     pub batch: Option<Count>,
-    /// Nothing happens unless more than this many tokens can go …
+    /// Nothing is pruned unless more than this number of tokens can be freed …
     pub minimum_tokens: i64,
-    /// … or just as many.
+    /// … or exactly this number.
     pub minimum_inclusive: bool,
-    /// Only outputs of these tools are looked at.
+    /// Restricts the prune to outputs of these tools.
     pub only_tools: Tools,
-    /// Outputs of these tools stay, and are not counted.
+    /// Outputs of these tools stay and do not count.
     pub protected_tools: Vec<String>,
-    /// Whether outputs of calls that failed or were stopped are looked at, and not only those that were completed.
+    /// Includes outputs of calls that failed or were interrupted, besides completed ones.
     pub failed_too: bool,
-    /// Whether outputs without words and media are looked at.
+    /// Includes outputs without text and media.
     pub empty_too: bool,
-    /// The tools whose calls lose their input along with their output: it becomes `{}`. Absent: inputs stay.
+    /// The tools whose calls lose their input together with their output: it becomes `{}`. Absent: inputs stay.
     pub inputs: Option<Tools>,
-    /// What the walk does at a part that was cleared before.
+    /// The continuation of the walk at a part that was pruned earlier.
     pub past_cleared: PastCleared,
-    /// In which order the walk looks at the parts of one message.
+    /// The order of the walk within one message.
     pub part_order: PartOrder,
-    /// Whether the walk ends at the live summary, that is at everything written before it, the tail included, wherever
-    /// the view puts these messages.
+    /// Ends the walk at the active summary: at every message written before it, including its tail, wherever these
+    /// messages are in the view.
     pub ends_at_summary: bool,
-    /// What a view shows instead.
+    /// The replacement in the view.
     pub instead: Instead,
-    /// Whether a part stays when what would stand in its place weighs no less.
+    /// Keeps a part unless its replacement has fewer tokens.
     pub only_if_shorter: bool,
 }
 
-/// What a clearing clears.
+/// The kind of parts that a prune replaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// What tools gave back, with the media that came with it.
+    /// Outputs of tools, with their media.
     Outputs,
-    /// The media that came with what tools gave back; the words stay.
+    /// Media in outputs of tools; the text stays.
     Attachments,
-    /// What the model thought.
+    /// Reasoning of the model.
     Reasoning,
     /// Media in messages.
     Media,
 }
 
-/// How a part is weighed.
+/// The estimate of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Weigh {
-    /// The words of an output alone and whole, even where a view cuts it. Other parts as the policy counts them.
+    /// The whole text of an output alone, even if a view truncates it. Other parts as by the policy's counting.
     Words,
-    /// As the policy counts the part in a message.
+    /// The part in its message, by the policy's counting.
     Part,
 }
 
-/// Which tools.
+/// A set of tools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Tools {
-    /// All of them.
+    /// All tools.
     All,
-    /// Those with these names.
+    /// The tools with these names.
     These(Vec<String>),
 }
 
 impl Tools {
-    /// Whether a tool is among them; an output without a call has no tool.
+    /// True if the set contains a tool; an output without a call has no tool.
     fn contain(&self, tool: Option<&str>) -> bool {
         match self {
             Self::All => true,
@@ -108,18 +108,18 @@ impl Tools {
     }
 }
 
-/// What a view shows in place of a cleared part.
+/// The replacement of a pruned part in a view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Instead {
-    /// Words about it.
+    /// A placeholder text.
     Words(Words),
     /// Its beginning and its end.
     Excerpt(Box<Excerpt>),
 }
 
 impl Clear {
-    /// Clears every output that no unread message holds, and puts words in its place: what presets start from.
+    /// A prune of all outputs that the model has read, with a placeholder text: the basis of the presets.
     pub fn outputs(words: &str) -> Self {
         Self {
             target: Target::Outputs,
@@ -142,12 +142,12 @@ impl Clear {
         }
     }
 
-    /// The same without a condition and in one batch: what is done when somebody asks for it.
+    /// The same prune without a condition and without batches, for requests by hand.
     pub fn by_hand(&self) -> Self {
         Self { when: When::Always, batch: None, ..self.clone() }
     }
 
-    /// Notes what is wrong with the parameters.
+    /// Notes invalid parameters.
     pub(super) fn check(&self, check: &mut Check, path: &str) {
         check.not_negative(self.keep.tokens, &format!("{path}.keep.tokens"));
         check.not_negative(self.minimum_tokens, &format!("{path}.minimum_tokens"));
@@ -174,27 +174,27 @@ impl Clear {
     }
 }
 
-/// Names of tools: none is empty or has blanks around it, which no tool of any agent has.
+/// Checks names of tools: none is empty or has surrounding blanks, which no tool of any agent has.
 fn check_names(check: &mut Check, names: &[String], path: &str) {
     let is_name = |name: &String| !name.is_empty() && name.trim() == name;
     check.that(names.iter().all(is_name), path, "must be names of tools");
 }
 
-/// What a clearing would do. Empty when nothing is to be done.
+/// The result of a prune. Empty if there is nothing to prune.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClearPlan {
-    /// What is cleared, in the order of the walk, and what stands in its place.
+    /// The pruned parts with their replacements, in the order of the walk.
     pub cuts: Cuts,
-    /// What the cleared parts weigh. A view that cuts long outputs gains less.
+    /// Estimated tokens of the pruned parts. A view that truncates long outputs gains less.
     pub freed_tokens: i64,
 }
 
-/// What stands in place of a cleared output when no step of the policy in force has plain words for it.
+/// Placeholder of a pruned output if no step of the active policy has a constant placeholder text.
 const PLACEHOLDER: &str = "[Old tool result content cleared]";
 
 impl Policy {
-    /// What stands in place of an output that was cleared without words of its own: the first words of the policy that
-    /// say the same of every output.
+    /// Placeholder of an output that was pruned without a text of its own: the first constant placeholder text of the
+    /// policy.
     pub fn placeholder(&self) -> &str {
         let rungs = self.ladder().flat_map(|(_, rung)| &rung.steps);
         let clears = self.routine.iter().chain(rungs).filter_map(|step| match step {
@@ -209,7 +209,7 @@ impl Policy {
     }
 }
 
-/// The tool output tokens above which a routine clearing could pay; below 0 when outputs have no say in it.
+/// Tokens of tool outputs above which a prune of maintenance can pay; negative if outputs are irrelevant.
 pub fn pays_from(clear: &Clear) -> i64 {
     match clear.target {
         Target::Outputs => {
@@ -219,11 +219,11 @@ pub fn pays_from(clear: &Clear) -> i64 {
     }
 }
 
-/// Walks from the newest part to the oldest, keeps what is protected, and clears the rest if the condition holds and it
-/// is worth it.
+/// Walks from the newest part to the oldest, keeps the protected ones, and prunes the others if the condition holds and
+/// enough tokens are freed.
 ///
-/// Nothing is cleared that the model has not read yet: what stands behind its last reply. Nor is an open message
-/// touched. A cleared output stays with its call.
+/// Messages after the last reply, which the model has not read yet, and open messages stay as they are. A pruned output
+/// stays with its call.
 pub fn select(
     policy: &Policy,
     clear: &Clear,

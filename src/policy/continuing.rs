@@ -1,4 +1,4 @@
-//! Whether a turn that a compaction interrupted waits for somebody to ask the model to go on.
+//! Detection of a turn that a compaction interrupted, so that the model must be asked to continue.
 
 use super::turns::only_brings_results;
 use crate::model::layout::Place;
@@ -6,11 +6,11 @@ use crate::model::message::{FinishReason, Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
 
-/// Whether the model was at work and is not done: the last message holds results that no reply has read, or is a reply
+/// True if the model was at work and is not done: the last message has results that no reply has read, or is a reply
 /// that waits for tools.
 ///
-/// A finished turn must not be started again, and an unanswered request asks by itself. What is still being written will
-/// go on without being asked.
+/// A finished turn must not be started again, and an unanswered request needs no continuation. An open message will be
+/// continued without a request.
 pub fn is_interrupted(sources: &[SourceMessage]) -> bool {
     let stands = |source: &&SourceMessage| {
         matches!(source.place, None | Some(Place::Edit(_) | Place::Retained | Place::Continuation))
@@ -26,7 +26,7 @@ pub fn is_interrupted(sources: &[SourceMessage]) -> bool {
         Role::System => false,
         Role::Assistant => match last.finish.reason {
             Some(FinishReason::ToolCalls) => true,
-            // Many clients say nothing of the reason: a reply with calls goes on, and one without has said it all.
+            // Many clients give no reason: then a reply with calls continues, and one without calls is final.
             None => calls(last),
             Some(
                 FinishReason::Stop

@@ -1,26 +1,26 @@
-//! Conversations as text, for tests: one line for each message, indented lines for its parts.
+//! Conversations as text, for tests: one line per message, with an indented line per part.
 //!
 //! ```text
 //! # comment
 //! u1 "fix the bug"                          user message; a: assistant, t: tool, s: system
 //! a1 "looking" usage=12000/300              usage: input/output[/cache_read/cache_write]
-//!   reasoning "hm"                          text, reasoning: words, or a size in tokens (t) or characters (c)
+//!   reasoning "hm"                          text, reasoning: a string, or a size in tokens (t) or characters (c)
 //!   tool bash#c1 in=40t out=3000t done      a call and its result: done, error, interrupted; without a result: pending
 //!   call read#c2 in={"path": "a.ts"}        a call alone
 //!   media image/png
 //!   marker compaction "words"
 //!   opaque "data"
 //! t2
-//!   result c2 out="words" done pruned       a result alone; pruned: an earlier prune cleared it; of=a1: of the call there
+//!   result c2 out="words" done pruned       a result alone; pruned: by an earlier prune; of=a1: of the call in a1
 //! a3 open                                   not sealed yet
 //! a4 500c finish=error by=alice             finish: stop, tool_calls, length, content_filter, error, aborted
-//! u5 edit=1 "better"                        stands in place of the message with revision 1; also: pinned, retained
+//! u5 edit=1 "better"                        replaces the message with revision 1; also: pinned, retained
 //! u6 marker "What did we do so far?"        the derived marker and summary of a compaction
 //! a6 summary at=40 "S1"                     at: the revision; without it, one more than the highest before
 //! ```
 //!
-//! Ids are the same in every run; a message's name is its `client_id`. A part's name is its call's id, with `:result`
-//! behind it for a result. A reply ends with `tool_calls` when it makes a call, else with `stop`.
+//! Ids are the same in every run. The name of a message is its `client_id`. The name of a part is the id of its call,
+//! with the suffix `:result` for a result. A reply with a call ends with `tool_calls`, any other with `stop`.
 
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
@@ -36,10 +36,10 @@ use serde_json::value::RawValue;
 use std::collections::HashMap;
 use uuid::Uuid;
 
-/// The reduction that is said to have pruned every `pruned` part.
+/// The compaction to which every `pruned` part belongs.
 pub(crate) const PRUNED_BY: CompactionId = CompactionId(Uuid::from_u128(0xC0));
 
-/// The conversation that the text describes. Panics with the line where the text is wrong.
+/// The conversation that the text describes. Panics with the number of an invalid line.
 pub(crate) fn parse(text: &str) -> Vec<SourceMessage> {
     let mut parser = Parser { messages: Vec::new(), highest: 0, part_count: 0 };
     for (number, line) in text.lines().enumerate() {
@@ -59,12 +59,12 @@ pub(crate) fn parse(text: &str) -> Vec<SourceMessage> {
     parser.messages
 }
 
-/// The name of a message, as the text gave it.
+/// The name of a message in the text.
 pub(crate) fn name(source: &SourceMessage) -> &str {
     source.message.client_id.as_deref().unwrap_or("?")
 }
 
-/// The name of every part that has one, by id.
+/// The names of all named parts, by id.
 pub(crate) fn part_names(messages: &[SourceMessage]) -> HashMap<PartId, String> {
     let parts = messages.iter().flat_map(|source| &source.message.parts);
     parts.filter_map(|part| Some((part.id, part.client_id.clone()?))).collect()
@@ -240,7 +240,7 @@ fn empty(name: &str, role: Role, revision: Revision) -> Message {
     }
 }
 
-/// What can be said only when all parts of the message are known.
+/// Sets the values that depend on all parts of the message.
 fn settle(message: &mut Message) {
     for part in &mut message.parts {
         part.revision = message.revision;
@@ -278,7 +278,7 @@ fn number(word: &str) -> Result<i64, String> {
     word.parse().map_err(|_| format!("{word} is no number"))
 }
 
-/// A word of a line: `bare`, `key=value` or a JSON value, with a key or without.
+/// A word of a line: `bare`, `key=value`, or a JSON value with or without a key.
 #[derive(Debug, PartialEq, Eq)]
 struct Word {
     key: String,
@@ -291,7 +291,7 @@ impl Word {
         if self.key.is_empty() { Ok(&self.value) } else { Err(format!("{}= stands where a word should", self.key)) }
     }
 
-    /// The key and the value, or the word and nothing.
+    /// The key and the value, or the word and an empty value.
     fn pair(&self) -> (&str, &str) {
         if self.key.is_empty() { (&self.value, "") } else { (&self.key, &self.value) }
     }
@@ -300,7 +300,7 @@ impl Word {
         (self.key == key).then_some(self)
     }
 
-    /// Quoted words, or as many characters as a size says.
+    /// The quoted text, or a text of the given size.
     fn text(&self) -> Option<String> {
         if self.value.starts_with('"') {
             return serde_json::from_str(&self.value).ok();
@@ -308,7 +308,7 @@ impl Word {
         size(&self.value).map(|size| "x".repeat(size))
     }
 
-    /// JSON as it stands, or an object of the given size.
+    /// The given JSON, or an object of the given size.
     fn json(&self) -> Result<String, String> {
         match size(&self.value) {
             Some(size) => Ok(format!(r#"{{"x":"{}"}}"#, "x".repeat(size.saturating_sub(8)))),
@@ -317,7 +317,7 @@ impl Word {
     }
 }
 
-/// `30c` is 30 characters, `30t` is 30 tokens of four.
+/// `30c` is 30 characters, `30t` is 30 tokens of four characters.
 fn size(word: &str) -> Option<usize> {
     if let Some(characters) = word.strip_suffix('c') {
         return characters.parse().ok();

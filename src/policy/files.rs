@@ -1,4 +1,4 @@
-//! Which files a conversation read and changed, in pi's terms.
+//! The files that a conversation read and modified, in pi's terms.
 
 use crate::model::part::{PartBody, ToolCall};
 use crate::model::view::SourceMessage;
@@ -6,54 +6,54 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 
-/// Which calls count as file operations.
+/// The tool calls that count as file operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileTools {
-    /// The tools `read`, `write` and `edit`, spelled so, with a `path`: what pi looks at.
+    /// The tools with exactly the names `read`, `write` and `edit`, with a `path`, as in pi.
     Pi,
-    /// Tools that other agents have for the same purposes too, by name and by the field that holds the path.
+    /// Also the corresponding tools of other agents, by name and by the field with the path.
     #[default]
     Any,
 }
 
-/// Files by what was done to them.
+/// Files by operation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FileOperations {
     /// Files that were read.
     pub read: BTreeSet<String>,
     /// Files that were written whole.
     pub written: BTreeSet<String>,
-    /// Files that were changed in places.
+    /// Files that were edited in part.
     pub edited: BTreeSet<String>,
 }
 
-/// What a call does to a file.
+/// The operation of a call on a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileOperation {
-    /// It reads the file.
+    /// Reads the file.
     Read,
-    /// It writes the file whole.
+    /// Writes the whole file.
     Write,
-    /// It changes the file in places.
+    /// Edits part of the file.
     Edit,
 }
 
 const READ_TAG: &str = "read-files";
 const MODIFIED_TAG: &str = "modified-files";
 
-/// Fields that hold a path, in order of preference.
+/// Input fields with a path, in order of preference.
 const PATH_FIELDS: [&str; 5] = ["path", "file_path", "filePath", "notebook_path", "absolute_path"];
 
 impl FileOperations {
-    /// The file operations of all calls in the messages, whether or not they were answered.
+    /// The file operations of all calls in the messages, with or without a result.
     pub fn collect(tools: FileTools, messages: &[SourceMessage]) -> Self {
         let mut operations = Self::default();
         messages.iter().for_each(|source| operations.add_all(tools, source));
         operations
     }
 
-    /// Adds what the calls in one message do.
+    /// Adds the operations of the calls in one message.
     pub fn add_all(&mut self, tools: FileTools, source: &SourceMessage) {
         for part in &source.message.parts {
             if let PartBody::ToolCall(call) = &*part.body {
@@ -62,7 +62,7 @@ impl FileOperations {
         }
     }
 
-    /// Adds what one call does, if it does anything to a file.
+    /// Adds the operation of one call, if it is a file operation.
     pub fn add(&mut self, tools: FileTools, call: &ToolCall) {
         match operation(tools, call) {
             Some((FileOperation::Read, path)) => self.read.insert(path),
@@ -72,13 +72,13 @@ impl FileOperations {
         };
     }
 
-    /// Takes over the lists of an earlier summary. What that one calls modified counts as edited.
+    /// Adds the lists of an earlier summary. Its modified files count as edited.
     pub fn inherit(&mut self, read: impl IntoIterator<Item = String>, modified: impl IntoIterator<Item = String>) {
         self.read.extend(read);
         self.edited.extend(modified);
     }
 
-    /// The files that were only read, and the files that were modified; each sorted by UTF-16 code units, as pi sorts.
+    /// The files that were only read, and the files that were modified; each sorted by UTF-16 code units, as in pi.
     pub fn lists(&self) -> (Vec<String>, Vec<String>) {
         let modified: BTreeSet<&String> = self.written.union(&self.edited).collect();
         let read = self.read.iter().filter(|path| !modified.contains(path)).cloned().collect();
@@ -86,7 +86,7 @@ impl FileOperations {
     }
 }
 
-/// What the call does to which file, if it does anything to one.
+/// The file operation of a call and its path; none if the call is no file operation.
 pub fn operation(tools: FileTools, call: &ToolCall) -> Option<(FileOperation, String)> {
     let operation = match tools {
         FileTools::Pi => operation_by_name(&call.tool)?,
@@ -110,7 +110,7 @@ fn operation_by_name(tool: &str) -> Option<FileOperation> {
     }
 }
 
-/// The names that agents give to such tools, whatever their case and however their words are joined.
+/// The operation by the tool names of other agents, regardless of case and of separators between words.
 fn operation_by_any_name(tool: &str) -> Option<FileOperation> {
     let name: String = tool.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase();
     match name.as_str() {
@@ -128,7 +128,7 @@ fn sorted(mut paths: Vec<String>) -> Vec<String> {
     paths
 }
 
-/// The lists as pi puts them behind a summary, with a blank line before each; empty when both lists are.
+/// The lists as pi appends them to a summary, with a blank line before each; empty if both lists are.
 pub fn tags(read: &[String], modified: &[String]) -> String {
     [(READ_TAG, read), (MODIFIED_TAG, modified)]
         .iter()
@@ -137,12 +137,12 @@ pub fn tags(read: &[String], modified: &[String]) -> String {
         .collect()
 }
 
-/// The files that a summary's tags list as read and as modified.
+/// The read and the modified files in the tags of a summary.
 pub fn parse_tags(summary_text: &str) -> (Vec<String>, Vec<String>) {
     (tagged(summary_text, READ_TAG), tagged(summary_text, MODIFIED_TAG))
 }
 
-/// The summary without its tags, and without the blank lines before them.
+/// The summary without its tags and without the blank lines before them.
 pub fn strip_tags(summary_text: &str) -> String {
     let mut text = summary_text.to_owned();
     for tag in [READ_TAG, MODIFIED_TAG] {
@@ -164,7 +164,7 @@ fn tagged(text: &str, tag: &str) -> Vec<String> {
     paths.iter().filter(|path| !path.is_empty()).map(|path| (*path).to_owned()).collect()
 }
 
-/// Where the last block of this tag stands: a summary may quote one further up.
+/// Byte range of the last block with this tag; a summary may quote another block before it.
 fn tag_range(text: &str, tag: &str) -> Option<(usize, usize)> {
     let close = format!("\n</{tag}>");
     let end = text.rfind(&close)?;

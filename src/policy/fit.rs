@@ -1,7 +1,7 @@
-//! Making a list of messages fit without a model: what is cut, and what is left out.
+//! Truncation and omission of messages without a model, until the rest fits.
 //!
-//! Each strategy stands on its own, in a file with its parameters. What it takes out is recorded as marks, so that the
-//! next decision starts from what is left.
+//! Each strategy is in a file of its own, with its parameters. Its result is recorded as marks, so that the next
+//! decision starts from the remaining messages.
 
 pub mod groups;
 mod items;
@@ -21,41 +21,41 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use serde::{Deserialize, Serialize};
 
-/// A way to make messages fit.
+/// A strategy for truncation and omission.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fit {
-    /// Keeps the last messages and leaves out the others.
+    /// Keeps the last messages and omits the others.
     Last(last::Last),
-    /// Cuts the outputs that a budget for all of them has no room for, newest first.
+    /// Truncates the outputs that exceed a common budget, which the newest outputs use first.
     OutputBudget(output_budget::OutputBudget),
-    /// Shortens the messages of each role in turn, older ones down to a note.
+    /// Shortens the messages of each role in turn, the older ones to a note.
     PerRole(per_role::PerRole),
-    /// Leaves out calls with their results and single messages until the rest fits.
+    /// Omits calls with their results, and single messages, until the rest fits.
     Groups(groups::Groups),
-    /// Leaves out the middle of a list of too many messages.
+    /// Omits the middle of a list of too many messages.
     MiddleOut(middle_out::MiddleOut),
-    /// Takes a field out of texts that are JSON.
+    /// Removes a field from texts that are JSON.
     Strip(strip::Strip),
-    /// From the oldest turn on: turns, results, steps, words.
+    /// From the oldest turn on: turns, results, steps, text.
     TurnsAndSteps(turns_and_steps::TurnsAndSteps),
-    /// From the newest message back, as much as fits.
+    /// Keeps as much as fits, from the newest message back.
     NewestFirst(newest_first::NewestFirst),
-    /// The newest messages that fit, from a request on.
+    /// Keeps the newest messages that fit, beginning with a request.
     Suffix {},
 }
 
 impl Fit {
-    /// Whether it goes by the number of messages, so that it is quick to ask.
+    /// True if only the number of messages decides, so that the evaluation is fast.
     pub(super) fn goes_by_number(&self) -> bool {
         matches!(self, Self::Last(_) | Self::MiddleOut(_))
     }
 }
 
-/// What the strategy takes out of `messages`, the inline messages of a view.
+/// The truncations and omissions of a strategy in `messages`, the inline messages of a view.
 ///
-/// What it takes out never parts a result from its call, never touches an open message or a running call, and leaves
-/// the last request and what nobody has answered yet, cut at worst.
+/// They never separate a result from its call and never touch an open message or a running call. The last request and
+/// unanswered messages stay, truncated at most.
 pub fn fit(fit: &Fit, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     match fit {
         Fit::Last(rule) => last::cut(rule, messages),
@@ -70,8 +70,8 @@ pub fn fit(fit: &Fit, policy: &Policy, window: &ModelWindow, messages: &[SourceM
     }
 }
 
-/// The tokens of a view up to which a strategy that goes by them has nothing to do; none for the others, and when the
-/// window is not known.
+/// Tokens of a view up to which a strategy with a token limit has nothing to do; none for other strategies and for an
+/// unknown window.
 pub(super) fn fits(fit: &Fit, policy: &Policy, window: &ModelWindow) -> Option<i64> {
     match fit {
         Fit::PerRole(rule) => goal(policy, window, rule.target_ratio),
@@ -81,15 +81,15 @@ pub(super) fn fits(fit: &Fit, policy: &Policy, window: &ModelWindow) -> Option<i
     }
 }
 
-/// The share of the main rung's limit that messages may weigh, beside what else a request carries; none when the window
-/// is not known.
+/// The tokens for messages: a share of the main level's limit, without the overhead of a request; none if the window is
+/// unknown.
 fn goal(policy: &Policy, window: &ModelWindow, ratio: f64) -> Option<i64> {
     let limit = overflow::usable(policy, window);
     let share = (limit as f64 * ratio) as i64;
     (limit > 0 || window.context > 0).then(|| share.saturating_sub(window.overhead).max(0))
 }
 
-/// What the main rung lets messages weigh beside so many tokens of instructions and what else a request carries.
+/// The tokens for messages under the main level's limit, without the instructions and the overhead of a request.
 fn room(policy: &Policy, window: &ModelWindow, instructions: i64) -> i64 {
     overflow::usable(policy, window).saturating_sub(instructions).saturating_sub(window.overhead)
 }

@@ -1,5 +1,5 @@
-//! Minimum gain: the tokens that an automatic compaction frees at least. Each one costs the provider's cache from the
-//! first changed position on, so that one which frees little costs more than it saves.
+//! Minimum gain: tokens that an automatic compaction must free. Each compaction invalidates the provider's cache from
+//! the first changed position on, so that one which frees little costs more than it saves.
 
 use super::clear::When;
 use super::plan::{self, Scene, Work};
@@ -7,14 +7,14 @@ use super::{Policy, Step, overflow, tokens};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
-/// The minimum gain of a policy that names none: one in so many parts of the window.
+/// Default minimum gain: the window divided by this number.
 const WINDOW_PARTS: i64 = 20;
 
-/// The tokens that an automatic compaction by these steps frees at least; never less than 1.
+/// The tokens that an automatic compaction by these steps must free; at least 1.
 ///
-/// Steps whose own rules say what is worth it go by these alone: a least number of tokens, a batch (one that were refused
-/// would stand in front of all others), a length from which on outputs are cleared down to another, a time after which no
-/// provider has the view in its cache.
+/// Prunes with a limit of their own need no other minimum: a minimum number of tokens, a batch (a refused batch would
+/// block all later ones), a length limit with a lower target, or an idle time after which no provider has the view in
+/// its cache.
 pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
     let has_figure = |step: &Step| match step {
         Step::Clear(clear) => {
@@ -30,10 +30,11 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
     policy.guards.minimum_gain_tokens.unwrap_or(window.context / WINDOW_PARTS).max(1)
 }
 
-/// True where what these steps come to is worth its price. What a summary frees is known when it is written: here it counts
-/// as if it were as long as the view shows the one that it replaces.
+/// True if the result of these steps is worth its cost. The size of a summary is known only when it is written: the
+/// estimate here assumes the size of the summary that it replaces, as the view shows it.
 ///
-/// Stored messages are weighed, as for tails and clearings, and no view is made: this is asked at every decision.
+/// The estimate uses stored messages, as for tails and prunes, without rendering a view, since every decision calls
+/// this.
 pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
     let Scene { policy, sources, window, .. } = scene;
     if work.is_empty() {
@@ -44,7 +45,7 @@ pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: 
         Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
         None => tokens::freed(policy, sources, &after),
     };
-    // A summary does not ask for the price, nor does a view that exceeds its window.
+    // The limit on cached tokens does not apply to a summary, nor to a view over its window.
     let asks = work.summary.is_none() && overflow::room(window).is_none_or(|room| context_tokens <= room);
     let is_cheap = |most: u32| {
         let is_same = |(before, after): &(&SourceMessage, &SourceMessage)| {

@@ -1,24 +1,25 @@
-//! Decisions written down beside the conversations they are made for: `tests/golden/<preset>/*.txt`, the preset's name
-//! with `-` for `@`. Every preset has such a folder.
+//! Golden files: decisions next to the conversations for which they are made, in `tests/golden/<preset>/*.txt`. The
+//! folder has the preset's name with `-` for `@`. Every preset has one.
 //!
-//! A file begins with comments that say where the expected decisions come from. Then sections follow, each under a line
-//! `== name`, read from top to bottom. These say what the next ones are asked about:
+//! A file begins with comments that state the source of the expected decisions. Sections follow, each under a line
+//! `== name`, and are read from top to bottom. Input sections apply to the sections after them:
 //!
 //! - `policy`: a merge patch on the folder's preset;
 //! - `window`: such as `context=200000 input=0 output=32000 model=gpt-5`;
 //! - `now`: the time, in seconds after the messages were written;
 //! - `input`: a conversation (see `dsl`).
 //!
-//! These hold what must come out:
+//! Result sections contain the expected results:
 //!
-//! - `due`: at how many tokens each rung is due;
+//! - `due`: the tokens at which each level is due;
 //! - `tokens`: the estimate of each message and of all;
-//! - `prune`: what the routine's first step clears; `select`: where the last summary of the main rung cuts;
-//! - `routine`, `micro`, `auto`, `deep`: what the steps of that rung come to, `auto 90000` in a view of so many tokens;
-//! - `view`: the view as it stands; `view auto` and the like: the view when the rung has done its work, with the summary
-//!   `SUMMARY`.
+//! - `prune`: the prune by the first maintenance step; `select`: the boundary of the last summary step of the main
+//!   level;
+//! - `routine`, `micro`, `auto`, `deep`: the result of maintenance or of that level, `auto 90000` in a view of 90000
+//!   tokens;
+//! - `view`: the current view; `view auto` and the like: the view after that level, with the summary `SUMMARY`.
 //!
-//! With `LONGHAND_BLESS=1` in the environment the files are rewritten with what does come out.
+//! With `LONGHAND_BLESS=1` in the environment, the files are rewritten with the actual results.
 
 use super::plan::{self, Boundary, Scene, Work};
 use super::{Policy, Rung, Step, clear, dsl, overflow, presets, select, tokens};
@@ -65,7 +66,7 @@ fn files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The file as it would have to be.
+/// The text of the file with the actual results.
 fn run(preset: &str, file: &Path, written: &str) -> String {
     let (header, sections) = written.split_once("\n== ").unwrap_or_else(|| panic!("{}: no sections", file.display()));
     let cites = header.lines().all(|line| line.starts_with('#')) && header.contains('§');
@@ -134,7 +135,7 @@ impl Case {
         if overflow::due_at(&self.policy, &self.window).is_none() {
             return "never".to_owned();
         }
-        // The agent's own thresholds: a level that is due because the view exceeds its window is no agent's.
+        // The agent's own thresholds: no agent has a level that is due because the view exceeds its window.
         let due = |rung: &Rung| rung.threshold.due_at(&self.window);
         if let [(_, rung)] = self.policy.ladder().collect::<Vec<_>>()[..] {
             let due = due(rung).map_or_else(|| "never".to_owned(), |due| due.to_string());
@@ -202,7 +203,7 @@ impl Case {
         lines.join("\n")
     }
 
-    /// The view when a rung has done its work.
+    /// The view after a level was applied.
     fn view_after(&self, section: &str) -> String {
         let work = self.work(section);
         let mut sources = plan::with_cuts(&self.messages, &work.cuts, dsl::PRUNED_BY);
@@ -245,7 +246,7 @@ impl Case {
     }
 }
 
-/// The first and the last message by name.
+/// The names of the first and the last message.
 fn span(messages: &[SourceMessage]) -> String {
     match messages {
         [] => "-".to_owned(),
@@ -254,14 +255,14 @@ fn span(messages: &[SourceMessage]) -> String {
     }
 }
 
-/// How much of a text a line of a view shows at each end.
+/// Characters of a text that a line of a view shows at each end.
 const SHOWN_CHARS: usize = 60;
 
 fn view_lines(view: &View) -> String {
     view.messages.iter().map(view_line).collect::<Vec<_>>().join("\n")
 }
 
-/// A message of a view: who speaks, what it is if it is not simply shown, and its parts in short.
+/// A message of a view: its role, its kind unless it is simply shown, and its parts in short.
 fn view_line(message: &ViewMessage) -> String {
     let standing = format!("{:?}", message.standing).to_lowercase();
     let standing = if standing == "shown" { String::new() } else { format!(" ({standing})") };
@@ -285,7 +286,7 @@ fn part_in_short(body: &PartBody) -> String {
     }
 }
 
-/// Both ends of a text and its length, or a short text whole.
+/// Both ends of a text with its length; the whole text if it is short.
 fn in_short(text: &str) -> String {
     let count = text.chars().count();
     if count <= 2 * SHOWN_CHARS {
@@ -296,7 +297,7 @@ fn in_short(text: &str) -> String {
     format!("{start:?}..{count}..{end:?}")
 }
 
-/// A line such as `context=200000 input=0 output=32000 model=gpt-5`.
+/// Parses a line such as `context=200000 input=0 output=32000 model=gpt-5`.
 fn window(text: &str) -> ModelWindow {
     let mut window = ModelWindow::default();
     for (key, value) in text.split_whitespace().filter_map(|word| word.split_once('=')) {

@@ -1,16 +1,16 @@
-//! The last resort, behind the steps of every policy: cuts that bring a view into its window.
+//! The last resort, after the steps of every policy: truncations and omissions that bring a view into its window.
 //!
-//! It takes as little as it can, in this order, until a twentieth of the window is free beside the room for a reply, so
-//! that it is not needed again with the next message:
+//! It removes as little as possible, in this order, until a twentieth of the window is free beside the room for a
+//! reply, so that the next message does not require it again:
 //!
 //! 1. outputs of tools and inputs of calls are truncated, the longest first; inputs stay valid JSON;
-//! 2. messages in front of the newest request are omitted, the oldest first, calls together with their results;
+//! 2. messages before the newest request are omitted, the oldest first, calls together with their results;
 //! 3. outputs and inputs are truncated further;
-//! 4. messages behind the newest request are omitted;
+//! 4. messages after the newest request are omitted;
 //! 5. the active summary is truncated.
 //!
-//! System messages, pins, the newest request, open messages and calls that run stay. Where all that together does not
-//! fit, nothing is taken out: that would help nobody. The next summary is made of the whole text of a truncated one.
+//! System messages, pins, the newest request, open messages and running calls stay. If these alone do not fit, nothing
+//! is removed, because that would not help. The next summary is made from the whole text of a truncated one.
 
 use super::calls::Calls;
 use super::plan::{self, Scene};
@@ -28,24 +28,25 @@ use std::collections::HashMap;
 use std::ops::Range;
 use uuid::Uuid;
 
-/// Length of a truncated output, in the policy's unit: at first, and where that is not enough.
+/// Length of a truncated output, in the policy's unit: in the first pass and in the second one.
 const KEPT_UNITS: [usize; 2] = [1_000, 200];
 
-/// Least length of a truncated summary, in the policy's unit.
+/// Minimum length of a truncated summary, in the policy's unit.
 const SUMMARY_UNITS: usize = 400;
 
 /// The tokens of a request with a view.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// All of them.
+    /// All tokens of the request.
     pub context_tokens: i64,
-    /// Those of the view, by the policy's estimate.
+    /// Tokens of the view, by the policy's estimate.
     pub estimated_tokens: i64,
-    /// Those that no view shows, as far as is known.
+    /// Tokens that no view shows, as far as they are known.
     pub overhead_tokens: i64,
 }
 
-/// The cuts that bring a view of this size into its window; none where it fits already, or cannot be made to.
+/// The truncations and omissions that bring a view of this size into its window; none if it fits already, or cannot be
+/// made to fit.
 pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
     let room = overflow::room(scene.window).filter(|room| size.context_tokens > *room);
     let Some(room) = room else { return Cuts::default() };
@@ -61,7 +62,7 @@ pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
     if freed >= size.excess(room) { resort.cuts() } else { Cuts::default() }
 }
 
-/// The estimated tokens of what the last resort leaves as it is, by what that is.
+/// The estimated tokens of all messages that the last resort leaves as they are, by kind.
 pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
     let mut resort = Resort::new(scene, i64::MAX / 2);
     resort.truncate_summary();
@@ -84,8 +85,8 @@ pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
 }
 
 impl Size {
-    /// The largest estimate of a view with which a request has at most so many tokens; below zero where the overhead
-    /// alone has more. Usage beyond the estimate and the overhead shrinks with the view.
+    /// The largest estimate of a view for a request of at most `context_tokens` tokens; negative if the overhead alone
+    /// exceeds them. Usage beyond the estimate and the overhead is assumed to shrink with the view.
     pub fn estimate_of(self, context_tokens: i64) -> i64 {
         let real = i128::from(context_tokens.saturating_sub(self.overhead()));
         let estimate = real * i128::from(self.estimated()) / i128::from(self.real());
@@ -99,8 +100,8 @@ impl Size {
         i64::try_from(tokens).unwrap_or(i64::MAX).saturating_add(self.overhead())
     }
 
-    /// The estimated tokens to take out so that a request has no more than `room` tokens; more than there are where the
-    /// overhead alone has as many. No usage is valid behind a change of the view: then the estimate alone must fit.
+    /// The estimated tokens to remove so that a request has at most `room` tokens; at least the whole view if the
+    /// overhead alone fills the room. After a change of the view no usage is valid, so the estimate alone must fit too.
     fn excess(self, room: i64) -> i64 {
         let estimate = self.estimate_of(room).min(room.saturating_sub(self.overhead()));
         self.estimated_tokens.saturating_sub(estimate)
@@ -110,7 +111,7 @@ impl Size {
         self.overhead_tokens.clamp(0, self.context_tokens.max(0))
     }
 
-    /// The tokens of the view as a provider counts them.
+    /// The tokens of the view as the provider counts them.
     fn real(self) -> i64 {
         self.context_tokens.saturating_sub(self.overhead()).max(1)
     }
@@ -120,21 +121,21 @@ impl Size {
     }
 }
 
-/// A view on its way into its window.
+/// State of the last resort: a view that is being reduced to its window.
 struct Resort<'a> {
     scene: Scene<'a>,
     sources: Vec<SourceMessage>,
-    /// Messages that go or stay together, by their indexes.
+    /// For each message, the indexes of messages that must be kept or omitted together with it.
     partners: Vec<Vec<usize>>,
     /// True for each message that stays as it is.
     is_fixed: Vec<bool>,
-    /// The index of the newest request.
+    /// Index of the newest request.
     request: usize,
-    /// The cuts of truncated parts.
+    /// The truncations of parts.
     truncated: HashMap<PartId, Cut>,
     /// The revisions of omitted messages.
     omitted: Vec<Revision>,
-    /// Estimated tokens that are still to be taken out.
+    /// Estimated tokens that are still to be removed.
     excess: i64,
 }
 
@@ -162,7 +163,7 @@ impl<'a> Resort<'a> {
         Self { scene, sources, partners, is_fixed, request, truncated: HashMap::new(), omitted: Vec::new(), excess }
     }
 
-    /// Truncates outputs and inputs to so many units, the longest first.
+    /// Truncates outputs and inputs to `units` units, the longest first.
     fn truncate(&mut self, units: usize) {
         let unit = self.scene.policy.counting.unit;
         let mut longest: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
@@ -200,7 +201,7 @@ impl<'a> Resort<'a> {
         }
     }
 
-    /// Truncates the active summary to its beginning, by no more than is needed.
+    /// Truncates the active summary to its beginning, by no more than needed.
     fn truncate_summary(&mut self) {
         let policy = self.scene.policy;
         let unit = policy.counting.unit;
@@ -224,7 +225,7 @@ impl<'a> Resort<'a> {
                 self.truncated.insert(part.id, cut);
             }
         }
-        // One that is short already, or was truncated more before, stays as it is.
+        // A summary that is already short, or was truncated further before, stays as it is.
         if self.excess >= before {
             whole.message.parts.iter().for_each(|part| drop(self.truncated.remove(&part.id)));
             (self.sources[index], self.excess) = (whole, before);
@@ -259,7 +260,7 @@ impl<'a> Resort<'a> {
         Cuts { parts, omitted: self.omitted }
     }
 
-    /// The messages that go or stay with one, that one included.
+    /// The message and all messages that must be kept or omitted with it.
     fn together(&self, index: usize) -> Vec<usize> {
         let mut found = vec![index];
         let mut next = 0;
@@ -275,7 +276,8 @@ impl<'a> Resort<'a> {
     }
 }
 
-/// True for a message that stands in the view in another one's place, or for others.
+/// True for a message that represents others or is outside its own position: a summary, a marker, a pin or a
+/// continuation.
 fn is_elsewhere(source: &SourceMessage) -> bool {
     !matches!(source.place, None | Some(Place::Edit(_) | Place::Retained))
 }
@@ -295,7 +297,7 @@ fn text_of(body: &PartBody) -> Option<&str> {
     }
 }
 
-/// The cut of a part that keeps the beginning of an output, and of an input an object with its length.
+/// The truncation of a part: the beginning of an output, or a JSON object with the length of an input.
 fn cut(unit: tokens::LengthUnit, part: &Part, units: usize) -> Option<Cut> {
     match &*part.body {
         PartBody::ToolResult(result) => {
@@ -361,7 +363,7 @@ mod tests {
     fn outputs_and_inputs_go_first_then_what_is_old_then_what_is_new() {
         let all = ["u1", "a1", "t1", "a2", "u2", "a3", "t2", "a4"];
         let nothing = |_: &mut Vec<SourceMessage>, _: &mut Layout| ();
-        // As it is it has about 5 500 tokens.
+        // The whole view has about 5 500 tokens.
         check(TALK, 8_000, &all, nothing);
         check(TALK, 5_000, &all, nothing);
         check(TALK, 1_500, &all, nothing);
@@ -380,14 +382,14 @@ mod tests {
         check(TALK, 250, &["u1", "u2"], system);
         let open = |sources: &mut Vec<SourceMessage>, _: &mut Layout| sources[3].message.sealed_revision = None;
         check(TALK, 250, &["a2", "u2"], open);
-        // A call that runs stays, one of an earlier turn does not; a call and its result go together.
+        // A running call stays, one of an earlier turn does not. A call and its result are omitted together.
         let talk = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nu2 400c\na2 \"more\"\n  call bash#c2 in=40c\n\
                     a3 400c\n  call bash#c3 in=40c\nt3\n  result c3 out=400c done\n";
         check(talk, 250, &["u2", "a2"], |_, _| ());
-        // Nobody has spoken after the newest request yet.
+        // No reply follows the newest request yet.
         let talk = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nu2 400c\n";
         check(talk, 200, &["a1", "u2"], |_, _| ());
-        // What brings results is no request, whoever is said to speak.
+        // A message with results only is not a request, even if its role is user.
         let talk = "u1 400c\na1 \"looking\"\n  call bash#c1 in=40c\nu2\n  result c1 out=8000c done\na2 400c\n";
         check(talk, 500, &["u1", "a1", "u2", "a2"], |_, _| ());
         check(talk, 240, &["u1", "a2"], |_, _| ());
@@ -411,9 +413,9 @@ mod tests {
         for (room, overhead, context, estimated, expected) in [
             (900, 0, 2_000, 2_000, 1_100),
             (900, 100, 2_000, 1_900, 1_100),
-            // Twice as many tokens as were estimated.
+            // Twice as many tokens as estimated.
             (1_000, 0, 4_000, 2_000, 1_500),
-            // Fewer than were estimated: nothing says so once the view has changed.
+            // Fewer tokens than estimated: no usage confirms that after a change of the view.
             (1_000, 0, 1_500, 3_000, 2_000),
         ] {
             let size = Size { context_tokens: context, estimated_tokens: estimated, overhead_tokens: overhead };

@@ -1,7 +1,7 @@
-//! The verbs: every decision about what a view keeps, as total functions of their arguments.
+//! Decisions about the contents of a view, as total functions of their arguments.
 //!
-//! A policy is data; the strategies it names are here, each beside its parameters. Nothing in this module waits, fails,
-//! logs, reads a clock or rolls a die: "no decision" is a value.
+//! A policy is data. The strategies that it names are here, each in a file with its parameters. Nothing in this module
+//! waits, fails, logs, reads a clock or uses randomness: "no decision" is a value.
 
 pub mod attachments;
 pub mod bpe;
@@ -49,44 +49,45 @@ pub use truncate::Truncate;
 use crate::model::compaction::Level;
 use serde::{Deserialize, Serialize};
 
-/// All parameters of reduction for one session.
+/// All parameters of compaction for one session.
 ///
-/// The text form is JSON with these field names; unknown fields are refused, so that a typing error is never ignored.
+/// The text form is JSON with these field names. Unknown fields are refused, so that a misspelt name is never ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
-    /// The preset it started from, with its version: `opencode@seed`.
+    /// The preset from which the policy was made, with its version: `opencode@seed`.
     pub preset: String,
-    /// The version of the code that renders views under this policy, so that an old view keeps its bytes.
+    /// Version of the code that renders views under this policy, so that an old view keeps its bytes.
     pub render_version: u32,
-    /// How text becomes tokens where no usage is reported or trusted.
+    /// The conversion of text to tokens, for text without reported or trusted usage.
     pub counting: Counting,
-    /// Whether and how often anything happens without being asked for.
+    /// Automatic compaction: enabled or not, and its limits in time.
     pub trigger: Trigger,
-    /// How long outputs are cut in every view; absent: never.
+    /// Truncation of long tool outputs in every view; absent: none.
     pub truncate: Option<Truncate>,
-    /// What is tried whenever it pays, however full the window is; each step says itself when it pays.
+    /// Maintenance: steps that run whenever they pay, at any context usage. The parameters of each step state when it
+    /// pays.
     pub routine: Vec<Step>,
-    /// The lowest rung of the ladder: what happens first as the window fills.
+    /// The lowest level: applied first as the window fills.
     pub micro: Option<Rung>,
-    /// The middle rung: for most agents the only one.
+    /// The middle level: the only one of most agents.
     pub auto: Option<Rung>,
-    /// The highest rung, which is also what a thorough reduction by hand does.
+    /// The highest level, which a thorough compaction by hand applies too.
     pub deep: Option<Rung>,
-    /// How passages of what a view no longer shows come back when the last request asks for them; absent: never.
+    /// Retrieval of passages that the view no longer shows, by the text of the last request; absent: none.
     pub retrieval: Option<Retrieval>,
-    /// What a user is said to ask when a compaction that nobody asked for interrupted a turn; absent: nothing. It becomes
-    /// a message, never behind a finished turn, nor behind a request that nobody has answered.
+    /// Text of the user message that asks the model to continue after an automatic compaction interrupted a turn;
+    /// absent: no such message. It is never added after a finished turn, nor after a request that has no reply yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_continue: Option<String>,
-    /// How a summary appears in a view.
+    /// The presentation of a summary in a view.
     pub view: ViewStyle,
-    /// What ends a loop.
+    /// The limits that prevent endless compaction.
     pub guards: Guards,
 }
 
 impl Policy {
-    /// The summary that a rung's steps end in, if it has one.
+    /// The last summary step of a level; none without one.
     pub fn summarize(&self, level: Level) -> Option<&Summarize> {
         self.rung(level)?.steps.iter().rev().find_map(|step| match step {
             Step::Summarize(rule) => Some(rule.as_ref()),
@@ -95,136 +96,136 @@ impl Policy {
     }
 }
 
-/// The longest that anything in a policy waits, in seconds: 30 days.
+/// Maximum of every duration in a policy, in seconds: 30 days.
 pub const WAIT_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
 
-/// The most bytes of a task or of rules that a policy gives to whoever writes a summary; as many as of instructions.
+/// Maximum bytes of the task or of the rules that a policy gives to the summarizer; equal to the limit of instructions.
 pub const PROMPT_BYTES_MAX: usize = 16 * 1024;
 
-/// Whether and how often anything happens without being asked for.
+/// Conditions of automatic compaction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Trigger {
-    /// Whether anything does. Requests by hand always work.
+    /// Enables automatic compaction. Requests by hand always work.
     pub auto: bool,
-    /// After a reduction that a rung of the ladder asked for, none of them asks again for so many seconds. An exceeded
-    /// window and requests by hand do not wait.
+    /// Cooldown: seconds after a compaction started by a level, during which no level starts another one. It does not
+    /// delay requests by hand or the compaction of a view over its window.
     pub cool_down_seconds: u32,
-    /// Whether a reply counts as one that failed because its view was too large when its usage says so: it read more than
-    /// the window holds, or filled the window and had no room for a word. Replies that say so themselves count always.
+    /// Treats a reply as failed with an overflow if its usage indicates one: the input exceeds the window, or fills the
+    /// window and the reply is empty. Replies that report an overflow themselves always count.
     #[serde(default, skip_serializing_if = "is_false")]
     pub silent_overflow: bool,
-    /// A reply that ended because of its length, although it is shorter than the model may write, counts as one
-    /// that its request left no room for. It is left out, the view is compacted, and the request can be sent again.
+    /// Treats a reply that ended because of its length, although it is shorter than the model may write, as one without
+    /// enough room. The reply is omitted and the view is compacted, so that the request can be sent again.
     #[serde(default, skip_serializing_if = "is_false")]
     pub recovers_length: bool,
-    /// Thresholds are evaluated between runs alone: not while a reply is written or waits for its tools, nor while
-    /// results wait for a reply. An exceeded window and reported overflows do not wait.
+    /// Evaluates thresholds between runs only: not while a reply is written or waits for its tools, nor while results
+    /// wait for a reply. Views over their window and reported overflows are handled at once.
     #[serde(default, skip_serializing_if = "is_false")]
     pub between_runs: bool,
 }
 
-/// A rung of the ladder: from which fill on which steps are taken.
+/// A level of the policy: a threshold and the steps that follow from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rung {
-    /// How full the window must be.
+    /// Tokens at which the level is due.
     pub threshold: Threshold,
-    /// What people are told.
+    /// The notice to people.
     pub notice: Notice,
-    /// What is done, in this order, in one reduction.
+    /// The steps of one compaction, in order.
     pub steps: Vec<Step>,
-    /// Whether the remaining steps are left out as soon as the view, measured again, is under the threshold.
+    /// Skips the remaining steps once the view, measured again, is below the threshold.
     pub stop_when_enough: bool,
 }
 
-/// What people are told of a reduction.
+/// The notice to people about a compaction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Notice {
-    /// Nothing.
+    /// No notice.
     None,
-    /// A line, once it is done.
+    /// A line after the compaction.
     Inform {
-        /// The line; `{percent}` becomes the fill of the window when it began, in whole percent.
+        /// The line; `{percent}` becomes the context usage at the start, in whole percent.
         text: String,
     },
-    /// They are asked first; without an answer it goes on when the time is up.
+    /// A question before the compaction. Without an answer, the compaction starts when the time is up.
     Confirm {
-        /// The question; `{percent}` as in a line.
+        /// The question; `{percent}` as in `Inform`.
         text: String,
-        /// How long an answer is waited for.
+        /// Seconds to wait for an answer.
         wait_seconds: u32,
     },
 }
 
-/// One thing that a reduction does.
+/// One step of a compaction.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// Replaces old tool outputs, thoughts or media by placeholders.
+    /// Prune: replaces old tool outputs, reasoning or media by placeholders.
     Clear(Clear),
-    /// Cuts and leaves out messages until the rest fits, without a model.
+    /// Truncates and omits messages until the rest fits, without a model.
     Fit(Fit),
     /// Puts a summary in place of an old range.
     Summarize(Box<Summarize>),
 }
 
-/// A summary in place of an old range.
+/// Parameters of a summary in place of an old range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summarize {
-    /// What is kept verbatim beside it.
+    /// The tail: recent messages that are kept verbatim beside the summary.
     pub tail: Tail,
-    /// What it looks like.
+    /// The form and the input of the summary.
     pub summary: Summary,
-    /// Whether messages that the tail retains stand in front of the summary, rather than behind it.
+    /// Puts the retained messages before the summary instead of after it.
     pub retained_first: bool,
-    /// A history of fewer messages that say something is not summarized. 0: of any length.
+    /// Minimum number of messages with content; a shorter history is not summarized. 0: no minimum.
     #[serde(default, skip_serializing_if = "is_none")]
     pub minimum_messages: u32,
-    /// What is done in its place when no summary can be made. Empty: the built-in summarizer stands in.
+    /// Steps in place of a summary that cannot be made. Empty: the built-in summarizer writes it.
     pub fallback: Vec<Fit>,
 }
 
-/// Whether a count is 0, which policies that were stored before it existed do not write.
+/// True if the count is 0. Zero is not serialized, since policies stored before the field existed do not contain it.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-/// What a summary looks like, and what its writer is given.
+/// The form of a summary and the input of its summarizer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Summary {
-    /// How its sections are set apart.
+    /// The layout of the sections.
     pub format: SummaryFormat,
-    /// Its sections, in order.
+    /// The sections, in order.
     pub sections: Vec<Section>,
-    /// What an empty section says.
+    /// Text of an empty section.
     pub filler: String,
-    /// At most this many tokens, by the policy's counting.
+    /// Maximum size in tokens, by the policy's counting.
     pub max_tokens: i64,
-    /// Whether lists of the files read and modified follow the sections, in pi's tags.
+    /// Appends lists of the files read and modified after the sections, in pi's tags.
     pub file_tags: bool,
-    /// The tools whose calls these lists are made from.
+    /// The tools whose calls fill these lists.
     #[serde(default)]
     pub file_tools: FileTools,
-    /// Whether the front of a split turn gets a summary of its own, and the heading that introduces it.
+    /// Heading of a separate summary for the front of a split turn; absent: no separate summary.
     pub split_turn_heading: Option<String>,
-    /// Whether what the live summary says is given to the next one's writer. Without it old facts fade.
+    /// Gives the active summary to the summarizer of the next one. Without it, old facts are lost over time.
     pub carry_previous: bool,
-    /// Whether a model is asked to check its summary against the history, and to give a better one.
+    /// Asks the model to check its summary against the history and to return a better one.
     pub verify: bool,
-    /// How the history is written out for a model.
+    /// The form in which a model gets the history.
     pub transcript: Transcript,
-    /// What is attached to the summary word for word; absent: nothing.
+    /// Attachments of the summary, verbatim; absent: none.
     pub attachments: Option<Attachments>,
-    /// What else a model is told of the form that is expected of it.
+    /// Further instructions to the model about the form of the summary.
     #[serde(default)]
     pub prompt: PromptStyle,
-    /// A model's summary is followed by what the built-in summarizer would say, in at most so many tokens: files,
-    /// commands, errors, open points. 0 for none of it.
+    /// Maximum tokens of the built-in summarizer's text (files, commands, errors, open items) after a model's summary.
+    /// 0: none.
     #[serde(default)]
     pub facts_tokens: i64,
     /// The handling of claims in a summary that the history contradicts.
@@ -232,39 +233,39 @@ pub struct Summary {
     pub contradictions: Contradictions,
 }
 
-/// The handling of claims in a summary that the history contradicts: a check that is said to pass and failed when it ran
-/// last, a commit or a file that is not there.
+/// The handling of claims in a summary that the history contradicts: a check that supposedly passes although its last
+/// run failed, or a commit or a file that does not exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Contradictions {
-    /// They are reported in the outcome of the compaction.
+    /// Reports the contradictions in the outcome of the compaction.
     #[default]
     Report,
-    /// They are, and a short section behind a model's words says what the history says.
+    /// Reports them, and adds a short section with the facts of the history after a model's text.
     Correct,
 }
 
-/// What a model is told of the form that is expected of it, besides the sections.
+/// Instructions to the model about the form of its answer, besides the sections.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptStyle {
-    /// The request for the summary of a history, in place of Longhand's words and the list of sections; absent: those. An
-    /// answer is measured by its substance then.
+    /// Text of the request for a summary, in place of Longhand's own text and the list of sections; absent: those. With
+    /// a text of its own, an answer is judged by its substance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// The name of the element in which a model is given the summary that its own replaces.
+    /// Name of the element that contains the previous summary in the request.
     pub previous_tag: String,
-    /// The name of the element in which a model may think before it writes. It is no part of the summary. Absent: a
-    /// model is to write the summary and nothing else.
+    /// Name of the element in which a model may think before it writes. The element is not part of the summary. Absent:
+    /// the request asks for the summary and nothing else.
     pub thoughts_tag: Option<String>,
-    /// The name of the element in which a model is to give the summary, and which is taken off; absent: none.
+    /// Name of the element in which the model returns the summary; the tags are removed. Absent: none.
     pub answer_tag: Option<String>,
-    /// Further rules for the summary, a sentence each: what to leave out, how to write something.
+    /// Further rules for the summary, one sentence each, about omissions and style.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<String>,
-    /// The sections of the summary that the front of a split turn gets.
+    /// Sections of the separate summary for the front of a split turn.
     pub split_turn_sections: Vec<Section>,
-    /// Whether what the person who asks wants the summary to dwell on is told for the front of a split turn too.
+    /// Includes the custom instructions in the summary of a split turn.
     pub split_turn_instructions: bool,
 }
 
@@ -288,66 +289,66 @@ impl Default for PromptStyle {
     }
 }
 
-/// How the sections of a summary are set apart.
+/// The layout of the sections of a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SummaryFormat {
-    /// Each under its heading; a heading begins with its `#`s.
+    /// Each section under its heading; a heading includes its `#`s.
     Headings,
-    /// Each in an element with the heading as its name, all of them in one element.
+    /// Each section in an element named by the heading, all of them in one root element.
     Elements {
-        /// The name of the outer element.
+        /// Name of the root element.
         root: String,
     },
-    /// The sections are only told to a model; it answers in prose.
+    /// Prose: the model gets the sections as instructions only and answers in prose.
     Prose,
 }
 
-/// How the history is written out for a model that summarizes it.
+/// The form in which a summarizing model gets the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Transcript {
-    /// How messages, calls and results are put down.
+    /// The form of messages, calls and results.
     pub form: TranscriptForm,
-    /// At most so many units of each tool output; 0 for all of it.
+    /// Maximum units of each tool output; 0: no limit.
     pub output_units: u32,
-    /// What stands behind an output that was cut; `{omitted}` becomes the number of units left out.
+    /// Text after a truncated output; `{omitted}` becomes the number of omitted units.
     pub output_marker: String,
-    /// Whether thoughts are written out.
+    /// Includes the reasoning.
     pub reasoning: bool,
-    /// Whether the calls of tools are written out, or only what was said.
+    /// Includes the tool calls; otherwise only the text of messages.
     pub calls: bool,
-    /// What stands in place of a media item; `{mime}` and `{name}` are filled in. Empty leaves it out.
+    /// Text in place of a media item, with `{mime}` and `{name}` filled in. Empty: the item is omitted.
     pub media_note: String,
 }
 
-/// How messages, calls and results are put down for a model that summarizes them.
+/// The form of messages, calls and results for a summarizing model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TranscriptForm {
-    /// Each message with what is in it, and every result right behind its call, as OpenCode does.
+    /// Each message with its contents, and every result directly after its call, as OpenCode does.
     Paired,
-    /// Words, calls as functions with named arguments, and results where they stand, as pi does.
+    /// Text, calls as functions with named arguments, and results at their own positions, as pi does.
     InPlace,
-    /// What was said, and a sentence for what tools did, as Neovate does.
+    /// The text of messages, and one sentence about the use of tools, as Neovate does.
     Digest,
-    /// The role of each message and a line for each thing in it, as goose does.
+    /// The role of each message and one line for each of its parts, as goose does.
     Lines,
 }
 
-/// What a summary carries along word for word.
+/// Limits of the attachments that a summary has verbatim.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attachments {
-    /// At most so many files, those used last, as the history last showed them.
+    /// Maximum number of files: the last used ones, with the contents that the history last showed.
     pub files: u32,
-    /// A file that is larger is only named.
+    /// Maximum tokens of one file; a larger file is only named.
     pub file_tokens: i64,
-    /// All files together.
+    /// Maximum tokens of all files together.
     pub total_tokens: i64,
-    /// At most so many images, the last ones.
+    /// Maximum number of images: the last ones.
     pub images: u32,
-    /// Tools whose calls name a file, with the field that does.
+    /// The tools whose calls name a file, each with the input field of the path.
     pub tools: Vec<FileTool>,
 }
 
@@ -355,40 +356,40 @@ pub struct Attachments {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileTool {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The field of its input that holds the path.
+    /// The input field with the path.
     pub field: String,
-    /// Where such a call shows what is in the file.
+    /// The part of the call that has the contents of the file.
     pub shows: FileText,
 }
 
-/// Where a call shows what is in the file that it names.
+/// The part of a call that has the contents of the file that it names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FileText {
-    /// In its output, when the input says nothing besides the path.
+    /// The output, if the path is the only field of the input.
     Output {},
-    /// In another field of its input.
+    /// Another field of the input.
     Input {
-        /// The field.
+        /// Name of the field.
         field: String,
     },
-    /// Nowhere: it changes the file.
+    /// None: the call changes the file.
     Nowhere {},
 }
 
-/// How passages of old dialogue come back into a view.
+/// Limits for the retrieval of passages of old dialogue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retrieval {
-    /// All passages together, in tokens by the policy's counting.
+    /// Maximum tokens of all passages together, by the policy's counting.
     pub budget_tokens: i64,
-    /// One passage.
+    /// Maximum tokens of one passage.
     pub passage_tokens: i64,
-    /// At most so many units of the last request are searched for.
+    /// Maximum units of the last request that are used as the query.
     pub query_units: u32,
-    /// What stands before the passages.
+    /// Text before the passages.
     pub heading: String,
 }
 
@@ -398,37 +399,37 @@ pub struct Retrieval {
 pub struct Section {
     /// The heading, with its `#`s.
     pub heading: String,
-    /// What belongs there; a heading over other sections has none.
+    /// The topic of the section; none for a heading over other sections.
     pub holds: Option<Topic>,
-    /// How an item begins.
+    /// The start of each item.
     pub bullet: Bullet,
 }
 
-/// What belongs in a section.
+/// The topic of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Topic {
-    /// What the user wants.
+    /// The user's goal.
     Goal,
-    /// What the user insisted on.
+    /// The user's constraints.
     Constraints,
-    /// What is finished.
+    /// Finished work.
     Done,
-    /// What is being worked on.
+    /// Work in progress.
     InProgress,
-    /// What stands in the way.
+    /// Obstacles.
     Blocked,
-    /// What was decided, and why.
+    /// Decisions and their reasons.
     Decisions,
-    /// What comes next.
+    /// Next steps.
     NextSteps,
     /// Facts, errors and open questions.
     Context,
-    /// Files and why they matter.
+    /// Files and their relevance.
     Files,
 }
 
-/// How an item of a section begins.
+/// The start of each item of a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bullet {
@@ -442,27 +443,27 @@ pub enum Bullet {
     Number,
 }
 
-/// How a summary appears in a view.
+/// The presentation of a summary in a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ViewStyle {
-    /// The words of a user message before the summary; absent: no such message.
+    /// Text of a user message before the summary; absent: no such message.
     pub marker_text: Option<String>,
-    /// Who speaks the summary.
+    /// The role of the summary.
     pub summary_role: SummaryRole,
-    /// What stands before the summary's text.
+    /// Text before the text of the summary.
     pub summary_prefix: String,
-    /// What stands behind it.
+    /// Text after the text of the summary.
     pub summary_suffix: String,
-    /// What the model is said to have answered to the summary; absent: nothing.
+    /// Text of an assistant message after the summary; absent: no such message.
     pub acknowledgement: Option<String>,
-    /// What the user is said to say behind it when the tail begins with the model's own words; absent: nothing.
+    /// Text of a user message after these, if the next message of the view is the assistant's; absent: no such message.
     pub resume_text: Option<String>,
-    /// The error result of a call that was never answered.
+    /// Text of the error result of a call that never got a result.
     pub interrupted_text: String,
 }
 
-/// Who speaks a summary.
+/// The role of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SummaryRole {
@@ -472,44 +473,43 @@ pub enum SummaryRole {
     Assistant,
 }
 
-/// What ends a loop.
+/// Limits that prevent endless compaction.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Guards {
-    /// Tokens of the view that an automatic compaction frees at least; it is not made, or its summary is refused, where it
-    /// frees less. Absent: a twentieth of the window. Clearings with a `minimum_tokens` of their own go by that alone. By
-    /// hand: 1.
+    /// Minimum gain: tokens that an automatic compaction must free. With less, it is not started, or its summary is
+    /// refused. Absent: a twentieth of the window. Prunes with a `minimum_tokens` of their own use only that. By hand:
+    /// 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_gain_tokens: Option<i64>,
-    /// After this many compactions in a row that failed (1 to 32), automatic ones stop …
+    /// Number of compactions that fail in a row (1 to 32) after which automatic ones stop …
     pub breaker_failures: u32,
-    /// … until this many user messages were written.
+    /// … until this number of user messages was written.
     pub breaker_turns: u32,
-    /// Attempts of one job, the first included.
+    /// Maximum attempts of one job, including the first.
     pub attempts_max: u32,
-    /// After a reduction that a rung asked for, no rung asks again until the view has grown by this share of the window.
-    /// An exceeded window and requests by hand do not wait. 0: they ask at once.
+    /// After a compaction started by a level, the share of the window by which the view must grow before a level starts
+    /// another one. It does not delay requests by hand or the compaction of a view over its window. 0: no such delay.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rearm_ratio: f64,
-    /// Clearings and cuts that come without a summary are left out when a provider would have to read more than so many
-    /// tokens again, which it has in its cache, for each token that they free; as long as the view fits its window.
-    /// Absent: whatever that costs.
+    /// Maximum cached tokens that a provider would have to read again per token freed. Prunes, truncations and
+    /// omissions without a summary that cost more are skipped as long as the view fits its window. Absent: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reread_per_freed_max: Option<u32>,
 }
 
-/// Whether a value is at its default, which the text of a policy leaves out.
+/// True if the value is `false`, which is not serialized.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// The same of any value.
+/// True if the value is the default, which is not serialized.
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// The same of a number.
+/// True if the number is 0, which is not serialized.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(value: &f64) -> bool {
     *value == 0.0

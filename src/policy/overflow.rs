@@ -1,36 +1,36 @@
-//! How full a window may become, and which rung of the ladder that reaches.
+//! Thresholds: limits of a window, and the levels that a view reaches.
 
 use super::{Policy, Rung};
 use crate::model::compaction::Level;
 use crate::model::usage::ModelWindow;
 use serde::{Deserialize, Serialize};
 
-/// The part of a window that is free behind steps that had to bring a view into it: one in so many.
+/// Denominator of the share of the window that stays free after steps that must bring a view into its window.
 pub(super) const FREE_PARTS: i64 = 20;
 
-/// How many tokens make a rung due.
+/// The number of tokens at which a level is due.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Threshold {
-    /// The limit, worked out from the window.
+    /// The limit, computed from the window.
     pub limit: Limit,
-    /// Whether it is due at the limit, or only above it.
+    /// True if the level is due at the limit itself; otherwise only above it.
     pub inclusive: bool,
-    /// With fewer tokens than this it is never due, however small the window is.
+    /// Minimum number of tokens: with fewer the level is never due, however small the window is.
     pub minimum_tokens: i64,
 }
 
-/// How a limit follows from a window.
+/// The computation of a limit from a window.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Limit {
-    /// `input - reserved` where the model has an input limit, else `context - output`.
+    /// `input - reserved` if the model has an input limit, else `context - output`.
     ///
     /// OpenCode's `usable`; `reserved` is the smaller of `buffer_tokens` and the output limit.
     Usable {
-        /// Most tokens kept free under an input limit.
+        /// Maximum tokens kept free under an input limit.
         buffer_tokens: i64,
-        /// The output limit is cut to this, and is this when the model names none.
+        /// Maximum of the output limit; also its value if the model states none.
         output_cap_tokens: i64,
     },
     /// `context - reserve_tokens`: pi's `shouldCompact`.
@@ -43,38 +43,38 @@ pub enum Limit {
         /// The share, between 0 and 1.
         ratio: f64,
     },
-    /// A number of tokens, whatever the window.
+    /// A number of tokens, independent of the window.
     Tokens {
-        /// The number.
+        /// The number of tokens.
         tokens: i64,
     },
-    /// A share of the context, or what a reserve leaves of it if that is less: Qwen Code's thresholds.
+    /// The smaller of a share of the context and the context without a reserve: Qwen Code's thresholds.
     Buffered {
         /// The share, between 0 and 1.
         ratio: f64,
         /// Tokens kept free.
         reserve_tokens: i64,
-        /// Never less than this share of the context, or of the reserve if that is less, so that a window hardly larger
+        /// Lower bound: this share of the context, or of the reserve if that is smaller, so that a window hardly larger
         /// than the reserve is not due at once.
         floor_ratio: f64,
     },
-    /// Somewhat more or less than another limit, up to the context: Qwen Code's warning and its hard limit.
+    /// Another limit with an offset, at most the context: Qwen Code's warning and its hard limit.
     Beside {
         /// The other limit.
         limit: Box<Limit>,
-        /// Tokens above it; below it when negative.
+        /// Tokens above the other limit; negative: below it.
         offset_tokens: i64,
-        /// Not less than what this reserve leaves of the context; absent: not less than nothing.
+        /// Lower bound: the context without this reserve; absent: 0.
         reserve_tokens: Option<i64>,
     },
-    /// By the model's name: the first entry whose words are in it, in lower case.
+    /// By the model's name: the first entry whose text is part of the name in lower case.
     Models {
         /// The entries, in order.
         models: Vec<ModelLimit>,
-        /// For any other model.
+        /// The limit of all other models.
         otherwise_tokens: i64,
     },
-    /// What a reserve leaves of the context, the reserve by the size of the context.
+    /// The context without a reserve that depends on the size of the context.
     Steps {
         /// The steps, largest context first.
         steps: Vec<WindowStep>,
@@ -83,40 +83,41 @@ pub enum Limit {
     },
 }
 
-/// The limit of models whose name contains certain words.
+/// The limit of models whose name contains a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelLimit {
-    /// The words, in lower case.
+    /// The text, in lower case.
     pub contains: String,
-    /// The limit.
+    /// The limit in tokens.
     pub tokens: i64,
 }
 
-/// The reserve of contexts from a size on.
+/// The reserve of contexts from a minimum size on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WindowStep {
-    /// The size.
+    /// The minimum size of the context, in tokens.
     pub context_tokens: i64,
-    /// The reserve.
+    /// The reserve in tokens.
     pub reserve_tokens: i64,
 }
 
 impl Threshold {
-    /// The limit under a window in whole tokens, before it is made strict; 0 when the window is unknown or too small.
+    /// The limit under a window in whole tokens, without regard to `inclusive`; 0 if the window is unknown or too
+    /// small.
     pub fn limit(&self, window: &ModelWindow) -> i64 {
         self.limit.tokens(window).floor() as i64
     }
 
-    /// The smallest number of tokens at which it is due; none when the window is unknown.
+    /// The smallest number of tokens at which the level is due; none if the window is unknown.
     ///
-    /// It is at least 1, so that an empty view is never due: there a threshold of 0 would start a reduction for ever.
+    /// It is at least 1, so that an empty view is never due: a threshold of 0 would start compactions for ever.
     pub fn due_at(&self, window: &ModelWindow) -> Option<i64> {
         if window.context <= 0 && self.limit.needs_window() {
             return None;
         }
-        // A share need not be a whole number, and the number of tokens is.
+        // A share need not be a whole number, but the number of tokens is.
         let limit = self.limit.tokens(window);
         let due = if self.inclusive { limit.ceil() as i64 } else { (limit.floor() as i64).saturating_add(1) };
         Some(due.max(self.minimum_tokens).max(1))
@@ -151,7 +152,7 @@ impl Limit {
                     Some(output) if output > 0 => output.min(*output_cap_tokens),
                     _ => *output_cap_tokens,
                 };
-                // The buffer counts only under an input limit, as in OpenCode: without one the output is the reserve.
+                // As in OpenCode, the buffer counts only under an input limit; without one, the output is the reserve.
                 let usable = match window.input {
                     Some(input) if input > 0 => input.saturating_sub(output.min(*buffer_tokens)),
                     _ => context.saturating_sub(output),
@@ -183,7 +184,7 @@ fn share(tokens: i64, ratio: f64) -> f64 {
 }
 
 impl Policy {
-    /// A rung of the ladder, if the policy has it.
+    /// A level of the policy, if it has that level.
     pub fn rung(&self, level: Level) -> Option<&Rung> {
         match level {
             Level::Micro => self.micro.as_ref(),
@@ -192,24 +193,24 @@ impl Policy {
         }
     }
 
-    /// The rungs that the policy has, lowest first.
+    /// The levels of the policy, lowest first.
     pub fn ladder(&self) -> impl DoubleEndedIterator<Item = (Level, &Rung)> {
         [Level::Micro, Level::Auto, Level::Deep].into_iter().filter_map(|level| Some((level, self.rung(level)?)))
     }
 }
 
-/// The most input that leaves room for a reply; none when the window is unknown.
+/// The maximum input that leaves room for a reply; none if the window is unknown.
 pub fn room(window: &ModelWindow) -> Option<i64> {
     (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
 }
 
-/// By how many tokens a view must have grown since the newest reduction that a rung asked for, before one asks again.
+/// Tokens by which a view must grow after the newest compaction started by a level, before a level starts another one.
 pub fn rearm_tokens(policy: &Policy, window: &ModelWindow) -> i64 {
     share(window.context.max(0), policy.guards.rearm_ratio).ceil() as i64
 }
 
-/// Tokens that the main rung lets a view have; 0 when the window is unknown or too small for the policy. Where they exceed
-/// the window, a twentieth of it is left free beside the room for a reply, as the last resort leaves it.
+/// Tokens that the main level allows in a view; 0 if the window is unknown or too small for the policy. If they exceed
+/// the window, a twentieth of it stays free beside the room for a reply, as in the last resort.
 pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());
     let limit = main.map_or(window.context.max(0), |rung| rung.threshold.limit(window));
@@ -219,14 +220,14 @@ pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     }
 }
 
-/// The smallest number of tokens at which any rung is due; none when nothing is automatic or the window is unknown.
+/// The smallest number of tokens at which any level is due; none if nothing is automatic or the window is unknown.
 pub fn due_at(policy: &Policy, window: &ModelWindow) -> Option<i64> {
     let ladder = policy.ladder().filter(|_| policy.trigger.auto);
     ladder.filter_map(|(_, rung)| rung.due_at(window)).min()
 }
 
-/// The levels that so many tokens reach, highest first; behind them, where these exceed the window, all others, lowest
-/// first.
+/// The levels that this number of tokens reaches, highest first. If the tokens exceed the window, all other levels
+/// follow, lowest first.
 pub fn reached<'a>(
     policy: &'a Policy,
     window: &'a ModelWindow,
@@ -239,7 +240,7 @@ pub fn reached<'a>(
 }
 
 impl Rung {
-    /// The tokens at which the rung is due: at its threshold, or where a view exceeds its window before that; none when the
+    /// The tokens at which the level is due: at its threshold, or as soon as a view exceeds its window; none if the
     /// window is unknown.
     pub fn due_at(&self, window: &ModelWindow) -> Option<i64> {
         let due = self.threshold.due_at(window)?;
@@ -280,7 +281,7 @@ mod tests {
         }
     }
 
-    /// The agent's own limit, whatever the window has room for.
+    /// The agent's own limit, regardless of the room in the window.
     fn main_limit(policy: &Policy, window: &ModelWindow) -> i64 {
         policy.auto.as_ref().expect("a level").threshold.limit(window)
     }
@@ -385,7 +386,7 @@ mod tests {
             reserve_tokens,
         };
         let (warn, hard) = (beside(-20_000, None), beside(3_000, Some(23_000)));
-        // Where Qwen Code lets the limit fall just above its reserve, from 28050 to 1, it stays here.
+        // In Qwen Code the limit falls from 28050 to 1 just above its reserve; here it stays.
         for (context, expected) in [
             (8_192, [1, 6_964, 8_192]),
             (32_000, [7_200, 27_200, 30_200]),

@@ -1,28 +1,29 @@
-//! Whether a provider's error says that the request did not fit the model's window.
+//! Detection of provider errors that mean a request did not fit the model's window.
 //!
-//! Providers say it in many ways: by status, by a code, or only by a sentence. The sentences are data here, collected
-//! from what OpenCode and pi recognise. A pattern is matched anywhere in the message, without regard to case and to how
-//! many blanks there are; in it `#` stands for a number and `*` for anything, and a leading `^` ties it to the start.
+//! Providers report it in many ways: by status, by a code, or only by a sentence. The sentences are data here,
+//! collected from those that OpenCode and pi recognise. A pattern may match anywhere in the message; case and the
+//! number of blanks are ignored. In a pattern `#` represents a number and `*` anything; a leading `^` anchors it to the
+//! start.
 
 use crate::model::message::FinishReason;
 use crate::model::usage::Usage;
 
-/// What a provider said when it refused a request.
+/// The error of a provider that refused a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ProviderError<'a> {
-    /// The HTTP status; none when the error came in the middle of a reply, or is only known as text.
+    /// The HTTP status; none if the error came in the middle of a reply, or is only known as text.
     pub status: Option<u16>,
     /// The provider's code or type of the error, or empty.
     pub code: &'a str,
-    /// The message, or the body when it could not be taken apart.
+    /// The message, or the whole body if it could not be parsed.
     pub message: &'a str,
 }
 
-/// Codes and types of errors that say it outright.
+/// Codes and types of errors that mean an overflow.
 const CODES: [&str; 4] =
     ["context_length_exceeded", "exceed_context_size_error", "model_context_window_exceeded", "request_too_large"];
 
-/// Sentences that say it.
+/// Sentences that mean an overflow.
 const PATTERNS: [&str; 41] = [
     "prompt is too long",
     "prompt too long",
@@ -61,22 +62,23 @@ const PATTERNS: [&str; 41] = [
     "^413 ",
     "^413:",
     "api error (413):",
-    // Cerebras answers without a word.
+    // Cerebras answers without a body.
     "^400 (no body)",
     "^400 status code (no body)",
     "^413 (no body)",
     "^413 status code (no body)",
 ];
 
-/// Sentences that say something else, whatever else is in them: the account is throttled, not the window full.
+/// Sentences that mean something else, whatever else the message contains: the account is throttled, the window is not
+/// full.
 const EXCLUSIONS: [&str; 4] = ["^throttling error:", "^service unavailable:", "rate limit", "too many requests"];
 
 /// The status of a body that is too large.
 const TOO_LARGE: u16 = 413;
-/// The status of too many requests: what it says about tokens is about tokens in a minute.
+/// The status of too many requests: tokens in its message are tokens per minute.
 const TOO_MANY: u16 = 429;
 
-/// Whether the error says that the request was too long for the model.
+/// True if the error means that the request was too long for the model.
 pub fn is_overflow(error: &ProviderError<'_>) -> bool {
     if error.status == Some(TOO_LARGE) || CODES.iter().any(|code| error.code.eq_ignore_ascii_case(code)) {
         return true;
@@ -84,15 +86,15 @@ pub fn is_overflow(error: &ProviderError<'_>) -> bool {
     error.status != Some(TOO_MANY) && is_overflow_text(error.message)
 }
 
-/// Whether a sentence says it, where there is nothing but the sentence.
+/// True if an error text without status and code means it.
 pub fn is_overflow_text(message: &str) -> bool {
     let message = plain(message);
     let says = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, &message));
     (says(&PATTERNS) || message == "413") && !says(&EXCLUSIONS)
 }
 
-/// Whether a reply shows that its request did not fit although the provider did not say so: the model read more than its
-/// window holds, or had no room to answer. These are pi's two rules.
+/// True if a reply indicates that its request did not fit although the provider reported no error: the input was larger
+/// than the window, or left no room for an answer. These are pi's two rules.
 pub fn is_silent(reason: FinishReason, usage: &Usage, window_tokens: i64) -> bool {
     let read = usage.input.saturating_add(usage.cache_read);
     if window_tokens <= 0 {
@@ -105,17 +107,17 @@ pub fn is_silent(reason: FinishReason, usage: &Usage, window_tokens: i64) -> boo
     }
 }
 
-/// Characters of a message that are looked at. A sentence that says it comes early; a body may be any size.
+/// Characters of a message that are searched. A matching sentence comes early, and a body may have any size.
 const LOOKED_AT: usize = 8_192;
 
-/// The beginning of the message in small letters, with one blank where there were several.
+/// The beginning of the message in lower case, with single blanks.
 fn plain(message: &str) -> String {
     let end = message.char_indices().nth(LOOKED_AT).map_or(message.len(), |(at, _)| at);
     let words: Vec<&str> = message[..end].split_whitespace().collect();
     words.join(" ").to_lowercase().replace('\u{2019}', "'")
 }
 
-/// Whether a pattern is found in a plain message.
+/// True if a normalized message contains a pattern.
 fn matches(pattern: &str, message: &str) -> bool {
     match pattern.strip_prefix('^') {
         Some(rest) => matches_at(rest, message),
@@ -123,7 +125,7 @@ fn matches(pattern: &str, message: &str) -> bool {
     }
 }
 
-/// Whether a message begins with a pattern.
+/// True if a message begins with a pattern.
 fn matches_at(pattern: &str, message: &str) -> bool {
     let Some(special) = pattern.find(['#', '*']) else { return message.starts_with(pattern) };
     let Some(rest) = message.strip_prefix(&pattern[..special]) else { return false };
@@ -132,7 +134,7 @@ fn matches_at(pattern: &str, message: &str) -> bool {
         return matches(after, rest);
     }
     let end = rest.find(|letter: char| !letter.is_ascii_digit() && !",._".contains(letter)).unwrap_or(rest.len());
-    // A number may be the end of its sentence.
+    // A number may be at the end of its sentence.
     let number = rest[..end].trim_end_matches([',', '.', '_']);
     number.starts_with(|letter: char| letter.is_ascii_digit()) && matches_at(after, &rest[number.len()..])
 }
@@ -145,7 +147,7 @@ mod tests {
         assert_eq!(is_overflow(&ProviderError { status, code, message }), expected, "{status:?} {code:?} {message:?}");
     }
 
-    /// What providers answer, in their own words, by what they mean.
+    /// Original messages of providers, by meaning.
     const OVERFLOWS: [&str; 30] = [
         "prompt is too long: 213462 tokens > 200000 maximum",
         "Your prompt exceeds max length",

@@ -1,4 +1,5 @@
-//! What stands in every request whatever a reduction does: a system prompt, descriptions of tools, pinned messages.
+//! Overhead: everything in a request that no compaction removes, such as a system prompt, descriptions of tools and
+//! pinned messages.
 
 use super::plan::Scene;
 use super::{Policy, Rung, overflow, tokens};
@@ -8,41 +9,41 @@ use crate::model::part::PartBody;
 use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::SourceMessage;
 
-/// What no reduction takes away, in tokens.
+/// Tokens that no compaction removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Overhead {
-    /// What no view shows, as far as usage and the window tell.
+    /// Tokens that no view shows, as far as usage and the window indicate them.
     pub unseen_tokens: i64,
-    /// What is pinned.
+    /// Tokens of pinned messages.
     pub pinned_tokens: i64,
 }
 
 impl Overhead {
-    /// Both together.
+    /// The sum of both.
     pub fn tokens(self) -> i64 {
         self.unseen_tokens.saturating_add(self.pinned_tokens)
     }
 }
 
-/// So many real tokens may stand behind one that was estimated, in scripts that take a token for every character.
+/// Maximum real tokens per estimated token, in scripts with a token for every character.
 const UNDERESTIMATE_MAX: i64 = 4;
 
-/// Two readings tell something when the estimate fell by one part in so many between them.
+/// Minimum fall of the estimate between two usable samples: the earlier estimate divided by this number.
 const FALL_PARTS: i64 = 4;
 
-/// The overhead of a session: what its window says of it, or what its reading now and that before the newest reduction
-/// tell, which is never more than is certain.
+/// The overhead of a session: the value stated by its window, or the value that its current usage sample and the one
+/// before the newest compaction prove.
 ///
-/// Usage that exceeds an estimate can be a poor estimate as well as a system prompt, so one reading counts only for what
-/// no poor estimate explains. A reading before a reduction tells the two apart: what was estimated poorly shrank with
-/// the view, and the overhead did not.
+/// Usage beyond an estimate can result from a poor estimate as well as from a system prompt, so a single sample counts
+/// only as far as no poor estimate explains it. A sample from before a compaction separates the two: a poorly estimated
+/// view shrank, and the overhead did not.
 pub fn overhead(scene: Scene<'_>, before: Option<UsageSample>, now: Option<UsageSample>) -> Overhead {
     let unseen = now.map_or(0, |now| {
         let alone = if scene.sources.iter().any(is_hard_to_weigh) { 0 } else { beyond_estimate(now) };
         let since = before.map_or(0, |before| intercept(before, now));
         alone.max(since).clamp(0, now.usage_tokens.max(0))
     });
-    // Usage that leaves less beside the view knows better.
+    // Usage that leaves less room beside the view overrides the value of the window.
     let told = now.map_or(i64::MAX, |now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
     let unseen = unseen.max(scene.window.overhead.min(told));
     let is_pinned = |source: &&SourceMessage| {
@@ -53,28 +54,28 @@ pub fn overhead(scene: Scene<'_>, before: Option<UsageSample>, now: Option<Usage
     Overhead { unseen_tokens: unseen, pinned_tokens }
 }
 
-/// With so many tokens that no reduction takes away, a rung helps nobody: it stays due, or the view does not fit. None
-/// where the window is unknown.
+/// The overhead in tokens from which a level has no effect: it stays due, or the view does not fit. None if the window
+/// is unknown.
 pub fn fills_from(rung: &Rung, window: &ModelWindow) -> Option<i64> {
     rung.due_at(window).map(|due| overflow::room(window).map_or(due, |room| due.min(room)))
 }
 
-/// Whether so many tokens that no reduction takes away leave a rung nothing to help with.
+/// True if the overhead leaves a level without effect.
 pub fn is_filled(policy: &Policy, window: &ModelWindow, level: Level, overhead_tokens: Option<i64>) -> bool {
     let full = policy.rung(level).and_then(|rung| fills_from(rung, window));
     overhead_tokens.zip(full).is_some_and(|(overhead, full)| overhead >= full)
 }
 
-/// What the worst estimate of the view does not explain.
+/// Tokens that the worst estimate of the view does not explain.
 fn beyond_estimate(now: UsageSample) -> i64 {
     now.usage_tokens.saturating_sub(now.view_tokens.saturating_mul(UNDERESTIMATE_MAX))
 }
 
-/// What the line through both readings leaves of an empty view; 0 when they tell nothing.
+/// Usage of an empty view, extrapolated from both samples; 0 if they prove nothing.
 fn intercept(before: UsageSample, now: UsageSample) -> i64 {
     let fell = before.view_tokens.saturating_sub(now.view_tokens);
     let usage_fell = before.usage_tokens.saturating_sub(now.usage_tokens);
-    // With usage that rose while the view shrank, something else changed, and the line means nothing.
+    // If usage rose while the view shrank, something else changed, and the line means nothing.
     if fell <= 0 || fell < before.view_tokens / FALL_PARTS || usage_fell < 0 {
         return 0;
     }
@@ -82,7 +83,7 @@ fn intercept(before: UsageSample, now: UsageSample) -> i64 {
     now.usage_tokens.saturating_sub((slope * now.view_tokens as f64).ceil() as i64)
 }
 
-/// Whether a message has what estimates weigh by a rule of thumb: media, and blocks of a provider.
+/// True if a message contains media or provider blocks, which are estimated only roughly.
 fn is_hard_to_weigh(source: &SourceMessage) -> bool {
     source.message.parts.iter().any(|part| part.body.brings_media() || matches!(*part.body, PartBody::Opaque(_)))
 }

@@ -1,27 +1,28 @@
-//! Changing single values of a policy.
+//! Changes of single values of a policy.
 
 use super::Policy;
 use super::validate::validate;
 use serde_json::{Map, Value};
 
-/// Why a change was refused.
+/// The reason for the refusal of a change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("policy override {field:?}: {message}")]
 pub struct OverrideError {
-    /// The path of the field that is wrong; empty when the text as a whole is.
+    /// The path of the invalid field; empty if the text as a whole is invalid.
     pub field: String,
-    /// What is wrong with it, as a sentence fragment.
+    /// The violated requirement, as a sentence fragment.
     pub message: String,
 }
 
-/// Fields that say what a policy is, not how it acts.
+/// Fields that identify a policy and do not affect its decisions.
 const FIXED: [&str; 2] = ["preset", "render_version"];
 
 impl Policy {
-    /// The policy with the fields changed that the JSON merge patch names; null takes a field out.
+    /// The policy with the fields of a JSON merge patch changed; null removes a field.
     ///
-    /// Where a field holds one of several strategies, naming another one replaces it: `{"tail":{"recent":{…}}}` needs
-    /// no null for `turns`. An item of a list is named by its number: `{"routine":{"0":{"clear":{…}}}}`. The outcome is a usable policy; the error names the first field that is not.
+    /// If a field contains one of several strategies, the name of another one replaces it: `{"tail":{"recent":{…}}}`
+    /// needs no null for `turns`. An item of a list is named by its number: `{"routine":{"0":{"clear":{…}}}}`. The
+    /// result is a usable policy; the error names the first invalid field.
     pub fn with_overrides(&self, json: &str) -> Result<Self, OverrideError> {
         let patch: Value = serde_json::from_str(json).map_err(|error| refused("", &error.to_string()))?;
         let Value::Object(patch) = patch else {
@@ -52,7 +53,7 @@ fn refused(field: &str, message: &str) -> OverrideError {
     OverrideError { field: field.to_owned(), message: message.to_owned() }
 }
 
-/// The single changes that a patch consists of, as paths with their new values.
+/// The single changes of a patch, as paths with their new values.
 fn changes(target: &Value, patch: Map<String, Value>) -> Vec<(Vec<String>, Value)> {
     let mut changes = Vec::new();
     for (key, value) in patch {
@@ -84,14 +85,14 @@ fn child_mut<'a>(target: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     }
 }
 
-/// Whether the patch names another strategy than the target, which has one name and its values in an object.
+/// True if the patch names another strategy than the target, which is an object with one name and an object of values.
 fn replaces(target: &Value, patch: &Map<String, Value>) -> bool {
     let is_strategy =
         target.as_object().is_some_and(|fields| fields.len() == 1 && fields.values().all(Value::is_object));
     is_strategy && patch.keys().all(|name| target.get(name).is_none())
 }
 
-/// Changes one value; says whether there was a place for it.
+/// Changes one value. Returns false if its path does not exist.
 fn set(target: &mut Value, path: &[String], value: Value) -> bool {
     let Some((field, outer)) = path.split_last() else {
         return false;

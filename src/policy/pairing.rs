@@ -1,10 +1,10 @@
-//! Pairing: every call with its result directly behind it, whatever other writers put in between.
+//! Pairing: every call is directly followed by its result, whatever other writers added in between.
 //!
-//! There is one canonical form. Calls stand in assistant messages. Their results stand in tool messages directly
-//! behind, in call order, one for each stored message that results came from; a call without a result gets an
-//! interrupted one. What stands behind a result in the same reply follows in a message of its own, because the model
-//! wrote it after it had read the result. A result that answers no call is told as words of a user message at its own
-//! place. Which result answers which call, `calls` says.
+//! There is one canonical form. Calls are in assistant messages. Their results are in tool messages directly after
+//! them, in call order, one tool message for each stored message that results came from. A call without a result gets
+//! an interrupted one. Parts after a result in the same reply follow in a message of their own, because the model wrote
+//! them after it had read the result. A result that answers no call becomes text of a user message at its own position.
+//! The assignment of results to calls is in `calls`.
 
 use foldhash::HashMap;
 
@@ -19,11 +19,11 @@ mod tests;
 
 pub use check::violations;
 
-/// Puts the messages of a view into the canonical form; `interrupted_text` is the output of a call without a result.
+/// Converts the messages of a view to the canonical form; `interrupted_text` is the output of a call without a result.
 ///
-/// Messages without parts go. Doing it again changes nothing.
+/// Messages without parts are removed. The function is idempotent.
 ///
-/// `answered` says of the parts that are results which part is the call.
+/// `answered` maps the part of each result to the part of its call.
 pub fn pair(
     interrupted_text: &str,
     messages: Vec<ViewMessage>,
@@ -32,7 +32,7 @@ pub fn pair(
     pair_indexed(interrupted_text, messages, answered).into_iter().map(|(_, message)| message).collect()
 }
 
-/// The same, each message with the index of the one that it stands for or behind: these indexes ascend.
+/// The same, each message with the index of the input message that it represents or follows; these indexes ascend.
 pub(super) fn pair_indexed(
     interrupted_text: &str,
     messages: Vec<ViewMessage>,
@@ -59,7 +59,7 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
             let (carried, provenance) = (carried.clone(), provenance.clone());
             ViewMessage { source, revision, role, standing, parts: Vec::new(), carried, provenance }
         };
-        // Words beside results cannot stay in a tool message; of the other roles, the user is nearest to a tool.
+        // Text beside results cannot stay in a tool message; of the other roles, user is the closest to tool.
         let role_of_words = if role == Role::Tool { Role::User } else { role };
         for part in parts {
             match &*part.body {
@@ -99,36 +99,36 @@ fn numbers(messages: &[ViewMessage]) -> HashMap<PartId, usize> {
     calls.enumerate().filter_map(|(number, part)| Some((part.source?, number))).collect()
 }
 
-/// A result on its way behind its call.
+/// A result that must be moved directly after its call.
 struct Answer {
-    /// The index of the message it came from.
+    /// Index of the message from which it came.
     from: usize,
-    /// A tool message that takes after that one, still empty.
+    /// An empty tool message with the header of that message.
     header: ViewMessage,
     /// The result.
     part: ViewPart,
 }
 
-/// A stretch of one message that stays together.
+/// A segment of one message that stays together.
 struct Piece {
-    /// The index of the message it came from.
+    /// Index of the message from which it came.
     from: usize,
-    /// What it holds: anything but results.
+    /// Its parts, without results.
     message: ViewMessage,
     /// The numbers of its calls, in reading order.
     calls: Vec<usize>,
-    /// Whether nothing may join it any more.
+    /// True if no further part may join it.
     closed: bool,
 }
 
-/// The messages without their results, cut where the canonical form needs it.
+/// The messages without their results, split where the canonical form requires it.
 #[derive(Default)]
 struct Pieces {
     done: Vec<Piece>,
 }
 
 impl Pieces {
-    /// Adds a part to the newest piece if that came from the same message and takes it, else to a new one.
+    /// Adds a part to the newest piece if that came from the same message and is open, else to a new one.
     fn add(&mut self, header: ViewMessage, from: usize, part: ViewPart) {
         match self.done.last_mut() {
             Some(piece) if piece.from == from && piece.message.role == header.role && !piece.closed => {
@@ -141,7 +141,7 @@ impl Pieces {
         }
     }
 
-    /// Adds a call. No piece holds two calls with one id: their results could not be told apart.
+    /// Adds a call. No piece contains two calls with one id, since their results would be ambiguous.
     fn add_call(&mut self, header: ViewMessage, from: usize, part: ViewPart, number: usize) {
         if let Some(piece) = self.done.last_mut() {
             piece.closed |= piece.message.parts.iter().any(|other| call_id(other) == call_id(&part));
@@ -152,7 +152,8 @@ impl Pieces {
         }
     }
 
-    /// Notes that the message with index `from` answers a call: if the call is its own, what follows was written later.
+    /// Notes that the message with index `from` answers a call. If the call is in the same message, the following parts
+    /// were written later.
     fn close(&mut self, from: usize, call: usize) {
         if let Some(piece) = self.done.last_mut() {
             piece.closed |= piece.from == from && piece.calls.contains(&call);
@@ -160,12 +161,12 @@ impl Pieces {
     }
 }
 
-/// The id of the call that a part is, if it is one.
+/// The id of the call, if the part is one.
 fn call_id(part: &ViewPart) -> Option<&str> {
     if let PartBody::ToolCall(call) = &*part.body { Some(&call.call_id) } else { None }
 }
 
-/// The tool messages that stand behind a piece.
+/// The tool messages that follow a piece.
 fn tool_messages(interrupted_text: &str, piece: &Piece, answers: &mut [Option<Answer>]) -> Vec<ViewMessage> {
     let mut messages: Vec<(Option<usize>, ViewMessage)> = Vec::new();
     for (&call, call_id) in piece.calls.iter().zip(piece.message.parts.iter().filter_map(call_id)) {
@@ -181,7 +182,7 @@ fn tool_messages(interrupted_text: &str, piece: &Piece, answers: &mut [Option<An
     messages.into_iter().map(|(_, message)| message).collect()
 }
 
-/// The result of a call that was never answered.
+/// The result of a call that never got a result.
 fn interrupted(text: &str, call_id: &str) -> ViewMessage {
     let result = ToolResult {
         call_id: call_id.to_owned(),
@@ -204,7 +205,7 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
     }
 }
 
-/// A result without a call, as words for the model; media that came with it follow.
+/// A result without a call, as text for the model, followed by its media.
 fn tell(part: &ViewPart, result: &ToolResult) -> Vec<ViewPart> {
     let words = format!("[Tool result for call {}, which is not in this view]\n{}", result.call_id, result.output);
     let media = result.attachments.iter().cloned().map(PartBody::Media);

@@ -1,4 +1,4 @@
-//! What a reduction of a session would do: worked out from its view, before anything is claimed or written.
+//! Plans of compactions: the result of the steps, computed from a view before anything is claimed or written.
 
 mod by_hand;
 mod changes;
@@ -29,34 +29,34 @@ use foldhash::{HashMap, HashSet};
 use std::borrow::Cow;
 use uuid::Uuid;
 
-/// What a decision is made about: a view, what it is made of, and the rules.
+/// Planning input: a view, its messages, and the rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
-    /// The rules in force.
+    /// The active policy.
     pub policy: &'a Policy,
-    /// The window that the view is judged by.
+    /// The window to which the view is compared.
     pub window: &'a ModelWindow,
-    /// Which messages the view shows.
+    /// The layout of the view.
     pub layout: &'a Layout,
     /// The messages of the view, in the order of the layout.
     pub sources: &'a [SourceMessage],
     /// The revision of the view.
     pub base: Revision,
-    /// The time, for placeholders that tell it and for what waits for idle time.
+    /// The current time, for placeholders that contain it and for conditions on idle time.
     pub now: Timestamp,
 }
 
-/// What the steps of a reduction come to.
+/// The result of the steps of a compaction.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
-    /// What is shortened and left out.
+    /// The truncations and omissions.
     pub cuts: Cuts,
-    /// The summary to be made, of the messages as the cuts leave them.
+    /// The summary to be made, from the messages after these truncations and omissions.
     pub summary: Option<SummaryPlan>,
 }
 
 impl Work {
-    /// Whether there is nothing to do.
+    /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
         self.cuts.is_empty() && self.summary.is_none()
     }
@@ -65,57 +65,57 @@ impl Work {
 /// A summary to be made.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummaryPlan {
-    /// What stands in front of what a summary by hand is made of, and stays there.
+    /// Messages before the range of a summary by hand; they stay in the view.
     pub front: Vec<SourceMessage>,
-    /// What is covered anew, oldest first.
+    /// Newly covered messages, oldest first.
     pub head: Vec<SourceMessage>,
-    /// The front of a split turn, where the policy gives it a summary of its own; it follows `head`.
+    /// The front of a split turn, if the policy gives it a summary of its own; it follows `head`.
     pub split_turn: Vec<SourceMessage>,
-    /// The text of the live summary, which the new one replaces; none where the policy does not carry it on.
+    /// The text of the active summary, which the new one replaces; none if the policy does not carry it on.
     pub previous: Option<String>,
-    /// What it looks like.
+    /// The form of the summary.
     pub rules: Summary,
-    /// Everything the new summary stands for.
+    /// All ranges that the new summary covers.
     pub covered: Vec<RevisionRange>,
-    /// The first place kept verbatim.
+    /// The first position kept verbatim.
     pub tail_start: Revision,
-    /// The message that stands there, if one does.
+    /// The message at that position, if there is one.
     pub tail_message: Option<MessageId>,
-    /// Covered messages that the view shows all the same, by revision, ascending.
+    /// Covered messages that the view still shows, by revision, ascending.
     pub retained: Vec<Revision>,
-    /// Whether they stand in front of the summary.
+    /// True if the retained messages are before the summary.
     pub retained_first: bool,
-    /// How what is retained and the tail are shortened.
+    /// The truncations of retained messages and of the tail.
     pub cuts: Cuts,
-    /// What the summary carries along word for word.
+    /// The attachments of the summary.
     pub attachments: Vec<PartBody>,
-    /// What is done when no summary can be made.
+    /// The steps if no summary can be made.
     pub fallback: Vec<Fit>,
 }
 
 impl SummaryPlan {
-    /// How many messages stand in front of the tail, at their own places, and are under the summary.
+    /// Number of covered messages at their own positions before the tail.
     pub fn covered_count(&self) -> usize {
         self.front.len() + self.head.len() + self.split_turn.len()
     }
 
-    /// Where the summary ends and what beside it stays.
+    /// The boundary of the summary, with the retained messages.
     pub fn boundary(&self) -> Boundary<'_> {
         Boundary { tail_start: self.tail_start, retained: &self.retained, retained_first: self.retained_first }
     }
 }
 
-/// What happens by itself.
+/// An automatic compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// A rung of the ladder is taken.
+    /// A level is applied.
     Climb(Level),
-    /// The routine is.
+    /// Maintenance runs.
     Routine,
 }
 
 impl Decision {
-    /// The rung; none for the routine.
+    /// The level; none for maintenance.
     pub fn level(self) -> Option<Level> {
         match self {
             Self::Climb(level) => Some(level),
@@ -124,7 +124,7 @@ impl Decision {
     }
 }
 
-/// What a rung's steps do at most.
+/// The kind of a compaction by these steps: the strongest of their kinds.
 pub fn kind(steps: &[Step]) -> CompactionKind {
     let rank = |step: &Step| match step {
         Step::Clear(_) => CompactionKind::Prune,
@@ -134,8 +134,8 @@ pub fn kind(steps: &[Step]) -> CompactionKind {
     steps.iter().map(rank).max().unwrap_or(CompactionKind::Prune)
 }
 
-/// What happens by itself in a view of so many tokens: the highest rung that is reached, that `allowed` lets pass and
-/// whose steps are worth their price; or else the routine; or nothing.
+/// The automatic compaction of a view with `context_tokens` tokens: the highest reached level that `allowed` permits
+/// and whose steps are worth their cost, or else maintenance, or none.
 pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
     let Scene { policy, window, .. } = scene;
     if !policy.trigger.auto {
@@ -147,7 +147,7 @@ pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> 
     level.map(|(level, _)| Decision::Climb(level)).or_else(|| routine_pays().then_some(Decision::Routine))
 }
 
-/// What a decision comes to in a view of so many tokens.
+/// The result of a decision in a view with `context_tokens` tokens.
 pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Work {
     match decision {
         Decision::Climb(level) => {
@@ -158,13 +158,13 @@ pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Wor
     }
 }
 
-/// Whether a rung has something to do, with its own tail or a smaller one.
+/// True if a level has something to do, with its own tail or a smaller one.
 fn rung_has_work(scene: Scene<'_>, rung: &Rung) -> bool {
     narrowings(rung).iter().any(|rung| steps_have_work(scene, &rung.steps))
 }
 
-/// Whether steps have something to do: then one of them has, on what none before it has changed. So they can be asked in
-/// any order, and those that go by the number of messages are asked first.
+/// True if the steps have something to do: then one of them has, without the changes of the earlier ones. So they can
+/// be evaluated in any order, and those that depend only on the number of messages come first.
 fn steps_have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
     let has_work = |step: &&Step| match step {
         Step::Summarize(rule) => can_summarize(scene, rule),
@@ -175,20 +175,20 @@ fn steps_have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
     quick.iter().any(has_work) || slow.iter().any(has_work)
 }
 
-/// What a rung's steps come to, with its own tail or a smaller one, where that is worth its price.
+/// The result of a level's steps, with its own tail or a smaller one, if it is worth its cost.
 fn worthy(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Option<Work> {
     let mut works = narrowings(rung).into_iter().map(|rung| climb(scene, &rung, context_tokens));
     works.find(|work| gain::is_enough(scene, &rung.steps, work, context_tokens))
 }
 
-/// True where the steps of a level are worth their price.
+/// True if the steps of a level are worth their cost.
 pub fn is_worth_it(scene: Scene<'_>, level: Option<Level>, context_tokens: i64) -> bool {
     let rung = level.and_then(|level| scene.policy.rung(level));
     rung.is_some_and(|rung| worthy(scene, rung, context_tokens).is_some())
 }
 
-/// The rung that takes most away from a view which is too large for somebody, whatever the thresholds say: the highest
-/// of those that are reached and have something to do, or else the lowest of the others.
+/// The level for overflow recovery, which removes most from a view that is too large, regardless of the thresholds: the
+/// highest reached level that has something to do, or else the lowest of the others.
 pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, CompactionKind)> {
     let Scene { policy, window, .. } = scene;
     let is_reached = |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| context_tokens >= due);
@@ -198,23 +198,23 @@ pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, Compactio
     reached.chain(others).find_map(useful)
 }
 
-/// What a rung's steps come to in a view of so many tokens.
+/// The result of a level's steps in a view with `context_tokens` tokens.
 pub fn climb(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Work {
     let enough = rung.due_at(scene.window).filter(|_| rung.stop_when_enough);
     steps(scene, &rung.steps, context_tokens, enough)
 }
 
-/// The rung as somebody takes it by hand: all of its steps, also when fewer would be enough.
+/// The level as applied by hand: all of its steps, even if fewer would be enough.
 pub fn by_hand(rung: &Rung) -> Rung {
     Rung { stop_when_enough: false, ..rung.clone() }
 }
 
-/// What the routine's steps come to.
+/// The result of maintenance.
 pub fn routine(scene: Scene<'_>) -> Work {
     steps(scene, &scene.policy.routine, 0, None)
 }
 
-/// What clearing by hand comes to: every clearing that the policy has, whatever the fill and the conditions.
+/// The result of a prune by hand: every prune of the policy, regardless of context usage and conditions.
 pub fn clear_all(scene: Scene<'_>) -> Work {
     let rungs = scene.policy.ladder().flat_map(|(_, rung)| &rung.steps);
     let clears = scene.policy.routine.iter().chain(rungs).filter_map(|step| match step {
@@ -224,7 +224,7 @@ pub fn clear_all(scene: Scene<'_>) -> Work {
     steps(scene, &clears.collect::<Vec<_>>(), 0, None)
 }
 
-/// Takes one step after the other, each on what the ones before have left; stops when fewer than `enough` tokens remain.
+/// Takes the steps in order, each on the result of the previous ones; stops when fewer than `enough` tokens remain.
 fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
     let mut work = Work::default();
     let mut sources = Cow::Borrowed(scene.sources);
@@ -239,7 +239,7 @@ fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i
         if cuts.is_empty() {
             continue;
         }
-        // Only a step that follows needs to see what this one leaves.
+        // Only a following step needs the result of this one.
         if index + 1 < steps.len() {
             let after = with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
             if enough.is_some() {
@@ -252,7 +252,7 @@ fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i
     work
 }
 
-/// What one step comes to.
+/// The result of one step.
 fn take(scene: Scene<'_>, step: &Step) -> Work {
     let mut work = match step {
         Step::Clear(rule) => {
@@ -269,12 +269,12 @@ fn take(scene: Scene<'_>, step: &Step) -> Work {
     work
 }
 
-/// What a fit takes out of the messages that stand at their own places.
+/// The truncations and omissions of a strategy among the messages at their own positions.
 fn fit_inline(scene: Scene<'_>, rule: &Fit) -> Cuts {
     fit::fit(rule, scene.policy, scene.window, &inline(scene.sources))
 }
 
-/// Takes out of cuts what would shorten or leave out pinned messages: these stay word for word.
+/// Removes truncations and omissions of pinned messages, which stay verbatim.
 fn spare_pinned(layout: &Layout, sources: &[SourceMessage], cuts: &mut Cuts) {
     if layout.pinned.is_empty() {
         return;
@@ -288,7 +288,8 @@ fn spare_pinned(layout: &Layout, sources: &[SourceMessage], cuts: &mut Cuts) {
     cuts.parts.retain(|(part, _)| !parts.contains(part));
 }
 
-/// Notes in place of all media that a view shows, those of the last request included: for a provider that refused it.
+/// Placeholders for all media that a view shows, including those of the last request: for a provider that refused the
+/// view.
 pub fn without_media(scene: Scene<'_>) -> Cuts {
     let name = |media: &Media| if media.name.is_empty() { "file".to_owned() } else { media.name.clone() };
     let note = |media: &Media| format!("[Attached {}: {}]", media.mime_type, name(media));
@@ -309,13 +310,13 @@ pub fn without_media(scene: Scene<'_>) -> Cuts {
     Cuts { parts, omitted: Vec::new() }
 }
 
-/// What stands in for a summary that cannot be made.
+/// The fallback for a summary that cannot be made.
 pub fn fallback(scene: Scene<'_>, fits: &[Fit]) -> Work {
     let fits: Vec<Step> = fits.iter().cloned().map(Step::Fit).collect();
     steps(scene, &fits, 0, None)
 }
 
-/// Adds later cuts to earlier ones; of two cuts of a part the later one holds.
+/// Adds later truncations and omissions to earlier ones; for the same part the later truncation holds.
 pub fn merge(cuts: &mut Cuts, later: Cuts) {
     let again: HashSet<PartId> = later.parts.iter().map(|(part, _)| *part).collect();
     cuts.parts.retain(|(part, _)| !again.contains(part));
@@ -325,7 +326,7 @@ pub fn merge(cuts: &mut Cuts, later: Cuts) {
     cuts.omitted.dedup();
 }
 
-/// The place of a message in the conversation: for a replacement, that of the message it replaces.
+/// The position of a message in the conversation: for a replacement, that of the message it replaces.
 pub fn slot(source: &SourceMessage) -> Revision {
     match source.place {
         Some(Place::Edit(target)) => target,
@@ -333,14 +334,14 @@ pub fn slot(source: &SourceMessage) -> Revision {
     }
 }
 
-/// Whether a message that a new summary could cover stands in front of a place. What the summary before retained does,
-/// also where it is the replacement of a message and came later than that place.
+/// True if a message that a new summary could cover is before a position. Messages retained by the previous summary
+/// always are, even a replacement that came later than that position.
 fn is_in_front(source: &SourceMessage, place: Revision) -> bool {
     source.place == Some(Place::Retained) || slot(source) < place
 }
 
-/// The messages that a new summary could cover: those that stand in the view at their own places, behind those that the
-/// summary before retained.
+/// The messages that a new summary could cover: the messages at their own positions, after those that the previous
+/// summary retained.
 fn inline(sources: &[SourceMessage]) -> Cow<'_, [SourceMessage]> {
     let own_place = |source: &SourceMessage| {
         matches!(source.place, None | Some(Place::Edit(_) | Place::Retained | Place::Continuation))
@@ -351,10 +352,10 @@ fn inline(sources: &[SourceMessage]) -> Cow<'_, [SourceMessage]> {
     sources.iter().filter(|source| own_place(source)).cloned().collect()
 }
 
-/// The ranges that stand under a summary of `head`: those of the summary before, and what is added.
+/// The ranges that a summary of `head` covers: those of the previous summary, and the new ones.
 ///
-/// Neighbours in the view make one range, however many events lie between them; a range never reaches over something
-/// that is left out of the view.
+/// Adjacent messages of the view form one range, however many events lie between them. A range never extends over
+/// anything that is omitted from the view.
 fn covered(layout: &Layout, head: &[SourceMessage]) -> Vec<RevisionRange> {
     let mut ranges: Vec<RevisionRange> =
         layout.covered.as_ref().map(|covered| covered.ranges.clone()).unwrap_or_default();
@@ -363,7 +364,7 @@ fn covered(layout: &Layout, head: &[SourceMessage]) -> Vec<RevisionRange> {
         let revision = source.message.revision;
         let alone = RevisionRange { first: revision, last: revision };
         match source.place {
-            // It is under the live summary already.
+            // The active summary covers it already.
             Some(Place::Retained) => continue,
             Some(_) => {
                 ranges.push(alone);
@@ -391,7 +392,7 @@ fn left_out_between(layout: &Layout, before: Revision, after: Revision) -> bool 
     between.first <= between.last && layout.omitted.iter().any(|omitted| omitted.range.overlaps(&between))
 }
 
-/// The words of the active summary, with what it carries along.
+/// The text of the active summary, with its attachments.
 fn previous(sources: &[SourceMessage]) -> Option<String> {
     let texts = live_summary(sources)?.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.as_str()),
@@ -400,8 +401,8 @@ fn previous(sources: &[SourceMessage]) -> Option<String> {
     Some(texts.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// The words of the active summary as the view shows them: they may be truncated. Those that it carries along are not its
-/// own, and the next summary carries others.
+/// The text of the active summary as the view shows it, possibly truncated. Attachments are not included, since the
+/// next summary has others.
 pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
     let summary = live_summary(sources)?;
     let own = summary.message.parts.iter().find_map(|part| match &*part.body {
@@ -414,7 +415,7 @@ pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
     Some(own.unwrap_or_default())
 }
 
-/// The summary that a rule wants, or none when there is nothing to cover.
+/// The summary by a rule of the policy; none if there is nothing to cover.
 pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
     let inline = inline(scene.sources);
     is_long_enough(scene, rule, &inline)
@@ -422,26 +423,26 @@ pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
         .and_then(|selection| summary_of(scene, rule, &inline, 0, selection))
 }
 
-/// Whether a rule wants a summary.
+/// True if a rule of the policy leads to a summary.
 fn can_summarize(scene: Scene<'_>, rule: &Summarize) -> bool {
     let inline = inline(scene.sources);
     is_long_enough(scene, rule, &inline) && covers_something(&inline, 0, &selected(scene, rule, &inline))
 }
 
-/// Whether there are as many messages as a rule asks for; behind a summary it asks for none.
+/// True if the view has the minimum number of messages of a rule; after a summary there is no minimum.
 fn is_long_enough(scene: Scene<'_>, rule: &Summarize, inline: &[SourceMessage]) -> bool {
     let least = rule.minimum_messages as usize;
     let shown = inline.iter().filter(|source| turns::says_something(&source.message));
     live_summary(scene.sources).is_some() || shown.take(least).count() >= least
 }
 
-/// Whether a summary of what was selected would cover anything that is neither covered already nor stays in front of it.
+/// True if a summary of the selection would cover anything that is neither covered already nor kept before the summary.
 fn covers_something(inline: &[SourceMessage], front: usize, selection: &Selection) -> bool {
     let retained = inline.iter().filter(|source| source.place == Some(Place::Retained)).count();
     selection.head_end > retained.max(front)
 }
 
-/// What a rule selects of the messages that a summary could cover.
+/// The selection of a rule among the messages that a summary could cover.
 fn selected(scene: Scene<'_>, rule: &Summarize, inline: &[SourceMessage]) -> Selection {
     let live = live_summary(scene.sources);
     select::select_behind(scene.policy, &rule.tail, scene.window, live, inline)
@@ -451,7 +452,8 @@ fn live_summary(sources: &[SourceMessage]) -> Option<&SourceMessage> {
     sources.iter().find(|source| source.place == Some(Place::Summary))
 }
 
-/// The summary of what was selected of the messages that it could cover, without the first so many, which stay in front.
+/// The summary of a selection among the messages that it could cover, without the first `front` messages, which stay
+/// before it.
 fn summary_of(
     scene: Scene<'_>,
     rule: &Summarize,
@@ -470,7 +472,8 @@ fn summary_of(
         .split_turn_start
         .filter(|_| rule.summary.split_turn_heading.is_some())
         .map_or(head.len(), |start| start.saturating_sub(front.len()).min(head.len()));
-    // What is pinned stays anyhow. But of what stands in front no summary tells, so it stays when its pin is taken away.
+    // Pinned messages stay anyway. Messages before the range are in no summary, so they are retained even after their
+    // pin is removed.
     let kept = selection.retained.iter().filter_map(|&index| under.get(index).filter(|_| index >= front.len()));
     let retained = front.iter().chain(kept.filter(|source| !layout.pinned.contains(&slot(source))));
     let retained = retained.map(|source| source.message.revision);
@@ -491,16 +494,16 @@ fn summary_of(
     })
 }
 
-/// What the new summary carries along of what it covers.
+/// The attachments of a new summary, from the messages that it covers.
 fn attached(policy: &Policy, rules: &Summary, head: &[SourceMessage]) -> Vec<PartBody> {
     rules.attachments.as_ref().map_or_else(Vec::new, |rules| attachments::attachments(rules, policy, head))
 }
 
-/// How often a tail is halved for a summary that would free too little.
+/// Maximum number of times that a tail is halved for a summary that would free too little.
 const NARROWER_MAX: usize = 5;
 
-/// The rung, and the same with smaller and smaller tails: what an automatic summary falls back on when the tail that
-/// the policy wants leaves too little to take away, and yet the view is too large.
+/// The level, followed by tail fallbacks: the same level with smaller and smaller tails. An automatic summary uses them
+/// if the policy's tail leaves too little to remove although the view is too large.
 pub fn narrowings(rung: &Rung) -> Vec<Rung> {
     let mut rungs = vec![rung.clone()];
     for _ in 0..NARROWER_MAX {
@@ -524,20 +527,21 @@ fn narrower(rung: &Rung) -> Option<Rung> {
     is_narrower.then_some(rung)
 }
 
-/// Whether a summary that somebody brings along may reach up to a boundary: it must not stand for a message that is still
-/// being written, nor for a call that still runs.
+/// True if a summary supplied by a client may extend to a boundary: it must not cover an open message or a running
+/// call.
 pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
     let end = inline.iter().filter(|source| is_in_front(source, tail_start)).count();
     end <= select::last_safe_cut(&inline)
 }
 
-/// The ranges and the number of messages that a summary somebody brings along would cover; none where it would cover
-/// nothing that is not covered already.
+/// The ranges and the number of messages that a summary supplied by a client would cover; none if all of them are
+/// covered already.
 pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision) -> (Vec<RevisionRange>, i64) {
     let inline = inline(sources);
     let head: Vec<SourceMessage> = inline.iter().filter(|source| is_in_front(source, tail_start)).cloned().collect();
-    // What is retained only is covered already, and behind a tail that began there would stand more of that.
+    // Retained messages alone are covered already, and a tail that starts among them would contain further covered
+    // messages.
     if head.iter().all(|source| source.place == Some(Place::Retained)) {
         return (Vec::new(), 0);
     }
@@ -574,13 +578,13 @@ fn nameless(body: PartBody) -> Part {
     Part { id: PartId(Uuid::nil()), client_id: None, revision: 0, body: body.into(), metadata_json: None }
 }
 
-/// The marker's words under a policy.
+/// The text of the marker under a policy.
 pub fn marker_text(policy: &Policy) -> Option<String> {
     policy.view.marker_text.clone()
 }
 
-/// The ranges of messages that cuts leave out. Neighbours in the view make one range, however many events lie between
-/// them; a range never reaches over something that stays or is left out already.
+/// The ranges of omitted messages. Adjacent messages of the view form one range, however many events lie between them.
+/// A range never extends over anything that stays or is omitted already.
 pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -> Vec<RevisionRange> {
     let alone = Layout { covered: None, ..layout.clone() };
     let mut ranges = Vec::new();
@@ -590,20 +594,21 @@ pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -
     });
     for run in runs.filter(|run| cuts.omitted.binary_search(&run[0].message.revision).is_ok()) {
         ranges.extend(covered(&alone, run));
-        // What a summary retains stands beside it, not in one range with its neighbours.
+        // A retained message is beside the summary, so it forms a range of its own.
         let retained = run.iter().filter(|source| source.place == Some(Place::Retained));
         ranges.extend(retained.map(|source| {
             let revision = source.message.revision;
             RevisionRange { first: revision, last: revision }
         }));
     }
-    // A replacement goes by its own revision, which may lie between two neighbours although it stands elsewhere.
+    // A replacement is located by its own revision, which may lie between two adjacent messages although its position
+    // is elsewhere.
     let stays = sources.iter().filter(|source| cuts.omitted.binary_search(&source.message.revision).is_err());
     let stays = stays.map(|source| source.message.revision).map(|at| RevisionRange { first: at, last: at });
     subtract(&disjoint(ranges), &disjoint(stays.collect()))
 }
 
-/// What a view would be made of with parts shortened and messages left out.
+/// The messages of the view after these truncations and omissions.
 pub fn with_cuts(sources: &[SourceMessage], cuts: &Cuts, compaction: CompactionId) -> Vec<SourceMessage> {
     let by_part: HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
     let stays = |source: &&SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_err();
@@ -618,7 +623,7 @@ pub fn with_cuts(sources: &[SourceMessage], cuts: &Cuts, compaction: CompactionI
     after
 }
 
-/// What a view would be made of with a summary in force, besides what it carries along.
+/// The messages of the view under a new summary with its attachments.
 pub fn with_summary(
     policy: &Policy,
     layout: &Layout,
@@ -665,12 +670,12 @@ pub fn with_summary(
     after
 }
 
-/// What a view would be made of with this work in force. A summary that is still to be written counts as the words that
-/// the view shows of the one that it replaces.
+/// The messages of the view after this work. The size of a summary that is still to be written is assumed to be that of
+/// the summary it replaces, as the view shows it.
 pub fn foreseen<'a>(scene: Scene<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
     let Scene { policy, layout, sources, .. } = scene;
     let mut after = Cow::Borrowed(sources);
-    // The summary first: what it covers need not be cut.
+    // The summary comes first: messages that it covers need not be truncated.
     if let Some(summary) = &work.summary {
         let expected = summary.previous.as_ref().and_then(|_| shown_summary(sources));
         let expected = expected.as_deref().unwrap_or(" ");
@@ -682,18 +687,18 @@ pub fn foreseen<'a>(scene: Scene<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
     after
 }
 
-/// Where a summary ends and what beside it stays.
+/// The boundary of a summary, with the retained messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Boundary<'a> {
-    /// The first place kept verbatim.
+    /// The first position kept verbatim.
     pub tail_start: Revision,
-    /// Covered messages that stay in view, by revision.
+    /// Covered messages that stay in the view, by revision.
     pub retained: &'a [Revision],
-    /// Whether they stand in front of the summary.
+    /// True if the retained messages are before the summary.
     pub retained_first: bool,
 }
 
-/// Tool output tokens that a clearing could still look at.
+/// Tokens of tool outputs that a prune of maintenance could still examine.
 pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     if !policy.routine.iter().any(|step| matches!(step, Step::Clear(_))) {
         return 0;
@@ -709,12 +714,12 @@ pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     sources.iter().map(of).sum()
 }
 
-/// Messages that stand in the view at their own places.
+/// Number of messages at their own positions in the view.
 pub fn message_count(sources: &[SourceMessage]) -> i64 {
     i64::try_from(inline(sources).len()).unwrap_or(i64::MAX)
 }
 
-/// The index of the first view message that differs.
+/// Index of the first view message that differs.
 pub fn first_changed(before: &View, after: &View) -> i64 {
     let same = before.messages.iter().zip(&after.messages).take_while(|(before, after)| before == after).count();
     i64::try_from(same).unwrap_or(i64::MAX)

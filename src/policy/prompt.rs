@@ -1,9 +1,9 @@
-//! What a model is asked when it is to write a summary: the words around the history, and the history as text.
+//! The prompt for a summary: the instructions, and the history as text.
 //!
-//! The history goes in as data: one text between tags, which the model is told not to obey, and in which nothing can
-//! pass for a tag or for a label of the transcript (`data`). How the history is written out, which sections the summary has and between which tags are the
-//! policy's. The sentences are ours; tags, labels of a transcript and headings are those that the agents use whose
-//! policies these are.
+//! The history is data: one text between tags, which the model must not obey, and in which nothing can be mistaken for
+//! a tag or a label of the transcript (`data`). The policy determines the form of the history, the sections of the
+//! summary and the tags. The sentences are ours; tags, labels of a transcript and headings are those of the agents
+//! whose policies these are.
 
 mod chunks;
 mod data;
@@ -25,19 +25,19 @@ use super::{Bullet, LengthUnit, Section, Summary, SummaryFormat, Topic, Transcri
 use crate::model::view::SourceMessage;
 use data::tagged;
 
-/// What stands between two entries of a transcript, and between the blocks of a prompt.
+/// Separator between entries of a transcript and between blocks of a prompt.
 pub const GAP: &str = "\n\n";
 
-/// What a summary of a split turn says where nothing came before that turn, as pi does.
+/// Text of the summary of the history if a split turn is the first one, as in pi.
 pub const NO_HISTORY: &str = "No prior history.";
 
-/// The pieces that one transcript is cut into, at most. Past that the middle of long entries is left out.
+/// Maximum number of pieces of one transcript. Beyond it, the middle of long entries is omitted.
 pub const PIECES_MAX: usize = 24;
 
-/// Words for each token of a summary, in hundredths.
+/// Words per token of a summary, in percent.
 const WORDS_PERCENT: i64 = 60;
 
-/// About how many words a summary of so many tokens may have.
+/// Approximate number of words of a summary with a token budget.
 pub fn words(budget_tokens: i64) -> i64 {
     budget_tokens.max(0).saturating_mul(WORDS_PERCENT) / 100
 }
@@ -45,53 +45,53 @@ pub fn words(budget_tokens: i64) -> i64 {
 /// One request to a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// What the model is, and what it must not do.
+    /// The role of the model and its prohibitions.
     pub system: String,
-    /// The data, and what is to be made of it.
+    /// The data and the task.
     pub user: String,
 }
 
-/// What is to be summarized.
+/// The part of the history to summarize.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// The history before the cut.
+    /// The history before the boundary.
     History,
-    /// The front of the turn that the cut goes through, which has sections of its own.
+    /// The front of the turn that the boundary splits, which has sections of its own.
     TurnFront,
 }
 
-/// What one request is about.
+/// The input of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Material<'a> {
     /// A transcript that fits.
     Whole(&'a str),
-    /// One piece of a transcript that does not: the piece, its number from 1, and how many there are.
+    /// One piece of a transcript that does not fit: the piece, its number from 1, and the number of pieces.
     Piece(&'a str, usize, usize),
     /// The summaries of all pieces, in order.
     Notes(&'a [String]),
 }
 
-/// Everything a prompt is made of.
+/// The input of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// What is summarized.
+    /// The part of the history to summarize.
     pub scope: Scope,
-    /// What it is summarized from.
+    /// The material of the summary.
     pub material: Material<'a>,
     /// The summary that the new one replaces.
     pub previous: Option<&'a str>,
-    /// A summary of the same material, which is to be checked against it and made better.
+    /// A summary of the same material, to be checked against it and improved.
     pub draft: Option<&'a str>,
-    /// What the person who asked wants the summary to dwell on, or empty.
+    /// The custom instructions of the person who requested the summary, or empty.
     pub instructions: &'a str,
-    /// About how many words the answer may have.
+    /// Approximate maximum number of words of the answer.
     pub words: i64,
 }
 
-/// The transcript in pieces that each weigh at most `room`: whole if it fits, else with shorter outputs, else cut.
+/// The transcript in pieces of at most `room` tokens each: whole if it fits, else with shorter outputs, else split.
 ///
-/// Nothing but the outputs and inputs of tools is shortened as long as [`PIECES_MAX`] pieces hold the rest. The first
-/// `skip` steps of [`Detail::ladder`] are left out, but never the last one.
+/// Only outputs and inputs of tools are shortened as long as [`PIECES_MAX`] pieces can contain the rest. The first
+/// `skip` levels of [`Detail::ladder`] are skipped, but never the last one.
 pub fn pieces(
     rules: &Transcript,
     skip: usize,
@@ -119,7 +119,7 @@ pub fn pieces(
 }
 
 impl Request<'_> {
-    /// The measure of an answer to it.
+    /// The criteria for an answer to the request.
     pub fn expected<'a>(&self, rules: &'a Summary) -> Expected<'a> {
         let told = match self.material {
             Material::Whole(text) | Material::Piece(text, ..) => weight(text),
@@ -130,7 +130,7 @@ impl Request<'_> {
     }
 }
 
-/// The request as a model gets it.
+/// The prompt of the request.
 pub fn prompt(rules: &Summary, request: &Request<'_>) -> Prompt {
     let data = |tag: &str, text: &str| tagged(rules, tag, text);
     let mut blocks = Vec::new();
@@ -142,7 +142,7 @@ pub fn prompt(rules: &Summary, request: &Request<'_>) -> Prompt {
     blocks.extend(request.draft.map(|draft| data("draft-summary", &block(draft))));
     let own_task = rules.prompt.task.as_ref().filter(|_| request.scope == Scope::History);
     match (own_task, request.material) {
-        // The words fit the whole history, and nothing else.
+        // The policy's own text is written for the whole history only.
         (Some(own), Material::Whole(_)) => blocks.push(own.clone()),
         (Some(own), Material::Notes(_)) => blocks.extend([task(request), own.clone()]),
         (Some(_), Material::Piece(..)) | (None, _) => blocks.push(task(request)),
@@ -165,7 +165,7 @@ pub fn prompt(rules: &Summary, request: &Request<'_>) -> Prompt {
     Prompt { system: system(rules, request.scope), user: blocks.join(GAP) }
 }
 
-/// The sections that the answer has.
+/// The sections of the answer.
 pub fn sections(rules: &Summary, scope: Scope) -> &[Section] {
     match scope {
         Scope::History => &rules.sections,
@@ -173,8 +173,8 @@ pub fn sections(rules: &Summary, scope: Scope) -> &[Section] {
     }
 }
 
-/// The summary in a model's answer: without the thoughts and the wrapper that the policy has it written with, and
-/// without the margin that some models copy.
+/// The summary in a model's answer: without the policy's elements for thoughts and for the answer, and without the
+/// margin that some models copy.
 pub fn answer(rules: &Summary, scope: Scope, text: &str) -> String {
     let mut text = without_margin(text.trim());
     if let Some(tag) = &rules.prompt.thoughts_tag {
@@ -186,7 +186,7 @@ pub fn answer(rules: &Summary, scope: Scope, text: &str) -> String {
     }
 }
 
-/// The text without the margin, where every line has it.
+/// The text without the margin, if every line has it.
 fn without_margin(text: &str) -> String {
     let inner =
         |line: &str| line.strip_prefix(MARGIN.trim_end()).map(|rest| rest.strip_prefix(' ').unwrap_or(rest).to_owned());
@@ -195,7 +195,7 @@ fn without_margin(text: &str) -> String {
     lines.map_or_else(|| text.to_owned(), |lines| lines.join("\n"))
 }
 
-/// The text without the elements of this name, and without one that never ends.
+/// The text without the elements of this name, and without one that is never closed.
 fn without_thoughts(text: &str, tag: &str) -> String {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
     let mut out = String::new();
@@ -208,7 +208,7 @@ fn without_thoughts(text: &str, tag: &str) -> String {
     out.trim().to_owned()
 }
 
-/// What stands in the element of this name; none where there is none.
+/// The contents of the element of this name; none without one.
 fn inside<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
     let (_, behind) = text.split_once(&format!("<{tag}>"))?;
     behind.rsplit_once(&format!("</{tag}>")).map(|(inner, _)| inner)
@@ -243,7 +243,7 @@ fn system(rules: &Summary, scope: Scope) -> String {
     )
 }
 
-/// What is to be done with the data.
+/// The task for the model.
 fn task(request: &Request<'_>) -> String {
     let what = match request.scope {
         Scope::History => {
@@ -271,7 +271,7 @@ fn task(request: &Request<'_>) -> String {
     }
 }
 
-/// What becomes of the summary that is replaced.
+/// The rules for the summary that is replaced.
 fn merge_rules(rules: &Summary) -> String {
     let tag = &rules.prompt.previous_tag;
     let holds = match &rules.format {
@@ -290,7 +290,7 @@ fn merge_rules(rules: &Summary) -> String {
     )
 }
 
-/// What is to be done with a summary that is there already.
+/// The rules for the check of an existing summary.
 fn check_rules() -> String {
     "Between the <draft-summary> tags is a summary of all that, which somebody wrote. Hold it against the record and \
      judge it strictly: does it leave out a constraint of the person, a path, a command, an error, a decision or a task? \
@@ -299,7 +299,7 @@ fn check_rules() -> String {
         .to_owned()
 }
 
-/// How the answer looks.
+/// The form of the answer.
 fn format(rules: &Summary, request: &Request<'_>) -> String {
     let sections = sections(rules, request.scope);
     let mut lines = match (&rules.format, request.scope) {
@@ -371,7 +371,7 @@ fn elements(root: &str, sections: &[Section]) -> Vec<String> {
     lines
 }
 
-/// Sections as points that the text comes to.
+/// Sections as points for the text to cover.
 fn prose(sections: &[Section]) -> Vec<String> {
     let mut lines =
         vec!["Write connected text, in the order in which things happened, that covers all of these:".to_owned()];
@@ -394,7 +394,7 @@ fn bullet(bullet: Bullet) -> &'static str {
     }
 }
 
-/// What a model is told belongs in a section.
+/// The description of a section's topic for the model.
 fn about(topic: Topic) -> &'static str {
     match topic {
         Topic::Goal => "what the person wants to have in the end",
@@ -409,7 +409,7 @@ fn about(topic: Topic) -> &'static str {
     }
 }
 
-/// The first units of a text, and whether that leaves something out. Units are UTF-16, as both agents count them.
+/// The first `units` units of a text, and true if that omits something. Units are UTF-16, as both agents count them.
 fn cut(text: &str, units: usize) -> (&str, bool) {
     let (kept, _) = truncate::prefix(LengthUnit::Utf16, text, units);
     (kept, kept.len() < text.len())

@@ -1,10 +1,10 @@
-//! What comes back into a view of the dialogue that it no longer shows.
+//! Retrieval into a view: passages of the dialogue that it no longer shows.
 //!
-//! It takes three looks. [`wanted`] says where to look and for which words; whoever has the history tells in which
-//! messages they stand, newest first; [`promising`] says which of these are worth reading; and [`recall`] makes of their
-//! best passages one message, which [`join`] puts before the request that it was looked up for. None of it depends on
-//! anything but the history up to the view's revision, so that a view can be made again. The bounds here decide what a
-//! view shows: like everything under a `render_version`, they stay.
+//! There are three steps. [`wanted`] states the query and the hidden ranges, and the caller looks up the messages that
+//! match, newest first. [`promising`] chooses the messages worth reading. [`recall`] makes one message of their best
+//! passages, which [`join`] inserts before the request of the query. All of it depends on the history up to the view's
+//! revision only, so that a view can be made again. The bounds here affect views, so they are fixed like everything
+//! under a `render_version`.
 
 use super::retrieval::{self, Candidate, terms};
 use super::{Policy, tokens};
@@ -18,35 +18,35 @@ use crate::model::ranges::{subtract, union};
 use crate::model::view::{Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
 use std::collections::{BTreeMap, HashSet};
 
-/// At most so many words are looked up in the history.
+/// Maximum number of words that are looked up in the history.
 pub const WORDS_MAX: usize = 256;
-/// Of each word at most so many messages, the newest: a word that stands in more says little about any.
+/// Maximum number of messages per word, the newest ones: a word in more messages says little about each.
 pub const MATCHES_MAX: usize = 32;
-/// For these, at most so many matches are looked at, since some of them may be in view.
+/// Maximum number of matches that are examined to find these messages, since some may be in the view.
 pub const MATCHES_LOOKED_MAX: usize = 256;
-/// At most so many messages are read for their passages.
+/// Maximum number of messages that are read for their passages.
 pub const MESSAGES_MAX: usize = 64;
-/// Together they are at most so many bytes.
+/// Maximum bytes of these messages together.
 pub const BYTES_MAX: usize = 1024 * 1024;
-/// Of one message at most so many bytes are looked through: what stands in a text behind them is not found.
+/// Maximum bytes of one message that are searched; text after them is not found.
 const TEXT_BYTES_MAX: usize = 256 * 1024;
 
-/// What is looked for, and where.
+/// A query and the ranges to search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The request that asks for it.
+    /// The request from which the query is made.
     pub request: MessageId,
     /// Its words, each once.
     pub words: Vec<String>,
-    /// Where messages may stand that the view does not show, ascending and disjoint.
+    /// Ranges that may contain messages not in the view, ascending and disjoint.
     pub hidden: Vec<RevisionRange>,
     /// The newest mark that hides any of them. All of them were sealed by then.
     pub hidden_by: Revision,
 }
 
-/// What is to be looked for; none where the policy wants nothing back, nothing is hidden, or nothing is asked.
+/// The query for a view; none if the policy has no retrieval, nothing is hidden, or there is no request.
 ///
-/// What a summary covers and what a reduction left out is looked through; what was rewound or edited away is gone.
+/// Messages that a summary covers or a compaction omitted are searched; rewound and edited messages are not.
 pub fn wanted(policy: &Policy, layout: &Layout, sources: &[SourceMessage]) -> Option<Wanted> {
     let rule = policy.retrieval.as_ref()?;
     let (hidden, hidden_by) = hidden(layout, sources)?;
@@ -55,7 +55,7 @@ pub fn wanted(policy: &Policy, layout: &Layout, sources: &[SourceMessage]) -> Op
     (!words.is_empty()).then_some(Wanted { request, words, hidden, hidden_by })
 }
 
-/// The request that a message is, if it is one.
+/// The id and the text of a request; none if the message is no request.
 fn request(message: &Message) -> Option<(MessageId, String)> {
     if message.role != Role::User || !is_dialogue(message) {
         return None;
@@ -68,10 +68,10 @@ fn request(message: &Message) -> Option<(MessageId, String)> {
     (!text.trim().is_empty()).then_some((message.id, text))
 }
 
-/// What stands under the live summary or was left out by a reduction, and the newest mark that says so.
+/// The ranges that the active summary covers or a compaction omitted, and the newest mark that hides any of them.
 ///
-/// Nothing of it was rewound or edited away: then the summary would not be live, and other marks would leave it out. A
-/// replacement may well stand within a range that was rewound, since it stands for the message that it replaced.
+/// None of these messages was rewound or edited: otherwise the summary would not be active, and other marks would omit
+/// them. A replacement may be within a rewound range, since it represents the message that it replaced.
 fn hidden(layout: &Layout, sources: &[SourceMessage]) -> Option<(Vec<RevisionRange>, Revision)> {
     let covered = layout.covered.iter();
     let reduced = || layout.omitted.iter().filter(|omitted| omitted.reason == OmitReason::Reduced);
@@ -83,13 +83,13 @@ fn hidden(layout: &Layout, sources: &[SourceMessage]) -> Option<(Vec<RevisionRan
     (!hidden.is_empty()).then_some((hidden, newest))
 }
 
-/// Whether a message is part of the dialogue: what people and models said, and what tools gave back to them. System
-/// messages are rules, not dialogue, and stay in view anyway.
+/// True if a message is part of the dialogue: text of people and models, and outputs of tools. System messages are
+/// rules, not dialogue, and stay in the view anyway.
 fn is_dialogue(message: &Message) -> bool {
     message.role != Role::System && matches!(message.kind, MessageKind::Normal | MessageKind::Edit)
 }
 
-/// What of a message is looked through: what was said, and what tools gave back.
+/// The searched texts of a message: text and outputs of tools.
 fn texts(message: &Message) -> Vec<(PartId, &str)> {
     let mut texts = Vec::new();
     let mut room = TEXT_BYTES_MAX;
@@ -112,7 +112,7 @@ fn texts(message: &Message) -> Vec<(PartId, &str)> {
     texts
 }
 
-/// The words under which a message is found, each once.
+/// The words of a message in the search index, each once.
 pub fn words(message: &Message) -> Vec<String> {
     let mut seen = HashSet::new();
     let mut words: Vec<String> = texts(message).into_iter().flat_map(|(_, text)| terms(text)).collect();
@@ -120,9 +120,10 @@ pub fn words(message: &Message) -> Vec<String> {
     words
 }
 
-/// The words of a query that are looked up: of a very long one those of its beginning and its end.
+/// The words of a query that are looked up; of a very long query those of its beginning and its end.
 ///
-/// Of a script without blanks, a single character stands nearly everywhere; it is looked up where it stands alone.
+/// In a script without blanks, a single character occurs nearly everywhere; it is looked up only if no pair of the
+/// query contains it.
 pub fn lookups(words: &[String]) -> Vec<String> {
     let pairs: HashSet<char> = words.iter().filter_map(|word| pair(word)).flatten().collect();
     let says_little = |word: &String| {
@@ -137,7 +138,7 @@ pub fn lookups(words: &[String]) -> Vec<String> {
     lookups
 }
 
-/// The two characters of a word that is a pair of a script without blanks: of one, that is, without capitals.
+/// The two characters of a word that is a pair of a script without blanks, i.e. one without capitals.
 fn pair(word: &str) -> Option<[char; 2]> {
     let mut characters = word.chars();
     let pair = [characters.next()?, characters.next()?];
@@ -146,7 +147,7 @@ fn pair(word: &str) -> Option<[char; 2]> {
 }
 
 /// The messages worth reading, the most promising first. `matches` are, for each word that was looked up, the messages
-/// it stands in: a word says the more the fewer they are. Of equals the later one comes first.
+/// that contain it; the fewer they are, the higher is the word's score. Of equals, the later message comes first.
 pub fn promising(matches: &[Vec<Revision>]) -> Vec<Revision> {
     let mut scores: BTreeMap<Revision, f64> = BTreeMap::new();
     for found in matches {
@@ -160,19 +161,19 @@ pub fn promising(matches: &[Vec<Revision>]) -> Vec<Revision> {
     order.into_iter().map(|(revision, _)| revision).collect()
 }
 
-/// A passage that may come back: where it stands, and how it reads.
+/// A passage that may be retrieved: its part and its text.
 struct Passage {
     part: PartId,
     text: String,
-    /// What of its part it does not have, in the policy's unit.
+    /// Length of the rest of its part, in the policy's unit.
     omitted: usize,
 }
 
-/// Tokens that a message has beside its words, at most: labels and brackets of a list that is counted as JSON.
+/// Maximum tokens of a message beside its text: labels, and brackets of a list that is counted as JSON.
 const MESSAGE_TOKENS: i64 = 64;
 
-/// The message that brings back the best passages of some messages, in the order of the history, within the policy's
-/// budget and so many tokens; none when there are none.
+/// The message with the best passages of some messages, in the order of the history, within the policy's budget and
+/// `room` tokens; none without passages.
 pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64) -> Option<ViewMessage> {
     let rule = policy.retrieval.as_ref()?;
     let counting = &policy.counting;
@@ -191,7 +192,7 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64
             }
         }
     }
-    // What a list of messages has around the words of one.
+    // The tokens that a list of messages has around the text of one.
     let room = rule.budget_tokens.min(room.saturating_sub(MESSAGE_TOKENS));
     let room = room.saturating_sub(tokens::estimate_text(counting, &rule.heading));
     let chosen: HashSet<usize> = retrieval::best(words, &candidates, room).into_iter().collect();
@@ -220,7 +221,7 @@ fn view_part(passage: Passage) -> ViewPart {
     ViewPart::new(Some(passage.part), PartBody::Text(passage.text), shortened)
 }
 
-/// Who speaks in a part, in a word. What a tool gave back is its own, whoever's message holds it.
+/// A label for the writer of a part. An output has the label of a tool, whatever the role of its message.
 fn speaker(message: &Message, part: PartId) -> &'static str {
     let is_result = |part: &&Part| matches!(*part.body, PartBody::ToolResult(_));
     if message.parts.iter().filter(is_result).any(|result| result.id == part) {
@@ -234,7 +235,7 @@ fn speaker(message: &Message, part: PartId) -> &'static str {
     }
 }
 
-/// The view with a message right before the request that it was looked up for.
+/// The view with a message directly before the request of its query.
 pub fn join(policy: &Policy, view: View, request: MessageId, recalled: ViewMessage) -> View {
     let mut messages = view.messages;
     let is_request = |message: &ViewMessage| message.source == Some(request) && message.role == Role::User;
@@ -244,7 +245,7 @@ pub fn join(policy: &Policy, view: View, request: MessageId, recalled: ViewMessa
     View { messages, estimated_tokens }
 }
 
-/// The view without what was brought back, and how many tokens lighter it is.
+/// The view without retrieved passages, and the tokens that this frees.
 pub fn forget(policy: &Policy, view: View) -> (View, i64) {
     let before = view.estimated_tokens;
     let mut messages = view.messages;

@@ -1,8 +1,8 @@
-//! From stored messages to a view: what a model sees of each.
+//! Rendering of stored messages to a view: the parts that a model sees.
 //!
-//! This is the code that policies name with `render_version` 1 and 2: the second can say more, and what the first can
-//! say looks the same under both. Views that were served must keep their bytes, so a change of what it shows is a new
-//! version beside this one, not an edit.
+//! This code implements `render_version` 1 and 2 of policies. Version 2 has more features; the features of version 1
+//! look the same under both. Served views must keep their bytes, so a change of rendering requires a new version beside
+//! this one, not an edit.
 
 use crate::model::layout::Place;
 use crate::model::message::{MessageKind, Role};
@@ -16,12 +16,12 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// The newest version of rendering; a policy that names a later one cannot be honoured.
+/// The newest version of rendering; a policy with a later one cannot be rendered.
 pub const NEWEST_VERSION: u32 = 2;
 
-/// The view of messages that stand in the order of their layout.
+/// The view of messages in the order of their layout.
 ///
-/// Parts that say nothing to a model (steps, records, empty texts) are left out, and so are messages that have no other
+/// Parts without content for a model (steps, records, empty texts) are left out, and so are messages without other
 /// parts.
 pub fn render(policy: &Policy, sources: &[SourceMessage]) -> View {
     let rendered = render_behind(policy, None, sources);
@@ -30,31 +30,32 @@ pub fn render(policy: &Policy, sources: &[SourceMessage]) -> View {
     View { messages, estimated_tokens }
 }
 
-/// Messages of a view, with what later ones need to know of them.
+/// Messages of a view, with the data that rendering of later ones requires.
 #[derive(Debug)]
 pub struct Rendered<'a> {
-    /// The messages, each with the index of the stored one that it stands for or behind: these indexes ascend.
+    /// The messages, each with the index of the stored message that it represents or follows; these indexes ascend.
     pub messages: Vec<(usize, ViewMessage)>,
     /// The calls, in reading order.
     pub calls: Vec<RenderedCall<'a>>,
-    /// The index of the summary; none without one.
+    /// Index of the summary; none without one.
     pub summary: Option<usize>,
 }
 
 /// A call among rendered messages.
 #[derive(Debug, Clone, Copy)]
 pub struct RenderedCall<'a> {
-    /// The index of its message.
+    /// Index of its message.
     pub index: usize,
-    /// The index of its result's message; none without a result.
+    /// Index of the message of its result; none without a result.
     pub answer: Option<usize>,
-    /// Its id.
+    /// The id of the call.
     pub call_id: &'a str,
-    /// Its writer.
+    /// The writer of the call.
     pub writer: &'a str,
 }
 
-/// Renders messages that follow others, whose calls none of their results answers, and behind which no summary stands.
+/// Renders messages that follow earlier ones, if none of their results answers an earlier call and no summary comes
+/// after them.
 pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'a [SourceMessage]) -> Rendered<'a> {
     let indexed = sources.iter().enumerate().filter(|(_, source)| source.message.kind != MessageKind::Record);
     let (mut indexes, mut messages): (Vec<usize>, Vec<ViewMessage>) =
@@ -79,7 +80,7 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
     }
 }
 
-/// What a view shows of one message. Without parts it will not outlast pairing.
+/// The view of one message. Pairing removes it if it has no parts.
 fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     let message = &source.message;
     let standing = match source.place {
@@ -95,7 +96,7 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     let mut parts: Vec<ViewPart> =
         message.parts.iter().filter_map(|part| view_part(policy, part, source.pruned_part(part.id))).collect();
     if standing == Standing::Summary {
-        // Where the model answers to the summary, what else it carries along stands behind that answer.
+        // If an acknowledgement follows the summary, attachments come after the acknowledgement.
         let own = if policy.view.acknowledgement.is_some() { parts.len().min(1) } else { parts.len() };
         wrap(&mut parts[..own], &policy.view.summary_prefix, &policy.view.summary_suffix);
     }
@@ -117,7 +118,7 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     ViewMessage { source, revision, role, standing, parts, carried: None, provenance: None }
 }
 
-/// Puts the policy's words around the text of a summary.
+/// Puts the policy's prefix and suffix around the text of a summary.
 fn wrap(parts: &mut [ViewPart], prefix: &str, suffix: &str) {
     let mut texts: Vec<&mut String> = Vec::new();
     for part in parts {
@@ -133,10 +134,10 @@ fn wrap(parts: &mut [ViewPart], prefix: &str, suffix: &str) {
     }
 }
 
-/// Lets the model answer to the summary, where the policy has words for that, so that the turns of the two alternate.
-/// What the summary carries along word for word follows as a message of its own.
+/// Adds an acknowledgement by the model after the summary, if the policy has one, so that the turns of both sides
+/// alternate. Attachments of the summary follow as a message of their own.
 ///
-/// The index of the summary, and the number of messages that were added behind it; none without a summary.
+/// Returns the index of the summary and the number of messages added after it; none without a summary.
 fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) -> Option<(usize, usize)> {
     let at = messages.iter().position(|message| message.standing == Standing::Summary)?;
     let mut behind = Vec::new();
@@ -160,14 +161,14 @@ fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) -> Option<(u
     Some((at, added))
 }
 
-/// A message that nobody wrote.
+/// A message that exists in the view only.
 fn filler(role: Role, words: &str) -> ViewMessage {
     let parts = vec![ViewPart::new(None, PartBody::Text(words.to_owned()), None)];
     let standing = Standing::Filler;
     ViewMessage { source: None, revision: 0, role, standing, parts, carried: None, provenance: None }
 }
 
-/// What a view shows of one part, if anything.
+/// The view of one part; none if it is not shown.
 fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<ViewPart> {
     let (body, shortened) = match (&*part.body, pruned) {
         (PartBody::Step(_) | PartBody::Record(_), _) => return None,
@@ -194,12 +195,12 @@ fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<Vi
     (!says_nothing).then(|| ViewPart::new(Some(part.id), body, shortened))
 }
 
-/// What a view shows of a part that a mark shortens.
+/// The view of a part that a mark shortens.
 pub(super) fn shortened(policy: &Policy, body: &PartBody, pruned: &Pruned) -> PartBody {
     shorten(policy, body, pruned).0
 }
 
-/// A part that a mark shortens: a result or a text as its cut says, a media item as words.
+/// A part that a mark shortens: a result or a text after its truncation, a media item as text.
 fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Option<Shortened>) {
     let unit = policy.counting.unit;
     let apply = |text: &str| match &pruned.cut {

@@ -1,4 +1,4 @@
-//! What is done when a provider refused a view because it was too large: a reduction, and the last request once more
+//! Overflow recovery: a compaction after a provider refused a view as too large, and a replay of the last request
 //! without its media.
 
 use super::Policy;
@@ -17,27 +17,27 @@ use crate::model::view::SourceMessage;
 use crate::model::{FIRST_REVISION, Revision};
 use uuid::Uuid;
 
-/// A request as it can be sent once more.
+/// A request for the replay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replayed {
-    /// The message that stands in the view now.
+    /// The message of the request in the current view.
     pub message: MessageId,
-    /// The request's place: where its original stands.
+    /// The position of the request: that of its original.
     pub target: Revision,
-    /// What it says, with notes in place of its media.
+    /// The parts of the request, with notes in place of its media.
     pub bodies: Vec<PartBody>,
 }
 
-/// What became of a request whose view was too large for its provider.
+/// The outcome of a request whose view was too large for its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
-    /// It has no answer, and the session cannot go on like this.
+    /// The request has no answer, and the session cannot continue without recovery.
     Unanswered,
-    /// The provider left something out by itself, and answered what was left.
+    /// The provider dropped part of the input and answered the rest.
     Answered,
 }
 
-/// Whether a reply shows that its view was too large for its provider, under a policy that does something about it.
+/// The overflow that a reply indicates; none without one, and under a policy without automatic compaction.
 pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> Option<Overflow> {
     let reason = finish.reason.filter(|_| policy.trigger.auto)?;
     let said = overflow_errors::ProviderError { message: &finish.detail, ..Default::default() };
@@ -50,20 +50,21 @@ pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<Vie
     (is_silent || is_cut_short(policy, window, finish)).then_some(outcome)
 }
 
-/// True for a reply that ended because of its length and is shorter than the model may write, under a policy that makes up
-/// for it: its request left no room for more.
+/// True for a reply that ended because of its length and is shorter than the model may write, under a policy that
+/// recovers from this: the request left no room for more.
 fn is_cut_short<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> bool {
     let most = window.output.filter(|_| policy.trigger.recovers_length && finish.reason == Some(FinishReason::Length));
     let written = finish.usage.as_ref().map(|usage| usage.output.saturating_add(usage.reasoning));
     most.zip(written).is_some_and(|(most, written)| written < most)
 }
 
-/// The truncations of a view that was too large, in front of any step: media that its provider refused, and a reply that
-/// was cut short, so that its request stands there without an answer. Where usage alone tells of it, media stay.
+/// The truncations and omissions in a view that was too large, before any step: media that the provider refused, and a
+/// reply that was cut off, so that its request has no answer any more. If only usage indicates the overflow, media
+/// stay.
 pub fn given_up(scene: Scene<'_>) -> Cuts {
     let Scene { policy, window, layout, sources, .. } = scene;
     let Some(source) = last(sources).filter(|_| overflow_of(scene).is_some()) else {
-        // Somebody reported it for the provider.
+        // A client reported the overflow for the provider.
         return plan::without_media(scene);
     };
     let finish = &source.message.finish;
@@ -74,29 +75,29 @@ pub fn given_up(scene: Scene<'_>) -> Cuts {
     Cuts { parts: Vec::new(), omitted: if goes { vec![source.message.revision] } else { Vec::new() } }
 }
 
-/// What is done about the end of a view.
+/// The reaction to the end of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing: it is no reply whose view was too large, or one that was given another view.
+    /// None: the last message is no reply with an overflow, or the reply belongs to another view.
     Nothing,
-    /// The view is reduced.
+    /// A compaction of the view.
     Relief(Overflow),
-    /// The view was reduced for the same request before, and somebody has to be told that this is all.
+    /// An error report: the view was already compacted for the same request, and nothing more can be done.
     GiveUp,
 }
 
-/// What is done about the end of a view, with the newest reductions of its session.
+/// The reaction to the end of a view, given the newest compactions of its session.
 ///
-/// A reply that was given the view of before a reduction says nothing about the view of now, and neither does usage of a
-/// view from before `changed_revision`, which is the newest change of the picture. A reply that answers its request all the
-/// same is left to the thresholds once anything was reduced behind it, or because of its request.
+/// A reply to a view from before a compaction says nothing about the current view. Neither does usage of a view from
+/// before `changed_revision`, the newest change of the view. If the request was answered in spite of the overflow, the
+/// thresholds decide after any later compaction, and after an overflow compaction for the same request.
 pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Revision) -> Answer {
     let Scene { policy, window, layout, sources, .. } = scene;
     let last = last(sources).map(|source| &source.message);
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
     let Some((reply, overflow)) = found else { return Answer::Nothing };
     let is_told = reply.finish.reason == Some(FinishReason::Error);
-    // One that does not name its view may have been given any of them.
+    // A reply that does not name its view may have been given any of them.
     let seen = reply.finish.given_revision().unwrap_or(FIRST_REVISION);
     if !is_told && seen < changed_revision {
         return Answer::Nothing;
@@ -119,7 +120,7 @@ pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Rev
     }
 }
 
-/// The reduction that relieves a view which a provider refused; none when nothing can be taken away.
+/// The compaction for a view that a provider refused; none if nothing can be removed.
 pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<CompactionRequest> {
     let rung = plan::relief(scene, context_tokens);
     let possible = rung.is_some() || !given_up(scene).is_empty();
@@ -129,13 +130,13 @@ pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<CompactionRequest
     })
 }
 
-/// The reduction that takes media out of a view, and nothing else.
+/// The compaction that only removes media from a view.
 pub fn of_media() -> CompactionRequest {
     CompactionRequest::new(CompactionKind::Prune, Trigger::Overflow, None)
 }
 
-/// Whether one of these reductions has answered an overflow of the view's last request already. A replay is no request of
-/// its own: one that is refused again cannot be helped.
+/// True if one of these compactions was the recovery from an overflow of the view's last request. A replay is no
+/// request of its own: if it is refused as well, there is no recovery.
 pub fn is_answered(sources: &[SourceMessage], reductions: &[Compaction]) -> bool {
     let requests =
         sources.iter().filter(|source| is_request(&source.message) && source.message.kind != MessageKind::Continuation);
@@ -151,8 +152,8 @@ pub fn is_answered(sources: &[SourceMessage], reductions: &[Compaction]) -> bool
     })
 }
 
-/// The last request as cuts leave it, when they take media out of it that a view shows; none when they do not, none when
-/// it was answered all the same, and none when it is pinned, because what is pinned stays as it is.
+/// The last request after truncations that remove media from it. None if they remove none, if the request was answered
+/// in spite of the overflow, or if it is pinned, because pinned messages stay as they are.
 pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
     if overflow_of(scene) == Some(Overflow::Answered) {
         return None;
@@ -174,17 +175,17 @@ pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
     Some(Replayed { message: source.message.id, target: plan::slot(source), bodies })
 }
 
-/// The overflow that the last message of a view tells of.
+/// The overflow that the last message of a view indicates.
 pub fn overflow_of(scene: Scene<'_>) -> Option<Overflow> {
     overflow(scene.policy, scene.window, &last(scene.sources)?.message.finish)
 }
 
-/// The last message that stands in a view.
+/// The last message at its own position in a view.
 fn last(sources: &[SourceMessage]) -> Option<&SourceMessage> {
     sources.iter().rev().find(|source| stands(source))
 }
 
-/// Whether a message stands in the view at its own place or in another's, records aside.
+/// True if a message is in the view at its own position or replaces another one; records are excluded.
 fn stands(source: &SourceMessage) -> bool {
     matches!(source.place, None | Some(Place::Edit(_))) && source.message.kind != MessageKind::Record
 }
@@ -203,7 +204,7 @@ mod tests {
         ModelWindow { model: String::new(), context: 100, ..ModelWindow::default() }
     }
 
-    /// The view of a revision, as a reply was given it.
+    /// The view of a revision, as given to a reply.
     fn given(revision: Revision) -> GivenView {
         GivenView { revision, hash: [0; 32], window: window(), shortened: false }
     }
@@ -257,7 +258,7 @@ mod tests {
             ("pi@1.5", FinishReason::Length, 8_000, 0, Some(8_000), None),
             ("pi@1.5", FinishReason::Length, 4_000, 3_999, Some(8_000), is),
             ("pi@1.5", FinishReason::Length, 4_000, 4_000, Some(8_000), None),
-            // A model of unknown output may have written all it can.
+            // A model with an unknown output limit may have written all it can.
             ("pi@1.5", FinishReason::Length, 7_999, 0, None, None),
             ("pi@1.5", FinishReason::Stop, 7_999, 0, Some(8_000), None),
             ("pi@0.73", FinishReason::Length, 7_999, 0, Some(8_000), None),
@@ -301,26 +302,26 @@ mod tests {
         Finish { reason: Some(reason), usage: Some(Usage { input, output, ..Usage::default() }), ..Finish::default() }
     }
 
-    /// What is done about the end of a view under a policy that looks at usage too.
+    /// The reaction to the end of a view under a policy that evaluates usage too.
     fn answered(layout: &Layout, sources: &[SourceMessage], reductions: &[Compaction]) -> Answer {
         let (policy, window) = (policy(true, true), window());
         let scene = Scene { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
         let done = reductions.iter().filter(|reduction| reduction.state == CompactionState::Done);
         let changed =
             done.filter_map(|reduction| reduction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
-        // Nothing can come in front of what a session begins with.
+        // No compaction precedes the first revision of a session.
         let changed = changed.map(|revision| revision.max(FIRST_REVISION + 1));
         answer(scene, reductions, changed.max().unwrap_or(FIRST_REVISION))
     }
 
-    /// A layout under a summary with such a mark.
+    /// A layout under a summary with this mark.
     fn summed_up(mark: Revision) -> Layout {
         let covered = Covered { compaction: CompactionId(Uuid::nil()), mark, summary: mark, ranges: Vec::new() };
         Layout { covered: Some(covered), ..Layout::default() }
     }
 
-    /// A session that ends in a reply which failed, and reductions because of an overflow: the view that each worked
-    /// on, its end, and how it ended.
+    /// Checks a session that ends in a failed reply, with compactions because of an overflow: the base revision, the
+    /// end and the final state of each.
     fn check(failed: Finish, layout: &Layout, reductions: &[(Revision, Revision, CompactionState)], expected: Answer) {
         let mut messages = dsl::parse("u1 \"x\"\na1 \"y\"\nu2 \"z\"\na2 \"\" finish=error");
         messages[3].message.finish = failed;
@@ -365,7 +366,7 @@ mod tests {
         check(failed(None), &plain, &[], Answer::Relief(Overflow::Unanswered));
         check(failed(None), &summed_up(1), &[], Answer::Relief(Overflow::Unanswered));
         check(failed(None), &summed_up(200), &[], Answer::Nothing);
-        // One for the request before, one that ended behind the failure, and one that the failure could see.
+        // One for the previous request, one that ended after the failure, and one that the failed reply already saw.
         check(failed(None), &plain, &[done(0, 0)], Answer::Relief(Overflow::Unanswered));
         check(failed(None), &plain, &[done(100, 200)], Answer::Nothing);
         check(failed(Some(300)), &plain, &[done(100, 200)], Answer::GiveUp);

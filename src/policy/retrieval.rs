@@ -1,7 +1,7 @@
-//! Finding passages of old dialogue that bear on a request: words as they are looked up, passages, and the best of them.
+//! Search for passages of old dialogue that are relevant to a request: terms, passages, and the best of them.
 //!
-//! It works for prose, for Chinese, Japanese and Korean, which write no blanks between words, and for code, whose names
-//! are found whole and by their pieces. The same words are looked up whether they come from a request or from history.
+//! It supports prose; Chinese, Japanese and Korean, which have no blanks between words; and code, whose names are found
+//! whole and by their pieces. Requests and history are split into the same terms.
 
 use super::tokens::{Counting, estimate_text, length};
 use super::truncate::{prefix, suffix};
@@ -9,17 +9,17 @@ use super::{LengthUnit, Retrieval};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-/// A longer word is a number or a blob that nobody asks for, and is not looked up.
+/// Maximum characters of a term; a longer word is a number or a blob that no request contains, and is not indexed.
 const TERM_CHARS_MAX: usize = 64;
-/// How soon more of a word in a passage stops counting for more. The usual value.
+/// BM25 parameter k1: saturation of repeated terms in a passage. The usual value.
 const SATURATION: f64 = 1.2;
-/// How much a long passage is held to its length. The usual value.
+/// BM25 parameter b: weight of the length of a passage. The usual value.
 const LENGTH_WEIGHT: f64 = 0.75;
 
-/// The words of a text in the form in which they are looked up, in order, with repetitions.
+/// The search terms of a text, in order, with repetitions.
 ///
-/// Words are in lower case. A name of code counts whole and, where it has several, by its pieces: `parse_JSONText` is
-/// `parse_jsontext`, `parse`, `json` and `text`. Of scripts without blanks each character counts, and each pair.
+/// Terms are in lower case. A name in code counts whole and, if it has several, by its pieces: `parse_JSONText` is
+/// `parse_jsontext`, `parse`, `json` and `text`. In scripts without blanks each character counts, and each pair.
 pub fn terms(text: &str) -> Vec<String> {
     let mut terms = Vec::new();
     let mut rest = text;
@@ -37,7 +37,7 @@ pub fn terms(text: &str) -> Vec<String> {
     terms
 }
 
-/// The words that a request asks for, each once: those of its beginning and of its end, where it is very long.
+/// The search terms of a request, each once; of a very long request those of its beginning and its end.
 pub fn query(rule: &Retrieval, unit: LengthUnit, request: &str) -> Vec<String> {
     let units = rule.query_units as usize;
     let mut found = if length(unit, request) <= units {
@@ -52,8 +52,8 @@ pub fn query(rule: &Retrieval, unit: LengthUnit, request: &str) -> Vec<String> {
     found
 }
 
-/// The text in passages of at most so many tokens each, as byte ranges in order. They end with paragraphs where they
-/// can, else with lines, else with sentences. Blank ones are left out.
+/// The text in passages of at most `max_tokens` tokens each, as byte ranges in order. They end at paragraphs if
+/// possible, else at lines, else at sentences. Blank ones are left out.
 pub fn passages(text: &str, max_tokens: i64, counting: &Counting) -> Vec<Range<usize>> {
     let mut pieces = Vec::new();
     split(text, 0..text.len(), 0, max_tokens.max(1), counting, &mut pieces);
@@ -74,20 +74,21 @@ pub fn passages(text: &str, max_tokens: i64, counting: &Counting) -> Vec<Range<u
 /// A passage that could be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Its words, as [`terms`] gives them.
+    /// Its terms, as returned by [`terms`].
     pub terms: Vec<String>,
-    /// What it weighs.
+    /// Its size in tokens.
     pub tokens: i64,
 }
 
-/// What weighs less than this share of the best candidate has only words in common with the query that all texts have.
+/// Minimum score as a share of the best candidate's. Below it, a candidate has only terms in common with the query that
+/// all texts have.
 const SHARE_OF_BEST: f64 = 0.35;
 
-/// The candidates that are worth showing within a budget, by index, ascending.
+/// The candidates worth showing within a budget, by index, ascending.
 ///
-/// Each is weighed by how often it has the words of the query, how rare these are among the candidates and how long it
-/// is (BM25). The best come first until the budget is used up; of equals the later one. What has none of the words, or
-/// only such as say little beside the best one's, is never chosen.
+/// The score depends on the frequency of the query's terms in the candidate, their rarity among the candidates, and the
+/// length of the candidate (BM25). The best come first until the budget is used up; of equals the later one. A
+/// candidate without any of the terms, or with a low score beside the best one's, is never chosen.
 pub fn best(query: &[String], candidates: &[Candidate], budget_tokens: i64) -> Vec<usize> {
     let scores = scores(query, candidates);
     let least = scores.iter().copied().fold(0.0, f64::max) * SHARE_OF_BEST;
@@ -115,7 +116,7 @@ fn scores(query: &[String], candidates: &[Candidate]) -> Vec<f64> {
     let total = candidates.len() as f64;
     let words: usize = candidates.iter().map(|candidate| candidate.terms.len()).sum();
     let average = (words as f64 / total.max(1.0)).max(1.0);
-    // In the order of the query, so that sums come out the same in every run.
+    // In the order of the query, so that sums are the same in every run.
     let mut seen = HashSet::new();
     let unique: Vec<&str> = query.iter().map(String::as_str).filter(|term| seen.insert(*term)).collect();
     let score = |(candidate, counts): (&Candidate, &HashMap<&str, u32>)| -> f64 {
@@ -132,7 +133,7 @@ fn scores(query: &[String], candidates: &[Candidate]) -> Vec<f64> {
     candidates.iter().zip(&counts).map(score).collect()
 }
 
-/// How often a candidate has each of the words that are wanted.
+/// The number of occurrences of each wanted term in a candidate.
 fn counts<'a>(wanted: &HashSet<&str>, candidate: &'a Candidate) -> HashMap<&'a str, u32> {
     let mut counts = HashMap::new();
     for term in candidate.terms.iter().filter(|term| wanted.contains(term.as_str())) {
@@ -142,12 +143,12 @@ fn counts<'a>(wanted: &HashSet<&str>, candidate: &'a Candidate) -> HashMap<&'a s
     counts
 }
 
-/// How a character takes part in words.
+/// The function of a character in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Script {
-    /// It stands between words.
+    /// It separates words.
     Blank,
-    /// It makes a word with its neighbours.
+    /// It forms a word with its neighbours.
     Word,
     /// It belongs to a script without blanks between words.
     Dense,
@@ -156,7 +157,7 @@ enum Script {
 impl Script {
     fn of(character: char) -> Self {
         match character {
-            // Kana, Hangul, and Han in all its blocks.
+            // Kana, Hangul, and all blocks of Han.
             '\u{3005}'..='\u{3007}'
             | '\u{3041}'..='\u{30ff}'
             | '\u{31f0}'..='\u{31ff}'
@@ -185,7 +186,7 @@ fn word_terms(run: &str, terms: &mut Vec<String>) {
     }
 }
 
-/// The pieces of a name: between underscores, and where a capital begins a new word.
+/// The pieces of a name: between underscores, and from capitals that begin a new word.
 fn name_pieces(name: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     for part in name.split('_').filter(|part| !part.is_empty()) {
@@ -215,10 +216,10 @@ fn dense_terms(run: &str, terms: &mut Vec<String>) {
     }
 }
 
-/// Where a text may be split, the best places first.
+/// Functions that return the split positions of a text, the best kind first.
 const SPLITS: [fn(&str) -> Vec<usize>; 4] = [after_paragraphs, after_lines, after_sentences, in_the_middle];
 
-/// Splits a range as coarsely as its pieces fit, and notes what each weighs.
+/// Splits a range into the largest possible pieces that fit, with the tokens of each.
 fn split(
     text: &str,
     range: Range<usize>,
@@ -237,7 +238,7 @@ fn split(
         pieces.push((range, tokens));
         return;
     }
-    // The middle can be split again and again.
+    // The split in the middle can be repeated.
     let deeper = if depth + 1 < SPLITS.len() { depth + 1 } else { depth };
     let mut start = range.start;
     for place in places.into_iter().map(|place| range.start + place).chain([range.end]) {

@@ -1,7 +1,7 @@
-//! When the routine is worth a look, in numbers that can be kept up without a view.
+//! Necessary conditions of maintenance, as numbers that can be kept up to date without a view.
 //!
-//! Every number is one that the view must pass before the routine can have anything to do: passing it proves nothing,
-//! but a view that passes none of them need not be read.
+//! Each number is one that the view must exceed before maintenance can have anything to do. Exceeding it proves
+//! nothing, but a view that exceeds none of them need not be read.
 
 use super::clear::{Count, Target, When, pays_from};
 use super::{Clear, Fit, Policy, Rounding, Step, TextWeight, fit};
@@ -9,23 +9,23 @@ use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
-/// What must be passed before the routine is worth a look; any of it will do.
+/// The limits beyond which maintenance is evaluated; one exceeded limit is enough.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Watch {
-    /// More tool output tokens than this.
+    /// Tokens of tool outputs.
     pub output_tokens: Option<i64>,
-    /// More parts than this that the routine could act on.
+    /// Number of parts that maintenance could change.
     pub parts: Option<i64>,
-    /// More messages than this.
+    /// Number of messages.
     pub messages: Option<i64>,
-    /// More tokens in the view than this.
+    /// Tokens of the view.
     pub tokens: Option<i64>,
-    /// So many seconds since the model last spoke.
+    /// Seconds since the model's last reply.
     pub idle_seconds: Option<u32>,
 }
 
 impl Watch {
-    /// What a policy's routine waits for under a window; nothing where nothing is automatic.
+    /// The limits for a policy's maintenance under a window; none if nothing is automatic.
     pub fn of(policy: &Policy, window: &ModelWindow) -> Self {
         let mut watch = Self::default();
         for step in policy.routine.iter().filter(|_| policy.trigger.auto) {
@@ -70,12 +70,12 @@ fn least(kept: &mut Option<i64>, other: i64) {
     *kept = Some(kept.map_or(other, |kept| kept.min(other)));
 }
 
-/// The tool output tokens above which a clearing could pay, where these decide and not the number of parts.
+/// Tokens of tool outputs above which a prune could pay; none if the number of parts decides instead.
 fn output_tokens(policy: &Policy, clear: &Clear) -> Option<i64> {
     let counting = &policy.counting;
     match clear.when {
         _ if clear.target != Target::Outputs => None,
-        // What is rounded up weighs no less than its length.
+        // With rounding up, the token count of a text is at least its length divided by the units per token.
         When::Units { above, .. } if counting.text == TextWeight::Length && counting.rounding == Rounding::Ceil => {
             i64::try_from(above / u64::from(counting.units_per_token.max(1))).ok()
         }
@@ -83,7 +83,7 @@ fn output_tokens(policy: &Policy, clear: &Clear) -> Option<i64> {
     }
 }
 
-/// The number of parts of these messages, none of them shortened by a mark, that the routine could act on.
+/// Number of parts of these messages, without those shortened by a mark, that maintenance could change.
 pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let is_wanted = |step: &Step, body: &PartBody| match (step, body) {
         (Step::Clear(clear), _) if matches!(clear.when, When::Idle { .. }) => false,

@@ -1,4 +1,4 @@
-//! Where a compaction cuts: what is summarized, and what stays beside the summary.
+//! Boundary of a summary: the messages that are summarized, and the tail that stays beside the summary.
 
 mod fraction;
 mod last;
@@ -21,31 +21,31 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use serde::{Deserialize, Serialize};
 
-/// What is kept verbatim beside a summary.
+/// The tail: messages kept verbatim beside a summary.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Tail {
-    /// Nothing, apart from what nobody has answered yet.
+    /// No tail, apart from messages without an answer.
     Nothing {},
-    /// Nothing either, unless the history is shorter than that: then all of it stays, and there is no summary.
+    /// No tail either, unless the history is shorter than the minimum: then all of it stays, without a summary.
     Whole {
-        /// How many messages a summary must be worth.
+        /// Minimum number of messages for a summary.
         minimum_messages: u32,
     },
-    /// The last turns, as many as fit a budget; a turn that does not fit is split between its messages.
+    /// The last turns within a budget; a turn that does not fit is split between its messages.
     Turns(LastTurns),
-    /// The newest messages whose tokens reach a budget, cut at a message that is no tool result.
+    /// The newest messages whose tokens reach a budget; the tail does not begin with a tool result.
     Recent(Recent),
-    /// What stands behind a share of the history's characters.
+    /// The messages after a share of the history's characters.
     Fraction(Fraction),
     /// The last messages, by number.
     Last(Last),
-    /// The newest requests, apart from what was done about them.
+    /// The newest requests, without the replies and results for them.
     Requests(Requests),
 }
 
 impl Tail {
-    /// A tail of half the room, for a summary that did not free enough; none when there is nothing left to halve.
+    /// A tail of half the size, for a summary that did not free enough; none if it cannot be halved.
     pub fn narrower(&self) -> Option<Self> {
         match self {
             Self::Nothing {} | Self::Whole { .. } => None,
@@ -58,36 +58,36 @@ impl Tail {
     }
 }
 
-/// Where a compaction cuts.
+/// The boundary of a summary.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Selection {
-    /// `messages[..head_end]` are summarized, the others stay; 0 when there is nothing to summarize.
+    /// `messages[..head_end]` are summarized, the others stay; 0 if there is nothing to summarize.
     pub head_end: usize,
-    /// The user message whose turn the cut splits, if it splits one: `messages[split_turn_start..head_end]` is the
-    /// front of the turn that goes on in the tail.
+    /// The user message whose turn the boundary splits, if it splits one: `messages[split_turn_start..head_end]` is the
+    /// front of the turn that continues in the tail.
     pub split_turn_start: Option<usize>,
-    /// Messages among those that are summarized which a view shows all the same, beside the summary; ascending.
+    /// Indexes of summarized messages that a view still shows beside the summary; ascending.
     pub retained: Vec<usize>,
-    /// How retained messages and the tail are shortened.
+    /// The truncations of retained messages and of the tail.
     pub cuts: Cuts,
 }
 
-/// Chooses the cut by the policy's tail, and moves it to where it does no harm.
+/// Chooses the boundary by the policy's tail, and moves it to the nearest safe position.
 ///
-/// `messages` are the inline messages of a view: without its marker and its summary. The cut is never where
+/// `messages` are the inline messages of a view: without its marker and its summary. A boundary is not safe if
 ///
-/// - a result would be parted from its call. It moves to the nearest earlier place, which keeps more; if that would
-///   leave nothing to summarize, to the nearest later one;
-/// - an open message, or a call that still runs, would be summarized; `calls` says until when one runs;
-/// - something that no reply has answered would be summarized: the last request, or results the model has not read.
-///   OpenCode summarizes these too when they do not fit, and a model would then have nothing to answer to.
+/// - it would separate a result from its call. The boundary moves to the nearest earlier safe position, which keeps
+///   more; if that would leave nothing to summarize, to the nearest later one;
+/// - an open message, or a call that still runs, would be summarized; `calls` defines the end of a running call;
+/// - something without a reply would be summarized: the last request, or results that the model has not read. OpenCode
+///   summarizes these too if they do not fit, and a model would then have nothing to answer to.
 ///
-/// Because of that the tail may be larger than its budget.
+/// Because of that, the tail may be larger than its budget.
 pub fn select(policy: &Policy, tail: &Tail, window: &ModelWindow, messages: &[SourceMessage]) -> Selection {
     select_behind(policy, tail, window, None, messages)
 }
 
-/// The same with the live summary that stands in front of the messages, for tails that measure it too.
+/// The same with the active summary before the messages, for tails that measure it too.
 pub fn select_behind(
     policy: &Policy,
     tail: &Tail,
@@ -119,11 +119,11 @@ pub fn select_behind(
     Selection { head_end, split_turn_start: split_turn(messages, head_end), retained, cuts: shortened }
 }
 
-/// Where a cut may be.
+/// Safe boundaries.
 struct SafeCuts {
-    /// For each cut, whether it leaves every result with its call.
+    /// For each boundary, true if it leaves every result with its call.
     safe: Vec<bool>,
-    /// The last cut that summarizes nothing unfinished.
+    /// The last boundary that summarizes nothing unfinished.
     last: usize,
 }
 
@@ -134,7 +134,7 @@ impl SafeCuts {
         Self { safe: safe_cuts(&calls, messages.len()), last }
     }
 
-    /// The allowed cut that is nearest: earlier rather than later, 0 if there is none.
+    /// The nearest safe boundary: earlier rather than later, 0 if there is none.
     fn nearest(&self, proposed: usize) -> usize {
         let start = proposed.min(self.last);
         if start == 0 {
@@ -145,7 +145,7 @@ impl SafeCuts {
     }
 }
 
-/// For each cut from 0 to `count`, whether it leaves every result with its call.
+/// For each boundary from 0 to `count`, true if it leaves every result with its call.
 fn safe_cuts(calls: &Calls<'_>, count: usize) -> Vec<bool> {
     let mut change = vec![0_i64; count + 2];
     for (call, result) in answered(calls) {
@@ -162,12 +162,12 @@ fn safe_cuts(calls: &Calls<'_>, count: usize) -> Vec<bool> {
         .collect()
 }
 
-/// Which message answers a call of which, by index.
+/// The indexes of each answered call's message and of its result's message.
 fn answered(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)> {
     calls.iter().filter_map(|called| Some((called.index, called.answer?.index)))
 }
 
-/// The allowed cut nearest to a proposed one: earlier rather than later, 0 if there is none.
+/// The safe boundary nearest to a proposed one: earlier rather than later, 0 if there is none.
 pub fn nearest_safe_cut(messages: &[SourceMessage], proposed: usize) -> usize {
     SafeCuts::of(messages).nearest(proposed)
 }
@@ -175,9 +175,9 @@ pub fn nearest_safe_cut(messages: &[SourceMessage], proposed: usize) -> usize {
 /// Messages that stay together or go together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// Which, by index.
+    /// The indexes of the messages.
     pub messages: std::ops::Range<usize>,
-    /// Whether they may go: nothing in them is open, running or unanswered.
+    /// True if they may go: none of them is open, running or unanswered.
     pub may_go: bool,
 }
 
@@ -189,46 +189,45 @@ pub fn groups(messages: &[SourceMessage]) -> Vec<Group> {
     ends.map(|end| Group { messages: std::mem::replace(&mut start, end)..end, may_go: end <= cuts.last }).collect()
 }
 
-/// Which message answers a call of which, by index: the call's first, then the result's.
+/// The indexes of each answered call's message and of its result's message.
 pub(super) fn answered_calls(messages: &[SourceMessage]) -> Vec<(usize, usize)> {
     answered(&Calls::of(messages)).collect()
 }
 
-/// The last cut that summarizes no message that is still being written, and no call that still runs: as far as a summary
-/// may reach whoever writes it.
+/// The last boundary that summarizes no open message and no running call: the limit for a summary supplied by a client.
 pub fn last_safe_cut(messages: &[SourceMessage]) -> usize {
     settled(messages, Calls::of(messages).unfinished(messages))
 }
 
-/// Where the first open message or running call stands, or the end.
+/// Index of the first open message or running call, or the number of messages.
 fn settled(messages: &[SourceMessage], calls: Unfinished) -> usize {
     let open = messages.iter().position(|source| source.message.sealed_revision.is_none());
     open.into_iter().chain(calls.running).fold(messages.len(), usize::min)
 }
 
-/// The last cut that summarizes nothing open, running or unanswered.
+/// The last boundary that summarizes nothing open, running or unanswered.
 fn last_cut(messages: &[SourceMessage], calls: Unfinished) -> usize {
-    // Behind the last reply comes only what nobody has answered.
+    // Messages after the last reply have no answer.
     let answered = messages.iter().rposition(|source| is_reply(&source.message)).map_or(0, |reply| reply + 1);
     answered.min(settled(messages, calls)).min(calls.unread.unwrap_or(messages.len()))
 }
 
-/// How many messages the model has read: all up to its last reply. Where no model speaks at all, nobody will read what
-/// is not read yet.
+/// Number of messages that the model has read: all up to its last reply. If no model replies at all, every message
+/// counts as read, since none will ever read the rest.
 pub(super) fn read(messages: &[SourceMessage]) -> usize {
     let is_spoken = || messages.iter().any(|source| source.message.role == Role::Assistant);
     let last = messages.iter().rposition(|source| is_reply(&source.message));
     last.map_or_else(|| if is_spoken() { 0 } else { messages.len() }, |reply| reply + 1)
 }
 
-/// Whether the model said something here. A failure answers nothing: what it should have answered is still to be done.
+/// True for a reply of the model. A failed reply answers nothing: its request still has to be answered.
 fn is_reply(message: &Message) -> bool {
     message.role == Role::Assistant
         && message.sealed_revision.is_some()
         && message.finish.reason != Some(FinishReason::Error)
 }
 
-/// The start of the turn that the cut splits, if it splits one.
+/// Index of the first message of the turn that the boundary splits, if it splits one.
 fn split_turn(messages: &[SourceMessage], head_end: usize) -> Option<usize> {
     let next = messages.get(head_end)?;
     if starts_turn(&next.message) {

@@ -1,17 +1,17 @@
-//! The last resort for one call: a view cut down until it fits a budget.
+//! The last resort for one call: truncation of a view until it fits a budget.
 //!
-//! It never fails and never breaks a pair. It does as little as it can, in this order, and stops as soon as the view
-//! fits:
+//! It never fails and never separates a call from its result. It removes as little as possible, in this order, and
+//! stops as soon as the view fits:
 //!
-//! 1. passages that were brought back go;
-//! 2. long tool outputs are cut, the longest first;
-//! 3. what stands before the last user message goes, the oldest first, calls together with their results;
-//! 4. the same with what stands behind it, except for the newest;
-//! 5. what is left is cut harder: outputs, then every other text that is not a summary or a system message.
+//! 1. retrieved passages are removed;
+//! 2. long tool outputs are truncated, the longest first;
+//! 3. messages before the last user message are omitted, the oldest first, calls together with their results;
+//! 4. messages after it are omitted in the same way, except for the newest;
+//! 5. the rest is truncated further: outputs, then every other text that is not a summary or a system message.
 //!
-//! System messages and what introduces or is a summary stay as they are; the last user message and the newest calls
-//! stay, cut at worst. Media and the inputs of calls cannot be cut. A view in which all that fits therefore ends within
-//! the budget, however long one turn, one text or one output is.
+//! System messages, the marker and the summary stay as they are. The last user message and the newest calls stay,
+//! truncated at most. Media and inputs of calls cannot be truncated. If all of these fit, the view therefore ends
+//! within the budget, however long one turn, one text or one output is.
 
 use super::{Policy, recall, tokens, truncate};
 use crate::model::Revision;
@@ -22,35 +22,35 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What is kept of a tool output that must be cut, in the policy's unit.
+/// Length of a truncated tool output in the first pass, in the policy's unit.
 const OUTPUT_UNITS: usize = 1_000;
 
-/// What is kept of it when that is not enough.
+/// Length of a truncated tool output in the second pass, in the policy's unit.
 const OUTPUT_UNITS_LEAST: usize = 200;
 
-/// What is kept of other texts when nothing else is left to take away, in the policy's unit; one after the other, so
-/// that no more is taken than it needs.
+/// Lengths of other truncated texts if nothing else can be removed, in the policy's unit; tried in order, so that no
+/// more is removed than necessary.
 const TEXT_UNITS: [usize; 3] = [4_000, 1_000, 300];
 
-/// What is kept of any text at least.
+/// Minimum length of any truncated text, in the policy's unit.
 const UNITS_LEAST: usize = 60;
 
-/// What stands behind an output that was cut.
+/// Text after a truncated output.
 pub(super) const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
 
-/// What stands behind another text that was cut.
+/// Text after any other truncated text.
 pub(super) const TEXT_MARKER: &str = "\n[Text truncated: omitted {omitted} chars]";
 
-/// A shortened view, and the messages that it leaves out.
+/// A shortened view, with the messages that it omits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shorter {
     /// The view.
     pub view: View,
-    /// The revisions of the messages that were left out, ascending.
+    /// The revisions of the omitted messages, ascending.
     pub omitted: Vec<Revision>,
 }
 
-/// Cuts a view down to at most `budget_tokens`, as far as that can be done.
+/// Shortens a view to at most `budget_tokens`, as far as possible.
 pub fn shorten(policy: &Policy, view: View, budget_tokens: i64) -> Shorter {
     let total = tokens::estimate_messages(policy, &view.messages);
     let view = if total > budget_tokens { recall::forget(policy, view).0 } else { view };
@@ -70,21 +70,21 @@ pub fn shorten(policy: &Policy, view: View, budget_tokens: i64) -> Shorter {
     cutter.done()
 }
 
-/// Which texts are cut.
+/// The kind of texts to truncate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Texts {
-    /// What tools gave back.
+    /// Outputs of tools.
     Outputs,
-    /// What people and models said.
+    /// Texts of people and models.
     Others,
 }
 
-/// A view on its way to its budget. A message that is left out has no parts any more.
+/// State of the shortening of a view. An omitted message has no parts.
 struct Cutter<'a> {
     policy: &'a Policy,
     messages: Vec<ViewMessage>,
-    /// Tokens now. While messages change it is a sum of messages; the policy may measure ranges, so it is measured
-    /// whole before it is believed.
+    /// Current tokens. While messages change, this is a sum of messages; since the policy may measure ranges, the whole
+    /// view is measured before the sum is used to stop.
     total: i64,
     budget_tokens: i64,
     omitted: Vec<Revision>,
@@ -98,7 +98,7 @@ impl Cutter<'_> {
         self.total <= self.budget_tokens
     }
 
-    /// Cuts texts to so many units, the longest first, until the view fits.
+    /// Truncates texts to `units` units, the longest first, until the view fits.
     fn cut(&mut self, texts: Texts, units: usize) {
         for (index, position) in longest(self.policy, &self.messages, texts) {
             if self.fits() {
@@ -111,7 +111,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Leaves out messages of a range, calls together with their results, the oldest first, until the view fits.
+    /// Omits messages of a range, the oldest first, calls together with their results, until the view fits.
     fn leave_out(&mut self, range: Range<usize>) {
         let mut index = range.start;
         while index < range.end && !self.fits() {
@@ -139,23 +139,23 @@ impl Cutter<'_> {
     }
 }
 
-/// Whether a message stays as it is.
+/// True if a message stays as it is.
 fn is_fixed(message: &ViewMessage) -> bool {
     message.role == Role::System || matches!(message.standing, Standing::Marker | Standing::Summary)
 }
 
-/// Where the group that begins at an index ends: an assistant message and the results behind it go together.
+/// End of the group that begins at an index: an assistant message and the results after it go together.
 fn group_end(messages: &[ViewMessage], start: usize) -> usize {
     let results = messages.iter().skip(start + 1).take_while(|message| message.role == Role::Tool);
     start + 1 + results.count()
 }
 
-/// Where the last group begins.
+/// Index of the first message of the last group.
 fn newest_group(messages: &[ViewMessage]) -> usize {
     messages.iter().rposition(|message| message.role != Role::Tool).unwrap_or(0)
 }
 
-/// The texts that may be cut, the longest first.
+/// The message and part indexes of the texts that may be truncated, the longest first.
 fn longest(policy: &Policy, messages: &[ViewMessage], texts: Texts) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     for (index, message) in messages.iter().enumerate().filter(|(_, message)| !is_fixed(message)) {
@@ -168,7 +168,7 @@ fn longest(policy: &Policy, messages: &[ViewMessage], texts: Texts) -> Vec<(usiz
     found.into_iter().map(|(_, index, position)| (index, position)).collect()
 }
 
-/// The text of a part that may be cut.
+/// The text of a part, if it may be truncated.
 fn text_of(body: &PartBody) -> Option<(Texts, &str)> {
     match body {
         PartBody::ToolResult(result) => Some((Texts::Outputs, &result.output)),
@@ -182,7 +182,8 @@ fn text_of(body: &PartBody) -> Option<(Texts, &str)> {
     }
 }
 
-/// Cuts the text of one part to so many units, if that makes it shorter. Attachments of an output that is cut go too.
+/// Truncates the text of one part to `units` units, if that makes it shorter. Attachments of a truncated output are
+/// removed too.
 fn cut(policy: &Policy, part: &mut ViewPart, units: usize) {
     let Some((texts, text)) = text_of(&part.body) else { return };
     let marker = match texts {
@@ -212,7 +213,7 @@ fn cut(policy: &Policy, part: &mut ViewPart, units: usize) {
     part.shortened = Some(Shortened::Truncated { omitted_length });
 }
 
-/// The text without the marker of an earlier cut, and what that left out.
+/// The text without the marker of an earlier truncation, and the length that this had omitted.
 fn without_marker<'a>(policy: &Policy, text: &'a str, shortened: Option<Shortened>, marker: &str) -> (&'a str, i64) {
     let Some(Shortened::Truncated { omitted_length }) = shortened else { return (text, 0) };
     let told = |marker: &str| marker.replace(truncate::OMITTED, &omitted_length.to_string());
@@ -260,7 +261,7 @@ mod tests {
         assert_eq!(shorter, Shorter { view, omitted: Vec::new() });
     }
 
-    /// One request, and many calls for it; the dots stand for the names of those in the middle.
+    /// One request with many calls; the dots represent the names of those in the middle.
     fn one_long_turn() -> String {
         let step = |step: usize| format!("a{step} \"step\"\n  tool bash#t{step} in=10t out=900t done\n");
         let steps: String = (1..=30).map(step).collect();

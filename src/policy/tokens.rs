@@ -1,8 +1,8 @@
-//! How much text weighs, where no provider has said so.
+//! Token counts of messages without usage from a provider.
 //!
-//! Three things make a count: what a text weighs ([`TextWeight`], in units), which words of a message are weighed
-//! ([`CountPer`], one file each), and how units become tokens. Records, steps and empty texts are never seen by a model
-//! and weigh nothing, and so does a message in which nothing else is. All of it is additive, so that a running total
+//! A count depends on three rules: the size of a text in units ([`TextWeight`]), the texts of a message that count
+//! ([`CountPer`], one file each), and the conversion of units to tokens. Records, steps and empty texts are never seen
+//! by a model and have size 0, as has a message without other parts. All sizes are additive, so that a running total
 //! can be kept beside a history.
 
 mod chat;
@@ -33,27 +33,27 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How text becomes tokens.
+/// The conversion of text to tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counting {
-    /// What a length counts, also where texts are cut.
+    /// The unit of lengths, also for truncation.
     pub unit: LengthUnit,
-    /// What a text weighs, in units.
+    /// The size of a text, in units.
     pub text: TextWeight,
-    /// Units for one token. At least 1.
+    /// Units per token. At least 1.
     pub units_per_token: u32,
-    /// How a fraction of a token is rounded.
+    /// The rounding of a fraction of a token.
     pub rounding: Rounding,
-    /// Which words of a message are weighed, and where the rounding happens.
+    /// The texts of a message that count, and the place of the rounding.
     pub per: CountPer,
-    /// What media weigh.
+    /// The size of media.
     pub media: MediaUnits,
-    /// Which fields of reported usage say how full the window is.
+    /// The fields of reported usage that make up the context usage.
     pub usage: UsageCount,
 }
 
-/// What a length counts.
+/// The unit of a length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LengthUnit {
@@ -65,17 +65,17 @@ pub enum LengthUnit {
     Bytes,
 }
 
-/// What a text weighs.
+/// The size of a text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum TextWeight {
-    /// Its length.
+    /// The length of the text.
     Length,
     /// One unit for each ASCII character and more for every other UTF-16 unit, up to a length: Gemini's estimate.
     Mixed {
         /// Units for each UTF-16 unit that is not ASCII.
         other_units: u32,
-        /// A longer text weighs its length.
+        /// Length above which the size of a text is its length.
         plain_above: u32,
     },
     /// One unit for each token of a built-in encoding: exact.
@@ -83,18 +83,18 @@ pub enum TextWeight {
         /// The encoding.
         encoding: Encoding,
     },
-    /// One unit for each token of a vocabulary that the user gives. While the process does not have it, a text weighs
-    /// its tokens in Qwen's encoding.
+    /// One unit for each token of a vocabulary supplied by the user. If the process does not have it, Qwen's encoding
+    /// is used.
     Vocabulary {
-        /// The name under which it is known.
+        /// The name of the vocabulary.
         name: String,
-        /// The vocabulary, once [`Policy::with_vocabularies`] has found it. It is no part of the policy's text.
+        /// The vocabulary, once [`Policy::with_vocabularies`] has found it. It is not part of the policy's text.
         #[serde(skip)]
         attached: Attached,
     },
 }
 
-/// A vocabulary beside its name. Policies are the same whether or not it is there.
+/// The loaded vocabulary for a name. It is ignored when policies are compared.
 #[derive(Clone, Default)]
 pub struct Attached(Option<Arc<Vocabulary>>);
 
@@ -120,7 +120,7 @@ impl Policy {
     }
 }
 
-/// How a fraction of a token is rounded.
+/// The rounding of a fraction of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rounding {
@@ -132,27 +132,27 @@ pub enum Rounding {
     Floor,
 }
 
-/// Which words of a message are weighed.
+/// The texts of a message that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CountPer {
-    /// Its own words, rounded message by message: pi's estimate per message kind.
+    /// Its own text, rounded message by message: pi's estimate per message kind.
     Message,
     /// The JSON text of the provider messages, rounded once for a range, as OpenCode measures one.
     JsonRange,
-    /// The words of texts and the JSON of calls and results, rounded once for a range, as Gemini measures parts.
+    /// Texts and the JSON of calls and results, rounded once for a range, as Gemini measures parts.
     Contents,
-    /// The words of texts and outputs and the JSON of calls, rounded once for a range, as Qwen Code counts characters.
+    /// Texts, outputs and the JSON of calls, rounded once for a range, as Qwen Code counts characters.
     Characters,
-    /// The texts of a message and what a chat format puts around them, rounded once for a range, as litellm counts.
+    /// The texts of a message and the overhead of a chat format, rounded once for a range, as litellm counts.
     Chat(ChatFormat),
-    /// What is said and what tools gave back, without thoughts, as Qwen-Agent counts.
+    /// Texts and outputs of tools without reasoning, as Qwen-Agent counts.
     Said(Said),
     /// The length of each message with its envelope, rounded once for a range, as JoyAgent counts.
     Envelope(Envelope),
 }
 
-/// What media weigh, in units.
+/// The size of media, in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MediaUnits {
@@ -162,24 +162,24 @@ pub struct MediaUnits {
     pub document: u32,
     /// Any other media item in a message.
     pub other: u32,
-    /// A media item that came with the result of a tool.
+    /// A media item in the result of a tool.
     pub attachment: u32,
 }
 
-/// Which fields of reported usage say how full the window is.
+/// The fields of reported usage that make up the context usage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageCount {
     /// The provider's total, or else input, output and both cache counts.
     Total,
-    /// What was sent: input and both cache counts.
+    /// The tokens of the request: input and both cache counts.
     Prompt,
     /// None: the policy's own count decides, as in agents that count every request themselves.
     Nothing,
 }
 
 impl UsageCount {
-    /// The tokens that usage says are in the window; 0 when it says nothing.
+    /// The context usage according to reported usage; 0 if it has none of these fields.
     pub fn tokens(self, usage: &Usage) -> i64 {
         match self {
             Self::Total => usage.context_tokens(),
@@ -190,7 +190,7 @@ impl UsageCount {
 }
 
 impl MediaUnits {
-    /// Every media item weighs the same.
+    /// The same size for every media item.
     pub const fn all(units: u32) -> Self {
         Self { image: units, document: units, other: units, attachment: units }
     }
@@ -213,7 +213,7 @@ impl MediaUnits {
 pub fn length(unit: LengthUnit, text: &str) -> usize {
     match unit {
         LengthUnit::Utf16 if text.is_ascii() => text.len(),
-        // A character has one byte that begins it, and two units where it has four bytes.
+        // Each character has one lead byte; characters of four bytes have two UTF-16 units.
         LengthUnit::Utf16 => {
             let units = |byte: &u8| usize::from(byte & 0xc0 != 0x80) + usize::from(*byte >= 0xf0);
             text.as_bytes().iter().map(units).sum()
@@ -223,7 +223,7 @@ pub fn length(unit: LengthUnit, text: &str) -> usize {
     }
 }
 
-/// What a text weighs, in units.
+/// The size of a text, in units.
 pub fn weight(counting: &Counting, text: &str) -> i64 {
     match &counting.text {
         TextWeight::Length => length(counting.unit, text) as i64,
@@ -241,7 +241,7 @@ pub fn weight(counting: &Counting, text: &str) -> i64 {
     }
 }
 
-/// A text with the places where its tokens end; none where a policy only estimates them.
+/// A text with the ends of its tokens; none if the policy only estimates them.
 pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>> {
     match &counting.text {
         TextWeight::Length | TextWeight::Mixed { .. } => None,
@@ -251,9 +251,10 @@ pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>>
     }
 }
 
-/// The growth of a history, as `PartBody::growth_bytes` counts it, up to which no view grows by so many tokens.
+/// The growth of a history, in bytes as counted by `PartBody::growth_bytes`, up to which no view grows by `tokens`
+/// tokens.
 ///
-/// A byte is at most as many units as its escape in JSON has characters, and a message has at least one part.
+/// A byte has at most as many units as its escape in JSON has characters, and a message has at least one part.
 pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
     const ESCAPE_UNITS: i64 = 6;
     let Counting { text, per, media, .. } = counting;
@@ -284,7 +285,7 @@ pub fn estimate_messages<'a>(policy: &Policy, messages: impl IntoIterator<Item =
     weights.tokens(0..weights.before.len() - 1)
 }
 
-/// The same for messages that show these stored ones, whose counts are used where a view shows them as they are.
+/// The same for the view of stored messages, whose counts are used if the view shows them unchanged.
 pub fn estimate_view<'a>(
     policy: &Policy,
     messages: impl IntoIterator<Item = &'a ViewMessage>,
@@ -298,7 +299,7 @@ pub fn estimate_view<'a>(
 /// The estimate of a view whose end changes.
 #[derive(Debug, Clone, Default)]
 pub struct RunningEstimate {
-    /// Weight of everything up to each message, that one included: tokens or units, by where the rounding happens.
+    /// Running sums including each message: tokens or units, depending on the place of the rounding.
     sums: Vec<i64>,
 }
 
@@ -319,7 +320,7 @@ impl RunningEstimate {
         }));
     }
 
-    /// Takes away all but so many of the first messages.
+    /// Keeps only the first `count` messages.
     pub fn truncate(&mut self, count: usize) {
         self.sums.truncate(count);
     }
@@ -330,18 +331,18 @@ impl RunningEstimate {
     }
 }
 
-/// The tokens of a stored message as a view will show it: pruned and cut, but not paired.
+/// The tokens of a stored message as a view will show it: pruned and truncated, but not paired.
 pub fn estimate_source(policy: &Policy, message: &SourceMessage) -> i64 {
     tokens_of(&policy.counting, source_units(policy, message))
 }
 
-/// The tokens of several stored messages, as a view will show them: pruned and cut, but not paired.
+/// The tokens of several stored messages as a view will show them: pruned and truncated, but not paired.
 pub fn estimate_sources(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let weights = sources.iter().map(|source| addend(&policy.counting, source_units(policy, source)));
     list_tokens(&policy.counting, weights.fold(0, i64::saturating_add))
 }
 
-/// The tokens of some parts of a stored message, by index, as if they were all of it.
+/// The tokens of some parts of a stored message, by index, as if it had no others.
 pub fn estimate_parts(policy: &Policy, source: &SourceMessage, parts: &[usize]) -> i64 {
     if let [part] = parts
         && let Some(counts) = counts::of_part(source, *part)
@@ -354,8 +355,8 @@ pub fn estimate_parts(policy: &Policy, source: &SourceMessage, parts: &[usize]) 
     tokens_of(&policy.counting, units(&policy.counting, source.message.role, &shown))
 }
 
-/// The tokens of one part as a view will show it, pruned and cut, in a message of its own. `tool` is the tool of a
-/// result, whose name some agents weigh with it.
+/// The tokens of one part as a view will show it, pruned and truncated, in a message of its own. `tool` is the tool of
+/// a result; some agents count its name with the result.
 pub fn estimate_part(policy: &Policy, role: Role, body: &PartBody, pruned: Option<&Pruned>, tool: Option<&str>) -> i64 {
     let shown: Vec<Shown<'_>> = shown(policy, body, pruned).into_iter().collect();
     let named = tool.filter(|_| policy.counting.per == CountPer::Contents);
@@ -363,7 +364,7 @@ pub fn estimate_part(policy: &Policy, role: Role, body: &PartBody, pruned: Optio
     tokens_of(&policy.counting, units(&policy.counting, role, &shown).saturating_add(name))
 }
 
-/// The same for a part of a stored message, as marks have left it.
+/// The same for a part of a stored message, as shortened by marks.
 pub fn estimate_part_of(policy: &Policy, source: &SourceMessage, part: &Part, tool: Option<&str>) -> i64 {
     match counts::of(source, part) {
         Some(counts) => {
@@ -375,7 +376,8 @@ pub fn estimate_part_of(policy: &Policy, source: &SourceMessage, part: &Part, to
     }
 }
 
-/// The tokens of words of a part of a stored message, which are all its words when no mark is on it.
+/// The tokens of `words`, text of a part of a stored message. It must be the whole text of the part if no mark shortens
+/// it, because stored counts are used then.
 pub fn estimate_words_of(policy: &Policy, source: &SourceMessage, part: &Part, words: &str) -> i64 {
     let is_output = matches!(*part.body, PartBody::ToolResult(_));
     match counts::of(source, part).filter(|_| is_output) {
@@ -384,16 +386,16 @@ pub fn estimate_words_of(policy: &Policy, source: &SourceMessage, part: &Part, w
     }
 }
 
-/// The weights of a list of messages, such that any range can be asked for at once.
+/// The sizes of a list of messages, as running sums for the estimate of any range.
 #[derive(Debug, Clone)]
 pub struct Weights<'a> {
     counting: &'a Counting,
-    /// Weight of everything before each index: tokens or units, by where the rounding happens.
+    /// Sums before each index: tokens or units, depending on the place of the rounding.
     before: Vec<i64>,
 }
 
-/// The tokens that a list of stored messages loses when parts of it are shortened and messages left out. `after` has the
-/// messages of `before` in the same order, but for those that are left out.
+/// The tokens that a list of stored messages loses by truncations and omissions. `after` has the messages of `before`
+/// in the same order, without the omitted ones.
 pub fn freed(policy: &Policy, before: &[SourceMessage], after: &[SourceMessage]) -> i64 {
     let counting = &policy.counting;
     let weigh = |source: &SourceMessage| addend(counting, source_units(policy, source));
@@ -410,13 +412,13 @@ pub fn freed(policy: &Policy, before: &[SourceMessage], after: &[SourceMessage])
     if counting.per == CountPer::Message {
         return freed;
     }
-    // Where the sum is rounded, what the others weigh decides to which side.
+    // If the sum is rounded, the size of the other messages affects the rounding.
     let whole = before.iter().map(weigh).fold(0, i64::saturating_add);
     list_tokens(counting, whole) - list_tokens(counting, whole.saturating_sub(freed))
 }
 
 impl<'a> Weights<'a> {
-    /// Weighs stored messages as a view will show them.
+    /// The sizes of stored messages as a view will show them.
     pub fn of(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
         Self::new(policy, messages.iter().map(|message| source_units(policy, message)))
     }
@@ -438,11 +440,12 @@ impl<'a> Weights<'a> {
     }
 }
 
-/// What a message of so many units adds to the weight of a list: tokens or units, by where the rounding happens.
+/// The contribution of a message of this size to the sum of a list: tokens or units, depending on the place of the
+/// rounding.
 fn addend(counting: &Counting, units: i64) -> i64 {
     match counting.per {
         CountPer::Message => tokens_of(counting, units),
-        // The comma behind it, or the bracket.
+        // The comma after the message, or the bracket.
         CountPer::JsonRange if units > 0 => units.saturating_add(1),
         CountPer::JsonRange => 0,
         CountPer::Contents | CountPer::Characters | CountPer::Chat(_) | CountPer::Said(_) | CountPer::Envelope(_) => {
@@ -451,7 +454,7 @@ fn addend(counting: &Counting, units: i64) -> i64 {
     }
 }
 
-/// The tokens of a list of such a weight.
+/// The tokens of a list with this sum.
 fn list_tokens(counting: &Counting, weight: i64) -> i64 {
     match counting.per {
         CountPer::Message => weight,
@@ -470,7 +473,7 @@ fn list_tokens(counting: &Counting, weight: i64) -> i64 {
     }
 }
 
-/// Turns units into tokens.
+/// Converts units to tokens.
 fn tokens_of(counting: &Counting, units: i64) -> i64 {
     let per = i64::from(counting.units_per_token.max(1));
     let rest = units % per;
@@ -493,7 +496,7 @@ enum Shown<'a> {
     Opaque(&'a Opaque),
 }
 
-/// What a view shows of a part, as far as it weighs anything; none when a model does not see it.
+/// The view of a part, as far as it counts; none if a model does not see it.
 fn shown<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&'a Pruned>) -> Option<Shown<'a>> {
     let cut = pruned.and_then(|pruned| pruned.cut.as_ref());
     let apply = |text: &'a str| cut.map_or(Cow::Borrowed(text), |cut| Cow::Owned(cut.apply(text)));
@@ -528,7 +531,7 @@ fn cut_output<'a>(policy: &Policy, result: &'a ToolResult) -> Cow<'a, str> {
     cut.map_or(Cow::Borrowed(result.output.as_str()), |cut| Cow::Owned(cut.cut.apply(&result.output)))
 }
 
-/// The units of one message; 0 when a model sees nothing of it.
+/// The units of one message; 0 if a model sees nothing of it.
 fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
     if parts.is_empty() {
         return 0;
@@ -545,7 +548,7 @@ fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
 }
 
 fn view_units(policy: &Policy, message: &ViewMessage) -> i64 {
-    // What the view shows is cut already; nothing is cut again.
+    // The parts of a view are truncated already and are not truncated again.
     let parts: Vec<Shown<'_>> = message.parts.iter().filter_map(|part| as_is(&part.body)).collect();
     let units = units(&policy.counting, message.role, &parts);
     match (policy.counting.per, message.standing) {
@@ -567,7 +570,7 @@ fn view_units(policy: &Policy, message: &ViewMessage) -> i64 {
     }
 }
 
-/// The name of a role, as most formats have it.
+/// The name of a role in most formats.
 fn role_name(role: Role) -> &'static str {
     match role {
         Role::User => "user",
@@ -594,8 +597,8 @@ fn as_is(body: &PartBody) -> Option<Shown<'_>> {
     }
 }
 
-/// True for a summary with the policy's words around it. What it carries along may stand in a message of its own, which
-/// has none.
+/// True for a summary with the policy's prefix and suffix. Its attachments may be in a message of their own without
+/// them.
 fn is_wrapped(policy: &Policy, message: &ViewMessage) -> bool {
     let mut texts = message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text),
@@ -623,7 +626,7 @@ fn shown_parts<'a>(policy: &Policy, source: &'a SourceMessage) -> Vec<Shown<'a>>
     shown_one_by_one(policy, source).collect()
 }
 
-/// The same without a list of them.
+/// The same as an iterator.
 fn shown_one_by_one<'a>(policy: &Policy, source: &'a SourceMessage) -> impl Iterator<Item = Shown<'a>> {
     let parts = source.message.parts.iter();
     parts.filter_map(|part| shown(policy, &part.body, source.pruned_part(part.id)))

@@ -1,35 +1,35 @@
-//! Cutting long texts.
+//! Truncation of long texts.
 
 use super::LengthUnit;
 use super::tokens::length;
 use crate::model::cut::Cut;
 use serde::{Deserialize, Serialize};
 
-/// What a marker text holds in place of the number of units left out.
+/// Placeholder in a marker text for the number of omitted units.
 pub(super) const OMITTED: &str = "{omitted}";
 
-/// How long texts are cut. What each limit leaves is cut by the next; 0 switches a limit off.
+/// Limits of long texts. They apply together; the smallest remainder at each end is kept. 0 switches a limit off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Truncate {
-    /// At most so many units are kept.
+    /// Maximum units.
     pub max_units: u32,
-    /// At most so many lines.
+    /// Maximum lines.
     pub max_lines: u32,
-    /// At most so many bytes.
+    /// Maximum bytes.
     pub max_bytes: u32,
-    /// How much of what is kept is kept of the beginning, between 0 and 1; the rest is kept of the end.
+    /// Share of the kept text at the beginning, between 0 and 1; the rest is at the end.
     pub head_share: f64,
-    /// Words in front of a text that was cut.
+    /// Text before a truncated text.
     pub before: String,
-    /// What stands where something was left out; `{omitted}` becomes the number of units, `{max}` the limit.
+    /// Text in place of the omission; `{omitted}` becomes the number of omitted units, `{max}` the limit in units.
     pub marker: String,
-    /// Words behind a text that was cut.
+    /// Text after a truncated text.
     pub after: String,
 }
 
 impl Truncate {
-    /// Keeps the beginning of a text, and says behind it what is missing.
+    /// Keeps the beginning of a text, followed by a marker.
     pub fn head(max_units: u32, marker: &str) -> Self {
         Self {
             max_units,
@@ -43,19 +43,19 @@ impl Truncate {
     }
 }
 
-/// A cut, and how many units it leaves out.
+/// A truncation, with its number of omitted units.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cutting {
-    /// The cut.
+    /// The truncation.
     pub cut: Cut,
-    /// Units of the text that it leaves out.
+    /// Number of omitted units.
     pub omitted: i64,
 }
 
-/// The cut that brings a text within the limits; none when it is short enough.
+/// The truncation that brings a text within the limits; none if it is short enough.
 ///
-/// A character is never split, so at most one unit more than a limit asks for is left out (two in bytes, and so on),
-/// and the number given is the number really left out.
+/// A character is never split, so slightly more than required may be omitted: at each end at most one UTF-16 unit, or
+/// three bytes. The marker has the actual number.
 pub fn cut(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<Cutting> {
     let kept = kept(rule, unit, text);
     let (head, tail) = kept.filter(|(head, tail)| head + tail < text.len())?;
@@ -65,7 +65,7 @@ pub fn cut(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<Cutting> {
     Some(Cutting { cut, omitted })
 }
 
-/// The bytes that are kept of both ends; none when no limit is exceeded.
+/// The bytes kept at both ends; none if no limit is exceeded.
 fn kept(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<(usize, usize)> {
     let by_lines = lines_kept(rule, text);
     let by_units = extent_kept(rule, unit, rule.max_units, text);
@@ -102,7 +102,7 @@ fn part_of(max: usize, share: f64) -> usize {
     ((max as f64 * share.clamp(0.0, 1.0)) as usize).min(max)
 }
 
-/// The longest start of the text that has at most `max` units, and how many it has.
+/// The longest start of the text with at most `max` units, and its number of units.
 pub fn prefix(unit: LengthUnit, text: &str, max: usize) -> (&str, usize) {
     let mut units = 0;
     for (index, character) in text.char_indices() {
@@ -115,7 +115,7 @@ pub fn prefix(unit: LengthUnit, text: &str, max: usize) -> (&str, usize) {
     (text, units)
 }
 
-/// The longest end of the text that has at most `max` units, and how many it has.
+/// The longest end of the text with at most `max` units, and its number of units.
 pub fn suffix(unit: LengthUnit, text: &str, max: usize) -> (&str, usize) {
     let mut units = 0;
     for (index, character) in text.char_indices().rev() {
@@ -128,7 +128,7 @@ pub fn suffix(unit: LengthUnit, text: &str, max: usize) -> (&str, usize) {
     (text, units)
 }
 
-/// How many units one character has.
+/// The number of units of one character.
 fn unit_count(unit: LengthUnit, character: char) -> usize {
     match unit {
         LengthUnit::Utf16 => character.len_utf16(),

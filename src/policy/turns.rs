@@ -1,4 +1,4 @@
-//! Where turns begin and end.
+//! Boundaries of turns.
 
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{PartBody, are_notes};
@@ -10,7 +10,7 @@ const COMPACTION_MARKER: &str = "compaction";
 /// A turn, as a half-open range of indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// The user message that starts it.
+    /// Index of the user message that starts it.
     pub start: usize,
     /// One past its last message.
     pub end: usize,
@@ -26,13 +26,13 @@ pub fn turns(messages: &[SourceMessage]) -> Vec<Turn> {
     turns
 }
 
-/// Whether the message starts a turn: a request that is not just a note that a compaction took place.
+/// True if the message starts a turn: a request, unless it only notes that a compaction took place.
 pub fn starts_turn(message: &Message) -> bool {
     is_request(message) && !message.parts.iter().any(|part| is_compaction_marker(&part.body))
 }
 
-/// Whether a user speaks here, or Longhand in a user's place. A user message that only brings tool results does not: some
-/// providers put them there. Nor does one that holds notes of an agent.
+/// True for a request: a message of the user, or of Longhand in place of the user. A user message with tool results
+/// only is no request, since some providers put results there. Neither is one with notes of an agent.
 pub fn is_request(message: &Message) -> bool {
     let speaks = match message.kind {
         MessageKind::Normal | MessageKind::Edit | MessageKind::Continuation | MessageKind::Replay => true,
@@ -42,12 +42,12 @@ pub fn is_request(message: &Message) -> bool {
     speaks && message.role == Role::User && !only_brings_results(message) && !notes()
 }
 
-/// Whether the message holds tool results and nothing else.
+/// True if the message has tool results and nothing else.
 pub fn only_brings_results(message: &Message) -> bool {
     !message.parts.is_empty() && message.parts.iter().all(|part| matches!(*part.body, PartBody::ToolResult(_)))
 }
 
-/// Whether a view shows anything of the message.
+/// True if a view shows anything of the message.
 pub fn says_something(message: &Message) -> bool {
     message.parts.iter().any(|part| match &*part.body {
         PartBody::Text(text) | PartBody::Reasoning(text) => !text.is_empty(),

@@ -1,10 +1,11 @@
-//! Reading the text of a policy, also of one that was stored in an earlier form.
+//! Parsing of policies, including stored ones of an earlier form.
 
 use super::Policy;
 use serde_json::{Map, Value, json};
 
-/// Reads a policy's JSON text. Texts with `render_version` 1 had one threshold, one prune rule and one tail at the top;
-/// they become the same rules in their places on the ladder, and their views keep their bytes.
+/// Parses the JSON text of a policy. Texts with `render_version` 1 had one threshold, one prune rule and one tail at
+/// the top level. These become the same rules in the current form with levels and maintenance, and their views keep
+/// their bytes.
 pub fn parse(text: &str) -> Result<Policy, serde_json::Error> {
     let value: Value = serde_json::from_str(text)?;
     let is_first = value.get("render_version") == Some(&json!(1)) && value.get("tail").is_some();
@@ -13,7 +14,8 @@ pub fn parse(text: &str) -> Result<Policy, serde_json::Error> {
     if is_changed { serde_json::from_value(value) } else { serde_json::from_str(text) }
 }
 
-/// Names the form of the transcript where it was told from whether split turns have a heading; whether one was missing.
+/// Adds the form of the transcript if it is missing: earlier texts implied it by the heading of split turns. Returns
+/// true if one was missing.
 fn name_forms(policy: &mut Value) -> bool {
     let mut is_changed = false;
     for rung in ["micro", "auto", "deep"] {
@@ -32,7 +34,7 @@ fn name_forms(policy: &mut Value) -> bool {
     is_changed
 }
 
-/// The text of version 1 in the form of today.
+/// The text of version 1 in the current form.
 fn upgraded(mut old: Value) -> Value {
     let mut take = |field: &str| old.as_object_mut().and_then(|fields| fields.remove(field)).unwrap_or(Value::Null);
     let (trigger, prune, tail, summary) = (take("trigger"), take("prune"), take("tail"), take("summary"));
@@ -115,7 +117,7 @@ fn clear(old: &Value) -> Value {
     })
 }
 
-/// A summary with what its writer is given, which version 1 left to the summarizer.
+/// A summary with the input of its summarizer, which version 1 left to the summarizer.
 fn with_writing(summary: Value) -> Value {
     let writing = json!({
         "format": "headings",
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
     use crate::policy::{presets, validate};
 
-    /// What a store of the first version holds, with the values of its two presets.
+    /// Policies in a store of the first version, with the values of its two presets.
     const OLD: [(&str, &str); 2] = [
         ("opencode@seed", include_str!("upgrade/opencode-seed-1.json")),
         ("pi@1.5", include_str!("upgrade/pi-1.5-1.json")),
@@ -156,8 +158,8 @@ mod tests {
             today.render_version = 1;
             let of = |policy: &Policy| serde_json::to_value(policy).expect("a policy is JSON");
             let (old, mut today) = (of(&old), of(&today));
-            // Version 1 left two things to the summarizer, which listed the files of any tools: those, and where instructions
-            // to the model stand, are set in one way.
+            // Version 1 left the transcript and the file tools to the summarizer, which listed the files of any tools.
+            // These values, and the position of retained messages, have fixed defaults.
             let rule = "/auto/steps/0/summarize";
             for unset in ["summary/transcript", "summary/file_tools", "retained_first"] {
                 let path = format!("{rule}/{unset}");
@@ -165,7 +167,7 @@ mod tests {
                     today.clone_from(old);
                 }
             }
-            // A figure that was written down stays.
+            // A value that was stored explicitly stays.
             today["guards"]["minimum_gain_tokens"] = json!(200);
             for field in ["preset", "counting", "truncate", "routine", "auto", "view", "guards"] {
                 assert_eq!(old[field], today[field], "{name}: {field}");

@@ -1,4 +1,4 @@
-//! What makes a policy unusable.
+//! Validation of policies.
 
 use super::overflow;
 use super::{
@@ -8,19 +8,19 @@ use super::{
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
 
-/// The most failures that a breaker may count.
+/// Maximum number of failures that a breaker may count.
 pub const BREAKER_FAILURES_MAX: u32 = 32;
 
-/// A value that a policy may not have.
+/// An invalid value in a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// The path of the field in the policy's JSON.
     pub field: String,
-    /// What the value has to be, as a sentence fragment.
+    /// The requirement for the value, as a sentence fragment.
     pub message: String,
 }
 
-/// Everything that is wrong with the policy; empty when it can be used.
+/// All violations in the policy; empty if it can be used.
 pub fn validate(policy: &Policy) -> Vec<Violation> {
     let mut check = Check::default();
     check.that(!policy.preset.is_empty(), "preset", "must name a preset");
@@ -50,10 +50,10 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     check.violations
 }
 
-/// What is wrong with the policy under a window: a tail that leaves no room in it. Empty when the window is not known.
+/// The violations of the policy under a window: a tail that leaves no room in it. Empty if the window is unknown.
 ///
-/// A preset is what its agent has, whatever the window; this is for values that somebody chose. What is as in `start` was
-/// not chosen.
+/// A preset has the values of its agent, whatever the window, so only values chosen by a person are checked: those that
+/// differ from `start`.
 pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Vec<Violation> {
     let mut check = Check::default();
     let Some(room) = overflow::room(window) else { return check.violations };
@@ -80,32 +80,32 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
     check.violations
 }
 
-/// Collects what is wrong. Strategies check their own parameters with it.
+/// Collects violations. Strategies check their own parameters with it.
 #[derive(Default)]
 pub(super) struct Check {
     pub(super) violations: Vec<Violation>,
 }
 
 impl Check {
-    /// Notes a violation unless something holds.
+    /// Adds a violation unless `holds` is true.
     pub(super) fn that(&mut self, holds: bool, field: &str, message: &str) {
         if !holds {
             self.violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
         }
     }
 
-    /// Notes a violation if a number is negative.
+    /// Adds a violation if a number is negative.
     pub(super) fn not_negative(&mut self, value: i64, field: &str) {
         self.that(value >= 0, field, "must not be negative");
     }
 
-    /// Notes a violation if a wait is longer than any may be.
+    /// Adds a violation if a wait exceeds the maximum.
     pub(super) fn wait(&mut self, seconds: u32, field: &str) {
         let message = format!("must be at most {WAIT_SECONDS_MAX} seconds");
         self.that(seconds <= WAIT_SECONDS_MAX, field, &message);
     }
 
-    /// Notes a violation unless a number is a share of something.
+    /// Adds a violation unless a number is between 0 and 1.
     pub(super) fn share(&mut self, value: f64, field: &str) {
         self.that((0.0..=1.0).contains(&value), field, "must be between 0 and 1");
     }
@@ -258,7 +258,7 @@ fn check_sections(check: &mut Check, sections: &[Section], path: &str) {
     }
 }
 
-/// Whether a text can be the name of an element.
+/// True if a text can be the name of an element.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|character| character.is_ascii_alphanumeric() || "_-".contains(character))
 }
@@ -270,7 +270,7 @@ mod tests {
     use crate::policy::select::{LargeResults, LastTurns, Recent};
     use crate::policy::{Clear, presets};
 
-    /// Applies changes to a preset and names the fields that are then wrong.
+    /// Applies a change to a preset and checks the names of the fields with violations.
     fn check(preset: &str, change: fn(&mut Policy), expected: &[&str]) {
         let mut policy = presets::find(preset).expect("a preset").policy();
         change(&mut policy);
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// Names of tools of which one is none.
+    /// Names of tools, one of them invalid.
     fn unnamed() -> Vec<String> {
         vec!["read".to_owned(), String::new()]
     }

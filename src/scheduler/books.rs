@@ -1,4 +1,4 @@
-//! The books on the requests of the job in hand, or of the summary of a branch, until the store has them.
+//! The request log of a running job, or of the summary of a branch, until the store has it.
 
 use crate::clock::Clock;
 use crate::limits;
@@ -14,25 +14,25 @@ pub struct Books {
 }
 
 impl Books {
-    /// Empty books for an attempt of a job.
+    /// An empty request log for an attempt of a job.
     pub fn new(clock: Clock, attempt: i64) -> Self {
         Self { clock, attempt, requests: Mutex::default() }
     }
 
-    /// Puts back what could not be stored.
+    /// Puts back requests that could not be stored.
     pub fn put_back(&self, mut requests: Vec<SummaryRequest>) {
         let mut noted = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.append(&mut noted);
         *noted = requests;
     }
 
-    /// Takes out what was noted so far.
+    /// Takes the requests that were recorded so far.
     pub fn take(&self) -> Vec<SummaryRequest> {
-        // The list is whole at any time.
+        // The list is consistent at any time, so a poisoned lock does no harm.
         std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Notes a request that has ended, well or not.
+    /// Records a request that has ended, with or without success.
     pub fn note(&self, call: &Call) {
         let request = SummaryRequest {
             attempt: self.attempt,
@@ -51,7 +51,7 @@ impl Books {
     }
 }
 
-/// A text, no longer than is kept. The hash beside it is that of the whole.
+/// A text up to the stored maximum. The hash stored with it covers the whole text.
 fn bounded(text: &str) -> String {
     text[..text.floor_char_boundary(limits::RECORDED_TEXT_BYTES_MAX)].to_owned()
 }

@@ -1,5 +1,5 @@
-//! Summaries by clients: a task is offered before the configured summarizers are asked, and what a client brings is
-//! checked like any other summary.
+//! Summaries by clients: a task is offered to clients before the configured summarizers are asked, and a client's
+//! summary is checked like any other.
 
 use super::draft::{Draft, Proposal};
 use super::worker::{Refusal, Worker, failure, no_gain};
@@ -15,7 +15,7 @@ use crate::summarizer::{
     self, Evidence, Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply,
 };
 
-/// A summary that is to be written: the plan, what its writer is given, and what is kept with it.
+/// A summary that is to be written: the plan, the summarizer's input, and the details that are kept with it.
 #[derive(Clone)]
 pub(super) struct Assignment {
     pub(super) plan: SummaryPlan,
@@ -24,7 +24,7 @@ pub(super) struct Assignment {
 }
 
 impl Assignment {
-    /// What a plan comes to for its writer.
+    /// The assignment of a plan.
     pub(super) fn of(scene: Scene<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
         let input = SummaryInput {
             messages: said(&plan.head),
@@ -39,7 +39,7 @@ impl Assignment {
         Self { plan: plan.clone(), input, details_json: None }
     }
 
-    /// The same with another plan or other words around it.
+    /// The assignment with a client's changes.
     fn edited(&self, scene: Scene<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
         let plan = plan::edited(scene, &self.plan, &edit.plan)?;
         let input = SummaryInput {
@@ -51,7 +51,7 @@ impl Assignment {
         Ok(Self { plan, input, details_json: edit.details_json.or_else(|| self.details_json.clone()) })
     }
 
-    /// It as a client sees it.
+    /// The assignment as a task for clients.
     fn task(&self, claim: &Claim, session: SessionId, sources: &[SourceMessage]) -> Task {
         let id = |revision: &i64| -> Option<MessageId> {
             let found = sources.iter().find(|source| source.message.revision == *revision);
@@ -74,21 +74,21 @@ impl Assignment {
     }
 }
 
-/// What is worth remembering: not that Longhand itself asked to go on.
+/// The messages that are worth summarizing: all but Longhand's own continuations.
 fn said(messages: &[SourceMessage]) -> Vec<SourceMessage> {
     messages.iter().filter(|source| source.message.kind != MessageKind::Continuation).cloned().collect()
 }
 
-/// What came of asking the clients.
+/// Result of offering a summary to the clients.
 pub(super) enum Answer {
     /// A client wrote the summary, and it was accepted.
     Written(Box<Draft>),
-    /// Others are to write it.
+    /// The configured summarizers are to write it.
     Left(Box<Assignment>),
 }
 
 impl Worker {
-    /// Whether the summary that a new one replaces was a client's own.
+    /// True if the summary that a new one replaces was a client's own.
     pub(super) async fn previous_is_supplied(
         &self,
         claim: &Claim,
@@ -104,8 +104,8 @@ impl Worker {
         }))
     }
 
-    /// Offers a summary to clients, and waits for one that takes it, and then for what it brings, as long as its lease
-    /// holds.
+    /// Offers a summary to clients, and waits for a client that leases it, and then for its summary, as long as the
+    /// lease holds.
     pub(super) async fn ask_clients(
         &self,
         claim: &Claim,
@@ -163,7 +163,7 @@ impl Worker {
     }
 }
 
-/// The reduction with a client's summary in it, or why that cannot be the summary.
+/// The draft with a client's summary, or the reason why the summary is refused.
 fn check(
     scene: Scene<'_>,
     proposal: Proposal<'_>,
@@ -178,10 +178,10 @@ fn check(
     let text = reply.summary(&expected)?;
     let summarizer = if reply.model.is_empty() { "client".to_owned() } else { format!("client/{}", reply.model) };
     let output = SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) };
-    // A client may know the messages behind the covered ones too.
+    // A client may know the messages after the covered ones too.
     let behind: Vec<SourceMessage> =
         scene.sources.iter().filter(|source| source.message.revision >= plan.tail_start).cloned().collect();
-    // A summary of the client's own stands as it is; an answer to the request is taken like that of any other model.
+    // A client's own summary stays as it is; an answer to the request is completed like that of any model.
     let output = if reply.supplied {
         let behind = behind.iter().collect();
         let evidence = Evidence { behind, knows_more: true, ..Evidence::of(input) };

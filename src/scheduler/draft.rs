@@ -1,4 +1,4 @@
-//! Compactions that are measured, on their way into the history.
+//! Compactions with their measured effect, before they are committed.
 
 use super::worker::Attempt;
 use crate::model::changes::{Changes, ReplayChange};
@@ -11,25 +11,25 @@ use crate::store::Commit;
 use crate::summarizer::SummaryOutput;
 use uuid::Uuid;
 
-/// What is done in place of a summary that cannot be made, where it frees so many tokens at least.
+/// The fallback for a summary that cannot be made; none if it frees fewer tokens than `least`.
 pub(super) fn instead(scene: Scene<'_>, work: &Work, least: i64) -> Option<Draft> {
     let summary = work.summary.as_ref()?;
     let fallback = plan::fallback(scene, &summary.fallback);
-    // Cuts of what the summary would have retained mean nothing without it.
+    // Cuts in messages that the summary would have retained are useless without the summary.
     let mut others = work.cuts.clone();
     others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
     let draft = |cuts| Draft::of(scene, cuts, None).filter(|draft| draft.gain() >= least);
     draft(&fallback.cuts).or_else(|| draft(&others))
 }
 
-/// What steps come to, and the tokens that it has to free.
+/// The planned work of some steps, and the tokens that it has to free.
 #[derive(Clone, Copy)]
 pub(super) struct Proposal<'a> {
     pub(super) work: &'a Work,
     pub(super) least: i64,
 }
 
-/// A reduction, measured, on its way into the history.
+/// A compaction with its measured effect, before it is committed.
 pub(super) struct Draft {
     pub(super) changes: Changes,
     pub(super) tokens_before: i64,
@@ -39,7 +39,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// What cuts and a summary would do to a view; none when they would change nothing, or add to it without a summary.
+    /// The effect of cuts and a summary on a view; none if they change nothing, or, without a summary, free nothing.
     pub(super) fn of(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Option<Self> {
         let Scene { policy, layout, sources, .. } = scene;
         if cuts.is_empty() && summary.is_none() {
@@ -82,7 +82,7 @@ impl Draft {
         self.tokens_before - self.tokens_after
     }
 
-    /// The same with free JSON kept beside the summary.
+    /// Sets the free JSON that is kept with the summary.
     pub(super) fn with_details(mut self, details_json: Option<String>) -> Self {
         if let Some(summary) = &mut self.changes.summary {
             summary.details_json = details_json;
@@ -90,7 +90,7 @@ impl Draft {
         self
     }
 
-    /// The same with a word on whether the summary is a client's own.
+    /// Sets whether the summary is a client's own.
     pub(super) fn supplied(mut self, supplied: bool) -> Self {
         if let Some(summary) = &mut self.changes.summary {
             summary.supplied = supplied;
@@ -98,7 +98,7 @@ impl Draft {
         self
     }
 
-    /// Its commit.
+    /// The commit of the draft.
     pub(super) fn commit(self, attempt: &Attempt<'_>) -> Commit {
         let Attempt { claim, scene, guards, .. } = attempt;
         let has_helped = claim.request.trigger == Trigger::Manual || self.gain() > 0;
@@ -121,7 +121,8 @@ impl Draft {
     }
 }
 
-/// Replays the last request without its media, in place of cutting them, as long as no summary covers it.
+/// Replaces the cuts of the last request's media by a replay of the request without them, unless a summary covers the
+/// request.
 fn with_replay(changes: Changes, scene: Scene<'_>) -> Changes {
     let stays = |replay: &replay::Replayed| {
         changes.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)

@@ -1,4 +1,4 @@
-//! How the scheduler fares: whether it can read the store, and which sessions it fails at.
+//! Health of the scheduler: failures to read the store, and sessions on which work fails.
 
 use super::SchedulerHandle;
 use crate::limits;
@@ -7,34 +7,35 @@ use crate::store::SessionKey;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// How the scheduler fares.
+/// Health of the scheduler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Set while it cannot read the store, so that nothing is compacted.
+    /// Set while the scheduler cannot read the store; no compaction runs until it can.
     pub failure: Option<ReadFailure>,
-    /// Sessions that get no work for a while since the last work on them failed; `limits::STATUS_SESSIONS_MAX` of them.
+    /// Sessions that get no work for a while because the last work on them failed; `limits::STATUS_SESSIONS_MAX` of
+    /// them.
     pub failing: Vec<SessionKey>,
 }
 
-/// Why the scheduler cannot read the store.
+/// Failure of the scheduler to read the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadFailure {
-    /// What the store said last.
+    /// The store's last error.
     pub message: String,
-    /// Since when.
+    /// The time of the first failure.
     pub since: Timestamp,
-    /// How often it has tried since then.
+    /// Number of attempts since then.
     pub attempts: i64,
 }
 
-/// What the scheduler writes and others read.
+/// The shared health, which the scheduler writes.
 #[derive(Clone, Default)]
 pub(super) struct Reports {
     health: Arc<watch::Sender<Health>>,
 }
 
 impl Reports {
-    /// The store could not be read.
+    /// Records that the store could not be read.
     pub(super) fn unreadable(&self, why: &impl std::fmt::Display, now: Timestamp) {
         self.health.send_modify(|health| {
             let (since, attempts) =
@@ -43,12 +44,12 @@ impl Reports {
         });
     }
 
-    /// The store was read.
+    /// Records that the store was read.
     pub(super) fn readable(&self) {
         self.health.send_if_modified(|health| health.failure.take().is_some());
     }
 
-    /// These sessions are put aside.
+    /// Records the sessions that get no work for a while.
     pub(super) fn failing(&self, sessions: impl Iterator<Item = SessionKey>) {
         let most = usize::try_from(limits::STATUS_SESSIONS_MAX).unwrap_or(usize::MAX);
         let mut failing: Vec<SessionKey> = sessions.collect();
@@ -63,7 +64,7 @@ impl Reports {
 }
 
 impl SchedulerHandle {
-    /// How the scheduler fares, now and from now on.
+    /// The scheduler's health, current and future.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.reports.health.subscribe()
     }

@@ -1,7 +1,7 @@
-//! Hooks: programs of the operator's that are told of compactions, and may change or refuse them.
+//! Hooks: the operator's programs that are notified of compactions, and may change or refuse them.
 //!
 //! A program is started directly, never through a shell, as the leader of a process group of its own, which is killed
-//! when its time is up or the reduction is given up. It gets one JSON object on standard input.
+//! when its time is up or the compaction is given up. It gets one JSON object on standard input.
 
 use super::client::Assignment;
 use super::worker::{Refusal, Worker, failure};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 
-/// What a program is told. Fields may be added.
+/// Input of a program. Fields may be added.
 #[derive(Serialize)]
 struct Told<'a> {
     hook: &'static str,
@@ -30,11 +30,11 @@ struct Told<'a> {
     trigger: &'static str,
     /// From 1.
     attempt: i64,
-    /// The revision whose view is reduced.
+    /// The revision whose view is compacted.
     base_revision: i64,
     window_tokens: i64,
     covered: Vec<ToldRange>,
-    /// Messages that are covered anew.
+    /// Number of messages that are covered anew.
     covered_count: i64,
     tail_start_message_id: Option<String>,
     #[serde(flatten)]
@@ -51,9 +51,9 @@ struct ToldRange {
 #[serde(untagged)]
 enum Phase<'a> {
     Before {
-        /// Tokens of the view.
+        /// Context usage in tokens.
         context_tokens: i64,
-        /// The most that the summary may weigh.
+        /// Maximum size of the summary in tokens.
         budget_tokens: i64,
         instructions: &'a str,
     },
@@ -67,17 +67,17 @@ enum Phase<'a> {
     },
 }
 
-/// What `pre_compact` may print.
+/// Output of `pre_compact`.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Said {
     /// Added to the summarizer's instructions.
     instructions: String,
-    /// The request for the summary, in place of the policy's.
+    /// The request for the summary, instead of the policy's.
     prompt: Option<String>,
-    /// Why the compaction is not to happen.
+    /// Reason for refusing the compaction.
     refuse: Option<String>,
-    /// False keeps out the message that asks the model to go on.
+    /// False prevents the continuation, which asks the model to go on.
     auto_continue: Option<bool>,
 }
 
@@ -87,8 +87,8 @@ fn ranges(ranges: &[RevisionRange]) -> Vec<ToldRange> {
 }
 
 impl Worker {
-    /// Asks `pre_compact` about a summary that is to be written, and tells whether it vetoes that the model is asked to
-    /// go on. A program that fails changes nothing, unless it is required.
+    /// Calls `pre_compact` for a summary that is to be written; returns true if the program vetoes the continuation. A
+    /// program that fails changes nothing, unless it is required.
     pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &mut Assignment) -> Result<bool, Refusal> {
         let Some(hook) = &self.hooks.pre_compact else { return Ok(false) };
         let session = self.store.session(claim.session).await;
@@ -141,11 +141,11 @@ impl Worker {
         Ok(said.auto_continue == Some(false))
     }
 
-    /// Tells `post_compact` of a compaction that is in force. What the program does changes nothing any more.
+    /// Notifies `post_compact` of a compaction that is done. The program can no longer change it.
     pub(super) async fn post_compact(&self, claim: &Claim) -> store::Result<()> {
         let Some(hook) = &self.hooks.post_compact else { return Ok(()) };
         let compaction = self.store.compaction(claim.compaction).await?;
-        // A later attempt's worker tells of its own.
+        // A later attempt is notified by its own worker.
         let is_mine = compaction.state == CompactionState::Done && compaction.attempt == claim.attempt;
         let Some(outcome) = compaction.outcome.filter(|_| is_mine) else { return Ok(()) };
         let Some(summary) = outcome.summary_message else { return Ok(()) };
@@ -182,20 +182,20 @@ impl Worker {
     }
 }
 
-/// Reads what a program printed: a door for the fuzzer of `tests/attack`. Nothing else may use it: it is no part of the
-/// library's interface, and goes when the fuzzer goes.
+/// Parses a program's output, for the fuzzer of `tests/attack` only. It is not part of the library's interface, and
+/// goes when the fuzzer goes.
 #[doc(hidden)]
 pub fn read_hook_output(output: &[u8]) -> Result<(), String> {
     read(output, "").map(drop)
 }
 
-/// What a program printed; nothing stands for no wishes.
+/// Parses a program's output; empty output means no changes.
 fn read(output: &[u8], instructions: &str) -> Result<Said, String> {
     if output.trim_ascii().is_empty() {
         return Ok(Said::default());
     }
     let said: Said = serde_json::from_slice(output).map_err(|error| {
-        // Not in the error's words: they quote what was printed.
+        // The error's own text would quote the output.
         format!("printed what cannot be understood, at line {} column {}", error.line(), error.column())
     })?;
     let bytes = said.instructions.len() + instructions.len();
@@ -209,19 +209,19 @@ fn read(output: &[u8], instructions: &str) -> Result<Said, String> {
     Ok(said)
 }
 
-/// Kills a process group when dropped, unless its leader has ended and nothing of it holds an output any more.
+/// Kills a process group when dropped, unless its leader has ended and no process of it has an output open.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(leader) = self.0 {
-            // It may be gone already.
+            // The group may be gone already.
             let _ = kill_process_group(leader, Signal::KILL);
         }
     }
 }
 
-/// Runs a program with JSON on standard input; what it printed, or why that is worth nothing.
+/// Runs a program with JSON on standard input; returns its output, or the reason why the output is unusable.
 async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
     let input = serde_json::to_vec(told).map_err(|error| format!("cannot be told: {error}"))?;
@@ -229,7 +229,8 @@ async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        // Its words could hold keys of its environment, and what is told of a failure stays in the history for ever.
+        // Standard error could contain keys of the environment, and the text of a failure stays in the history for
+        // ever.
         .stderr(Stdio::null())
         .process_group(0)
         .kill_on_drop(true)
@@ -239,7 +240,7 @@ async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
     let tell = async {
         if let Some(mut stdin) = stdin {
-            // A program may have no use for it.
+            // A program may not read its input.
             drop(stdin.write_all(&input).await);
         }
     };
@@ -262,7 +263,7 @@ async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
     }
 }
 
-/// What comes until the end, up to a bound, and whether there was more. All of it is read, so that nobody is held up.
+/// The input up to a bound, and true if there was more. All of it is read, so that the writer does not block.
 async fn heard(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> (Vec<u8>, bool) {
     let Some(mut from) = from else { return (Vec::new(), false) };
     let mut kept = Vec::new();

@@ -1,6 +1,6 @@
-//! Fills the index of words behind the appends, for sessions whose policy brings old dialogue back.
+//! Fills the search index after appends, for sessions whose policy has retrieval.
 //!
-//! Nobody waits for it, and nothing depends on it: who searches fills in what is missing first. It works in small
+//! Nothing waits for it and nothing depends on it: a search fills the gaps of the index first. It works in small
 //! batches, one commit each, so that appends get in between.
 
 use super::SchedulerHandle;
@@ -14,7 +14,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Sessions that were written to since the index was last filled. Memory only says that there is something newer.
+/// Sessions that were written to since the index was last filled. It is only a hint in memory: the store knows how far
+/// the index is.
 #[derive(Clone, Default)]
 pub(super) struct Noted {
     sessions: Arc<Mutex<BTreeSet<SessionKey>>>,
@@ -22,7 +23,7 @@ pub(super) struct Noted {
 }
 
 impl Noted {
-    /// Notes a session.
+    /// Adds a session.
     pub(super) fn add(&self, session: SessionKey) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         if sessions.len() < limits::INDEX_QUEUE_MAX {
@@ -37,13 +38,13 @@ impl Noted {
 }
 
 impl SchedulerHandle {
-    /// Something was written to a session whose policy brings old dialogue back.
+    /// Records a write to a session whose policy has retrieval.
     pub fn note(&self, session: SessionKey) {
         self.noted.add(session);
     }
 }
 
-/// Puts the words of a session's own messages into the index, until it holds all that were sealed by `through`.
+/// Adds the words of a session's own messages to the index, until it has all messages that were sealed by `through`.
 pub async fn index(store: &Store, session: SessionKey, through: Revision) -> store::Result<()> {
     while store.indexed_to(session).await? < through {
         let Some(batch) = store.unindexed(session).await? else { break };
@@ -53,7 +54,7 @@ pub async fn index(store: &Store, session: SessionKey, through: Revision) -> sto
     Ok(())
 }
 
-/// Fills the index until it is cancelled: first what an earlier daemon did not come to, then what is noted.
+/// Fills the index until it is cancelled: first the gaps that an earlier daemon left, then the recorded sessions.
 pub(super) async fn fill(store: Store, noted: Noted, cancel: CancellationToken) {
     tokio::select! {
         () = cancel.cancelled() => {}
@@ -92,10 +93,10 @@ async fn note_unfinished(store: &Store, noted: &Noted) -> store::Result<()> {
     }
 }
 
-/// Fills in one session, if its policy has use for it.
+/// Fills the index for one session, if its policy has retrieval.
 async fn fill_one(store: &Store, session: SessionKey) -> store::Result<()> {
     let (_, policy) = store.session(session).await?;
-    // A policy that cannot be read is told of where it is needed.
+    // A policy that cannot be parsed is reported where it is needed.
     if upgrade::parse(&policy.json).is_ok_and(|policy| policy.retrieval.is_some()) {
         index(store, session, Revision::MAX).await?;
     }

@@ -1,5 +1,5 @@
-//! The words of summaries while they are written, for whoever watches. They travel beside the log, best effort: nothing
-//! waits for them, and no view contains them.
+//! Delta frames of summaries in progress, for subscribers. They are sent beside the log, best effort: nothing waits for
+//! them, and no view contains them.
 
 use super::SchedulerHandle;
 use super::books::Books;
@@ -10,22 +10,22 @@ use crate::summarizer::{Call, Witness};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::broadcast;
 
-/// Words of a summary, as they come from its summarizer.
+/// Text of a summary, as it comes from its summarizer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SummaryDelta {
     /// The session.
     pub session: SessionKey,
-    /// The reduction that the summary is written for.
+    /// The compaction that the summary is written for.
     pub compaction: CompactionId,
-    /// Who writes, by its name in the configuration.
+    /// The summarizer's name in the configuration.
     pub summarizer: String,
-    /// Bytes of the summary before these words. With zero it begins anew, and what came before is void.
+    /// Bytes of the summary before this text. Zero means that it starts again: earlier text is void.
     pub offset: i64,
-    /// The words; empty where a summary begins.
+    /// The text; empty at the start of a summary.
     pub delta: String,
 }
 
-/// Where the words go.
+/// The channel of the delta frames.
 #[derive(Clone)]
 pub(super) struct Live {
     watchers: broadcast::Sender<SummaryDelta>,
@@ -38,24 +38,24 @@ impl Default for Live {
 }
 
 impl SchedulerHandle {
-    /// The words of all summaries from now on. Who is too slow misses the oldest.
+    /// The delta frames of all summaries from now on. A slow receiver misses the oldest.
     pub fn summary_words(&self) -> broadcast::Receiver<SummaryDelta> {
         self.live.watchers.subscribe()
     }
 }
 
-/// Tells the watchers of one reduction's summary, and the books of the requests for it.
+/// Notifies the subscribers of one compaction's summary, and the request log.
 pub(super) struct Teller<'a> {
     live: &'a Live,
     books: &'a Books,
     session: SessionKey,
     compaction: CompactionId,
-    /// Who writes, and how many bytes were told.
+    /// The current summarizer, and the bytes of its text that were sent.
     told: Mutex<(String, i64)>,
 }
 
 impl<'a> Teller<'a> {
-    /// Nothing is told before a summarizer begins.
+    /// A notifier that has sent nothing yet.
     pub(super) fn new(live: &'a Live, books: &'a Books, session: SessionKey, compaction: CompactionId) -> Self {
         Self { live, books, session, compaction, told: Mutex::default() }
     }
@@ -63,7 +63,7 @@ impl<'a> Teller<'a> {
     fn tell(&self, summarizer: &str, offset: i64, delta: &str) {
         let (summarizer, delta) = (summarizer.to_owned(), delta.to_owned());
         let Self { session, compaction, .. } = *self;
-        // Nobody watching is not an error.
+        // It is not an error if there are no subscribers.
         drop(self.live.watchers.send(SummaryDelta { session, compaction, summarizer, offset, delta }));
     }
 }

@@ -1,7 +1,7 @@
-//! When to run what: due sessions are judged, ready jobs are carried out, lost ones are taken up again, and the index of
-//! old dialogue is filled.
+//! Scheduling: due sessions are evaluated, ready jobs are run, lost jobs are recovered, and the search index is filled.
 //!
-//! The loop owns no truth: due marks and jobs are in the database, and everything here can be lost at any moment.
+//! The loop keeps no state that matters: due marks and jobs are in the database, and everything here can be lost at any
+//! moment.
 
 mod books;
 mod client;
@@ -46,31 +46,31 @@ pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;
 
-/// What the scheduler cannot go on without.
+/// Error of the scheduler.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store refused.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
-/// How the scheduler runs.
+/// Options of the scheduler.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Jobs that run at the same time.
+    /// Number of jobs that run at the same time.
     pub workers: NonZeroUsize,
     /// Vocabularies that policies may name.
     pub vocabularies: Vec<Arc<Vocabulary>>,
-    /// How long a summary waits for a client that writes it; zero for not at all.
+    /// Time that a summary waits for a client that writes it; zero to offer none.
     pub client_wait: Duration,
-    /// Programs that are told of compactions.
+    /// Programs that are notified of compactions.
     pub hooks: Hooks,
-    /// Bytes of sessions that are kept in memory, for decisions and for whoever has the handle.
+    /// Maximum bytes of sessions kept in memory, for decisions and for reads through the handle.
     pub loaded_bytes: usize,
 }
 
 impl Default for Options {
-    /// One worker; nobody is asked for anything, and no session is kept in memory.
+    /// One worker, no clients, no hooks, and no session kept in memory.
     fn default() -> Self {
         Self {
             workers: NonZeroUsize::MIN,
@@ -91,7 +91,7 @@ pub struct Scheduler {
     handle: SchedulerHandle,
 }
 
-/// Tells the scheduler that there may be work which no commit has announced.
+/// The scheduler's interface for the other modules. It also wakes the scheduler for work that no commit announces.
 #[derive(Clone)]
 pub struct SchedulerHandle {
     woken: Arc<Notify>,
@@ -104,7 +104,7 @@ pub struct SchedulerHandle {
 }
 
 impl SchedulerHandle {
-    /// There may be work.
+    /// Wakes the scheduler, since there may be work.
     pub fn wake(&self) {
         self.woken.notify_one();
     }
@@ -114,12 +114,12 @@ impl SchedulerHandle {
         &self.loaded
     }
 
-    /// Who writes summaries.
+    /// The summarizers by level.
     pub fn summarizers(&self) -> &Levels {
         &self.summarizers
     }
 
-    /// The summaries that clients may write.
+    /// The summary tasks for clients.
     pub fn tasks(&self) -> &Tasks {
         &self.tasks
     }
@@ -140,13 +140,14 @@ impl Scheduler {
         Self { store, clock, summarizers, options, handle }
     }
 
-    /// The handle by which others wake it.
+    /// The handle for other modules.
     pub fn handle(&self) -> SchedulerHandle {
         self.handle.clone()
     }
 
-    /// Takes up what an earlier daemon left, then hands out work until it is cancelled; then waits for the workers. A store
-    /// that cannot be read is read again until it can; `SchedulerHandle::health` says so meanwhile.
+    /// Recovers the jobs of an earlier daemon, then hands out work until it is cancelled, then waits for the workers.
+    /// If the store cannot be read, the scheduler retries until it can; `SchedulerHandle::health` has the failure
+    /// meanwhile.
     pub async fn run(self, cancel: CancellationToken) {
         if !self.take_up(&cancel).await {
             return;
@@ -163,7 +164,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes up what an earlier daemon left, however often that takes; false when the scheduler is to end instead.
+    /// Recovers the jobs of an earlier daemon, with retries; false if the scheduler is to end instead.
     async fn take_up(&self, cancel: &CancellationToken) -> bool {
         let mut attempt = 1;
         loop {
@@ -190,8 +191,8 @@ impl Scheduler {
         }
     }
 
-    /// Starts the workers: as many for jobs as the configuration says, one that looks at sessions, and one that fills the
-    /// index of old dialogue.
+    /// Starts the workers: the configured number for jobs, one that evaluates sessions, and one that fills the search
+    /// index.
     fn start_workers(
         &self,
         queues: &Queues,
@@ -228,7 +229,7 @@ impl Scheduler {
         let mut state = State::default();
         let mut head = self.store.watch_head();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
-        // The earliest wake time of a session, found anew each time.
+        // The earliest wake time of a session, read again each time.
         let mut next_wake = None;
         loop {
             let found = tokio::select! {
@@ -265,7 +266,7 @@ impl Scheduler {
                 }
             };
             for effect in step(&mut state, input) {
-                // A full queue is no loss: what does not fit is found again.
+                // Work that does not fit in a full queue is not lost: it is found again.
                 if let Some(effect) = queues.hand_out(effect) {
                     step(&mut state, Input::Returned(effect));
                 }
@@ -280,7 +281,7 @@ impl Scheduler {
         }
     }
 
-    /// Waits for an instant; for ever when there is none.
+    /// Waits for an instant; forever if there is none.
     async fn until(&self, instant: Option<Timestamp>) {
         match instant {
             Some(instant) => {
@@ -291,14 +292,15 @@ impl Scheduler {
         }
     }
 
-    /// What the database says is to be done, and the earliest wake time of a session. Few at a
-    /// time: the rest is found when these are done. What is in hand may stand at the front of the list still, so it is
-    /// looked past.
+    /// Reads due sessions, ready jobs and the earliest wake time of a session from the database. It reads few at a
+    /// time: the rest is found when these are done. Work in progress may still be at the front of the lists, so they
+    /// are longer by that number.
     async fn look(&self, state: &State) -> store::Result<(Input, Option<Timestamp>)> {
         let now = self.clock.now();
         let mut next_wake = self.store.next_wake().await?;
         if next_wake.is_some_and(|instant| instant <= now) {
-            // A write: on a full disk, or behind a full queue, these sessions wait for the next tick, and nothing else does.
+            // This is a write. If the disk or the queue is full, these sessions wait for the next tick, and nothing
+            // else waits.
             match self.store.wake().await {
                 Ok(()) => next_wake = self.store.next_wake().await?,
                 Err(store::Error::Closed) => return Err(store::Error::Closed),
@@ -315,9 +317,9 @@ impl Scheduler {
     }
 }
 
-/// What waits between the scheduler and its workers. Sessions are looked at by a worker of their own, one after the
-/// other: that is short work, which never waits behind a summary that takes minutes, and jobs come up in the order in
-/// which their sessions became due.
+/// The queues between the scheduler and its workers. One worker of its own evaluates sessions, one after the other:
+/// this is short work that never waits behind a summary of minutes, and jobs are created in the order in which their
+/// sessions became due.
 struct Queues {
     looks: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
     runs: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
@@ -331,7 +333,7 @@ impl Queues {
         }
     }
 
-    /// Hands out work, or gives it back when too much waits.
+    /// Hands out work, or returns it if the queue is full.
     fn hand_out(&self, work: Work) -> Option<Work> {
         let queue = match work {
             Work::Evaluate(_) => &self.looks.0,
@@ -346,7 +348,7 @@ impl Queues {
     }
 }
 
-/// Does one piece of work. A job's books are kept before it is dropped because the daemon stops.
+/// Does one piece of work. A job that is dropped because the daemon stops has its request log stored first.
 async fn carry_out(worker: Worker, work: Work, cancel: CancellationToken) -> Result<(), Error> {
     match work {
         Work::Evaluate(due) => tokio::select! {
@@ -357,8 +359,9 @@ async fn carry_out(worker: Worker, work: Work, cancel: CancellationToken) -> Res
     }
 }
 
-/// One worker's life. Work in hand is dropped when the daemon stops, and its claim is given back. A worker that fails or
-/// panics over one piece of work goes on with the next; a job's lease runs out then, and it is taken up again.
+/// The loop of one worker. Work in progress is dropped when the daemon stops, and its claim is given back. A worker
+/// that fails or panics at one piece of work continues with the next; the lease of its job then runs out, and the job
+/// is recovered.
 async fn work_off<F: Future<Output = Result<(), Error>>>(
     act: impl Fn(Work) -> F,
     queue: async_channel::Receiver<Work>,

@@ -1,8 +1,8 @@
-//! The life of jobs against a model of it: random triggers, requests, cancels, failures, crashes, lost leases and late
-//! answers of workers that were given up, on a real store with a clock that stands still until it is moved.
+//! The life cycle of jobs against a model of it: random triggers, requests, cancels, failures, crashes, lost leases and
+//! late answers of stale workers, on a real store with a clock that advances only when told.
 //!
-//! The model knows what every job has to look like after each action. At the end all faults cease, and everything that
-//! was due must have been done.
+//! The model has the expected state of every job after each action. At the end all faults stop, and everything that was
+//! due must have been done.
 
 use super::recover;
 use super::step::{Input, State, Work, step};
@@ -30,28 +30,28 @@ const SESSIONS: usize = 3;
 const WORKERS: usize = 2;
 const ATTEMPTS_MAX: i64 = 3;
 
-/// One thing that happens. Numbers choose among what there is, so that every sequence makes sense.
+/// One action. Its numbers are indices into what exists, so that every sequence is valid.
 #[derive(Debug, Clone)]
 enum Action {
     /// A client appends enough to make the session due.
     Append(usize),
-    /// Somebody asks by hand, with one of two instructions.
+    /// A caller requests a compaction by hand, with one of two instructions.
     Ask(usize, bool),
-    /// Somebody cancels one of the session's waiting or running jobs.
+    /// A caller cancels one of the session's waiting or running jobs.
     Cancel(usize, usize),
-    /// The scheduler looks at the database.
+    /// The scheduler reads the database.
     Look,
-    /// A free worker takes what waits first.
+    /// A free worker takes the first work in the queue.
     Take,
-    /// A worker says that it is alive.
+    /// A worker sends a heartbeat.
     Beat(usize),
-    /// A worker is done with its job.
+    /// A worker finishes its job.
     Succeed(usize),
-    /// A worker's attempt failed, and the provider asks for so many seconds of rest.
+    /// A worker's attempt fails, and the provider asks for a delay of this many seconds.
     Fail(usize, i64),
-    /// A worker panics over its job.
+    /// A worker panics at its job.
     Panic(usize),
-    /// A worker that was given up comes back with an answer.
+    /// A stale worker comes back with an answer.
     Haunt(usize, bool),
     /// Time passes, in milliseconds.
     Pass(i64),
@@ -83,7 +83,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// What the model knows of a job.
+/// The model's state of a job.
 #[derive(Debug, Clone, PartialEq)]
 struct Job {
     session: usize,
@@ -99,7 +99,7 @@ struct Job {
     automatic: bool,
 }
 
-/// A worker's hands.
+/// A worker's current work.
 struct Hands {
     claim: Claim,
     work: Work,
@@ -120,11 +120,11 @@ struct World {
     ghosts: Vec<Claim>,
     jobs: BTreeMap<CompactionId, Job>,
     due: HashSet<usize>,
-    /// At which revision each session was reduced last.
+    /// The revision of each session's last compaction.
     reduced: [Revision; SESSIONS],
-    /// At which revision each session was appended to last.
+    /// The revision of each session's last append.
     appended: [Revision; SESSIONS],
-    /// Sessions that were decided about while something was live.
+    /// Sessions that were decided while a job was current.
     missed: HashSet<usize>,
 }
 
@@ -264,7 +264,7 @@ impl World {
         assert_eq!(enqueued.joined, there.is_some());
         if let Some(there) = there {
             assert_eq!(enqueued.compaction, there);
-            // Whoever asks again does not wait for the next attempt.
+            // A repeated request does not wait for the next attempt.
             let now = self.clock.now();
             if let Some(job) =
                 self.jobs.get_mut(&there).filter(|job| job.state == CompactionState::Ready && !job.queued)
@@ -308,7 +308,7 @@ impl World {
         assert!(self.store.cancel(id, Caller::default()).await.is_err(), "what has ended cannot be cancelled");
     }
 
-    /// Ends a job in the model; the next of its session comes forward.
+    /// Ends a job in the model; the next of its session becomes current.
     fn end(&mut self, id: CompactionId, state: CompactionState) {
         let job = self.jobs.get_mut(&id).expect("a job of the model");
         job.state = state;
@@ -323,7 +323,7 @@ impl World {
         }
         if self.live(session).is_none() {
             let is_missed = state != CompactionState::Done && self.missed.remove(&session);
-            // Guards follow from how it ended, so that the session is decided about anew.
+            // Guards follow from the way it ended, so the session is decided again.
             let is_told = matches!(state, CompactionState::Failed | CompactionState::Dead);
             if is_missed || is_told {
                 self.due.insert(session);
@@ -355,7 +355,7 @@ impl World {
         queued.chain(self.hands.iter().flatten().map(|hands| &hands.work)).map(session_of).collect()
     }
 
-    /// Whoever is free takes what waits first. To look at a session takes no time here.
+    /// A free worker takes the first work in the queue. An evaluation takes no time here.
     async fn take(&mut self) {
         let Some(free) = self.hands.iter().position(Option::is_none) else { return };
         let Some(work) = self.queue.pop_front() else { return };
@@ -406,7 +406,7 @@ impl World {
             over_window: false,
         };
         self.store.evaluated(due, found).await.expect("evaluated");
-        // What came after the look is looked at again; the mark of it is behind the revision that was read.
+        // An append after the reading is evaluated again: its due mark is later than the revision that was read.
         let still = self.store.due_sessions(i64::MAX).await.expect("due");
         let is_left = still.contains(&due);
         if !is_left && self.due.remove(&session) && self.live(session).is_some() {
@@ -418,7 +418,7 @@ impl World {
         }
     }
 
-    /// Whether a claim is the one that holds.
+    /// True if a claim is the current one of its job.
     fn holds(&self, claim: &Claim) -> bool {
         let job = &self.jobs[&claim.compaction];
         job.state == CompactionState::Running && job.epoch == claim.epoch
@@ -520,7 +520,7 @@ impl World {
         }
     }
 
-    /// A job whose holder is gone.
+    /// Releases a job whose worker is gone.
     fn release(&mut self, id: CompactionId) {
         let now = self.clock.now();
         let job = self.jobs.get_mut(&id).expect("a job of the model");
@@ -562,7 +562,7 @@ impl World {
                 job.attempt -= 1;
             }
         }
-        // The only handles on the store are this one and those in the future of the writer.
+        // The only handles of the store are this one and those in the writer's future.
         let (directory, clock) = (self.directory.path().to_owned(), self.clock.clone());
         let aside = tempfile::tempdir().expect("a temporary folder");
         let placeholder = open(aside.path(), &clock).await;
@@ -576,7 +576,7 @@ impl World {
         }
     }
 
-    /// The store says what the model says.
+    /// Compares the store with the model.
     async fn check(&self) {
         for (session, key) in self.sessions.iter().enumerate() {
             let stored = self.store.compactions(*key, i64::MAX, 1_000).await.expect("the jobs");
@@ -598,7 +598,7 @@ impl World {
         assert_eq!(self.store.running_jobs().await.expect("read").len(), self.running().len());
     }
 
-    /// All faults cease: what is due is done, and every lease that ran out is gone after two sweeps.
+    /// Stops all faults: due work is then done, and every lease that ran out is gone after two sweeps.
     async fn settle(&mut self) {
         for _ in 0..200 {
             self.clock.advance(limits::LEASE_MS);
@@ -621,7 +621,7 @@ impl World {
         panic!("something is never done: due {:?}, {:#?}", self.due, self.jobs);
     }
 
-    /// What the log says of each job: it began once if at all, and ended once.
+    /// Checks the events of each job: at most one start, and one end.
     async fn told(&self) {
         let (mut began, mut ended) = (BTreeMap::new(), BTreeMap::new());
         let mut after = 0;
@@ -699,7 +699,7 @@ proptest! {
     }
 }
 
-/// The sequences that the random ones would find seldom.
+/// A sequence that random ones would rarely contain.
 #[test]
 fn a_job_that_takes_its_daemon_down_three_times_is_not_tried_again() {
     let crash = [Action::Look, Action::Take, Action::Crash];

@@ -1,11 +1,11 @@
-//! Asking the store again for what it could not do just now.
+//! Retries of calls to the store that failed for a moment.
 
 use crate::limits;
 use crate::store;
 use std::time::Duration;
 
-/// Asks until it is done, or until waiting no longer helps: a queue that is full empties, and a transaction that failed
-/// for no fault of its own succeeds the next time. What was worked out for it is not worked out again.
+/// Repeats a call until it succeeds or waiting no longer helps: a full queue empties, and a transaction that failed for
+/// an external reason succeeds later. The caller's work for it is not repeated.
 pub(super) async fn patiently<T, F>(mut ask: impl FnMut() -> F) -> store::Result<T>
 where
     F: Future<Output = store::Result<T>>,
@@ -18,7 +18,7 @@ where
         };
         let longest = match error {
             store::Error::Busy => limits::RETRY_MS_MAX,
-            // Room is made by somebody who takes his time.
+            // An operator has to make room, which takes a while.
             store::Error::Full | store::Error::ReadOnly => limits::RETRY_MS_MAX,
             store::Error::Database(_) => limits::COMMIT_RETRY_MS_MAX,
             _ => return Err(error),
@@ -32,8 +32,8 @@ where
     }
 }
 
-/// Whether a claim is still held after an attempt to renew it. A full queue and a failed transaction say nothing about
-/// the claim, which holds for two more beats: what is being written under it is not given up for them.
+/// True if a claim is still held after an attempt to renew it. A full queue or a failed transaction does not end the
+/// claim, which holds for two more heartbeats, so the work under it continues.
 pub(super) fn is_held(beat: store::Result<()>) -> store::Result<bool> {
     match beat {
         Ok(()) => Ok(true),

@@ -1,4 +1,4 @@
-//! What a reduction by hand would do: worked out by the code that does it, and written nowhere.
+//! Plans of compactions by hand, made by the code that runs them and not written anywhere.
 
 use super::SchedulerHandle;
 use super::client::Assignment;
@@ -8,28 +8,28 @@ use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, Scene};
 use crate::summarizer::{Foreseen, SummaryOutput};
 
-/// The tokens that a compaction by hand frees at least.
+/// Minimum gain of a compaction by hand, in tokens.
 const LEAST_GAIN: i64 = 1;
 
-/// A reduction as it would be, but for the words of its summary.
+/// A compaction as it would be, without the text of its summary.
 pub struct Preview {
-    /// What it would do. The summary has no words yet.
+    /// The changes that it would make. The summary has no text yet.
     pub changes: Changes,
     /// Tokens of the view before, by the policy's estimate.
     pub tokens_before: i64,
-    /// Tokens of the view after, by the same estimate; a summary is taken to be as long as it may be.
+    /// Tokens of the view after, by the same estimate; assumes a summary of the maximum length.
     pub tokens_after: i64,
     /// Index of the first view message that would change.
     pub first_changed_index: i64,
-    /// The most that the summary may weigh, in tokens; zero without one.
+    /// Maximum length of the summary in tokens; zero without one.
     pub summary_tokens: i64,
-    /// What the summary would ask of a model; none without one.
+    /// The requests to a model for the summary; none without a summary.
     pub foreseen: Option<Foreseen>,
 }
 
 impl SchedulerHandle {
-    /// What somebody who asks by hand for a rung of the ladder, with bounds of their own if they like, or for every
-    /// clearing, would get. None when nothing could be taken away.
+    /// The preview of a request by hand: for a level, with bounds of its own if given, or for every clearing. None if
+    /// nothing can be removed.
     pub fn preview(
         &self,
         scene: Scene<'_>,
@@ -58,19 +58,19 @@ impl SchedulerHandle {
         let Some(planned) = &work.summary else {
             return Draft::of(scene, &work.cuts, None).map(without_summary);
         };
-        // A blank has the place of a summary, and next to no weight.
+        // A blank text takes the summary's position and next to no tokens.
         let blank = SummaryOutput::new(" ", "");
         let draft = Draft::of(scene, &work.cuts, Some((planned, &blank)))?;
         let most = draft.tokens_before - LEAST_GAIN;
         if draft.tokens_after > most {
-            // Not the shortest summary would free enough.
+            // Even the shortest summary would free too little.
             return instead(scene, &work, LEAST_GAIN).map(without_summary);
         }
         let input = Assignment::of(scene, planned, instructions).input;
         let foreseen = self.summarizers.of(level).foresee(&input);
         let summary_tokens = input.most_tokens(!foreseen.requests.is_empty());
         Some(Preview {
-            // One that would free too little is written again, shorter.
+            // A summary that would free too little is written again, shorter.
             tokens_after: draft.tokens_after.saturating_add(summary_tokens).min(most),
             summary_tokens,
             foreseen: Some(foreseen),

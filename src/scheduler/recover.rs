@@ -1,4 +1,4 @@
-//! Taking up jobs that are in nobody's hands although a lease says so.
+//! Recovery of jobs that have a lease but no worker.
 
 use super::Error;
 use crate::clock::Clock;
@@ -7,12 +7,13 @@ use crate::model::compaction::{Failure, FailureReason};
 use crate::store::{self, Loss, Store};
 use std::time::Duration;
 
-/// Releases the claims of an earlier daemon: only one daemon has the store, so whatever runs now runs nowhere.
+/// Releases the claims of an earlier daemon. Only one daemon has the store, so no claim found at the start has a
+/// worker.
 pub(super) async fn take_up(store: &Store, clock: &Clock) -> Result<(), Error> {
     for (job, _) in store.running_jobs().await? {
         loop {
             match release(store, clock, job).await {
-                // Clients may be writing already; the reductions of yesterday can wait a moment for their turn.
+                // Clients may be writing already; recovered jobs can wait for a moment.
                 Err(Error::Store(store::Error::Busy)) => {
                     tokio::time::sleep(Duration::from_millis(limits::RETRY_MS_MIN.unsigned_abs())).await;
                 }
@@ -23,8 +24,8 @@ pub(super) async fn take_up(store: &Store, clock: &Clock) -> Result<(), Error> {
     Ok(())
 }
 
-/// Releases claims whose lease has run out and that no worker of this daemon holds, such as that of a worker that failed.
-/// A lease that ends later than any that is given now was given by a clock that was wrong.
+/// Releases claims whose lease has run out and that no worker of this daemon holds, such as that of a worker that
+/// failed. A lease that ends later than any lease given now was given by a wrong clock.
 pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl Fn(i64) -> bool) -> Result<(), Error> {
     let now = clock.now();
     let given = now..=now.plus_millis(limits::LEASE_MS);
@@ -36,8 +37,8 @@ pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl 
     Ok(())
 }
 
-/// Gives back what a stopping daemon's workers had in hand, so that the next start owes nothing to a crash. What cannot
-/// be given back is taken up there all the same.
+/// Gives back the claims of a stopping daemon's workers, so that the next start does not count them as lost. Claims
+/// that cannot be given back are recovered there.
 pub(super) async fn hand_back(store: &Store, clock: &Clock) -> Result<(), Error> {
     for (job, _) in store.running_jobs().await? {
         go_on(job, give_back(store, clock, job).await)?;
@@ -51,7 +52,7 @@ async fn give_back(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> 
     taken(store.retry_job(claim, stopped, clock.now(), Loss::HandedBack).await)
 }
 
-/// A job that cannot be read or written holds up none of the others. It stays as it is, for whoever repairs its row.
+/// A job that cannot be read or written does not delay the others. It stays as it is until its row is repaired.
 fn go_on(job: i64, done: Result<(), Error>) -> Result<(), Error> {
     match done {
         Ok(()) | Err(Error::Store(store::Error::Closed)) => done,
@@ -62,7 +63,7 @@ fn go_on(job: i64, done: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Puts a lost job back, or ends it if it was lost too often: then it is likely what makes the daemon stop.
+/// Puts a lost job back, or ends it if it was lost too often: then it probably makes the daemon stop.
 async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let claim = store.lost_claim(job).await?;
     let compaction = claim.compaction;
@@ -81,7 +82,7 @@ async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Somebody else who ended the job meanwhile did what was wanted.
+/// A lost lease is a success: the job was ended by another caller meanwhile.
 fn taken(done: store::Result<()>) -> Result<(), Error> {
     match done {
         Ok(()) | Err(store::Error::LeaseLost) => Ok(()),

@@ -1,4 +1,4 @@
-//! What the scheduler does next: a pure function of what it knows and what it was told.
+//! The scheduler's next work: a pure function of its state and an input.
 
 use crate::limits;
 use crate::store::SessionKey;
@@ -6,51 +6,51 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What the scheduler knows. The database has everything else.
+/// The scheduler's state. Everything else is in the database.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Work that was handed to a worker and has not come back.
+    /// Jobs that were handed to a worker and have not come back.
     jobs: HashSet<i64>,
-    /// Sessions that a worker is looking at, or whose job a worker runs.
+    /// Sessions that a worker evaluates, or whose job a worker runs.
     sessions: HashSet<SessionKey>,
-    /// Sessions that get no work for a while, since the last work on them failed.
+    /// Sessions that get no work for a while because the last work on them failed.
     put_aside: HashMap<SessionKey, PutAside>,
 }
 
-/// How long a session gets no work.
+/// The pause of a session after failed work.
 #[derive(Debug)]
 struct PutAside {
-    /// How often work on it has failed in a row.
+    /// Number of consecutive failures.
     failures: u32,
     until: Instant,
 }
 
-/// What the scheduler is told.
+/// An input of the scheduler.
 #[derive(Debug, Clone)]
 pub(super) enum Input {
-    /// This is due, and these jobs' time has come. The list may name what is under way already.
+    /// Due sessions and ready jobs in the database. The lists may contain work in progress.
     Found {
         /// Sessions whose due mark is set.
         due: Vec<SessionKey>,
         /// Jobs that are ready, with their sessions.
         ready: Vec<(i64, SessionKey)>,
-        /// When it was found.
+        /// The time of the reading.
         now: Instant,
     },
-    /// A worker is done with this.
+    /// A worker finished this work.
     Finished(Work),
-    /// A worker failed at this, or panicked over it: at once it would only fail again.
+    /// A worker failed or panicked at this work: an immediate retry would only fail again.
     Failed(Work, Instant),
-    /// No worker could be given this: as much as may waits already.
+    /// The queue of the workers is full, so this work was not handed out.
     Returned(Work),
 }
 
-/// What a worker can be given.
+/// Work for a worker.
 #[derive(Debug, Clone)]
 pub(super) enum Work {
-    /// Look at a due session.
+    /// Evaluate a due session.
     Evaluate(SessionKey),
-    /// Carry out a job.
+    /// Run a job.
     Run {
         /// The job's row.
         job: i64,
@@ -59,8 +59,8 @@ pub(super) enum Work {
     },
 }
 
-/// What the scheduler does about it: work for the workers, in this order. One session is in one worker's hands at most,
-/// so that an evaluation never races the job that it asked for.
+/// Applies an input, and returns the work for the workers, in this order. A session is with one worker at most, so that
+/// an evaluation never races the job that it requested.
 pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
     let mut effects = Vec::new();
     match input {
@@ -95,18 +95,18 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
 }
 
 impl State {
-    /// Whether a worker has this job in hand.
+    /// True if a worker has this job.
     pub(super) fn has_in_hand(&self, job: i64) -> bool {
         self.jobs.contains(&job)
     }
 
-    /// How many sessions are in a worker's hands or on their way there, or put aside: what is listed of them is not handed
-    /// out.
+    /// Number of sessions that are with a worker, on their way there, or paused: their entries in a listing are not
+    /// handed out.
     pub(super) fn passed_over(&self) -> usize {
         self.sessions.len() + self.put_aside.len()
     }
 
-    /// The sessions that are put aside.
+    /// The sessions that are paused.
     pub(super) fn failing(&self) -> impl Iterator<Item = SessionKey> {
         self.put_aside.keys().copied()
     }
@@ -115,7 +115,7 @@ impl State {
         !self.sessions.contains(&session) && self.put_aside.get(&session).is_none_or(|aside| aside.until <= now)
     }
 
-    /// Takes work out of its worker's hands; whose session it is.
+    /// Takes work back from its worker; returns its session.
     fn release(&mut self, work: &Work) -> SessionKey {
         let session = match work {
             Work::Evaluate(session) => *session,
@@ -128,7 +128,7 @@ impl State {
         session
     }
 
-    /// Gives a session no work for a while, twice as long with each failure.
+    /// Pauses a session, twice as long with each failure.
     fn put_aside(&mut self, session: SessionKey, now: Instant) {
         let aside = self.put_aside.entry(session).or_insert(PutAside { failures: 0, until: now });
         let wait = (limits::RETRY_MS_MIN << aside.failures.min(16)).min(limits::RETRY_MS_MAX);
@@ -140,7 +140,7 @@ impl State {
         }
     }
 
-    /// Forgets sessions whose time aside is over and that want nothing any more.
+    /// Drops sessions whose pause is over and that have no work any more.
     fn take_back(&mut self, due: &[SessionKey], ready: &[(i64, SessionKey)], now: Instant) {
         let wants = |key: SessionKey| due.contains(&key) || ready.iter().any(|(_, session)| *session == key);
         self.put_aside.retain(|session, aside| aside.until > now || wants(*session));

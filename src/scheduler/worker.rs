@@ -1,4 +1,4 @@
-//! One worker: looks at due sessions and carries out jobs.
+//! A worker: evaluates due sessions and runs jobs.
 
 use super::Error;
 use super::books::Books;
@@ -33,7 +33,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// What a worker works with.
+/// Everything that a worker needs.
 #[derive(Clone)]
 pub(super) struct Worker {
     pub(super) store: Store,
@@ -43,25 +43,25 @@ pub(super) struct Worker {
     pub(super) loaded: Loaded,
     /// Vocabularies that policies may name.
     pub(super) vocabularies: Arc<[Arc<Vocabulary>]>,
-    /// Names this start of the daemon in leases.
+    /// Identifies this start of the daemon in leases.
     pub(super) owner: Uuid,
-    /// Whoever watches summaries being written.
+    /// The channel to subscribers of summaries in progress.
     pub(super) live: Live,
-    /// Summaries that clients may write.
+    /// Summary tasks for clients.
     pub(super) tasks: Tasks,
-    /// Programs that are told of compactions.
+    /// Programs that are notified of compactions.
     pub(super) hooks: Arc<Hooks>,
-    /// The books on requests to models for the job in hand.
+    /// The request log of the current job.
     pub(super) books: Arc<Books>,
 }
 
-/// Why a summary was not made.
+/// Reason why no summary was made.
 pub(super) enum Refusal {
-    /// Another attempt may help; after this many milliseconds, if the other side said so.
+    /// Another attempt may help; after this many milliseconds, if the provider named a delay.
     Retry(Failure, Option<i64>),
-    /// It would not.
+    /// Another attempt would not help.
     Final(Failure),
-    /// A hook is against any compaction.
+    /// A hook refuses any compaction.
     Hook(Failure),
 }
 
@@ -69,14 +69,14 @@ pub(super) fn failure(reason: FailureReason, message: impl Into<String>) -> Fail
     Failure::new(reason, message)
 }
 
-/// Who writes the summaries of an attempt.
+/// The summarizer of an attempt.
 struct Writer<'a> {
     summarizer: &'a dyn Summarizer,
-    /// Whether a later attempt may be waited for. There is none behind the last one, and a session whose view exceeds
+    /// True if a later attempt may be waited for. There is none after the last one, and a session whose view exceeds
     /// its window cannot go on meanwhile.
     waits: bool,
-    /// What kept the configured summarizer from writing for now, where it was not waited for: the built-in one writes
-    /// from then on.
+    /// The transient failure of the configured summarizer, if it was not waited for: the built-in one writes from then
+    /// on.
     lost: Option<Failure>,
 }
 
@@ -88,7 +88,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The attempts that a job has, and the reason for which automatic compactions stop behind one that fails, if they do.
+/// The maximum number of a job's attempts, and the reason for which automatic compactions stop after a failing one, if
+/// they do.
 #[derive(Clone)]
 struct Terms {
     attempts_max: i64,
@@ -102,7 +103,7 @@ impl Terms {
     }
 }
 
-/// One attempt of a job: the claim, and what is known of the session at its base.
+/// One attempt of a job: the claim, and the state of the session at its base.
 pub(super) struct Attempt<'a> {
     pub(super) claim: &'a Claim,
     pub(super) scene: Scene<'a>,
@@ -116,7 +117,8 @@ impl Attempt<'_> {
         Terms { attempts_max: i64::from(policy.guards.attempts_max), stopped: self.guards.stopped_by_one_more(policy) }
     }
 
-    /// True where somebody asks by hand, or the session cannot go on: no minimum gain is demanded then.
+    /// True if the compaction was requested by hand, or the session cannot go on without it: it then needs no minimum
+    /// gain.
     fn is_needed(&self) -> bool {
         match self.claim.request.trigger {
             Trigger::Threshold | Trigger::Routine => false,
@@ -125,7 +127,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The tokens that these steps have to free.
+    /// Minimum gain of these steps in tokens.
     fn least_gain(&self, steps: &[Step], has_summary: bool) -> i64 {
         let Scene { policy, window, .. } = self.scene;
         if self.is_needed() { 1 } else { gain::least(policy, window, steps, has_summary) }
@@ -137,7 +139,7 @@ fn past(rows: &GuardRows) -> Past<'_> {
 }
 
 impl Worker {
-    /// What a decision is about, with what its messages weigh, and the policy in force.
+    /// The planning input of a session at a revision, with the counts of its messages, and the active policy.
     async fn source(&self, session: SessionKey, at: Revision) -> Result<(Source, Policy), Error> {
         let mut source = self.store.source(session, Some(at)).await?;
         let policy = loaded::parse_policy(&source.policy, &self.vocabularies).map_err(Error::Store)?;
@@ -146,8 +148,8 @@ impl Worker {
         Ok((source, policy))
     }
 
-    /// A session at its newest revision, from memory where it is there, with the counts of its messages. Passages of hidden
-    /// messages are not in its view.
+    /// A session at its newest revision, from memory if it is there, with the counts of its messages. Passages of
+    /// hidden messages are not in its view.
     async fn newest(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
         if let Some(found) = self.loaded.session(key, None).await? {
             return Ok(found);
@@ -162,10 +164,11 @@ impl Worker {
         Ok((session, pending))
     }
 
-    /// Decides about a due session: asks for the compaction that its policy wants, or finds that nothing is to be done.
+    /// Decides about a due session: requests the compaction that its policy wants, or records that there is nothing to
+    /// do.
     pub(super) async fn evaluate(&self, key: SessionKey) -> Result<(), Error> {
         let (session, pending) = self.newest(key).await?;
-        // Behind the session: whatever comes in between makes it due again.
+        // Read after the session: a change in between makes the session due again.
         let rows = self.store.guard_rows(key).await?;
         let LoadedSession { source, policy, fold, .. } = &*session;
         let (window, now) = (&source.window, self.clock.now());
@@ -177,7 +180,7 @@ impl Worker {
             && let Some(decision) = guards::decide(scene, fold, &guards)
         {
             let (request, confirm_until) = request(policy, decision, percent(tokens, window), now);
-            // Nobody is asked to agree to what cannot be done.
+            // No confirmation is asked for a compaction that cannot succeed.
             let fails = decision.level().is_some_and(|level| guards.is_filled(scene, level));
             let confirm_until = confirm_until.filter(|_| !fails);
             let condition = Condition::Due { at: source.at };
@@ -196,8 +199,9 @@ impl Worker {
         Ok(())
     }
 
-    /// Asks for a reduction when the last reply tells that the view was too large for its provider. No guard holds that up
-    /// when the session cannot go on without it. What cannot be helped then fails, and so tells of it.
+    /// Requests a compaction if the last reply reports that the view was too large for its provider. No guard prevents
+    /// it if the session cannot go on without it. If nothing can be removed, the compaction fails and its event says
+    /// so.
     async fn relieve(&self, source: &Source, scene: Scene<'_>, tokens: i64, guards: &Guards) -> Result<(), Error> {
         if !scene.policy.trigger.auto {
             return Ok(());
@@ -212,8 +216,8 @@ impl Worker {
             replay::Answer::Relief(Overflow::Unanswered) => {
                 (replay::relief(scene, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
             }
-            // Where the session goes on anyway, what no rung may try is not tried for an overflow either, and a rung that
-            // asks first is left to the threshold at which it asks.
+            // If the session can go on, levels that guards hold back are not applied for an overflow either, and a
+            // level that needs confirmation is left to its threshold.
             replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
                 Some(request) if is_allowed(&request) && plan::is_worth_it(scene, request.level, tokens) => {
                     (request, Condition::Due { at: source.at })
@@ -229,14 +233,14 @@ impl Worker {
         }
     }
 
-    /// The newest reductions of a session, as many as matter for the answer to an overflow.
+    /// The newest compactions of a session, as many as the answer to an overflow needs.
     async fn reductions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
         let found = self.store.compactions(session, i64::MAX, limits::OVERFLOWS_LOOKED_AT).await?;
         Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
     }
 
-    /// Carries out a job, as long as its claim holds and nobody wants the daemon to stop. What was spent until then is
-    /// on the books when this returns.
+    /// Runs a job, as long as its claim holds and the daemon is not stopping. The requests sent until then are in the
+    /// request log when this returns.
     pub(super) async fn run(&self, job: i64, cancel: &CancellationToken) -> Result<(), Error> {
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
         let Some(claim) = self.store.claim(job, self.owner, until).await? else { return Ok(()) };
@@ -254,10 +258,10 @@ impl Worker {
         done
     }
 
-    /// Stores what the books have. It is not worth failing a reduction for: what cannot be stored is tried again later.
+    /// Stores the request log. A failure to store it does not fail the compaction: it is tried again later.
     async fn keep_books(&self, claim: &Claim) {
         let (store, books, claim) = (self.store.clone(), self.books.clone(), claim.clone());
-        // In a task of its own: a reduction that is given up meanwhile was paid for all the same.
+        // In a task of its own, since the requests of a compaction that is given up meanwhile cost money too.
         let kept = tokio::spawn(async move {
             let mut requests = books.take().into_iter();
             while let Some(request) = requests.next() {
@@ -273,7 +277,7 @@ impl Worker {
         }
     }
 
-    /// Carries out what was claimed, and keeps the claim alive meanwhile.
+    /// Runs the claimed job, and renews the claim meanwhile.
     async fn hold(&self, claim: &Claim) -> Result<(), Error> {
         failpoint::reach("work.claimed");
         let work = self.reduce(claim);
@@ -287,14 +291,14 @@ impl Worker {
                     done?;
                     return Ok(self.post_compact(claim).await?);
                 }
-                // With the work its request to a model, its task for clients and the operator's program are dropped.
+                // Dropping the work also drops its request to a model, its summary task and the operator's program.
                 () = claim.ended() => {
                     tracing::info!(compaction = %claim.compaction, "somebody ended a compaction that ran");
                     return Ok(());
                 }
                 _ = beat.tick() => {
                     let until = self.clock.now().plus_millis(limits::LEASE_MS);
-                    // Somebody took it over: what this worker has is worth nothing.
+                    // Another worker took the job over: this worker's result is void.
                     if !is_held(self.store.heartbeat(claim.clone(), until).await)? {
                         return Ok(());
                     }
@@ -303,7 +307,7 @@ impl Worker {
         }
     }
 
-    /// Carries out what was claimed. Whatever goes wrong, the job is ended or put back: nothing else would do it.
+    /// Runs the claimed job. Whatever fails, this ends the job or puts it back: nothing else would.
     async fn reduce(&self, claim: &Claim) -> Result<(), Error> {
         let mut terms = Terms::unknown();
         match self.carry_out(claim, &mut terms).await {
@@ -339,8 +343,8 @@ impl Worker {
         }
     }
 
-    /// Takes the last resort, or says what fills the window where that may take nothing. It also stands behind steps that
-    /// have turned out to free nothing.
+    /// Applies the last resort, or fails with the parts that fill the window if it may remove nothing. It also follows
+    /// steps that turned out to free nothing.
     async fn fit_window(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
         let Attempt { claim, scene, fold, guards } = attempt;
         let cuts = guards::last_resort_cuts(*scene, fold, guards);
@@ -359,7 +363,7 @@ impl Worker {
         Ok(patiently(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
     }
 
-    /// Clears what the routine clears, or by hand everything that any step of the policy would clear.
+    /// Applies the clearings of maintenance, or, by hand, every clearing of any step of the policy.
     async fn clear(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
         let Attempt { claim, scene, .. } = *attempt;
         let work = match claim.request.trigger {
@@ -375,8 +379,8 @@ impl Worker {
         }
     }
 
-    /// Takes a rung's steps. A summary that would free too little is tried with a smaller tail; when none can be made,
-    /// the policy's fallback stands in, or what the other steps have cut.
+    /// Applies a level's steps. A summary that would free too little is tried with a smaller tail. If no summary can be
+    /// made, the policy's fallback replaces it, or else the cuts of the other steps.
     async fn climb(&self, attempt: &Attempt<'_>, rung: &Rung) -> Result<(), Error> {
         let Attempt { claim, scene, .. } = *attempt;
         let (policy, by_hand) = (scene.policy, claim.request.trigger == Trigger::Manual);
@@ -387,8 +391,8 @@ impl Worker {
         }
         let tokens = attempt.fold.view.estimated_tokens.max(attempt.fold.context_tokens(&claim.window));
         let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
-        // A view that a provider refused is compacted as if its media were gone, and loses them in the same compaction; a
-        // reply that had no room goes likewise.
+        // A view that a provider refused is compacted as if its media were gone, and loses them in the same compaction;
+        // a reply that had no room is treated likewise.
         let given_up = match claim.request.trigger {
             Trigger::Overflow => replay::given_up(scene),
             Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
@@ -410,7 +414,7 @@ impl Worker {
             let mut cuts = given_up.clone();
             plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
             work.cuts = cuts;
-            // No summary is asked for, and paid, that could not free enough.
+            // A summary that cannot free enough is not requested, so that it costs nothing.
             if !attempt.is_needed() && !gain::is_enough(scene, &rung.steps, &work, tokens) {
                 continue;
             }
@@ -442,8 +446,8 @@ impl Worker {
         match (stand_in, refused) {
             (Some(draft), _) => self.commit(draft.commit(attempt)).await,
             (None, Some(why)) => {
-                // Not even the built-in summarizer was of use: the other one may be back by the next attempt, which
-                // does not wait as long as a provider may ask for.
+                // The built-in summarizer failed too: the configured one may be back by the next attempt, which starts
+                // earlier than a provider's delay may ask for.
                 let why = writer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
                 self.end(claim, &attempt.terms(), why).await
             }
@@ -452,9 +456,9 @@ impl Worker {
         }
     }
 
-    /// Has the summary of a rung's work written, if it has one, and measures what all of it would do. The operator's
-    /// program and clients are asked for the first proposal of an attempt only; what is `first` then says whether the
-    /// program vetoes that the model is asked to go on.
+    /// Has the summary of a level's work written, if it has one, and measures the effect of all of it. The operator's
+    /// program and clients are asked for the first proposal of an attempt only; `first` is then set to true if the
+    /// program vetoes the continuation.
     async fn propose(
         &self,
         claim: &Claim,
@@ -487,12 +491,12 @@ impl Worker {
         };
         let teller = Teller::new(&self.live, &self.books, claim.session, claim.compaction);
         let output = self.write(writer, &input, &teller, accept).await;
-        // Before the reduction is in force, so that whoever hears of it finds them.
+        // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.keep_books(claim).await;
         Ok(measure(&output?).map(|draft| draft.with_details(details_json)))
     }
 
-    /// Tells the store what is about to be summarized, so that a change of it ends the job at once.
+    /// Announces to the store what is about to be summarized, so that a change of it ends the job at once.
     pub(super) async fn announce(&self, claim: &Claim, plan: &SummaryPlan) -> Result<(), Refusal> {
         let planned = Planned { covered: plan.covered.clone(), tail_start: plan.tail_start };
         match self.store.plan(claim.clone(), planned).await {
@@ -501,17 +505,17 @@ impl Worker {
                 Err(Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))
             }
             Err(error) => {
-                // It is checked again when the summary is there.
+                // The store checks the plan again when the summary is there.
                 tracing::debug!(%error, compaction = %claim.compaction, "the store does not know the plan");
                 Ok(())
             }
         }
     }
 
-    /// Has a summary written, and refuses one that is empty or frees too little: `accept` says what was freed then, and
-    /// of any other whether the view fits behind it. The built-in summarizer is tried again with half the room, since a
-    /// session with little to cover may fit a shorter one, and the view a smaller window. It also writes when the other
-    /// is out of reach and cannot be waited for.
+    /// Has a summary written, and refuses one that is empty or frees too little: `accept` returns the freed tokens as
+    /// the error then, and otherwise whether the view fits with the summary. The built-in summarizer is tried again
+    /// with half the room, since a session with little to cover may need a shorter one, or the view a smaller one for
+    /// its window. It also writes if the configured one is unavailable and cannot be waited for.
     async fn write(
         &self,
         writer: &mut Writer<'_>,
@@ -526,7 +530,7 @@ impl Worker {
                     failure(FailureReason::SummaryEmpty, "the summary is empty")
                 }
                 Ok(output) => match accept(&output) {
-                    // Words that were paid for are used, even where the view needs a second compaction then.
+                    // A summary that cost money is used, even if the view then needs a second compaction.
                     Ok(_) => return Ok(output),
                     Err(gain) => no_gain(gain),
                 },
@@ -580,8 +584,8 @@ impl Worker {
         }
     }
 
-    /// What asks the model to go on, where the policy wants that: behind a summary that nobody asked for, in a turn that
-    /// is not finished by now.
+    /// The continuation, if the policy wants one: after a summary for a threshold, in a turn that is not finished by
+    /// now.
     async fn continuation(&self, commit: &Commit, policy: &Policy) -> Result<Option<ContinuationChange>, Error> {
         let Some(text) = &policy.auto_continue else { return Ok(None) };
         if commit.changes.summary.is_none() || commit.claim.request.trigger != Trigger::Threshold {
@@ -593,8 +597,8 @@ impl Worker {
         Ok(continuing::is_interrupted(&source.messages).then_some(continuation))
     }
 
-    /// Commits, and tries again when the store cannot now: the summary is not made twice for the sake of a full queue or
-    /// a failed transaction.
+    /// Commits, and retries if the store cannot commit now: the summary is not made twice because of a full queue or a
+    /// failed transaction.
     async fn commit(&self, commit: Commit) -> Result<(), Error> {
         let compaction = commit.claim.compaction;
         failpoint::reach("work.done");
@@ -608,7 +612,7 @@ impl Worker {
     /// Ends a job without effect, or puts it back.
     async fn end(&self, claim: &Claim, terms: &Terms, why: Refusal) -> Result<(), Error> {
         let attempts_max = terms.attempts_max;
-        // Whoever reads why this one failed learns why no other follows.
+        // The failure's message also says why no other compaction follows.
         let failed = |why: Failure| match &terms.stopped {
             Some(stopped) => Failure { message: format!("{}; {}", why.message, stopped.message), ..why },
             None => why,
@@ -632,22 +636,23 @@ impl Worker {
     }
 }
 
-/// What a decision about a session's view is made about.
+/// The planning input for a decision about a session's view.
 fn scene<'a>(policy: &'a Policy, window: &'a ModelWindow, source: &'a Source, now: Timestamp) -> Scene<'a> {
     Scene { policy, window, layout: &source.layout, sources: &source.messages, base: source.at, now }
 }
 
-/// How full a window is, in whole percent.
+/// Context usage in whole percent of a window.
 fn percent(tokens: i64, window: &ModelWindow) -> i64 {
     if window.context > 0 { tokens.saturating_mul(100) / window.context } else { 0 }
 }
 
-/// Whether a rung waits for somebody to agree.
+/// True if a level needs confirmation.
 fn asks(policy: &Policy, level: Level) -> bool {
     policy.rung(level).is_some_and(|rung| matches!(rung.notice, Notice::Confirm { .. }))
 }
 
-/// What is asked for when a rung or the routine wants a reduction, and until when somebody may refuse it.
+/// The request for a decision of a level or of maintenance, and the end of the wait for confirmation, if the level
+/// needs one.
 fn request(
     policy: &Policy,
     decision: Decision,
@@ -677,7 +682,7 @@ pub(super) fn no_gain(gain: i64) -> Failure {
     failure(FailureReason::NoGain, format!("the summary would free {gain} tokens of the view, too few to be worth it"))
 }
 
-/// How long to wait before an attempt: twice as long each time, with jitter so that sessions do not come in step.
+/// Delay before an attempt in milliseconds: twice as long each time, with jitter so that sessions do not run in step.
 pub(super) fn backoff(attempt: i64) -> i64 {
     let doubled = limits::RETRY_MS_MIN << (attempt - 1).clamp(0, 16);
     let most = doubled.min(limits::RETRY_MS_MAX);

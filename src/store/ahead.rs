@@ -1,8 +1,8 @@
-//! Instants that are stored further ahead of the clock than anything waits. They come from a system clock that was wrong,
-//! or from somebody with a database tool, and what waits for them would wait until real time has caught up.
+//! Stored instants that are further ahead of the clock than any valid wait. They come from a wrong system clock or from
+//! changes with a database tool, and waits for them would last until real time has caught up.
 //!
-//! Within one process the clock never goes back. Over a restart it goes on from the newest event, so that history is never
-//! in the future either; what is left are instants that were stored without an event.
+//! Within one process the clock never goes back. After a restart it continues from the newest event, so that history is
+//! never in the future either; only instants that were stored without an event remain.
 
 use super::error::Result;
 use crate::clock::Clock;
@@ -11,25 +11,25 @@ use crate::model::time::Timestamp;
 use sqlx::SqliteConnection;
 
 const NEWEST_EVENT: &str = "select time from event where seq = (select max(seq) from event)";
-/// A job that was never tried waits for nothing, unless somebody was asked first.
+/// A job without an attempt waits for nothing, unless it was proposed to people first.
 const FRESH_JOBS: &str =
     "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and attempt = 0 and proposed <> 1";
 const PROPOSALS: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed = 1";
 const RETRIES: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed <> 1";
 const WAKE_TIMES: &str = "update session set wake_time = $1 where wake_time > $1";
 const COOLDOWNS: &str = "update session set cool_until = $1 where cool_until > $1";
-/// Sessions are looked at in this order: one from the future would come behind all others.
+/// Sessions are decided in this order: one with a time in the future would come after all others.
 const DUE: &str = "update session set due_time = $1 where due_revision is not null and due_time > $1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RETRIES, WAKE_TIMES, COOLDOWNS, DUE];
 
-/// How far the newest event may be ahead of the system's clock before an operator is told, in milliseconds.
+/// Milliseconds by which the newest event may be ahead of the system's clock before a warning is logged.
 const TOLD_MS: i64 = 60_000;
 
-/// Lets the clock go on from the newest event, and brings down what is stored further ahead of it than it can have been
-/// meant. For a store that nobody reads or writes yet.
+/// Sets the clock to continue from the newest event, and lowers stored instants to the furthest valid wait. For a store
+/// without readers and writers yet.
 pub(super) async fn settle(conn: &mut SqliteConnection, clock: &Clock) -> Result<()> {
     let newest: Option<i64> = sqlx::query_scalar(NEWEST_EVENT).fetch_optional(&mut *conn).await?;
     let newest = newest.map(Timestamp).unwrap_or_default();

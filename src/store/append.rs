@@ -1,4 +1,4 @@
-//! Plain appends: messages, parts, seals; `drafts` has the words of open parts. They need no precondition, so any number
+//! Plain appends: messages, parts, seals; `drafts` has the text of open parts. They need no precondition, so any number
 //! of writers interleave.
 
 use super::calls::{self, Holder, NamedCalls, names_calls};
@@ -27,18 +27,18 @@ use uuid::Uuid;
 pub struct NewEntry {
     /// The message.
     pub message: NewMessage<Option<GivenView>>,
-    /// The counts to keep of it, if it is sealed and the policy's counting is worth keeping.
+    /// The counts to keep of it, if it is sealed and the policy's counting is costly enough to keep.
     pub counted: Option<Counted>,
-    /// True where it reports that its view was too large.
+    /// True if it reports that its view was too large.
     pub overflow: bool,
 }
 
-/// How a message is sealed.
+/// The end of a message.
 #[derive(Clone)]
 pub struct Seal {
-    /// What the client said.
+    /// The end as the client reported it.
     pub finish: Finish,
-    /// True where it reports that its view was too large.
+    /// True if it reports that its view was too large.
     pub overflow: bool,
 }
 
@@ -51,15 +51,15 @@ pub(crate) struct Append {
     pub(crate) messages: Vec<AppendMessage>,
 }
 
-/// One message of an append, encoded already.
+/// One encoded message of an append.
 #[derive(Clone)]
 pub(crate) struct AppendMessage {
-    /// The message as the client sent it, for comparing with one that is there already.
+    /// The message as the client sent it, for comparison with an existing one.
     pub(crate) original: NewMessage<Option<GivenView>>,
     pub(crate) input: MessageInput,
     /// The counts to keep of it.
     pub(crate) counted: Option<Counted>,
-    /// True where it reports that its view was too large.
+    /// True if it reports that its view was too large.
     pub(crate) overflow: bool,
 }
 
@@ -75,13 +75,13 @@ pub(crate) struct AppendParts {
 /// One part of an append.
 #[derive(Clone)]
 pub(crate) enum AppendPart {
-    /// A part with its body: as the client sent it, for comparing with one that is there already, and encoded.
+    /// A part with its body.
     Whole(Box<WholePart>),
-    /// A draft that closes with the words it has, with metadata or none.
+    /// A draft that closes with its text so far, with optional metadata.
     Draft(PartId, Option<String>),
 }
 
-/// A part as the client sent it, for comparing with one that is there already, and encoded.
+/// A part as the client sent it, for comparison with an existing one, and encoded.
 #[derive(Clone)]
 pub(crate) struct WholePart {
     original: NewPart,
@@ -95,7 +95,7 @@ pub(crate) struct FinishMessage {
     pub(crate) caller: Caller,
     pub(crate) message: MessageId,
     pub(crate) seal: Seal,
-    /// True where the daemon seals the message since nobody writes to it.
+    /// True if the daemon seals the message because its writer stopped writing.
     pub(crate) has_expired: bool,
 }
 
@@ -116,7 +116,7 @@ const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id 
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
 
-/// The kept answer to a request that was seen before, if it was.
+/// The kept answer to an earlier request with the same id, if there was one.
 pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
     if let Some(answer) = caller.request.as_ref().and_then(|request| tx.fresh_request(key, request)) {
         return answer.map(Some);
@@ -124,7 +124,7 @@ pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Resu
     kept_answer(&mut Reader::new(tx.conn), key, caller).await
 }
 
-/// The answer to a request that was committed before, if it was.
+/// The answer to an earlier committed request with the same id, if there was one.
 pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
     let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
     let row = reader.one(sqlx::query(SELECT_REQUEST).bind(key).bind(id)).await?;
@@ -138,14 +138,14 @@ pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Call
     Receipt::from_disk(receipt).map(Some)
 }
 
-/// An answer with what is pending now, also where the request was seen before: its sender goes on from there.
+/// An answer with the pending work of now, also for a repeated request, whose sender continues from there.
 fn with_pending(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
     let head = tx.loaded(key)?;
     Ok(Receipt { pending: head.pending(), appended_bytes: head.appended_bytes, ..receipt })
 }
 
-/// How every change of history begins: the kept answer to a request that was seen before comes first, then what refuses a
-/// new one. Whatever else can refuse a request must come behind this, or a repeated one would be answered otherwise.
+/// The common beginning of every change of history: first the kept answer to a repeated request, then the checks that
+/// refuse a new one. All other checks must come after this, or a repeated request could get another answer.
 pub(crate) async fn admitted(
     tx: &mut Tx<'_>,
     key: i64,
@@ -162,7 +162,7 @@ pub(crate) async fn admitted(
     Ok(answer)
 }
 
-/// Finds which of the client ids are taken in the session's history, and by which message.
+/// For each message, the existing message of the session's history with the same client id.
 async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
     let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
     let mut taken = vec![None; messages.len()];
@@ -171,7 +171,7 @@ async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<
     }
     let list = serde_json::to_string(&wanted).unwrap_or_default();
     let mut known = std::collections::HashMap::new();
-    // A fork's history begins with what it inherited.
+    // A fork's history begins with its inherited messages.
     let inherited = tx.loaded(key)?.fork_revision.map(|_| SELECT_INHERITED);
     for statement in inherited.into_iter().chain([SELECT_CLIENTS]) {
         for row in sqlx::query(statement).bind(key).bind(&list).fetch_all(&mut *tx.conn).await? {
@@ -186,7 +186,7 @@ async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<
     Ok(taken)
 }
 
-/// Whether a stored message is what the client sends again.
+/// True if a stored message equals the one that the client sends again.
 async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
     tx.flush().await?;
     let stored = messages::by_public_id(tx.conn, key, MessageId(id)).await?;
@@ -205,7 +205,7 @@ async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<Give
     Ok(head && parts && seal && stored.metadata_json == sent.metadata_json)
 }
 
-/// Checks the messages that results name as their calls', of this request or of the history, and writes their ids.
+/// Checks the messages that results name as their calls', in this request or in the history, and writes their ids.
 async fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages: &mut [AppendMessage]) -> Result<()> {
     if !names_calls(messages.iter().flat_map(|message| &message.original.parts)) {
         return Ok(());
@@ -226,7 +226,7 @@ async fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages:
 }
 
 impl Append {
-    /// The content that waits with it, in bytes.
+    /// The bytes of content that wait with it.
     pub(crate) fn bytes(&self) -> usize {
         self.messages.iter().flat_map(|message| &message.input.parts).map(PartInput::bytes).sum()
     }
@@ -267,7 +267,7 @@ impl Append {
     }
 }
 
-/// Finds the calls that the results of a message answer, and notes its own.
+/// Finds the calls that the results of a message answer, and records its own calls.
 async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut AppendMessage) -> Result<()> {
     let AppendMessage { original, input, .. } = message;
     let (id, revision) = (MessageId(input.public_id), tx.next_revision(key)?);
@@ -278,7 +278,7 @@ async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut 
     Ok(())
 }
 
-/// A message as its rows say it once they are written.
+/// The message as it will be read from its rows once they are written.
 fn stored(
     original: &NewMessage<Option<GivenView>>,
     input: &MessageInput,
@@ -351,7 +351,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
     Ok(id)
 }
 
-/// Records what a reply reports, with the window that it was for.
+/// Records the usage of a reply, with the window of its view.
 fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: MessageId, finish: &Finish) -> Result<()> {
     let Some(usage) = finish.usage else { return Ok(()) };
     let window = finish.view.as_ref().map_or(&tx.loaded(key)?.window, |view| &view.window).clone();
@@ -359,7 +359,7 @@ fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: MessageId, 
     Ok(())
 }
 
-/// An open message of a session, or why there is none.
+/// The row of an open message of a session, or an error with the reason why it is not open.
 pub(super) async fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
     let head = tx.head(key).await?;
     head.writable()?;
@@ -375,7 +375,7 @@ pub(super) async fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Re
     Err(if has_expired { Error::MessageExpired } else { Error::MessageSealed })
 }
 
-/// The words of one draft as a part's body.
+/// The text of a draft as a part's body.
 fn draft_body(kind: i32, text: String) -> PartBody {
     if kind == 2 { PartBody::Reasoning(text) } else { PartBody::Text(text) }
 }
@@ -384,7 +384,7 @@ fn draft_body(kind: i32, text: String) -> PartBody {
 struct Draft {
     id: Uuid,
     client_id: Option<String>,
-    /// Bytes of its words.
+    /// Bytes of its text.
     length: i64,
     body: PartBody,
 }
@@ -409,8 +409,8 @@ async fn drafts(tx: &mut Tx<'_>, row: i64) -> Result<Vec<Draft>> {
     rows.into_iter().map(draft).collect()
 }
 
-/// Finds the calls that results answer which join an open message, and notes its new calls. Each part comes with the
-/// growth of the history by it, in bytes.
+/// Finds the calls that results answer which join an open message, and records its new calls. Each part has the growth
+/// of the history by it, in bytes.
 async fn settle_parts(
     tx: &mut Tx<'_>,
     key: i64,
@@ -455,7 +455,7 @@ fn close_parts(
 }
 
 impl AppendParts {
-    /// The content that waits with it, in bytes.
+    /// The bytes of content that wait with it.
     pub(crate) fn bytes(&self) -> usize {
         let of = |part: &AppendPart| match part {
             AppendPart::Whole(whole) => whole.input.bytes(),
@@ -505,7 +505,7 @@ impl AppendParts {
             receipt.ids.push(input.public_id);
             parts.push((input, growth_bytes, body));
         }
-        // A draft that stays is a part in the end.
+        // A draft that stays open becomes a part in the end.
         let drafts_left = drafts.len() - closed.len();
         within_message(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
         for id in closed {
@@ -520,7 +520,7 @@ impl AppendParts {
         tx.end_mutation(key, &self.caller, receipt)
     }
 
-    /// Checks the messages that results name as their calls', this one among them, and writes their ids.
+    /// Checks the messages that results name as their calls', possibly this message itself, and writes their ids.
     async fn name_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let originals = self.parts.iter().filter_map(|part| match part {
             AppendPart::Whole(whole) => Some(&whole.original),
@@ -540,7 +540,7 @@ impl AppendParts {
         Ok(())
     }
 
-    /// The parts that the message has, if one of the new ones could be among them.
+    /// The existing parts of the message, if one of the new ones could be among them.
     async fn there(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
         let named = |part: &AppendPart| matches!(part, AppendPart::Whole(whole) if whole.original.client_id.is_some());
         if !self.parts.iter().any(named) {
@@ -551,7 +551,7 @@ impl AppendParts {
     }
 }
 
-/// The part that has the client id of the one that is sent, if it says the same.
+/// The existing part with the client id of the sent one, if both are equal; an error if they differ.
 fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     let Some(client_id) = &sent.client_id else { return Ok(None) };
     match there.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
@@ -563,7 +563,7 @@ fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     }
 }
 
-/// Refuses a part with the client id that a draft will give its part.
+/// Refuses a part with the client id of a draft, because the draft will give it to its part.
 fn not_a_drafts(drafts: &[Draft], sent: &NewPart) -> Result<()> {
     match &sent.client_id {
         Some(client_id) if drafts.iter().any(|draft| draft.client_id.as_ref() == Some(client_id)) => {
@@ -573,7 +573,7 @@ fn not_a_drafts(drafts: &[Draft], sent: &NewPart) -> Result<()> {
     }
 }
 
-/// Refuses more parts than one message may have, and more bytes; its drafts are among those that are added.
+/// Refuses parts and bytes beyond the limits of one message; `parts` and `bytes` include its drafts.
 pub(super) fn within_message(head: &Head, message: MessageId, parts: usize, bytes: i64) -> Result<()> {
     let there = head.open.get(&message.0).map_or((0, 0), |open| (open.next_position, open.bytes));
     let parts = i64::try_from(parts).unwrap_or(i64::MAX);
@@ -587,7 +587,7 @@ pub(super) fn within(what: &'static str, limit: usize, actual: i64) -> Result<()
 }
 
 impl FinishMessage {
-    /// The end of a message whose writer is gone.
+    /// The seal of a message that has expired.
     pub(crate) fn expired(key: i64, message: MessageId) -> Self {
         let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
         let seal = Seal { finish, overflow: false };
@@ -606,7 +606,7 @@ impl FinishMessage {
         self.seal(tx, row).await
     }
 
-    /// Seals the message in this row. Drafts that are still open close with the words they have.
+    /// Seals the message in this row. Drafts that are still open close with their text so far.
     pub(crate) async fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
         let key = self.session.0;
         let drafts = drafts(tx, row).await?;
@@ -615,7 +615,7 @@ impl FinishMessage {
             let parts = drafts.iter().map(|draft| (draft.close(None), draft.body.growth_bytes())).collect();
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
-        // The row itself may still be waiting in this transaction.
+        // The row itself may not be written yet in this transaction.
         let seal = codec::encode_finish(&self.seal.finish);
         let revision = tx.next_revision(key)?;
         let mut digest = Digest::default();
@@ -640,14 +640,14 @@ impl FinishMessage {
     }
 }
 
-/// Encodes what a client wants to append, in the client's own time rather than the writer's.
+/// Encodes an appended message in the client's task, to save time of the writer.
 pub(crate) fn encode(new: NewEntry, actor: &str) -> AppendMessage {
     let NewEntry { message, counted, overflow } = new;
     let input = MessageInput::from_client(&message, actor);
     AppendMessage { input, original: message, counted, overflow }
 }
 
-/// Encodes a part that a client wants to append.
+/// Encodes an appended part.
 pub(crate) fn encode_new_part(part: &NewPart) -> AppendPart {
     AppendPart::Whole(Box::new(WholePart { original: part.clone(), input: PartInput::from_client(part) }))
 }

@@ -1,4 +1,4 @@
-//! What people do with a reduction that waits or runs: agree to it, hurry it, stop it.
+//! Requests by hand for a compaction that waits or runs: confirm, expedite, cancel.
 
 use super::append::answered;
 use super::error::{Error, Result};
@@ -17,7 +17,7 @@ const HURRY: &str = "update job set run_at = $2 \
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CONFIRM, HURRY];
 
-/// Lets a reduction begin that waits for somebody to agree.
+/// Confirms a compaction that waits for it, so that it may begin.
 pub(crate) async fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
     tx.flush().await?;
     let job = by_id(&mut Reader::new(tx.conn), id).await?;
@@ -25,8 +25,8 @@ pub(crate) async fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
     if done.rows_affected() == 1 || job.compaction.state.is_live() { Ok(()) } else { Err(Error::CompactionEnded) }
 }
 
-/// Ends the wait of a reduction for its next attempt. One that waits for somebody to agree, or behind another one, goes
-/// on waiting.
+/// Ends the wait of a compaction for its next attempt. A compaction that waits for confirmation, or queues after
+/// another one, continues to wait.
 pub(crate) async fn hurry(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
     tx.flush().await?;
     let job = by_id(&mut Reader::new(tx.conn), id).await?;
@@ -43,7 +43,7 @@ pub(crate) async fn hurry(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) ->
     Ok(())
 }
 
-/// Stops a reduction that waits or runs. A worker that runs it is told at once.
+/// Cancels a compaction that waits or runs. A worker that runs it is notified at once.
 pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
     tx.flush().await?;
     let job = by_id(&mut Reader::new(tx.conn), id).await?;
@@ -55,7 +55,7 @@ pub(crate) async fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -
     let failure = Failure::new(FailureReason::Requested, "it was cancelled on request");
     give_up(tx, caller, &job, CompactionState::Cancelled, failure).await?;
     let head = tx.loaded(key)?;
-    // Whoever refuses what a threshold asked for is not asked the same again before the session goes on.
+    // If a user cancels a compaction by a threshold, the same is not requested again before the session continues.
     head.missed &= job.compaction.request.trigger != Trigger::Threshold;
     head.ended();
     tx.end_mutation(key, caller, Receipt::default())?;

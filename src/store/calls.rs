@@ -1,4 +1,4 @@
-//! Which call a result answers: named by its writer, or found when it comes.
+//! The calls that results answer: named by the writer of the result, or found when the result arrives.
 
 use super::codec;
 use super::error::{Error, Kind, Result};
@@ -23,7 +23,7 @@ pub(super) struct NamedCalls {
     known: HashMap<String, Known>,
 }
 
-/// A message that may hold calls.
+/// A message that may contain calls.
 struct Known {
     id: MessageId,
     call_ids: HashSet<String>,
@@ -40,7 +40,7 @@ fn naming(part: &NewPart) -> Option<(&ToolResult, &String)> {
     }
 }
 
-/// Whether any of these parts names a call's message.
+/// True if any of these parts names a call's message.
 pub(super) fn names_calls<'a>(parts: impl IntoIterator<Item = &'a NewPart>) -> bool {
     parts.into_iter().any(|part| naming(part).is_some())
 }
@@ -53,26 +53,26 @@ fn call_ids<'a>(bodies: impl IntoIterator<Item = &'a PartBody>) -> impl Iterator
 }
 
 impl NamedCalls {
-    /// Makes a message known that the same request writes, or writes more of.
+    /// Adds a message that the same request writes or extends.
     pub(super) fn add<'a>(&mut self, name: String, id: MessageId, parts: impl IntoIterator<Item = &'a NewPart>) {
         let known = self.known.entry(name).or_insert_with(|| Known { id, call_ids: HashSet::new() });
         known.call_ids.extend(call_ids(parts.into_iter().map(|part| &*part.body)));
     }
 
-    /// Makes a message of the history known; its id, or that of the one in whose place it stands.
+    /// Adds a message of the history. Returns its id, or the id of the original if the message is an edit.
     async fn add_stored(&mut self, tx: &mut Tx<'_>, key: i64, name: &str) -> Result<MessageId> {
         tx.flush().await?;
         let mut reader = Reader::new(tx.conn);
         let lineage = lineage::by_key(&mut reader, key).await?;
         let message = messages::get(&mut reader, &lineage, name).await?;
-        // An edit stands in the place of the original, and the next edit of that takes its place.
+        // An edit has the position of the original, and the next edit of that message replaces it there.
         let id = message.replaces.as_ref().map_or(message.id, |replaced| replaced.message);
         let known = self.known.entry(name.to_owned()).or_insert_with(|| Known { id, call_ids: HashSet::new() });
         known.call_ids.extend(call_ids(message.parts.iter().map(|part| &*part.body)));
         Ok(id)
     }
 
-    /// Looks up the messages that these parts name; `own` is the one that they join.
+    /// Looks up the messages that these parts name; `own` is the message that they join.
     pub(super) async fn add_named(
         &mut self,
         tx: &mut Tx<'_>,
@@ -88,7 +88,7 @@ impl NamedCalls {
         Ok(())
     }
 
-    /// Puts the message's own id in the place of the name that a part has for it, if it has one.
+    /// Replaces the name of a message in a part, if it has one, by the message's own id.
     pub(super) async fn resolve(
         &mut self,
         tx: &mut Tx<'_>,
@@ -140,7 +140,7 @@ const ANSWER: &str =
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
 
-/// Where a call stands: session, call id, writer, the revision of its message, the position of its part.
+/// The position of a call: session, call id, writer, the revision of its message, the position of its part.
 type CallPlace = (i64, String, String, Revision, i64);
 
 /// A call as it is stored.
@@ -150,7 +150,7 @@ struct CallState {
     answered_revision: Option<Revision>,
 }
 
-/// Calls on their way to disk.
+/// Calls that are to be written.
 #[derive(Default)]
 pub(super) struct CallRows(BTreeMap<CallPlace, CallState>);
 
@@ -160,7 +160,7 @@ impl CallRows {
         self.0.range(first..).take_while(move |(place, _)| place.0 == key && place.1 == call_id)
     }
 
-    /// The newest call that waits; of several in one message the first.
+    /// The newest waiting call; of several in one message the first.
     fn waiting(&self, key: i64, call_id: &str, of: Of<'_>, before: Revision) -> Option<(CallPlace, Uuid)> {
         let waits = |(place, state): &(&CallPlace, &CallState)| {
             state.answered_revision.is_none() && place.3 <= before && of.includes(&place.2, state.message)
@@ -169,7 +169,7 @@ impl CallRows {
         Some((newest.0.clone(), newest.1.message))
     }
 
-    /// Writes them all.
+    /// Writes all of them.
     pub(super) fn write(self, script: &mut Script) {
         script.insert((INSERT, ANSWER), 7, self.0, |script, (place, state)| {
             script
@@ -184,7 +184,7 @@ impl CallRows {
     }
 }
 
-/// Among which calls the answered one is.
+/// The calls among which the answered one is searched.
 #[derive(Clone, Copy)]
 enum Of<'a> {
     Writer(&'a str),
@@ -210,14 +210,15 @@ impl<'a> Of<'a> {
 pub(super) struct Holder<'a> {
     /// Its id; an edit's is the original's.
     pub(super) message: MessageId,
-    /// Its place; an edit's is the original's.
+    /// Its position; an edit's is the original's.
     pub(super) revision: Revision,
-    /// Whose calls it holds.
+    /// The writer of its calls.
     pub(super) writer: &'a str,
 }
 
-/// Notes a call, or finds the call that a result answers by the rule of `policy::calls`. It counts from now on, whatever
-/// views show later: a result whose call is covered or rewound must not go to another call with the same id.
+/// Records a call, or finds the call that a result answers by the rule of `policy::calls`. The answer is permanent,
+/// whatever views show later: a result whose call is covered or rewound must not be moved to another call with the same
+/// id.
 ///
 /// The event with the part must be the next one.
 pub(super) async fn settle(
@@ -248,11 +249,11 @@ pub(super) async fn settle(
         }
         _ => return Ok(()),
     }
-    // The calls that wait in memory have to be newer than those in the database.
+    // The waiting calls in memory must be newer than those in the database.
     if holder.revision == tx.next_revision(key)? { Ok(()) } else { tx.write_calls().await }
 }
 
-/// The call that a result answers which names none.
+/// The call that is answered by a result which names none.
 async fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallPlace, Uuid)>> {
     let own = waiting(tx, key, call_id, Of::Writer(holder.writer), holder.revision).await?;
     if own.is_some() || is_caller(tx, key, call_id, holder.writer).await? {
@@ -261,7 +262,7 @@ async fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) 
     waiting(tx, key, call_id, Of::Anybody, holder.revision).await
 }
 
-/// The newest call that waits at a place or before it; of several in one message the first.
+/// The newest waiting call at a position or before it; of several in one message the first.
 async fn waiting(
     tx: &mut Tx<'_>,
     key: i64,
@@ -306,7 +307,7 @@ fn read(key: i64, call_id: &str, row: &SqliteRow) -> Result<(CallPlace, Uuid)> {
     Ok((place, codec::uuid(row.try_get(3)?)?))
 }
 
-/// Whether a writer has made a call with this id. Those of this transaction are written.
+/// True if a writer has made a call with this id. The calls of this transaction must be written already.
 async fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Result<bool> {
     let lineage = known_lineage(tx, key)?;
     let mut reader = Reader::new(tx.conn);
@@ -327,7 +328,7 @@ fn known_lineage(tx: &mut Tx<'_>, key: i64) -> Result<Lineage> {
     Ok(Lineage { key, fork_revision: head.fork_revision, revision: head.revision })
 }
 
-/// The stretches with messages that a fork inherits, oldest first.
+/// The segments with messages that a fork inherits, oldest first.
 async fn inherited(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Vec<Stretch>> {
     if lineage.fork_revision.is_none() {
         return Ok(Vec::new());
@@ -337,7 +338,7 @@ async fn inherited(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Vec<Str
     Ok(inherited.map(|(stretch, _)| stretch).collect())
 }
 
-/// Calls wait again whose results a rewind to `after` leaves out.
+/// Reopens the calls whose results a rewind to `after` omits.
 pub(super) async fn reopen(tx: &mut Tx<'_>, lineage: &Lineage, after: Revision) -> Result<()> {
     tx.write_calls().await?;
     for stretch in inherited(&mut Reader::new(tx.conn), lineage).await? {
@@ -354,7 +355,7 @@ pub(super) async fn reopen(tx: &mut Tx<'_>, lineage: &Lineage, after: Revision) 
     Ok(())
 }
 
-/// Settles the parts of an edit. What the original answers, the same result in its place answers too.
+/// Finds the calls and results of an edit. A result that the edit repeats from the original answers the same call.
 pub(super) async fn settle_edit(
     tx: &mut Tx<'_>,
     key: i64,

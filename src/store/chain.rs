@@ -1,16 +1,17 @@
-//! The hash chain: what each event commits to.
+//! The hash chain: the data that each event commits to.
 //!
 //! An event's digest commits to every row that came with its revision; its hash commits to the digest, to the event's
 //! own columns and to the hash before it. A body is committed to through its salt, so that erasing both body and salt
-//! leaves the chain whole and reveals nothing.
+//! leaves the chain valid and reveals nothing.
 
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 
-/// Where a session's chain starts.
+/// The start of every session's chain.
 pub(crate) const GENESIS: [u8; 32] = [0; 32];
 
-/// Gathers the rows of one revision. Every field is preceded by its length, so that no two sets of rows look alike.
+/// Collects the rows of one revision. Every field is preceded by its length, so that no two sets of rows have the same
+/// encoding.
 #[derive(Default)]
 pub(crate) struct Digest(blake3::Hasher);
 
@@ -76,7 +77,7 @@ pub(crate) fn link(before: &[u8], event: &Link<'_>) -> [u8; 32] {
     digest.finish()
 }
 
-/// The columns of a message that never change, and its seal if it came sealed.
+/// The immutable columns of a message, and its seal if it came sealed.
 pub(crate) struct MessageColumns<'a> {
     pub(crate) public_id: &'a [u8],
     pub(crate) client_id: Option<&'a str>,
@@ -105,7 +106,7 @@ pub(crate) fn message(digest: &mut Digest, columns: &MessageColumns<'_>) {
     );
 }
 
-/// The columns of a part that never change; its body through what stands for it.
+/// The immutable columns of a part; its body is represented by its commitment.
 pub(crate) struct PartColumns<'a> {
     pub(crate) public_id: &'a [u8],
     pub(crate) client_id: Option<&'a str>,
@@ -135,7 +136,7 @@ pub(crate) fn seal(digest: &mut Digest, message_id: &[u8], seal: &[u8]) {
     digest.row("seal", &[Some(message_id), Some(seal)]);
 }
 
-/// Adds a mark and the layout it leads to.
+/// Adds a mark.
 pub(crate) fn mark(digest: &mut Digest, kind: i32, body: &[u8]) {
     digest.row("mark", &[Some(&kind.to_le_bytes()), Some(body)]);
 }
@@ -147,13 +148,13 @@ pub(crate) fn layout(digest: &mut Digest, body: &[u8]) {
 
 /// Adds a part that a prune mark shortens.
 ///
-/// Marks of before there were cuts have none, and hash as they did then.
+/// Older marks have no `cut`, and keep their original hash.
 pub(crate) fn pruned(digest: &mut Digest, part_id: &[u8], compaction_id: &[u8], cut: Option<&[u8]>) {
     let columns = [Some(part_id), Some(compaction_id), cut];
     digest.row("pruned", if cut.is_some() { &columns } else { &columns[..2] });
 }
 
-/// Adds a policy by the hash of its text, and the preset it is said to start from.
+/// Adds a policy by the hash of its text, and the name of its preset.
 pub(crate) fn policy(digest: &mut Digest, hash: &[u8], preset: &str) {
     digest.row("policy", &[Some(hash), Some(preset.as_bytes())]);
 }
@@ -163,7 +164,7 @@ pub(crate) fn window(digest: &mut Digest, body: &[u8]) {
     digest.row("window", &[Some(body)]);
 }
 
-/// The columns of a session that never change.
+/// The immutable columns of a session.
 pub(crate) struct SessionColumns<'a> {
     pub(crate) public_id: &'a [u8],
     pub(crate) client_id: Option<&'a str>,
@@ -189,7 +190,7 @@ pub(crate) fn session(digest: &mut Digest, columns: &SessionColumns<'_>) {
     );
 }
 
-/// Adds a stretch of history that a fork inherits.
+/// Adds a segment of history that a fork inherits.
 pub(crate) fn segment(digest: &mut Digest, owner: &[u8], first: Revision, last: Revision, has_messages: bool) {
     digest.row(
         "segment",

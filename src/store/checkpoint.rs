@@ -1,4 +1,5 @@
-//! Folding the log into the database. SQLite would do it by itself within a commit, and keep a failure to itself.
+//! Checkpoints, which copy the write-ahead log into the database. SQLite's own checkpoints run within a commit and hide
+//! their failures.
 
 use super::error::{Error, Result};
 use super::health::{Health, WriteState};
@@ -7,12 +8,12 @@ use crate::limits;
 use crate::telemetry::failpoint;
 use sqlx::{Row as _, SqliteConnection};
 
-/// Says how many frames the log has, and how many of them are in the database; changes nothing.
+/// Returns the number of frames in the log, and of those that are in the database; changes nothing.
 const LOOK: &str = "pragma wal_checkpoint(noop)";
-/// Copies frames into the database as far as no reader still needs what they replace. It waits for nobody.
+/// Copies frames into the database as far as no reader still needs the pages that they replace. It waits for no reader.
 const FOLD: &str = "pragma wal_checkpoint(passive)";
 
-/// When the log is looked at next.
+/// The growth of the log since its last evaluation.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
     batches: usize,
@@ -20,7 +21,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Notes a batch that was committed, with the content that it carried.
+    /// Records a committed batch with the bytes of its content.
     pub(crate) fn note(&mut self, bytes: usize) {
         self.batches += 1;
         self.bytes = self.bytes.saturating_add(bytes);
@@ -30,7 +31,7 @@ impl Schedule {
         self.batches >= limits::CHECKPOINT_LOOK_BATCHES || self.bytes >= limits::CHECKPOINT_LOOK_BYTES
     }
 
-    /// Folds the log when it has grown enough, and says how that went.
+    /// Makes a checkpoint if the log has grown enough, and records the result.
     pub(crate) async fn run(&mut self, conn: &mut SqliteConnection, health: &Health) {
         if !self.is_due() || health.writes().is_final() {
             return;
@@ -49,12 +50,12 @@ impl Schedule {
     }
 }
 
-/// Bytes of the log that are not in the database, after a pragma that says so.
+/// Bytes of the log that are not in the database, by the result of a checkpoint pragma.
 async fn pending_bytes(conn: &mut SqliteConnection, pragma: &'static str) -> Result<i64> {
     let row = sqlx::query(pragma).fetch_one(conn).await?;
     let (busy, frames, folded): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
     if busy != 0 {
-        // Only another program's checkpoint can be in the way.
+        // Only another program's checkpoint can block it.
         return Err(Error::Busy);
     }
     Ok(frames.saturating_sub(folded).max(0).saturating_mul(PAGE_BYTES.into()))
@@ -83,7 +84,7 @@ fn note(health: &Health, outcome: Result<i64>) {
             });
             tracing::warn!(%error, in_a_row = before.failures + 1, "the log cannot be folded into the database");
             if matches!(error, Error::Disk(_)) {
-                // A later attempt could succeed although the system has dropped what this one wrote.
+                // A later attempt could succeed although the system has dropped the data of this one.
                 health.set(WriteState::DiskFailed);
             }
         }

@@ -1,5 +1,5 @@
-//! Claims on jobs: made, kept alive, and ended from outside. Whoever carries out a job hears at once when somebody else
-//! ends it, so that nobody works on, or pays, for a result that is not wanted any more.
+//! Claims on jobs: made, kept alive, and ended from outside. A worker is notified at once when its job is ended by
+//! another caller, so that it does not work or pay for an unwanted result.
 
 use super::chain::Digest;
 use super::error::{Error, Result};
@@ -30,60 +30,60 @@ const HEARTBEAT: &str = "update job set lease_until = $3 where id = $1 and lease
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[CLAIM, HEARTBEAT];
 
-/// A claim on a job. Whoever holds it may commit the job's result, as long as nobody claims it again.
+/// A claim on a job. Its holder may commit the job's result, as long as no other worker claims the job.
 #[derive(Debug, Clone)]
 pub struct Claim {
     /// The job's row.
     pub(crate) job: i64,
     /// The fencing token.
     pub(crate) epoch: i64,
-    /// The reduction.
+    /// The compaction.
     pub compaction: CompactionId,
     /// The session.
     pub session: SessionKey,
-    /// What was asked.
+    /// The request.
     pub request: CompactionRequest,
-    /// The revision whose view is to be reduced.
+    /// The revision whose view is to be compacted.
     pub base: Revision,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, from 1.
     pub attempt: i64,
-    /// How often the job was lost before, see `Loss::Lost`.
+    /// The number of times that the job was lost before, see `Loss::Lost`.
     pub lost: i64,
-    /// The window it is judged by.
+    /// The window that the tokens are compared with.
     pub window: ModelWindow,
-    /// Tokens of a request with the view when the compaction was asked for.
+    /// Tokens of a request with the view when the compaction was requested.
     pub context_tokens: i64,
-    /// True where the newest decision before the claim found the view over its window.
+    /// True if the newest decision before the claim found the view over its window.
     pub(crate) was_over_window: bool,
-    /// When the first attempt began.
+    /// The time at which the first attempt began.
     pub start_time: Timestamp,
-    /// Cancelled when somebody else ends the job.
+    /// Cancelled when another caller ends the job.
     pub(crate) ended: CancellationToken,
 }
 
 impl Claim {
-    /// Waits until somebody else ends the job: what its worker still does is worth nothing then.
+    /// Waits until another caller ends the job, which makes further work on it useless.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }
 
-    /// Whether somebody else has ended the job.
+    /// True if another caller has ended the job.
     pub fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
 }
 
-/// The range that a summary in the making is to cover.
+/// The planned range of a summary in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
-    /// Everything that the summary will stand for.
+    /// All messages that the summary will cover.
     pub covered: Vec<RevisionRange>,
-    /// The first message kept verbatim, by its place in the view.
+    /// The first message kept verbatim, by its position in the view.
     pub tail_start: Revision,
 }
 
-/// The claims that workers hold, by the job's row. Memory only: after a restart nobody holds any, and a claim that is not
-/// listed is noticed to be gone with its next heartbeat. As many as there are workers.
+/// The claims that workers hold, by the job's row, at most one per worker. They are in memory only: after a restart no
+/// worker holds a claim, and a worker with an unlisted claim finds out at its next heartbeat.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claims {
     held: HashMap<i64, Held>,
@@ -96,25 +96,25 @@ struct Held {
 }
 
 impl Claims {
-    /// Lists a claim; what is cancelled when somebody else ends the job.
+    /// Lists a claim. Returns the token that is cancelled when another caller ends the job.
     fn add(&mut self, job: i64) -> CancellationToken {
         let ended = CancellationToken::new();
         self.held.insert(job, Held { ended: ended.clone(), planned: None });
         ended
     }
 
-    /// Forgets a claim that its holder gives up, or that is released because its holder is gone.
+    /// Removes a claim that its holder gives up, or that is released because its holder is gone.
     pub(super) fn release(&mut self, job: i64) {
         self.held.remove(&job);
     }
 
-    /// Forgets a claim on a job that ends under its holder; what tells the holder.
+    /// Removes a claim on a job that another caller ends. Returns the token that notifies the holder.
     pub(super) fn interrupt(&mut self, job: i64) -> Option<CancellationToken> {
         self.held.remove(&job).map(|held| held.ended)
     }
 }
 
-/// Claims a job whose time has come; none when somebody was faster. The first claim says that the reduction began.
+/// Claims a job whose time has come; none if another worker was faster. The first claim writes `CompactionStarted`.
 pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
     tx.flush().await?;
     let job = by_row(&mut Reader::new(tx.conn), row).await?;
@@ -171,9 +171,9 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     }))
 }
 
-/// Drops a reduction that may not begin any more, or not be tried again: an automatic one that another change of the view
-/// has overtaken, since what asked for it may hold no longer, so the session is looked at anew; and any in an archived
-/// session.
+/// Ends a compaction that may no longer begin or be tried again: an automatic one that another change of the view has
+/// superseded, or any in an archived session. In the first case the reason for the compaction may be gone, so the
+/// session is evaluated again.
 async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     let is_archived = tx.loaded(key)?.state == SessionState::Archived;
     let (state, why) = if is_archived {
@@ -191,7 +191,7 @@ async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     Ok(())
 }
 
-/// The claim that a daemon which is gone held on a job.
+/// The claim of a stopped daemon on a job.
 pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
     tx.flush().await?;
     let job = by_row(&mut Reader::new(tx.conn), row).await?;
@@ -218,7 +218,7 @@ pub(crate) async fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) 
     if done.rows_affected() == 1 { Ok(()) } else { Err(Error::LeaseLost) }
 }
 
-/// Whether a claim still holds. Checked before anything is written: an error leaves nothing behind.
+/// Fails if a claim is no longer valid. Called before anything is written: an error leaves nothing behind.
 pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
     tx.flush().await?;
     let job = by_row(&mut Reader::new(tx.conn), claim.job).await?;
@@ -229,15 +229,15 @@ pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
     }
 }
 
-/// Keeps the range that the holder of a claim is about to have summarized, so that a change of it ends the job at once.
-/// One that was changed already ends it here.
+/// Records the range that the holder of a claim is about to have summarized, so that a change of the range ends the job
+/// at once. If it has changed already, the job ends here.
 pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<()> {
     let key = claim.session.0;
     holds(tx, claim).await?;
     if let Some(held) = tx.claims.held.get_mut(&claim.job) {
         held.planned = Some(planned);
     }
-    // Mostly nothing has changed, and then nothing is written.
+    // Usually nothing has changed, and then nothing is written.
     if tx.read_head(key).await?.reduction_revision > claim.base {
         let lineage = marks::lineage_of(tx, key).await?;
         let all = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
@@ -248,8 +248,8 @@ pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Re
     Ok(())
 }
 
-/// Ends the job that runs for a session when what it is to summarize is not what it was any more. The session's marks are
-/// given as they are now, or as they will be with the next one; the caller ends the mutation.
+/// Ends the running job of a session if the range that it is to summarize has changed. The session's marks are given as
+/// they are now, or as they will be with the next one; the caller ends the mutation.
 pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
     let Some(job) = live_row(tx, key).await? else { return Ok(()) };
     let Some(Held { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
@@ -266,8 +266,8 @@ pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[M
     Ok(())
 }
 
-/// Ends the job that runs for a session, or that a trigger asked for, since somebody takes a change back: no reduction is
-/// to come right behind that. The caller ends the mutation.
+/// Ends the running job of a session, or one that a trigger requested, because a client undoes a change: no compaction
+/// is to follow that directly. The caller ends the mutation.
 pub(super) async fn taken_back(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
     let Some(job) = live_row(tx, key).await? else { return Ok(()) };
     if job.compaction.state == CompactionState::Running || job.is_automatic() {
@@ -277,7 +277,7 @@ pub(super) async fn taken_back(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Re
     Ok(())
 }
 
-/// Why a reduction ends whose range was changed.
+/// The failure of a compaction whose range was changed.
 pub(super) fn history_changed() -> Failure {
     superseded("history in front of the boundary changed meanwhile")
 }
@@ -286,7 +286,7 @@ fn superseded(message: &str) -> Failure {
     Failure::new(FailureReason::Superseded, message)
 }
 
-/// Why a reduction ends whose session is archived.
+/// The failure of a compaction whose session is archived.
 pub(super) fn archived() -> Failure {
     Failure::new(FailureReason::SessionArchived, "the session was archived")
 }

@@ -1,7 +1,7 @@
-//! What messages weigh by a policy's counting, kept so that no decision counts the same words twice.
+//! Stored token counts of messages, so that no decision counts the same text twice.
 //!
-//! Counts are derived: where they are missing whoever needs them counts again, and no chain vouches for them. A sealed
-//! message never changes, so what was counted once holds for good, in forks as well.
+//! Counts are derived: missing ones are counted again, and no chain protects them. A sealed message never changes, so
+//! its counts are valid for ever, in forks as well.
 
 use super::error::{Error, Result};
 use super::lineage::Reader;
@@ -25,28 +25,28 @@ const KEEP: &str = "insert into message_count (counting_id, message_id, body) \
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[KEPT, NAME, KEEP];
 
-/// What a message weighs, with the name of the counting that says so.
+/// The counts of a message, with the name of the counting that they are by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Counted {
-    /// The counting.
+    /// The name of the counting.
     pub counting: Arc<str>,
-    /// What it says.
+    /// The counts.
     pub counts: Counts,
 }
 
 impl Store {
-    /// What is kept of what these messages weigh, by the name of a counting.
+    /// The stored counts of these messages, by the name of a counting.
     pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
         self.reading(async |reader| kept(reader, counting, &messages).await).await
     }
 
-    /// Keeps what sealed messages weigh.
+    /// Stores the counts of sealed messages.
     pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
         self.done(Command::KeepCounts(KeepCounts(counts))).await
     }
 }
 
-/// Counts on their way to disk.
+/// Counts that are to be written.
 #[derive(Clone)]
 pub(crate) struct KeepCounts(pub(crate) Vec<(MessageId, Counted)>);
 
@@ -54,10 +54,10 @@ pub(crate) struct KeepCounts(pub(crate) Vec<(MessageId, Counted)>);
 struct DiskCounts {
     #[prost(int64, tag = "1")]
     whole: i64,
-    /// Of each part.
+    /// One value for each part.
     #[prost(int64, repeated, tag = "2")]
     alone: Vec<i64>,
-    /// Of each part.
+    /// One value for each part.
     #[prost(int64, repeated, tag = "3")]
     words: Vec<i64>,
 }
@@ -74,7 +74,7 @@ fn from_disk(body: &[u8]) -> Result<Counts> {
     Ok(Counts { whole, parts })
 }
 
-/// The counts that are kept of these messages.
+/// The stored counts of these messages.
 pub(crate) async fn kept(
     reader: &mut Reader<'_>,
     counting: &str,
@@ -90,7 +90,7 @@ pub(crate) async fn kept(
     rows.iter().map(pair).collect()
 }
 
-/// Writes counts; those that are there already stay.
+/// Writes counts; existing ones stay.
 pub(super) fn insert(script: &mut Script, counts: Vec<(MessageId, Counted)>) {
     let mut named: Option<Arc<str>> = None;
     for (message, Counted { counting, counts }) in counts {
@@ -104,7 +104,7 @@ pub(super) fn insert(script: &mut Script, counts: Vec<(MessageId, Counted)>) {
 }
 
 impl KeepCounts {
-    /// Keeps them.
+    /// Stores them.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let mut script = Script::default();
         insert(&mut script, self.0);

@@ -1,6 +1,6 @@
-//! Drafts: the words of parts that are still being written. They are outside history: no event, no revision.
+//! Drafts: the text of parts that are still being written. They are outside history: no event, no revision.
 //!
-//! Words can be sent again, as everything can: what a draft has at their offset already is not added once more.
+//! Text can be sent again, like everything else: text that a draft already has at its offset is not added again.
 
 use super::append::{open_message, within, within_message};
 use super::codec;
@@ -14,40 +14,40 @@ use crate::model::ids::{MessageId, PartId};
 use crate::model::part::PartBody;
 use sqlx::Row as _;
 
-/// What a draft will be, and the words to add.
+/// A draft, and the text to add to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DraftWordsToAdd {
     /// The draft; none begins one.
     pub part: Option<PartId>,
     /// The client's own id of the part, read when the draft begins: it begins once.
     pub client_id: Option<String>,
-    /// Reasoning rather than text.
+    /// True for reasoning, false for text.
     pub reasoning: bool,
-    /// Bytes of the draft that came before.
+    /// Bytes of the draft before this text.
     pub offset: i64,
-    /// The words.
+    /// The text to add.
     pub delta: String,
 }
 
 impl DraftWordsToAdd {
-    /// Bytes of the draft with these words, and nothing behind them.
+    /// The length of the draft in bytes if it ends with this text.
     fn end(&self) -> i64 {
         self.offset.saturating_add(i64::try_from(self.delta.len()).unwrap_or(i64::MAX))
     }
 }
 
-/// Where a draft stands behind the words of a request. Sent again, they are answered alike.
+/// The state of a draft after the text of a request. A repeated request gets the same answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DraftReceipt {
     /// The draft, and later its part.
     pub part: PartId,
-    /// Bytes of the draft behind the words that were sent: the offset of the next ones.
+    /// Bytes of the draft up to the end of the sent text: the offset of the next text.
     pub length: i64,
-    /// Bytes of the draft in front of what was new of them; none when all of them were there.
+    /// Bytes of the draft before the part of the text that was new; none if all of it existed.
     pub added_at: Option<i64>,
 }
 
-/// Adds words to a draft.
+/// Adds text to a draft.
 #[derive(Clone)]
 pub(crate) struct AppendDraft {
     pub(crate) session: SessionKey,
@@ -55,7 +55,7 @@ pub(crate) struct AppendDraft {
     pub(crate) words: DraftWordsToAdd,
 }
 
-/// The columns of a draft, with the words it has where those of a request want to be.
+/// The columns of a draft, with its text at the offset and length of a request's text.
 macro_rules! select_draft {
     ($which:literal) => {
         concat!(
@@ -81,13 +81,13 @@ const EXTEND: &str = "update draft set body = body || $2 where id = $1";
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_NAMED, COUNT, HAS_PART, HAS_NAMED_PART, INSERT, EXTEND];
 
-/// A draft that is there.
+/// An existing draft.
 struct Found {
     row: i64,
     part: PartId,
     reasoning: bool,
     length: i64,
-    /// What it has from the offset of the request on, as far as the words reach.
+    /// Its text from the offset of the request on, at most as long as the text of the request.
     there: Vec<u8>,
 }
 
@@ -120,7 +120,7 @@ impl AppendDraft {
         Ok(receipt)
     }
 
-    /// The draft that the words are for, if it is there.
+    /// The draft that the text is for, if it exists.
     async fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
         let DraftWordsToAdd { part, client_id, offset, delta, .. } = &self.words;
         let query = match (part, client_id) {
@@ -139,7 +139,7 @@ impl AppendDraft {
         }))
     }
 
-    /// Refuses words that leave a gap, and others than those that are there.
+    /// Refuses text that leaves a gap or differs from the existing text.
     fn follows_on(&self, found: &Found) -> Result<()> {
         let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
         let fits = (0..=found.length).contains(offset) && delta.as_bytes().starts_with(&found.there);
@@ -152,7 +152,7 @@ impl AppendDraft {
         }
     }
 
-    /// The part in which the words are already: the draft closed before they were sent again.
+    /// The part that contains the text already, because the draft closed before the text was sent again.
     async fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
         let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
@@ -185,11 +185,11 @@ impl AppendDraft {
         }
     }
 
-    /// Adds what is new of the words.
+    /// Adds the new part of the text.
     async fn extend(self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
         let (length, was) = (self.words.end(), found.length);
         let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
-        // What is there ends with a whole character, and so does what the words have of it.
+        // The existing text ends with a whole character, and so does the common part of the new text.
         let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
         within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         self.room(tx, row, (0, length - was)).await?;
@@ -217,7 +217,8 @@ impl AppendDraft {
         Ok(DraftReceipt { part: PartId(id), length, added_at: Some(0) })
     }
 
-    /// Refuses drafts and words that make the message more than it may be when it is sealed; says how many drafts it has.
+    /// Refuses drafts and text that would exceed the limits of the message when it is sealed; returns the number of its
+    /// drafts.
     async fn room(&self, tx: &mut Tx<'_>, row: i64, (new, bytes): (usize, i64)) -> Result<i64> {
         let drafts = sqlx::query(COUNT).bind(row).fetch_one(&mut *tx.conn).await?;
         let (count, there): (i64, i64) = (drafts.try_get(0)?, drafts.try_get(1)?);

@@ -1,15 +1,15 @@
-//! What can go wrong in the store.
+//! Errors of the store.
 
 use super::health::WriteState;
 use crate::model::Revision;
 
-/// Why the store did not do what it was asked. Nothing was written, unless a variant says otherwise.
+/// An error of the store. Nothing was written, unless a variant states otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No session, message, draft, reduction or call has this id.
+    /// No session, message, draft, compaction or call has this id.
     #[error("there is no {kind} {id}")]
     NotFound {
-        /// What was looked for.
+        /// The kind of the missing item.
         kind: Kind,
         /// The id that was given.
         id: String,
@@ -20,7 +20,7 @@ pub enum Error {
     /// History, marks or policy changed since.
     #[error("history changed at revision {current}, after the expected revision {expected}")]
     RevisionMismatch {
-        /// What the caller expected.
+        /// The revision that the caller expected.
         expected: Revision,
         /// The newest revision that changed history, marks, policy or window.
         current: Revision,
@@ -28,17 +28,17 @@ pub enum Error {
     /// The revision is not one of the session's.
     #[error("revision {revision} is not between 0 and {newest}")]
     RevisionOutOfRange {
-        /// What was given.
+        /// The revision that was given.
         revision: Revision,
-        /// The newest there is.
+        /// The newest revision.
         newest: Revision,
     },
-    /// The view of a token is from behind the session's newest revision.
+    /// The view of a token is newer than the session's newest revision.
     #[error("the view token is for revision {revision}, and the session's newest is {newest}")]
     ViewTokenInvalid {
         /// The view's revision.
         revision: Revision,
-        /// The newest there is.
+        /// The newest revision.
         newest: Revision,
     },
     /// The request id was used for another payload.
@@ -56,73 +56,73 @@ pub enum Error {
     /// The message takes no more parts.
     #[error("the message is sealed")]
     MessageSealed,
-    /// Nobody wrote to the message for its open timeout, and it was sealed.
+    /// Nothing was written to the message for its open timeout, and it was sealed.
     #[error("nobody wrote to the message for its open timeout, and it was sealed: append the rest as a new message")]
     MessageExpired,
     /// The message is still being written.
     #[error("the message is still open")]
     MessageOpen,
-    /// The words do not follow on what the draft has.
+    /// The text does not continue the draft.
     #[error("the draft has {length} bytes, and these words do not go on with it at {offset}")]
     OffsetMismatch {
-        /// What the caller thought.
+        /// The offset that the caller gave.
         offset: i64,
-        /// What there is.
+        /// The length of the draft.
         length: i64,
     },
     /// A named bound was passed.
     #[error("{what} is {actual}, more than {limit}")]
     LimitExceeded {
-        /// What is too large.
+        /// The name of the value that is too large.
         what: &'static str,
         /// The bound.
         limit: i64,
-        /// What was given.
+        /// The value.
         actual: i64,
     },
-    /// There is nothing that a reduction could take away.
+    /// There is nothing that a compaction could remove.
     #[error("nothing in the view can be taken away")]
     NothingToCompact,
-    /// What a change was worked out from is no longer in force; it can be worked out again.
+    /// The policy that a change was computed from is no longer active; the change can be computed again.
     #[error("the policy changed meanwhile")]
     PolicyChanged,
-    /// No change of the picture is in force.
+    /// No change of the view is active.
     #[error("no reduction, rewind or edit is in force")]
     NothingToUndo,
-    /// Nothing is taken back.
+    /// No change is undone.
     #[error("nothing is taken back that could be brought back")]
     NothingToRedo,
-    /// What was taken back cannot be brought back any more.
+    /// The undone change can no longer be redone.
     #[error("the change at revision {0} was made since the undo, so that nothing can be brought back any more")]
     RedoOvertaken(Revision),
-    /// The reduction has ended.
+    /// The compaction has ended.
     #[error("the reduction has ended")]
     CompactionEnded,
-    /// As many compactions wait in the session as may.
+    /// The maximum number of compactions waits in the session.
     #[error("{limit} compactions that were asked for wait in the session already")]
     TooManyCompactions {
-        /// How many may.
+        /// The maximum number.
         limit: usize,
     },
-    /// Somebody else holds the job, or it has ended.
+    /// Another worker holds the job, or it has ended.
     #[error("the lease of the job is lost")]
     LeaseLost,
-    /// A summary's range does not fit the session.
+    /// A summary's range is not valid in the session.
     #[error("{0}")]
     BoundaryInvalid(&'static str),
     /// Too many writes wait.
     #[error("too many writes are waiting")]
     Busy,
-    /// No write is tried until the daemon starts again; nothing of this one is there.
+    /// No write is tried until the daemon starts again; nothing of this write is stored.
     #[error("the store serves reads only until the daemon starts again: {0}")]
     Stopped(WriteState),
-    /// The disk failed while this was written: it may be there when the daemon starts again, or not.
+    /// The disk failed during this write: after the next start of the daemon it may be stored or not.
     #[error("the disk failed while this was written: once the daemon has started again it may be there or not")]
     Uncertain,
-    /// The disk is full; nothing of the write is there.
+    /// The disk is full; nothing of the write is stored.
     #[error("the disk is full; nothing was written")]
     Full,
-    /// The file system takes no writes; nothing of this one is there.
+    /// The file system takes no writes; nothing of this one is stored.
     #[error("the file system takes no writes; nothing was written")]
     ReadOnly,
     /// The disk failed to write or to sync.
@@ -131,17 +131,17 @@ pub enum Error {
     /// The daemon is stopping.
     #[error("the store is closing")]
     Closed,
-    /// A row is not what it should be.
+    /// A row has invalid content.
     #[error("corrupt {table}{}{row}: {detail}", if row.is_empty() { "" } else { " " })]
     Corrupt {
         /// The table.
         table: &'static str,
-        /// The row, by the id that clients know or else by its key; empty where nobody can say.
+        /// The row, by the id that clients know or else by its key; empty if it is unknown.
         row: String,
-        /// What is wrong.
+        /// A description of the error.
         detail: String,
     },
-    /// The database refused.
+    /// The database refused the statement.
     #[error("database: {0}")]
     Database(#[source] sqlx::Error),
     /// The store cannot be opened.
@@ -149,7 +149,7 @@ pub enum Error {
     Open(String),
 }
 
-/// What an id names.
+/// The kind of item that an id names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A session.
@@ -158,7 +158,7 @@ pub enum Kind {
     Message,
     /// A draft.
     Draft,
-    /// A reduction.
+    /// A compaction.
     Compaction,
     /// A tool call, in the message that a result names.
     Call,
@@ -177,12 +177,12 @@ impl std::fmt::Display for Kind {
 }
 
 impl Error {
-    /// A row that is not what it should be.
+    /// An error for a row with invalid content.
     pub(crate) fn corrupt(table: &'static str, detail: impl std::fmt::Display) -> Self {
         Self::Corrupt { table, row: String::new(), detail: detail.to_string() }
     }
 
-    /// The same with the row that it is about, unless something nearer to it has said so.
+    /// The same error with the id of its row, unless it has one already.
     #[must_use]
     pub(crate) fn in_row(mut self, id: impl std::fmt::Display) -> Self {
         if let Self::Corrupt { row, .. } = &mut self
@@ -193,15 +193,14 @@ impl Error {
         self
     }
 
-    /// Whether a sync failed, or what is as good as one: the kernel may have dropped what it was given.
+    /// True if a sync failed or may have: the kernel may have dropped data that was written before.
     pub(crate) fn is_failed_sync(&self) -> bool {
         let Self::Disk(sqlx::Error::Database(error)) = self else { return true };
         let code = error.code().and_then(|code| code.parse::<i32>().ok());
         !matches!(code, Some(sqlite::IO_WRITE))
     }
 
-    /// Whether a command that ends so takes its whole transaction along: it is about the database and not about what was
-    /// asked.
+    /// True if the error concerns the database and not the command, so that the whole transaction fails with it.
     pub(crate) fn is_of_database(&self) -> bool {
         matches!(
             self,
@@ -215,7 +214,7 @@ impl Error {
         )
     }
 
-    /// Something that is not there.
+    /// An error for an item that does not exist.
     pub(crate) fn not_found(kind: Kind, id: impl std::fmt::Display) -> Self {
         Self::NotFound { kind, id: id.to_string() }
     }
@@ -235,7 +234,7 @@ impl From<sqlx::Error> for Error {
         };
         match (code, code & 0xff) {
             (sqlite::READ_ONLY_MOVED, _) => Self::Stopped(WriteState::FilesReplaced),
-            // What cannot be read is lost to the reader, and nothing was written.
+            // Data that cannot be read is lost for the reader, and nothing was written.
             (sqlite::IO_READ | sqlite::IO_SHORT_READ | sqlite::IO_DATA | sqlite::IO_CORRUPT_FILE_SYSTEM, _)
             | (_, sqlite::CORRUPT | sqlite::NOT_A_DATABASE) => Self::corrupt("database", error),
             (_, sqlite::BUSY | sqlite::LOCKED) => Self::Busy,
@@ -247,7 +246,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// SQLite's result codes: the primary one in the low byte, what it says more precisely above.
+/// SQLite's result codes: the primary code in the low byte, the extended one above.
 mod sqlite {
     pub(super) const BUSY: i32 = 5;
     pub(super) const LOCKED: i32 = 6;
@@ -264,7 +263,7 @@ mod sqlite {
     pub(super) const IO_CORRUPT_FILE_SYSTEM: i32 = 10 | 33 << 8;
 }
 
-/// What the store answers.
+/// The result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reads of the log.
+//! Reads of the event log.
 
 use super::codec;
 use super::error::{Error, Result};
@@ -41,7 +41,7 @@ const HASH_AT: &str = "select hash from event where session_id = $1 and revision
 pub(crate) const STATEMENTS: &[&str] =
     &[OF_STORE, OF_SESSION, OF_STRETCH, AT_REVISION, AT_SEQ, PLACE, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
 
-/// True where the event at a revision says that a message expired.
+/// True if the event at a revision is the expiry of a message.
 pub(crate) async fn has_expired(conn: &mut SqliteConnection, key: i64, at: Revision) -> Result<bool> {
     let row = sqlx::query(AT_REVISION).bind(key).bind(at).fetch_optional(conn).await?;
     let event = row.map(|row| from_row(&row)).transpose()?;
@@ -75,7 +75,7 @@ pub(crate) async fn at_revision(reader: &mut Reader<'_>, key: i64, revision: Rev
     row.map(|row| from_row(&row).map(|(_, event)| event)).transpose()
 }
 
-/// Which events a read wants.
+/// The events that a read selects.
 #[derive(Debug, Clone, Default)]
 pub struct EventFilter {
     /// Only these sessions, by key; none for all.
@@ -91,12 +91,12 @@ impl EventFilter {
     }
 }
 
-/// A piece of the log: what matched, and how far was looked.
+/// A page of the log: the matching events, and the end of the scanned range.
 #[derive(Debug, Clone, Default)]
 pub struct EventPage {
-    /// The events that matched, in order.
+    /// The matching events, in order.
     pub events: Vec<PagedEvent>,
-    /// Everything up to here was looked at.
+    /// The last number that was scanned.
     pub scanned: Seq,
 }
 
@@ -105,31 +105,31 @@ pub struct EventPage {
 pub struct PagedEvent {
     /// The event.
     pub event: Event,
-    /// Another event of the same mutation matches too, and comes behind it.
+    /// True if another event of the same mutation matches and follows.
     pub more: bool,
 }
 
-/// A moment of the log: everything in it was true together.
+/// A consistent state of the log and of sessions at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Moment {
     /// The newest event.
     pub head: Seq,
-    /// Sessions, as they stood then.
+    /// The state of the sessions at that moment.
     pub sessions: Vec<SessionMoment>,
 }
 
-/// Where a session stood at a moment.
+/// The state of a session at a moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionMoment {
     /// The session.
     pub session: super::head::SessionKey,
     /// Its newest revision.
     pub revision: Revision,
-    /// The places of its open messages, ascending.
+    /// The positions of its open messages, ascending.
     pub open: Vec<Revision>,
 }
 
-/// The last event that a page looked at, whether it matched or not: the next page goes on behind it.
+/// The last event that a page scanned, matching or not: the next page begins after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Looked {
     /// Its number.
@@ -138,7 +138,8 @@ pub struct Looked {
     pub hash: [u8; 32],
 }
 
-/// Events behind `after`, up to `head`. The page ends where a mutation ends, unless one alone is longer than a page.
+/// Events after `after`, up to `head`. The page ends at the end of a mutation, unless one mutation is longer than a
+/// page.
 pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
     let limit = limits::SUBSCRIPTION_PAGE_EVENTS;
     let mut found = Vec::new();
@@ -179,8 +180,8 @@ pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: S
     Ok(EventPage { events, scanned })
 }
 
-/// Whether a mutation that a page cuts has more behind the cut that the filter admits. Its session is one that the filter
-/// admits, or it would not have been found.
+/// True if the filter admits more events of a mutation after the page that splits it. Its session is one that the
+/// filter admits, or it would not have been found.
 async fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, seq: Seq) -> Result<bool> {
     if filter.kinds.is_empty() {
         return Ok(true);
@@ -191,8 +192,8 @@ async fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, seq: S
     row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
 }
 
-/// Events of a history by revision, those of ancestors included, oldest first, and the last one that was looked at when
-/// more may follow it.
+/// Events of a history by revision, including those of ancestors, oldest first, and the last scanned event if more may
+/// follow it.
 pub(crate) async fn of_history(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -240,7 +241,7 @@ pub(crate) async fn hash_at_seq(reader: &mut Reader<'_>, seq: Seq) -> Result<Opt
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// Whose event has this number, and at which revision.
+/// The session and the revision of the event with this number.
 pub(crate) async fn place_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<(i64, Revision)>> {
     let row = reader.one(sqlx::query(PLACE).bind(seq)).await?;
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
@@ -256,7 +257,7 @@ pub(crate) async fn hash_at(reader: &mut Reader<'_>, lineage: &Lineage, revision
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
-/// The event of a revision of a history; none where there is no such revision.
+/// The event of a revision of a history; none if there is no such revision.
 pub(crate) async fn at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<Option<Event>> {
     if revision < 1 || revision > lineage.revision {
         return Ok(None);
@@ -265,7 +266,7 @@ pub(crate) async fn at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Rev
     at_revision(reader, stretch.owner, revision).await
 }
 
-/// Where sessions stand now, and the log with them: one statement sees one moment.
+/// The state of sessions and of the log now, read by one statement and therefore consistent.
 pub(crate) async fn moment(reader: &mut Reader<'_>, sessions: &[super::head::SessionKey]) -> Result<Moment> {
     let wanted: Vec<i64> = sessions.iter().map(|session| session.0).collect();
     let wanted = serde_json::to_string(&wanted).unwrap_or_default();

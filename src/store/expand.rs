@@ -1,4 +1,4 @@
-//! What stands behind the ids of a view: the message of a part, and the messages that a reduction took away.
+//! The originals of ids in a view: the message of a part, and the messages that a compaction covers, omits or shortens.
 
 use super::codec;
 use super::error::{Error, Kind, Result};
@@ -25,11 +25,11 @@ const PRUNED_AT: &str = "select distinct m.revision from pruned q join part p on
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[END, MARKS_BEFORE, MARK_BEHIND, MARK, PRUNED_AT];
 
-/// A reduction writes at most this many marks, one right after the other: what it cut, and what it covered.
+/// Most marks of one compaction, one directly after the other: that of prunes and omissions, and that of the summary.
 const MARKS_OF_ONE: i64 = 2;
 
 impl Store {
-    /// The message of a history that a part belongs to, with that part alone; none when no message of it has the part.
+    /// The message of a history that contains a part, with that part alone; none if no message of it has the part.
     pub async fn part(&self, session: SessionKey, id: PartId) -> Result<Option<Message>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -38,8 +38,8 @@ impl Store {
         .await
     }
 
-    /// A page of the messages that a reduction of a history covers, leaves out or shortens, from a revision on, and
-    /// where the next one begins. Undoing it changes nothing here.
+    /// A page of the messages that a compaction of a history covers, omits or shortens, from a revision on, and the
+    /// beginning of the next page. An undo of the compaction makes no difference.
     pub async fn taken_by(
         &self,
         session: SessionKey,
@@ -55,7 +55,7 @@ impl Store {
         .await
     }
 
-    /// The reduction that wrote a summary or a marker, by the revision of that message.
+    /// The compaction that wrote a summary or a marker, by the revision of that message.
     pub async fn reduction_of(&self, session: SessionKey, derived: Revision) -> Result<Option<CompactionId>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -64,7 +64,7 @@ impl Store {
         .await
     }
 
-    /// The message that an edit or a replay stands for; none for another message.
+    /// The message that an edit or a replay replaces; none for any other message.
     pub async fn replaced(&self, session: SessionKey, derived: Revision) -> Result<Option<Message>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -80,7 +80,7 @@ impl Store {
         .await
     }
 
-    /// The reductions that made these marks, in their order; none for a mark of another kind.
+    /// The compactions that made these marks, in their order; none for a mark of another kind.
     pub async fn reductions_at(&self, session: SessionKey, marks: &[Revision]) -> Result<Vec<Option<CompactionId>>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -94,7 +94,7 @@ impl Store {
     }
 }
 
-/// The message of a history that a part belongs to, with that part alone; none when no message has it.
+/// The message of a history that contains a part, with that part alone; none if no message has it.
 async fn part(reader: &mut Reader<'_>, lineage: &Lineage, id: PartId) -> Result<Option<Message>> {
     let message = match messages::named(reader, lineage, &id.to_string()).await {
         Ok(message) => message.id,
@@ -106,8 +106,8 @@ async fn part(reader: &mut Reader<'_>, lineage: &Lineage, id: PartId) -> Result<
     Ok((!message.parts.is_empty()).then_some(message))
 }
 
-/// The messages that a reduction of this history covers, leaves out or shortens, undone or not; ascending and disjoint.
-/// None for one that has ended without effect, or has not ended.
+/// The messages that a compaction of this history covers, omits or shortens, undone or not; ascending and disjoint.
+/// Empty for a compaction that has ended without effect, or has not ended.
 async fn taken_by(reader: &mut Reader<'_>, lineage: &Lineage, id: CompactionId) -> Result<Vec<RevisionRange>> {
     let not_found = || Error::not_found(Kind::Compaction, id);
     let row = reader.one(sqlx::query(END).bind(id.0.as_bytes().to_vec())).await?.ok_or_else(not_found)?;
@@ -135,7 +135,7 @@ async fn taken_by(reader: &mut Reader<'_>, lineage: &Lineage, id: CompactionId) 
     Ok(disjoint(ranges))
 }
 
-/// The reduction that wrote a summary or a marker of this history.
+/// The compaction that wrote a summary or a marker of this history.
 async fn reduction_of(reader: &mut Reader<'_>, lineage: &Lineage, derived: Revision) -> Result<Option<CompactionId>> {
     let owner = lineage.owner_at(reader, derived).await?.owner;
     let row = reader.one(sqlx::query(MARK_BEHIND).bind(owner).bind(derived)).await?;
@@ -147,7 +147,7 @@ async fn reduction_of(reader: &mut Reader<'_>, lineage: &Lineage, derived: Revis
     })
 }
 
-/// The reduction that made a mark of this history, if one did.
+/// The compaction that made a mark of this history, if one did.
 async fn reduction_at(reader: &mut Reader<'_>, lineage: &Lineage, mark: Revision) -> Result<Option<CompactionId>> {
     let owner = lineage.owner_at(reader, mark).await?.owner;
     let row = reader.one(sqlx::query(MARK).bind(owner).bind(mark)).await?;

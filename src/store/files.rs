@@ -1,7 +1,7 @@
-//! The files of a store: what is refused before anything is opened, made or changed.
+//! The files of a store: the checks before anything is opened, made or changed.
 //!
-//! A path that is not what it should be is never mended or replaced: whoever put it there knows more about it than a
-//! daemon does.
+//! A path that does not pass them is never repaired or replaced, because its owner may have a reason that the daemon
+//! does not know.
 
 use super::error::{Error, Result};
 use crate::limits;
@@ -13,33 +13,33 @@ use std::path::{Path, PathBuf};
 
 /// The database file in the data directory.
 pub(crate) const DATABASE: &str = "longhand.db";
-/// What SQLite appends for its log, …
+/// The suffix of SQLite's write-ahead log.
 const LOG: &str = "-wal";
-/// … and for the journal that it keeps until a new database has its log.
+/// The suffix of the journal that SQLite keeps until a new database has its log.
 const JOURNAL: &str = "-journal";
-/// Every file that SQLite keeps beside the name of the database.
+/// The suffixes of all files that SQLite keeps for the database, including the database itself.
 const SUFFIXES: [&str; 4] = ["", LOG, "-shm", JOURNAL];
-/// Says in the header whose a database is ("LNGH").
+/// The application id in the header of a store's database ("LNGH").
 pub(crate) const APPLICATION_ID: u32 = 0x4c4e_4748;
-/// Only the owner reads and writes.
+/// The file mode: only the owner reads and writes.
 const PRIVATE: u32 = 0o600;
-/// Only the owner enters.
+/// The directory mode: only the owner has access.
 const PRIVATE_DIRECTORY: u32 = 0o700;
-/// The permissions of everybody but the owner.
+/// The permissions of all users but the owner.
 const OTHERS: u32 = 0o077;
-/// What a database begins with, up to and including the application id, in bytes.
+/// Bytes of a database's header, up to and including the application id.
 const HEADER_BYTES: usize = 72;
 const HEADER_MAGIC: &[u8] = b"SQLite format 3\0";
-/// What a log begins with, by the order of its checksums' bytes.
+/// The first bytes of a log, by the byte order of its checksums.
 const LOG_MAGIC: [u32; 2] = [0x377f_0682, 0x377f_0683];
 const LOG_HEADER_BYTES: u64 = 32;
 const FRAME_HEADER_BYTES: u64 = 24;
 const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
-/// What stands where the database goes.
+/// The kind of database at the path of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Nothing, or a database without a table: a first start that was interrupted leaves one.
+    /// No database, or one without a table: an interrupted first start leaves one.
     Empty,
     /// A database of Longhand.
     Ours,
@@ -50,7 +50,7 @@ pub fn paths(directory: &Path) -> [PathBuf; 4] {
     SUFFIXES.map(|suffix| directory.join(format!("{DATABASE}{suffix}")))
 }
 
-/// A data directory's path without what the system would follow a symbolic link for, such as a `/` at its end.
+/// A data directory's path without components that make the system follow a symbolic link, such as a `/` at its end.
 pub(crate) fn plain(directory: &Path) -> Result<PathBuf> {
     if directory.as_os_str().is_empty() {
         return Err(Error::Open("the path of the data directory is empty".to_owned()));
@@ -58,11 +58,11 @@ pub(crate) fn plain(directory: &Path) -> Result<PathBuf> {
     Ok(directory.components().collect())
 }
 
-/// Takes a data directory for this process and says what stands where the database goes. The directory is made if it is
-/// not there; nothing else is made or changed. The lock lasts as long as the file that is returned: it is on the
-/// directory itself, so that it needs no file that somebody could remove.
+/// Locks a data directory for this process and returns the kind of its database. The directory is made if it does not
+/// exist; nothing else is made or changed. The lock lasts as long as the returned file: it is on the directory itself,
+/// so there is no lock file that could be removed.
 ///
-/// None where another process has it.
+/// None if another process has the lock.
 pub(crate) fn claim(directory: &Path) -> Result<Option<(File, Standing)>> {
     match std::fs::symlink_metadata(directory) {
         Ok(found) => check_directory(directory, &found)?,
@@ -89,12 +89,13 @@ pub(crate) fn claim(directory: &Path) -> Result<Option<(File, Standing)>> {
     Ok(Some((held, standing)))
 }
 
-/// What somebody is told whose data directory another process has.
+/// The error for a data directory that another process has locked.
 pub(crate) fn taken(directory: &Path) -> Error {
     Error::Open(format!("another daemon has the data directory {}", directory.display()))
 }
 
-/// Makes the database's file before SQLite does, so that only its owner can open it; SQLite gives its log the same mode.
+/// Makes the database's file before SQLite does, so that only its owner can open it; SQLite gives its log the same
+/// mode.
 pub(crate) fn make_database(directory: &Path) -> Result<()> {
     let path = directory.join(DATABASE);
     match File::options().create_new(true).write(true).mode(PRIVATE).open(&path) {
@@ -104,7 +105,7 @@ pub(crate) fn make_database(directory: &Path) -> Result<()> {
     }
 }
 
-/// A new file's name must reach the disk too, or a power cut takes the whole database along.
+/// Syncs the directory. A new file's name must reach the disk too, or a power cut would remove the whole database.
 pub(crate) fn sync_directory(held: &File, directory: &Path) -> Result<()> {
     held.sync_all().map_err(|error| failed("sync", directory, &error))
 }
@@ -117,8 +118,8 @@ fn refused(path: &Path, why: impl std::fmt::Display) -> Error {
     Error::Open(format!("{} {why}", path.display()))
 }
 
-/// Makes the data directory and what is missing above it. Each new name must reach the disk before anything is promised
-/// to be in it.
+/// Makes the data directory and its missing parents. Each new name must reach the disk before the store acknowledges
+/// any write.
 fn make_directory(directory: &Path) -> Result<()> {
     let above = |path: &Path| match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
@@ -146,7 +147,7 @@ fn check_directory(path: &Path, found: &Metadata) -> Result<()> {
     check_owner(path, found, PRIVATE_DIRECTORY)
 }
 
-/// Whether the file is there; one that is must be a file of ours that nobody else reaches.
+/// True if the file exists. It must be a regular file of this user that no other user can access.
 fn check_file(path: &Path) -> Result<bool> {
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -178,8 +179,8 @@ fn check_owner(path: &Path, found: &Metadata, private: u32) -> Result<()> {
     Ok(())
 }
 
-/// A file system that takes no writes is told before SQLite makes something else of it. A store of this process that was
-/// stopped a moment ago may still take its log away: a file that is gone is none to write to.
+/// Reports a file system that takes no writes before SQLite reports it as something else. A store of this process that
+/// was just stopped may still remove its log, so a file that is gone passes.
 fn check_writable(path: &Path) -> Result<()> {
     match rustix::fs::access(path, rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
@@ -187,21 +188,21 @@ fn check_writable(path: &Path) -> Result<()> {
     }
 }
 
-/// What a file is, whatever it is called.
+/// The device and inode of a file, whatever its name.
 type Identity = (u64, u64);
 
 /// A file that the store has open, as it was found.
 struct Watched {
     path: PathBuf,
     identity: Identity,
-    /// What its length never falls below, in bytes.
+    /// The minimum of its length, in bytes.
     least: u64,
-    /// The most that `least` rises to: the log's file is cut to this length when it begins anew.
+    /// The upper bound of `least`: the log's file is truncated to this length when it is restarted.
     least_max: u64,
 }
 
-/// The files that the store has open. SQLite goes on with files that nobody else finds any more, or that somebody cut
-/// off; what it writes to them would be gone with the daemon.
+/// The files that the store has open. SQLite continues with files that were removed, replaced or truncated from
+/// outside; everything that it writes to them would be lost when the daemon ends.
 pub(crate) struct Watch {
     directory: PathBuf,
     files: Vec<Watched>,
@@ -216,20 +217,20 @@ impl Watch {
             let found = std::fs::symlink_metadata(&path).map_err(|error| failed("look at", &path, &error))?;
             Ok(Watched { path, identity: (found.dev(), found.ino()), least: 0, least_max })
         };
-        // SQLite takes no locks on its log, so that this one closes nothing of its.
+        // SQLite takes no locks on its log, so closing this file releases none of them.
         let reading = File::open(&log).map_err(|error| failed("open", &log, &error))?;
         let files = [(database, u64::MAX), (log, limits::LOG_BYTES_KEPT), (index, u64::MAX)];
         let files = files.into_iter().map(watched).collect::<Result<_>>()?;
         Ok(Self { directory: directory.to_owned(), files, log: reading })
     }
 
-    /// Whether the file system takes no writes now.
+    /// True if the file system takes no writes now.
     pub(crate) fn is_read_only(&self) -> bool {
         rustix::fs::statvfs(&self.directory)
             .is_ok_and(|found| found.f_flag.contains(rustix::fs::StatVfsMountFlags::RDONLY))
     }
 
-    /// Looks whether all are there and hold what they held; says which is not.
+    /// Checks that all files exist, are the same and have not become shorter; the error describes the first that fails.
     pub(crate) fn check(&mut self) -> std::result::Result<(), String> {
         for file in &mut self.files {
             let path = file.path.display();
@@ -243,7 +244,7 @@ impl Watch {
             file.least = found.len().min(file.least_max);
         }
         let mut magic = [0; 4];
-        // A log that was cut off and written to again has a hole where it begins.
+        // A log that was truncated and written again has a hole at its beginning.
         match self.log.read_at(&mut magic, 0) {
             Ok(0) => Ok(()),
             Ok(4) if LOG_MAGIC.contains(&u32::from_be_bytes(magic)) => Ok(()),
@@ -253,16 +254,16 @@ impl Watch {
     }
 }
 
-/// A copy of a database's first page, or what stands in its place.
+/// The state of a database's first page, or of a copy of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FirstPage {
-    /// No page of a database.
+    /// Not the page of a database.
     Unreadable,
-    /// No table has ever been made, and nobody has said whose it is.
+    /// No table has ever been made, and there is no application id.
     Empty,
-    /// It says that it is ours.
+    /// It has the application id of Longhand.
     Ours,
-    /// It is another program's.
+    /// It belongs to another program.
     Foreign,
 }
 
@@ -284,14 +285,14 @@ impl FirstPage {
     }
 }
 
-/// What stands where the database goes. Its own first page can be older than the copy in its log, and torn where a
-/// crash left a journal that SQLite will roll back; any copy that is ours is enough.
+/// The kind of database in the directory. Its first page can be older than the copy in its log, and torn after a crash
+/// that left a journal for SQLite to roll back; one valid copy with our application id is enough.
 fn standing(directory: &Path) -> io::Result<Result<Standing>> {
     let [database, log, _, journal] = paths(directory);
     let log = Readable::open(&log)?;
     let (file, journal) = (Readable::open(&database)?, Readable::open(&journal)?);
     let Some(file) = file.filter(|file| file.length > 0) else {
-        // SQLite would throw the log away.
+        // SQLite would delete the log.
         return Ok(match log.filter(|log| log.length > 0) {
             None => Ok(Standing::Empty),
             Some(_) => Err(refused(&database, "is missing or empty, but its log is there: put the database back")),
@@ -326,7 +327,7 @@ struct Readable {
 }
 
 impl Readable {
-    /// Opens a file for reading; none where there is none.
+    /// Opens a file for reading; none if it does not exist.
     fn open(path: &Path) -> io::Result<Option<Self>> {
         match File::open(path) {
             Ok(file) => {
@@ -338,7 +339,7 @@ impl Readable {
         }
     }
 
-    /// Bytes from an offset on, fewer where the file ends.
+    /// Bytes from an offset on, fewer at the end of the file.
     fn bytes(&self, at: u64, count: usize) -> io::Result<Vec<u8>> {
         let left = usize::try_from(self.length.saturating_sub(at)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; count.min(left)];
@@ -346,7 +347,7 @@ impl Readable {
         Ok(bytes)
     }
 
-    /// The copies of the first page that a write-ahead log holds.
+    /// The copies of the first page in a write-ahead log.
     fn first_pages_of_log(&self) -> io::Result<Vec<FirstPage>> {
         let header = self.bytes(0, 32)?;
         let (Some(page_size), Some(salts)) = (number(&header, 8), header.get(16..24)) else { return Ok(Vec::new()) };
@@ -364,8 +365,8 @@ impl Readable {
         }
     }
 
-    /// Whether the database was empty when a rollback journal was begun, and the first page if that is the first of its
-    /// pages.
+    /// True if the database was empty when a rollback journal was begun, and the first page if it is the first record
+    /// of the journal.
     fn first_page_of_journal(&self) -> io::Result<(bool, Option<FirstPage>)> {
         let header = self.bytes(0, 28)?;
         let (Some(pages), Some(sector)) = (number(&header, 16), number(&header, 20)) else { return Ok((false, None)) };

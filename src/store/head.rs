@@ -1,4 +1,4 @@
-//! Heads: what a session's events add up to, in the writer's memory and in the `session` row.
+//! Heads: the newest state of sessions, in the writer's memory and in the `session` row.
 
 use super::codec::{self, Number};
 use super::error::{Error, Kind, Result};
@@ -16,48 +16,49 @@ use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
 use uuid::Uuid;
 
-/// Names a session inside the store.
+/// The key of a session inside the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct SessionKey(pub(crate) i64);
 
-/// What may still change a view without anybody's doing.
+/// Pending work that may still change a session's view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pending {
-    /// Whether a reduction is due and not yet asked for.
+    /// True if a compaction is due and not yet requested.
     pub is_due: bool,
-    /// The reduction that waits or runs.
+    /// The compaction that waits or runs.
     pub compaction: Option<CompactionId>,
 }
 
-/// An open message, as far as appends need it.
+/// The fields of an open message that appends need.
 #[derive(Debug, Clone)]
 pub(crate) struct OpenMessage {
     pub(crate) row: i64,
-    /// Its place.
+    /// Its position.
     pub(crate) revision: Revision,
-    /// Whose calls it holds.
+    /// The writer of its calls.
     pub(crate) writer: String,
     pub(crate) next_position: i64,
-    /// Bytes of its parts so far, drafts aside.
+    /// Bytes of its parts so far, without drafts.
     pub(crate) bytes: i64,
-    /// The time without a write at which it is sealed, in milliseconds.
+    /// Milliseconds without a write after which it is sealed.
     pub(crate) timeout_ms: i64,
 }
 
-/// What makes a session due, by its newest decision. A session without one is due with its first message.
+/// The conditions that make a session due, from its newest decision. A session without a decision is due with its first
+/// message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wake {
-    /// The growth of the history, since the session was made, at which it is due; none where no growth makes it so.
+    /// The growth of the history, since the session was made, at which it is due; none if no growth makes it due.
     pub(crate) bytes: Option<i64>,
-    /// True where the end of a reply does.
+    /// True if the end of a reply makes it due.
     pub(crate) on_reply: bool,
-    /// True where a message of the user does.
+    /// True if a message of the user makes it due.
     pub(crate) on_request: bool,
     /// The time at which it is due.
     pub(crate) time: Option<Timestamp>,
 }
 
-/// What a session's events add up to.
+/// The newest state of a session.
 #[derive(Debug, Clone)]
 pub(crate) struct Head {
     pub(crate) key: i64,
@@ -73,29 +74,29 @@ pub(crate) struct Head {
     pub(crate) chain_hash: [u8; 32],
     pub(crate) message_count: i64,
     pub(crate) update_time: Timestamp,
-    /// The context usage that the newest decision found.
+    /// The context usage of the newest decision.
     pub(crate) context: Option<ContextSize>,
     /// The newest reply that reported usage, as far as this process knows.
     pub(crate) usage_revision: Revision,
     /// Growth of the history since the session was made.
     pub(crate) appended_bytes: i64,
     pub(crate) due_revision: Option<Revision>,
-    /// Since when it is due; kept in step with the mark when the head is written.
+    /// The time since which it is due; kept consistent with the mark when the head is written.
     pub(crate) due_time: Option<Timestamp>,
-    /// Something became due while a reduction was live. On disk that is a time without a mark.
+    /// True if it became due while a compaction was current. On disk this is a due time without a due mark.
     pub(crate) missed: bool,
-    /// The guards of the newest decision, for whoever asks after the session. What may end one of them makes the session
-    /// due; whether it does, the next decision says.
+    /// The guards of the newest decision, for status requests. An event that may end a guard makes the session due, and
+    /// the next decision evaluates the guards again.
     pub(crate) guards: Guards,
-    /// The newest change of history, policy or window that was not a compaction: compactions that ended before it are of
-    /// no account to guards.
+    /// The newest change of history, policy or window that was not a compaction: compactions that ended before it do
+    /// not count for guards.
     pub(crate) guard_revision: Revision,
-    /// The newest undo, until the user goes on or what it took back is redone.
+    /// The newest undo, until the next message of the user or its redo.
     pub(crate) undo_revision: Option<Revision>,
-    /// What makes the session due.
+    /// The conditions that make the session due.
     pub(crate) wake: Wake,
     pub(crate) live_job: Option<CompactionId>,
-    /// True where the newest decision of this process found the view over its window.
+    /// True if the newest decision of this process found the view over its window.
     pub(crate) over_window: bool,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
 }
@@ -190,7 +191,7 @@ impl Head {
         script.update((UPDATE, UPDATE_TAIL), UPDATE_COLUMNS, heads, |script, head| head.bind(script));
     }
 
-    /// Binds the columns of `UPDATE`.
+    /// Binds the values for the columns of `UPDATE`.
     fn bind(&self, script: &mut Script) {
         script
             .bind(self.key)
@@ -230,7 +231,7 @@ impl Head {
         }
     }
 
-    /// Refuses when history, marks, policy or window changed after `expected`.
+    /// Refuses if history, marks, policy or window changed after `expected`.
     pub(crate) fn expect(&self, expected: Option<Revision>) -> Result<()> {
         match expected {
             Some(expected) if expected > self.revision => {
@@ -243,7 +244,7 @@ impl Head {
         }
     }
 
-    /// Refuses a view that nobody can have been given: its token is from a later state of the store than this one.
+    /// Refuses a view that no model can have been given: its token is newer than the state of this store.
     pub(crate) fn check_view(&self, view: Option<&GivenView>) -> Result<()> {
         match view {
             Some(view) if !(0..=self.revision).contains(&view.revision) => {
@@ -253,7 +254,7 @@ impl Head {
         }
     }
 
-    /// Counts the growth of the history. The session becomes due where it has grown by as much as its wake condition names.
+    /// Adds growth of the history. The session becomes due once it reaches the growth of its wake condition.
     pub(crate) fn grow(&mut self, bytes: i64) {
         self.appended_bytes += bytes;
         if self.wake.bytes.is_some_and(|wake| self.appended_bytes >= wake) {
@@ -261,23 +262,23 @@ impl Head {
         }
     }
 
-    /// Notes a change of history, policy or window: what compactions came to before is of no account any more, and the
-    /// scheduler decides anew.
+    /// Records a change of history, policy or window: earlier compactions no longer count for guards, and the scheduler
+    /// decides again.
     pub(crate) fn changed(&mut self, at: Revision) {
         self.reduction_revision = at;
         self.guard_revision = at;
         self.look_again(at);
     }
 
-    /// Sets the due mark. A decision beside a current compaction asks for nothing, and is made again when that ends
-    /// without effect. The scheduler decides about an archived session when it is restored.
+    /// Sets the due mark. A decision during a current compaction requests nothing, and is repeated if that ends without
+    /// effect. The scheduler decides about an archived session when it is restored.
     pub(crate) fn is_due(&mut self) {
         if self.state == SessionState::Active {
             self.due_revision = Some(self.revision);
         }
     }
 
-    /// Notes that the user went on, which ends the hold after an undo, and may end the breaker's.
+    /// Records a message of the user, which ends the hold after an undo and may end the breaker's.
     pub(crate) fn user_spoke(&mut self) {
         self.undo_revision = None;
         if self.wake.on_request {
@@ -285,7 +286,8 @@ impl Head {
         }
     }
 
-    /// Notes that a reply has ended. Usage may say that the context is larger, or its overhead smaller, than was thought.
+    /// Records the end of a reply. Its usage may show that the context is larger, or the overhead smaller, than
+    /// estimated.
     pub(crate) fn replied(&mut self, reports_usage: bool) {
         if reports_usage {
             self.usage_revision = self.revision;
@@ -295,22 +297,22 @@ impl Head {
         }
     }
 
-    /// Decides once more what became due while a compaction was current, when that has ended without effect.
+    /// After a compaction ended without effect, requests the decision that became due while it was current.
     pub(crate) fn ended(&mut self) {
         if self.live_job.is_none() && std::mem::take(&mut self.missed) && self.due_revision.is_none() {
             self.due_revision = Some(self.revision);
-            // Its turn comes behind those that wait already.
+            // It queues after the sessions that wait already.
             self.due_time = None;
         }
     }
 
-    /// Takes over the condition of the next decision behind one that was made at a revision, when so much had been
+    /// Sets the wake condition of a decision that was made at the revision `at`, when `appended_bytes` had been
     /// appended.
     pub(crate) fn wait_for(&mut self, condition: WakeCondition, at: Revision, appended_bytes: i64) {
         let WakeCondition { growth_bytes, on_reply, on_request, time } = condition;
         let bytes = growth_bytes.map(|growth| appended_bytes.saturating_add(growth));
         self.wake = Wake { bytes, on_reply, on_request, time };
-        // What came behind the decision was not compared with this condition.
+        // Changes after the decision were not compared with this condition.
         let has_grown = bytes.is_some_and(|bytes| self.appended_bytes >= bytes);
         let has_reported = bytes.is_some() && self.usage_revision > at;
         if has_grown || has_reported || (self.revision > at && (on_reply || on_request)) {
@@ -318,7 +320,7 @@ impl Head {
         }
     }
 
-    /// Sets the due mark where the wake time has come.
+    /// Sets the due mark if the wake time has come.
     pub(crate) fn woken(&mut self, now: Timestamp) {
         if self.wake.time.is_some_and(|time| time <= now) {
             self.wake.time = None;
@@ -326,13 +328,13 @@ impl Head {
         }
     }
 
-    /// Takes away the due mark of a session that is put away: nothing is looked at in it until it is taken out again.
+    /// Removes the due mark of a session that is archived: the scheduler does not evaluate it until it is restored.
     pub(crate) fn put_away(&mut self) {
         self.due_revision = None;
         self.missed = false;
     }
 
-    /// Sets the due mark for whoever changed the picture: the scheduler measures it anew.
+    /// Sets the due mark after a change of the view, so that the scheduler evaluates it again.
     pub(crate) fn look_again(&mut self, at: Revision) {
         self.due_revision = Some(at);
     }
@@ -343,7 +345,7 @@ impl Head {
     }
 }
 
-/// The context usage that the newest decision found, from a session's row.
+/// The context usage of the newest decision, from a session's row.
 pub(crate) fn context(row: &SqliteRow) -> Result<Option<ContextSize>> {
     let (tokens, revision) = (row.try_get("context_tokens")?, row.try_get("context_revision")?);
     let tokens: Option<i64> = tokens;
@@ -361,21 +363,21 @@ pub(crate) fn guards(row: &SqliteRow) -> Result<Guards> {
     })
 }
 
-/// What a mutation answers.
+/// The answer to a mutation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Receipt {
-    /// The session's revision after it.
+    /// The session's revision after the mutation.
     pub revision: Revision,
-    /// The store's newest event of it.
+    /// The store's newest event of the mutation.
     pub seq: Seq,
-    /// The ids it made or found, in the order of the request.
+    /// The ids that it made or found, in the order of the request.
     pub ids: Vec<Uuid>,
-    /// How many of the ids were there before.
+    /// The number of ids that existed before.
     pub existed_count: i64,
-    /// Pending changes of the view; filled in by appends and seals alone, as the following.
+    /// Pending changes of the view. Like the next field, only appends and seals set it.
     pub pending: Pending,
-    /// Growth of the history by what was appended, as `PartBody::growth_bytes` counts it. A fork's begins with that of the
-    /// session that it was made from.
+    /// Growth of the history by appended content, as `PartBody::growth_bytes` counts it. A fork starts with the growth
+    /// of the session that it was made from.
     pub appended_bytes: i64,
 }
 
@@ -390,7 +392,7 @@ impl Receipt {
         }
     }
 
-    /// Reads a kept receipt. What was pending is not kept: whoever asks again goes on with what is pending now.
+    /// Reads a kept receipt. Pending work is not kept: a repeated request is answered with the pending work of now.
     pub(crate) fn from_disk(disk: codec::DiskReceipt) -> Result<Self> {
         Ok(Self {
             revision: disk.revision,

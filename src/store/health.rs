@@ -1,28 +1,29 @@
-//! Whether the store takes writes, and how folding its log into the database goes.
+//! The health of the store: the state of writes and of checkpoints.
 
 use super::error::{Error, Result};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::watch;
 
-/// Whether writes are taken, and why not.
+/// The state of writes: accepted, or the reason why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum WriteState {
-    /// They are.
+    /// Writes are accepted.
     #[default]
     Accepted,
-    /// The disk was full, and no content of a client was written since. The next write is tried all the same.
+    /// The disk was full, and no content of a client was written since. The next write is tried nevertheless.
     StorageFull,
-    /// The file system took no writes, and no content of a client was written since. The next write is tried all the same.
+    /// The file system took no writes, and no content of a client was written since. The next write is tried
+    /// nevertheless.
     StorageReadOnly,
-    /// The disk failed to write or to sync. What it holds is known only after the daemon starts again.
+    /// The disk failed to write or to sync. The content of the files is known only after the daemon starts again.
     DiskFailed,
-    /// Files of the store were removed, replaced or cut off under the daemon. Nothing that is written to the files it has
-    /// open would be there when it starts again.
+    /// Files of the store were removed, replaced or truncated while the daemon ran. Writes to the files that it has
+    /// open would be lost at its next start.
     FilesReplaced,
 }
 
 impl WriteState {
-    /// Whether no write is tried until the daemon starts again.
+    /// True if no write is tried until the daemon starts again.
     pub fn is_final(self) -> bool {
         match self {
             Self::Accepted | Self::StorageFull | Self::StorageReadOnly => false,
@@ -30,7 +31,7 @@ impl WriteState {
         }
     }
 
-    /// The state for programs.
+    /// The name of the state, for programs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "ACCEPTED",
@@ -54,18 +55,18 @@ impl std::fmt::Display for WriteState {
     }
 }
 
-/// How folding the log into the database goes.
+/// The state of checkpoints, which copy the write-ahead log into the database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checkpoints {
-    /// Bytes of the log that were not in the database when it was last looked at.
+    /// Bytes of the log that were not in the database at the last evaluation.
     pub pending_bytes: i64,
     /// Checkpoints in a row that failed.
     pub failures: i64,
-    /// Why the last one failed; empty when it did not.
+    /// The error of the last checkpoint; empty if it succeeded.
     pub failure: String,
 }
 
-/// What the writer says of itself; everybody may read it.
+/// The writer's health, which all readers may read.
 pub(crate) struct Health {
     writes: watch::Sender<WriteState>,
     checkpoints: Mutex<Checkpoints>,
@@ -76,23 +77,23 @@ impl Health {
         Self { writes: watch::Sender::new(WriteState::Accepted), checkpoints: Mutex::default() }
     }
 
-    /// Whether writes are taken.
+    /// The state of writes.
     pub(crate) fn writes(&self) -> WriteState {
         *self.writes.borrow()
     }
 
-    /// Follows whether writes are taken.
+    /// Watches the state of writes.
     pub(crate) fn watch(&self) -> watch::Receiver<WriteState> {
         self.writes.subscribe()
     }
 
-    /// Refuses a write when none is tried any more.
+    /// An error if writes have stopped for good.
     pub(crate) fn check(&self) -> Result<()> {
         let state = self.writes();
         if state.is_final() { Err(Error::Stopped(state)) } else { Ok(()) }
     }
 
-    /// Says how the last write went. A final state stays.
+    /// Records the state after the last write. A final state stays.
     pub(crate) fn set(&self, state: WriteState) {
         let changed = self.writes.send_if_modified(|now| {
             let changes = *now != state && !now.is_final();
@@ -116,12 +117,12 @@ impl Health {
         }
     }
 
-    /// How folding the log goes.
+    /// The state of checkpoints.
     pub(crate) fn checkpoints(&self) -> Checkpoints {
         self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Changes what is known of the log, and returns what it was.
+    /// Changes the state of checkpoints, and returns the previous one.
     pub(crate) fn note_checkpoint(&self, change: impl FnOnce(&mut Checkpoints)) -> Checkpoints {
         let mut checkpoints = self.checkpoints.lock().unwrap_or_else(PoisonError::into_inner);
         let before = checkpoints.clone();

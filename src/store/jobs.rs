@@ -1,4 +1,4 @@
-//! Reductions as jobs: asked for, claimed, kept alive, ended. A result is committed together with its job's end.
+//! Compaction jobs: requested, claimed, kept alive, ended. A result is committed together with its job's end.
 
 use super::append::answered;
 use super::chain::Digest;
@@ -24,7 +24,7 @@ use crate::model::usage::ModelWindow;
 use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 
-/// Asks for a reduction.
+/// Requests a compaction.
 #[derive(Clone)]
 pub(crate) struct Enqueue {
     pub(crate) session: SessionKey,
@@ -32,11 +32,11 @@ pub(crate) struct Enqueue {
     pub(crate) request: CompactionRequest,
     pub(crate) usage: WindowUsage,
     pub(crate) condition: Condition,
-    /// Somebody is asked first, and it goes on at this time without an answer.
+    /// The end of the wait for a confirmation, if people are asked first. It begins at this time without an answer.
     pub(crate) confirm_until: Option<Timestamp>,
 }
 
-/// A window, and the tokens of a request with the view that are set against it.
+/// A window, and the tokens of a request with the view that are compared with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WindowUsage {
     /// The window.
@@ -45,50 +45,50 @@ pub struct WindowUsage {
     pub context_tokens: i64,
 }
 
-/// When a request for a reduction is taken.
+/// The condition under which a request for a compaction is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// By hand: if the view had something to take away when it was looked at. What was asked before is answered again
-    /// whatever the view looks like now.
+    /// By hand: true if the view had something to compact when it was evaluated. A repeated request gets its earlier
+    /// answer, whatever the view contains now.
     Possible(bool),
-    /// By a trigger: while the session is due, nothing is live, and nobody changed or took back anything since it was
-    /// looked at.
+    /// By a trigger: the session is due, no job is current, and nothing was changed or undone since the session was
+    /// evaluated.
     Due {
-        /// The revision that was looked at.
+        /// The evaluated revision.
         at: Revision,
     },
 }
 
-/// A job that was asked for.
+/// A requested job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enqueued {
-    /// The reduction.
+    /// The compaction.
     pub compaction: CompactionId,
-    /// Whether it was there already.
+    /// True if the job existed already.
     pub joined: bool,
 }
 
-/// What an attempt that is followed by another one counts as.
+/// The effect of a failed attempt on the counters of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// It ended with a word: one more attempt is used up.
+    /// It ended with a reported failure: one attempt is used up.
     None,
-    /// Its daemon or its worker stopped without a word, which may be the job's own doing.
+    /// Its daemon or its worker stopped without a report, which the job itself may have caused.
     Lost,
-    /// A stopping daemon gave it back: it counts as if it had not begun.
+    /// A stopping daemon released the job: the attempt does not count.
     HandedBack,
 }
 
-/// How a job ends without effect, or goes on.
+/// The end of an attempt without effect, final or with a retry.
 #[derive(Clone)]
 pub(crate) enum End {
-    /// Another attempt, at this time, or at once when the view has outgrown its window meanwhile.
+    /// Another attempt at this time, or at once if the view has come to exceed its window meanwhile.
     Retry(Failure, Timestamp, Loss),
-    /// No other attempt would help.
+    /// Another attempt would not help.
     Failed(Failure),
-    /// It was tried as often as is allowed.
+    /// It reached the maximum number of attempts.
     Dead(Failure),
-    /// There was nothing to do after all.
+    /// There was nothing to do.
     Nothing(Failure),
 }
 
@@ -99,20 +99,20 @@ pub(crate) struct EndJob {
     pub(crate) end: End,
 }
 
-/// A decision about a session, and what was measured for it.
+/// A decision about a session, with its measurements.
 #[derive(Debug, Clone, Copy)]
 pub struct Evaluation {
-    /// The revision that was decided about.
+    /// The revision that was decided.
     pub at: Revision,
-    /// Growth of the history until there, as `Source::appended_bytes` has it.
+    /// Growth of the history up to that revision, as `Source::appended_bytes` has it.
     pub appended_bytes: i64,
     /// Tokens of a request with the view.
     pub context_tokens: i64,
-    /// The guards that were found.
+    /// The guards of the decision.
     pub guards: Guards,
-    /// The condition of the next decision.
+    /// The wake condition of the next decision.
     pub condition: WakeCondition,
-    /// True where no model of the session's window takes a request with the view.
+    /// True if a request with the view exceeds the largest request that the session's window takes.
     pub over_window: bool,
 }
 
@@ -140,7 +140,7 @@ const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued =
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
 const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit $1";
 const GUARD: &str = "select guard_revision, undo_revision from session where id = $1";
-// Cancelled and superseded compactions are of no account to guards, nor is maintenance that is done: there is much of it.
+// Guards ignore cancelled and superseded compactions, and finished maintenance, of which there are many.
 const ENDED: &str = select_job!(
     "where j.session_id = $1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit $2"
 );
@@ -160,7 +160,7 @@ const IS_IDLE: &str = "select not exists (select 1 from session where due_revisi
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
      head_start, tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16, $17)";
-// `proposed` is 1 while somebody is asked, and 2 once they have agreed: whoever was asked is told how it ends.
+// `proposed` is 1 while people are asked, and 2 once they have confirmed: in both cases its end is written as an event.
 const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const EXPEDITE: &str = "update job set run_at = $2 \
@@ -170,7 +170,7 @@ const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, 
      where id = $1 and lease_epoch = $2 and state = 2";
 const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = $5, failure = $6, end_time = $7, \
      lease_owner = null, lease_until = null where id = $1 and lease_epoch = $2 and state in (1, 2)";
-// A job that comes forward waits its turn behind those of other sessions that are ready already.
+// A promoted job queues after the jobs of other sessions that are ready already.
 const PROMOTE: &str = "update job set queued = 0, run_at = $2 where id = \
      (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) \
      and not exists (select 1 from job where session_id = $1 and state in (1, 2) and queued = 0) returning public_id";
@@ -205,7 +205,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     UNDONE,
 ];
 
-/// A job's row: the reduction, and what only the store knows.
+/// A job's row: the compaction, and the fields that only the store uses.
 pub(crate) struct JobRow {
     pub(crate) row: i64,
     pub(crate) session: i64,
@@ -214,13 +214,13 @@ pub(crate) struct JobRow {
     pub(crate) start_time: Option<Timestamp>,
     pub(crate) window: ModelWindow,
     pub(crate) asked_revision: Revision,
-    /// Whether somebody was told that it begins, or asked to agree: then its end is told too.
+    /// True if its start or its proposal was written as an event: then its end must be an event too.
     pub(crate) is_told: bool,
     pub(crate) compaction: Compaction,
 }
 
 impl JobRow {
-    /// Whether nobody asked for it but a trigger.
+    /// True if a trigger requested it, without any caller.
     pub(super) fn is_automatic(&self) -> bool {
         matches!(self.compaction.request.trigger, Trigger::Threshold | Trigger::Routine | Trigger::Window)
     }
@@ -272,7 +272,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
     })
 }
 
-/// A reduction by its id.
+/// A compaction by its id.
 pub(crate) async fn by_id(reader: &mut Reader<'_>, id: CompactionId) -> Result<JobRow> {
     let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?;
     from_row(&row.ok_or_else(|| Error::not_found(Kind::Compaction, id))?)
@@ -283,7 +283,7 @@ pub(super) async fn by_row(reader: &mut Reader<'_>, row: i64) -> Result<JobRow> 
     from_row(&found.ok_or_else(|| Error::not_found(Kind::Compaction, row))?)
 }
 
-/// A page of a session's reductions, newest first, with their rows.
+/// A page of a session's compactions, newest first, with their rows.
 pub(crate) async fn of_session(
     reader: &mut Reader<'_>,
     key: i64,
@@ -300,14 +300,14 @@ pub(crate) async fn ready(reader: &mut Reader<'_>, now: Timestamp, limit: i64) -
     rows.iter().map(|row| Ok((row.try_get(0)?, SessionKey(row.try_get(1)?)))).collect()
 }
 
-/// When the next job is to run.
+/// The time at which the next job is to run.
 pub(crate) async fn next_run(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
     let row = reader.one(sqlx::query(NEXT_RUN)).await?;
     let micros: Option<i64> = row.map(|row| row.try_get(0)).transpose()?.flatten();
     Ok(micros.map(Timestamp))
 }
 
-/// Jobs that somebody holds: row and when the lease ends.
+/// Jobs that workers hold: the row, and the end of the lease.
 pub(crate) async fn running(reader: &mut Reader<'_>) -> Result<Vec<(i64, Timestamp)>> {
     let rows = reader.all(sqlx::query(RUNNING)).await?;
     rows.iter()
@@ -321,18 +321,18 @@ pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<Sessi
     rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
 }
 
-/// The rows that guards follow from beside a session's view, read in one snapshot.
+/// The rows from which guards follow, besides a session's view, read in one snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct GuardRows {
-    /// The newest compactions that ended and were told of, newest first.
+    /// The newest compactions that succeeded or failed, newest first, without finished maintenance.
     pub ended: Vec<Compaction>,
     /// The newest change of history, policy or window that was not a compaction.
     pub guard_revision: Revision,
-    /// The newest undo, while what it took back is not redone.
+    /// The newest undo, until its redo.
     pub undo_revision: Option<Revision>,
 }
 
-/// The rows that guards of a session follow from.
+/// The rows from which a session's guards follow.
 pub(crate) async fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows> {
     let session = reader.one(sqlx::query(GUARD).bind(key)).await?;
     let session = session.ok_or_else(|| Error::not_found(Kind::Session, key))?;
@@ -356,7 +356,7 @@ pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
     for key in query.fetch_all(&mut *tx.conn).await? {
         match tx.head(key).await {
             Ok(head) => head.woken(now),
-            // It would be first in line for ever, and hold up all others.
+            // Otherwise it would be first in the queue for ever and block all others.
             Err(Error::Corrupt { table, row, detail }) => {
                 tracing::error!(table, row, detail, "a session whose wake time has come cannot be read");
                 sqlx::query(FORGET_WAKE).bind(key).execute(&mut *tx.conn).await?;
@@ -367,7 +367,7 @@ pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The reduction of a session that waits or runs.
+/// The compaction of a session that waits or runs.
 pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
     let row = reader.one(sqlx::query(LIVE).bind(key)).await?;
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
@@ -382,8 +382,8 @@ pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pendin
     Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?, row.try_get(3)?))
 }
 
-/// The job of a session that waits or runs, for whoever is about to change the session. It looks at the row of the head,
-/// so that a session without one costs nothing.
+/// The job of a session that waits or runs, for a change of the session. The head names it, so a session without a
+/// job costs no query.
 pub(super) async fn live_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>> {
     if tx.loaded(key)?.live_job.is_none() {
         return Ok(None);
@@ -392,20 +392,20 @@ pub(super) async fn live_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>
     row.map(|row| from_row(&row)).transpose()
 }
 
-/// How many jobs wait, and how many run.
+/// The number of waiting jobs, and of running ones.
 pub(crate) async fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
     let row = reader.one(sqlx::query(COUNTS)).await?;
     row.map_or(Ok((0, 0)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
 }
 
-/// True where no session waits for a decision, and no job waits or runs.
+/// True if no session waits for a decision, and no job waits or runs.
 pub(crate) async fn is_idle(reader: &mut Reader<'_>) -> Result<bool> {
     let row = reader.one(sqlx::query(IS_IDLE)).await?;
     row.map_or(Ok(true), |row| Ok(row.try_get(0)?))
 }
 
-/// Whether a job does what another request asks for. What a provider refused loses its media too, which nothing else
-/// does to it.
+/// True if a job does what another request asks for. Only a compaction for a provider's overflow also removes media, so
+/// it equals no other.
 fn is_same(job: &CompactionRequest, asked: &CompactionRequest) -> bool {
     let is_overflow = |request: &CompactionRequest| request.trigger == Trigger::Overflow;
     job.kind == asked.kind
@@ -416,7 +416,7 @@ fn is_same(job: &CompactionRequest, asked: &CompactionRequest) -> bool {
 }
 
 impl Enqueue {
-    /// Makes the job, joins one that asks for the same, or queues behind the live one.
+    /// Makes the job, joins one with the same request, or queues after the current one.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
         let key = self.session.0;
         tx.head(key).await?;
@@ -440,7 +440,7 @@ impl Enqueue {
         }
         let asked = head.revision;
         let live = head.live_job.is_some();
-        // Turns go by when a session became due, not by when somebody came to look at it.
+        // The order follows the time at which a session became due, not the time of its evaluation.
         let is_due = matches!(self.condition, Condition::Due { .. });
         let since = head.due_time.filter(|_| is_due).unwrap_or(tx.now);
         let mut others = Vec::new();
@@ -450,7 +450,8 @@ impl Enqueue {
         for row in &others {
             let job = from_row(row)?;
             let same = is_same(&job.compaction.request, &self.request);
-            // Whoever asks again, or cannot go on, does not wait for somebody to agree or for the next attempt.
+            // A repeated request, or one of a session that cannot continue, ends the wait for a confirmation or for the
+            // next attempt.
             if same || self.request.trigger == Trigger::Overflow {
                 sqlx::query(HASTEN).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
             }
@@ -460,7 +461,8 @@ impl Enqueue {
                 return Ok(Some(Enqueued { compaction: job.compaction.id, joined: true }));
             }
         }
-        // Others cannot pile up: a trigger asks only while nothing is live, and reports of overflows are all the same.
+        // Other kinds cannot accumulate: a trigger requests only while no job is current, and all reports of overflows
+        // are equal.
         if self.request.trigger == Trigger::Manual && others.len() > limits::SESSION_COMPACTIONS_WAITING_MAX {
             return Err(Error::TooManyCompactions { limit: limits::SESSION_COMPACTIONS_WAITING_MAX });
         }
@@ -502,19 +504,19 @@ impl Enqueue {
     }
 }
 
-/// How a job's row ends.
+/// The end of a job's row.
 pub(super) struct Finish<'a> {
     pub(super) job: i64,
     pub(super) epoch: i64,
     pub(super) state: CompactionState,
-    /// The revision of the event that says so; none when it never began.
+    /// The revision of its terminal event; none if it never began.
     pub(super) revision: Option<Revision>,
     pub(super) outcome: Option<&'a Outcome>,
     pub(super) failure: Option<&'a Failure>,
 }
 
-/// Ends a job's row, fenced by its epoch, and lets the next one of the session come forward. A worker that holds it still
-/// is told once that is committed: whoever ends a job of its own has released it before.
+/// Ends a job's row, fenced by its epoch, and promotes the next job of the session. If a worker still holds the job, it
+/// is notified after the commit; a worker that ends its own job has released it before.
 pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
     let done = sqlx::query(FINISH)
         .bind(end.job)
@@ -538,8 +540,8 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
     Ok(())
 }
 
-/// Ends a job that waits or runs before it has done anything, and says so where anybody was told of it. The caller ends
-/// the mutation.
+/// Ends a job that waits or runs before it has had any effect, with a terminal event if its start or proposal was one.
+/// The caller ends the mutation.
 pub(super) async fn give_up(
     tx: &mut Tx<'_>,
     caller: &Caller,
@@ -550,7 +552,7 @@ pub(super) async fn give_up(
     let key = job.session;
     let compaction = job.compaction.id;
     let current = tx.loaded(key)?.live_job;
-    // A reduction that nobody was told of has nothing to end in the log.
+    // A compaction without a start or proposal in the log needs no end there.
     let revision = if job.is_told { Some(tx.next_revision(key)?) } else { None };
     let end = Finish { job: job.row, epoch: job.epoch, state, revision, outcome: None, failure: Some(&failure) };
     finish(tx, key, end).await?;
@@ -564,8 +566,8 @@ pub(super) async fn give_up(
     Ok(())
 }
 
-/// Ends everything that waits or runs for a session, those that wait behind another one first, so that none comes
-/// forward. The caller ends the mutation.
+/// Ends all jobs of a session that wait or run, the queued ones first, so that none is promoted. The caller ends the
+/// mutation.
 pub(super) async fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, failure: &Failure) -> Result<()> {
     for query in [QUEUED, LIVE] {
         for row in Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await? {
@@ -576,7 +578,7 @@ pub(super) async fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, fail
 }
 
 impl EndJob {
-    /// Ends the job, or puts it back for another attempt.
+    /// Ends the job, or returns it to the queue for another attempt.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let key = self.claim.session.0;
         tx.head(key).await?;
@@ -587,7 +589,7 @@ impl EndJob {
         let revision = tx.next_revision(key)?;
         let (state, failure, body) = match self.end {
             End::Retry(failure, run_at, loss) => {
-                // The session cannot go on when its view has come to exceed the window meanwhile.
+                // The session cannot continue if its view has come to exceed the window meanwhile.
                 let is_urgent = tx.loaded(key)?.over_window && !self.claim.was_over_window;
                 let run_at = if is_urgent { run_at.min(tx.now) } else { run_at };
                 sqlx::query(RETRY)
@@ -628,7 +630,7 @@ impl EndJob {
         let at = tx.event(key, &caller, &body, &Digest::default())?;
         let head = tx.loaded(key)?;
         head.ended();
-        // Guards follow from what failed: they are decided about anew.
+        // Guards follow from failures, so a new decision is needed.
         if state != CompactionState::Cancelled && head.live_job.is_none() {
             head.due_revision.get_or_insert(at);
         }
@@ -637,27 +639,27 @@ impl EndJob {
     }
 }
 
-/// Notes in a session's list of its reductions that one was taken back at a revision, or is in force again. One that a
-/// fork inherited is in its ancestor's list, which the fork does not change.
+/// Records in a session's list of compactions that one was undone at a revision, or is active again. A compaction that
+/// a fork inherited is in its ancestor's list, which the fork does not change.
 pub(crate) async fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Option<Revision>) -> Result<()> {
     sqlx::query(UNDONE).bind(key).bind(id.0.as_bytes().to_vec()).bind(at).execute(&mut *tx.conn).await?;
     Ok(())
 }
 
-/// Clears the due mark of a session that was decided, and takes over what was measured and what held it back.
+/// Clears the due mark of a session that was decided, and stores its context usage and guards.
 pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> Result<()> {
     let head = tx.head(key.0).await?;
     head.context = Some(ContextSize { tokens: found.context_tokens, revision: found.at });
     head.guards = found.guards;
     if head.due_revision.is_some_and(|due| due <= found.at) {
         head.due_revision = None;
-        // Nothing could be asked for beside what is live.
+        // Nothing could be requested while a job was current.
         head.missed |= head.live_job.is_some();
     }
     head.wait_for(found.condition, found.at, found.appended_bytes);
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
     if found.over_window && !was_over && head.live_job.is_some() {
-        // The session cannot go on without the compaction that waits for its next attempt.
+        // The session cannot continue without the compaction that waits for its next attempt.
         tx.begin().await?;
         sqlx::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(&mut *tx.conn).await?;
     }

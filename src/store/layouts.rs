@@ -1,5 +1,5 @@
-//! Rows of layouts: a whole one, then differences, until they come to as much as the whole one or to a number. Layouts of
-//! thousands of edits or pins take linear space, and reading one costs no more than twice the layout.
+//! Rows of layouts: a whole one, then differences, until their size reaches that of the whole one or their number a
+//! limit. Layouts of thousands of edits or pins take linear space, and reading one costs at most twice its size.
 
 use super::chain::{self, Digest};
 use super::codec;
@@ -41,7 +41,7 @@ pub(crate) async fn at(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision)
     read.await.map_err(|error| error.in_row(revision))
 }
 
-/// Writes the first layout of a session's own and adds it to the digest.
+/// Writes a session's first layout of its own and adds it to the digest.
 pub(crate) async fn write_first(
     conn: &mut SqliteConnection,
     digest: &mut Digest,
@@ -52,7 +52,7 @@ pub(crate) async fn write_first(
     write(conn, digest, key, revision, codec::encode_layout(layout)).await
 }
 
-/// Writes the layout that follows on another and adds it to the digest.
+/// Writes the layout that follows another and adds it to the digest.
 pub(crate) async fn write_next(
     conn: &mut SqliteConnection,
     digest: &mut Digest,
@@ -65,7 +65,7 @@ pub(crate) async fn write_next(
         Some(base) => {
             let difference = codec::encode_layout_difference(before, after, base);
             let (count, bytes): (i64, i64) = sqlx::query_as(SIZE).bind(key).bind(base).fetch_one(&mut *conn).await?;
-            // The rows counted are the whole layout and the differences to it.
+            // The counted rows are the whole layout and the differences to it.
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(difference.len());
             let is_short = count < limits::LAYOUT_ROWS_MAX && bytes < whole.len().saturating_mul(2);
             if is_short { difference } else { whole }
@@ -75,7 +75,7 @@ pub(crate) async fn write_next(
     write(conn, digest, key, revision, body).await
 }
 
-/// The revision of the whole layout that the newest row of a session goes back to.
+/// The revision of the whole layout that the newest row of a session is based on.
 async fn whole_revision(conn: &mut SqliteConnection, key: i64) -> Result<Option<Revision>> {
     let row = sqlx::query(NEWEST).bind(key).bind(i64::MAX).fetch_optional(conn).await?;
     let Some(row) = row else { return Ok(None) };

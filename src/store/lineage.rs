@@ -1,4 +1,4 @@
-//! Lineage: which session owns which stretch of a history that forks share.
+//! Ancestry: the owners of the segments of a history that forks share.
 
 use super::codec;
 use super::error::{Error, Kind, Result};
@@ -8,7 +8,7 @@ use crate::model::ids::SessionId;
 use sqlx::sqlite::{SqliteArguments, SqliteRow};
 use sqlx::{Row as _, Sqlite, SqliteConnection};
 
-/// Reads on one connection, counting the rows that come back: a read must cost what it returns.
+/// A reader on one connection. It counts the fetched rows, because a read must cost what it returns.
 pub(crate) struct Reader<'a> {
     pub(crate) conn: &'a mut SqliteConnection,
     pub(crate) rows: u64,
@@ -23,7 +23,7 @@ impl<'a> Reader<'a> {
         Self { conn, rows: 0 }
     }
 
-    /// All rows of a query; whoever asks has bounded it.
+    /// All rows of a query, which the caller has bounded.
     pub(crate) async fn all(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
         let rows = query.fetch_all(&mut *self.conn).await?;
         self.rows += rows.len() as u64;
@@ -38,23 +38,23 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where a session's history lives.
+/// The ancestry of a session's history.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lineage {
     pub(crate) key: i64,
-    /// Up to here history belongs to ancestors.
+    /// The last revision that belongs to ancestors; none without a fork.
     pub(crate) fork_revision: Option<Revision>,
     /// The newest revision.
     pub(crate) revision: Revision,
 }
 
-/// A stretch of history in one owner's rows.
+/// A segment of history in one owner's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub(crate) owner: i64,
     pub(crate) first: Revision,
     pub(crate) last: Revision,
-    /// Set in an ancestor: only messages that were sealed by then are inherited.
+    /// Set in an ancestor: only messages that were sealed by this revision are inherited.
     pub(crate) sealed_by: Option<Revision>,
 }
 
@@ -69,7 +69,7 @@ const SEGMENT_AT: &str = "select owner_id, first_revision, last_revision from se
      where session_id = $1 and first_revision <= $2 order by first_revision desc limit 1";
 const SEGMENTS: &str = "select owner_id, first_revision, last_revision, has_messages from segment \
      where session_id = $1 order by first_revision";
-// The direct parent may own nothing of what is shared.
+// The direct parent may own no rows of the shared history.
 const SHARED: &str = "select max(last) from (\
      select s.fork_revision as last from session s join session p on p.id = s.fork_id \
      where s.id = $1 and p.public_id = $2 \
@@ -106,7 +106,7 @@ fn stretch(row: &SqliteRow) -> Result<Stretch> {
 }
 
 impl Lineage {
-    /// The key as other layers hold it.
+    /// The key in the form that other layers use.
     pub(crate) fn session(&self) -> SessionKey {
         SessionKey(self.key)
     }
@@ -125,7 +125,7 @@ impl Lineage {
         Stretch { owner: self.key, first, last: i64::MAX, sealed_by: None }
     }
 
-    /// The first stretch with messages that reaches `revision` or beyond.
+    /// The first segment with messages that ends at `revision` or later.
     pub(crate) async fn stretch_from(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Stretch> {
         let own = self.own();
         if revision >= own.first {
@@ -135,7 +135,7 @@ impl Lineage {
         row.map_or(Ok(own), |row| stretch(&row))
     }
 
-    /// The last stretch with messages that begins at `revision` or before.
+    /// The last segment with messages that begins at `revision` or before.
     pub(crate) async fn stretch_to(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Option<Stretch>> {
         let own = self.own();
         if revision >= own.first {
@@ -152,7 +152,7 @@ impl Lineage {
         row.map(|row| stretch(&row)).transpose()
     }
 
-    /// Who owns the event at `revision`.
+    /// The segment of the event at `revision`.
     pub(crate) async fn owner_at(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Stretch> {
         let own = self.own();
         if revision >= own.first {
@@ -162,7 +162,7 @@ impl Lineage {
         row.map_or_else(|| Err(Error::corrupt("segment", "a fork has no segment for a revision")), |row| stretch(&row))
     }
 
-    /// Every stretch, oldest first, those without messages too; the last is the session's own.
+    /// All segments, oldest first, including those without messages (false); the last is the session's own.
     pub(crate) async fn all(&self, reader: &mut Reader<'_>) -> Result<Vec<(Stretch, bool)>> {
         let mut stretches = Vec::new();
         if self.fork_revision.is_some() {
@@ -174,7 +174,8 @@ impl Lineage {
         Ok(stretches)
     }
 
-    /// Whether the row of `owner` at `revision` is part of this history, and when it must have been sealed by.
+    /// The segment of this history that contains the row of `owner` at `revision`; none if it is not part of this
+    /// history.
     pub(crate) async fn contains(
         &self,
         reader: &mut Reader<'_>,
@@ -184,14 +185,14 @@ impl Lineage {
         let found = self.owner_at(reader, revision).await;
         match found {
             Ok(found) if found.owner == owner && revision <= found.last => Ok(Some(found)),
-            // A fork has no segment for what it does not inherit.
+            // A fork has no segment for a revision that it does not inherit.
             Ok(_) | Err(Error::Corrupt { table: "segment", .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-/// The last revision that a session's history shares with one that it was forked from, directly or not.
+/// The last revision that a session's history shares with a session that it was forked from, directly or not.
 pub(crate) async fn shared_with(reader: &mut Reader<'_>, key: i64, other: SessionId) -> Result<Option<Revision>> {
     let row = reader.one(sqlx::query(SHARED).bind(key).bind(other.0.as_bytes().to_vec())).await?;
     row.map_or(Ok(None), |row| Ok(row.try_get(0)?))

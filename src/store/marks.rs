@@ -1,5 +1,5 @@
-//! Rewrites: rewind, edit, pin; `reversals` has undo and redo. Each adds a mark and, when the picture changes, the
-//! layout it leads to.
+//! Rewrites: rewind, edit, pin; `reversals` has undo and redo. Each adds a mark and, if the view changes, the new
+//! layout.
 
 use super::append::admitted;
 use super::calls::{self, NamedCalls, names_calls};
@@ -35,33 +35,33 @@ pub(crate) struct Rewrite {
     pub(crate) change: Change,
 }
 
-/// A summary of what a rewind leaves.
+/// A summary of the branch that a rewind abandons.
 #[derive(Debug, Clone)]
 pub struct BranchSummary {
-    /// The id that the message gets; requests that were made for it have it already.
+    /// The id of the message; requests to models for it carry it already.
     pub id: MessageId,
-    /// What the message says.
+    /// The text of the message.
     pub text: String,
-    /// Who wrote it.
+    /// The author.
     pub summarizer: String,
-    /// What it cost.
+    /// Its token usage and cost.
     pub usage: Option<Usage>,
 }
 
-/// What a rewrite does.
+/// The kind of a rewrite.
 #[derive(Clone)]
 pub(crate) enum Change {
-    /// Leaves out everything after a message, or everything, and tells of what was left.
+    /// Omits everything after a message, or all messages, with an optional summary of the abandoned branch.
     Rewind { message: Option<String>, summary: Option<BranchSummary> },
-    /// Puts another message in the place of one; without parts, leaves it out of views.
+    /// Replaces a message by another; without parts, omits it from views.
     Edit { message: String, parts: Vec<(NewPart, PartInput)> },
     /// Keeps a message verbatim in every view.
     Pin { message: String },
-    /// Stops doing so.
+    /// Removes the pin of a message.
     Unpin { message: String },
-    /// Takes back the newest change of the picture that is in force.
+    /// Undoes the newest active change of the view.
     Undo,
-    /// Brings back what was taken back last.
+    /// Redoes the change that was undone last.
     Redo,
 }
 
@@ -71,7 +71,7 @@ const INSERT_MARK: &str = "insert into mark (session_id, revision, kind, body) v
 const VOID_MARK: &str =
     "update mark set voided_revision = $3 where session_id = $1 and revision = $2 and voided_revision is null";
 
-// A pin counts as well: it brings back what a summary covers.
+// A pin counts as well, because it brings back messages that a summary covers.
 const CHANGED: &str = "select max(\
      coalesce((select max(m.revision) from mark m where m.session_id = $1 and m.revision <= $2), 0), \
      coalesce((select max(p.revision) from policy p where p.session_id = $1 and p.revision <= $2), 0), \
@@ -81,7 +81,7 @@ const CHANGED: &str = "select max(\
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK, CHANGED];
 
-/// Every mark of a history, ascending, those of ancestors included.
+/// All marks of a history, ascending, including those of ancestors.
 pub(crate) async fn all(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Vec<Mark>> {
     let mut marks = Vec::new();
     for (stretch, _) in lineage.all(reader).await? {
@@ -94,7 +94,7 @@ pub(crate) async fn all(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Ve
     Ok(marks)
 }
 
-/// A history as the writer sees it: what was gathered so far is on the connection.
+/// The ancestry for reads by the writer; gathered rows are flushed to the connection first.
 pub(crate) async fn lineage_of(tx: &mut Tx<'_>, key: i64) -> Result<Lineage> {
     let head = tx.head(key).await?;
     let lineage = Lineage { key, fork_revision: head.fork_revision, revision: head.revision };
@@ -109,7 +109,7 @@ pub(crate) async fn changed_revision(reader: &mut Reader<'_>, lineage: &Lineage,
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Writes a mark that comes at the session's next revision, and the layout if the mark changes it.
+/// Writes a mark at the session's next revision, and the layout if the mark changes it.
 ///
 /// The caller adds the event of that revision right after, with the same digest.
 pub(crate) async fn write(
@@ -133,8 +133,8 @@ pub(crate) async fn write(
     Ok(after)
 }
 
-/// Writes the mark that leaves out what a fork inherits behind the place at which it begins, at the fork's first revision
-/// `at`; gives the layout that the fork begins with, which its caller writes. `marks` are those that it inherits.
+/// Writes, at the fork's first revision `at`, the mark that omits the inherited messages after its starting position.
+/// Returns the fork's first layout, which the caller writes. `marks` are the inherited ones.
 pub(crate) async fn write_fork_point(
     tx: &mut Tx<'_>,
     digest: &mut Digest,
@@ -178,7 +178,7 @@ impl Rewrite {
     }
 }
 
-/// After a rewrite that changes the view: usage is stale, and the scheduler measures anew.
+/// Records a rewrite that changed the view: usage is stale, and the scheduler evaluates the session again.
 pub(super) fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     let head = tx.loaded(key)?;
     head.changed(at);
@@ -236,7 +236,7 @@ async fn edit(
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));
     }
-    // An edit of an edit or of a replay aims at the original, so that the newest wins whatever it was made of.
+    // An edit of an edit or of a replay targets the original, so that the newest always applies.
     let target = located.position.first;
     if parts.is_empty() {
         return leave_out(tx, lineage, caller, marks, target, located.message.id).await;
@@ -263,7 +263,7 @@ async fn edit(
     Ok(vec![id])
 }
 
-/// The message that an edit replaces: that at whose place the edited one stands.
+/// The message that an edit replaces: the original at the position of the edited one.
 async fn original(tx: &mut Tx<'_>, lineage: &Lineage, edited: &Located) -> Result<Message> {
     let place = edited.position.first;
     if edited.message.revision == place {
@@ -297,7 +297,7 @@ async fn settled(
     Ok(inputs)
 }
 
-/// Leaves a message out of views without putting another in its place.
+/// Omits a message from views without a replacement.
 async fn leave_out(
     tx: &mut Tx<'_>,
     lineage: &Lineage,

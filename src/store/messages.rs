@@ -16,9 +16,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
 
-/// The columns that every read of messages wants, in the order `Found::from_row` reads them. `$1` is the revision whose
-/// parts count: those that came later are of no account.
-// No part has as many bytes as the bound: a damaged length must not overflow the sum.
+/// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
+/// revision: parts that came later do not count.
+// No part is as long as the bound, which keeps a damaged length from overflowing the sum.
 macro_rules! select_message {
     ($rest:literal) => {
         concat!(
@@ -75,13 +75,13 @@ pub(crate) const STATEMENTS: &[&str] = &[
 struct Found {
     row: i64,
     owner: i64,
-    /// Bytes of its parts on disk before compression, media beside them aside.
+    /// Bytes of its parts on disk before compression, without media in blobs.
     bytes: usize,
     message: Message,
 }
 
 impl Found {
-    /// Reads a row as it stood at `at`: a later seal is not seen.
+    /// Reads a row as of `at`: a later seal is ignored.
     fn from_row(row: &SqliteRow, at: Revision) -> Result<Self> {
         Self::read(row, at).map_err(|error| match row.try_get(4).ok().and_then(|id| codec::uuid(id).ok()) {
             Some(id) => error.in_row(MessageId(id)),
@@ -135,7 +135,8 @@ pub(crate) async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>
     }
 }
 
-/// The bytes of a part's row before compression, wherever they are: columns codec, length, body, blob hash from `first`.
+/// The bytes of a part's row before compression, inline or from a blob: columns codec, length, body, blob hash from
+/// `first`.
 pub(crate) async fn plain_body(reader: &mut Reader<'_>, row: &SqliteRow, first: usize) -> Result<Vec<u8>> {
     let hash: Option<Vec<u8>> = row.try_get(first + 3)?;
     match hash {
@@ -148,10 +149,10 @@ pub(crate) async fn plain_body(reader: &mut Reader<'_>, row: &SqliteRow, first: 
     }
 }
 
-/// The bound that a view passes which is too large to be read.
+/// The name of the limit for a view that is too large to be read.
 pub const VIEW_BYTES: &str = "bytes of a view";
 
-/// How many bytes of messages a read may gather, so that it costs no more than it returns.
+/// The bytes of messages that a read may collect, so that it costs no more than it returns.
 struct Budget {
     spent: usize,
     most: usize,
@@ -162,7 +163,7 @@ impl Budget {
         Self { spent: 0, most }
     }
 
-    /// Whether so many bytes more are too many. The first message of a read is not, whatever it weighs.
+    /// True if `bytes` more would exceed the budget. The first message of a read never does, whatever its size.
     fn refuses(&self, bytes: usize) -> bool {
         self.spent > 0 && self.spent.saturating_add(bytes) > self.most
     }
@@ -173,7 +174,7 @@ fn list_of(found: &[Found]) -> String {
     serde_json::to_string(&wanted).unwrap_or_default()
 }
 
-/// How many of these messages one statement may read, so that its rows stay within `room`; at least one.
+/// The number of these messages that one statement may read, so that its rows stay within `room`; at least one.
 fn together(found: &[Found], room: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = found.iter().take_while(|found| {
@@ -183,8 +184,8 @@ fn together(found: &[Found], room: usize) -> usize {
     fits.count().max(1)
 }
 
-/// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts: how many messages have
-/// theirs, and the rows of the parts beside their ids.
+/// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
+/// messages that have their parts, and the ids of the parts by row.
 async fn fill_parts(
     reader: &mut Reader<'_>,
     found: &mut [Found],
@@ -236,7 +237,7 @@ async fn part(reader: &mut Reader<'_>, row: &SqliteRow, at: Revision) -> Result<
     Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body: body.into(), metadata_json }))
 }
 
-/// What a part's row holds, with what it refers to.
+/// The content of a part's row, including blobs.
 async fn content(reader: &mut Reader<'_>, row: &SqliteRow) -> Result<(PartBody, Option<String>)> {
     let plain = plain_body(reader, row, 5).await?;
     let mut media = HashMap::new();
@@ -247,7 +248,7 @@ async fn content(reader: &mut Reader<'_>, row: &SqliteRow) -> Result<(PartBody, 
     codec::decode_part(&plain, &|hash| media.get(hash).cloned())
 }
 
-/// A message of one session's own rows, with all its parts. For the writer, which looks at what it wrote.
+/// A message of one session's own rows, with all its parts. For the writer, which reads its own writes.
 pub(crate) async fn by_public_id(conn: &mut SqliteConnection, key: i64, id: MessageId) -> Result<Message> {
     let mut reader = Reader::new(conn);
     let lineage = lineage::by_key(&mut reader, key).await?;
@@ -304,13 +305,13 @@ pub(crate) async fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(
     Ok((found.row, found.message))
 }
 
-/// The message at a revision of a stretch, as it stood at `at`.
+/// The message at a revision of a segment, as of `at`.
 fn by_revision(stretch: &Stretch, revision: Revision, at: Revision) -> Query<'static> {
     sqlx::query(BY_REVISION).bind(at).bind(stretch.owner).bind(revision)
 }
 
-/// Messages of a history at these revisions as they stood at `at`, in this order. One that does not fit into what is left
-/// of `bytes` is left out, unless it is the first.
+/// Messages of a history at these revisions, as of `at`, in this order. A message that exceeds the rest of `bytes` is
+/// left out, unless it is the first.
 pub(crate) async fn at_revisions(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -339,7 +340,7 @@ pub(crate) async fn at_revisions(
     Ok(messages)
 }
 
-/// What the parts of a message count, their media included: bytes before compression.
+/// The bytes of a message's parts before compression, including their media.
 pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i64> {
     let mut bytes = 0;
     for row in reader.all(sqlx::query(OF_MESSAGE).bind(message)).await? {
@@ -352,7 +353,7 @@ pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i6
     Ok(bytes)
 }
 
-/// The message of a history that an id names, without its parts: its own id, its client's, or that of one of its parts.
+/// The message of a history with this id, without its parts: its own id, its client's, or that of one of its parts.
 pub(crate) async fn named(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Message> {
     let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, lineage, id).await?.0.message) };
     let row = reader.one(sqlx::query(MESSAGE_OF_PART).bind(part.0.as_bytes().to_vec())).await?;
@@ -361,7 +362,7 @@ pub(crate) async fn named(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) 
     Ok(locate(reader, lineage, &message.to_string()).await?.0.message)
 }
 
-/// The id of the message of a history that an id or a client's id names.
+/// The id of the message of a history with this id or client's id.
 pub(crate) async fn id_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<MessageId> {
     Ok(locate(reader, lineage, id).await?.0.message.id)
 }
@@ -374,7 +375,7 @@ pub(crate) async fn id_at(reader: &mut Reader<'_>, lineage: &Lineage, revision: 
     Ok(Found::from_row(&row, i64::MAX)?.message.id)
 }
 
-/// The words so far of an open message's drafts: id, whether it is reasoning, words.
+/// The text so far of an open message's drafts: id, true for reasoning, text.
 pub(crate) async fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
     let rows = reader.all(sqlx::query(DRAFTS).bind(message.0.as_bytes().to_vec())).await?;
     rows.into_iter()
@@ -382,24 +383,24 @@ pub(crate) async fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Resul
         .collect()
 }
 
-/// Which messages a page of history holds.
+/// The selection of a page of history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageOf {
-    /// Messages at this revision and beyond; for a backward page the last revision to look at.
+    /// Messages from this revision on; for a backward page the last revision.
     pub from: Revision,
-    /// As the history stood at this revision.
+    /// The revision as of which the history is read.
     pub at: Revision,
-    /// Newest first.
+    /// True for newest first.
     pub backward: bool,
-    /// At most this many.
+    /// The maximum number of messages.
     pub limit: i64,
-    /// Summaries and markers too.
+    /// Includes summaries and markers.
     pub derived: bool,
-    /// Records too.
+    /// Includes records.
     pub records: bool,
 }
 
-/// The lanes that a page reads. Each is an index range of its own, so that none is read in vain.
+/// The message classes that a page reads. Each is an index range of its own, so that no row is read in vain.
 fn lanes(page: &PageOf) -> Vec<i32> {
     let mut lanes = vec![codec::lane(MessageKind::Normal), codec::lane(MessageKind::Edit)];
     if page.derived {
@@ -411,7 +412,7 @@ fn lanes(page: &PageOf) -> Vec<i32> {
     lanes
 }
 
-/// Rows of some lanes of one stretch, in order, at most `limit`.
+/// Rows of some message classes of one segment, in order, at most `limit`.
 async fn stretch_rows(
     reader: &mut Reader<'_>,
     stretch: &Stretch,
@@ -442,7 +443,7 @@ async fn stretch_rows(
     Ok(found)
 }
 
-/// A page of history, and where the next one begins.
+/// A page of history, and the beginning of the next one.
 pub(crate) async fn page(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -451,7 +452,8 @@ pub(crate) async fn page(
     page_until(reader, lineage, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX)).await
 }
 
-/// A page of the messages of some ranges, ascending and disjoint, from a revision on; and where the next one begins.
+/// A page of the messages of some ranges, ascending and disjoint, from a revision on, and the beginning of the next
+/// page.
 pub(crate) async fn page_of_ranges(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -480,7 +482,7 @@ pub(crate) async fn page_of_ranges(
     Ok((messages, None))
 }
 
-/// A page of what stands up to a revision; backward pages end where they want to.
+/// A page of messages up to a revision, which applies to forward pages only.
 async fn page_until(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -502,7 +504,7 @@ async fn page_until(
         };
         let Some(stretch) = stretch else { break };
         let range = if page.backward { (0, from) } else { (from, until) };
-        // One more than asked for tells whether another page follows; its parts are not read.
+        // One more than requested shows if another page follows; its parts are not read.
         let room = limit - messages.len();
         let most = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
         let mut found = stretch_rows(reader, &stretch, range, &lanes, page.backward, most, page.at).await?;
@@ -527,7 +529,7 @@ async fn page_until(
     Ok((messages, None))
 }
 
-/// Roughly how many bytes a message is on the wire.
+/// The approximate size of a message on the wire, in bytes.
 pub fn weigh_bytes(message: &Message) -> usize {
     let parts: usize = message
         .parts
@@ -537,7 +539,7 @@ pub fn weigh_bytes(message: &Message) -> usize {
     parts + message.metadata_json.as_ref().map_or(0, String::len) + 256
 }
 
-/// Roughly how many bytes the content of a part is on the wire.
+/// The approximate size of a part's content on the wire, in bytes.
 pub fn weigh_body(body: &PartBody) -> usize {
     let media = |source: &MediaSource| match source {
         MediaSource::Bytes(bytes) => bytes.len(),
@@ -557,7 +559,7 @@ pub fn weigh_body(body: &PartBody) -> usize {
     }
 }
 
-/// What a layout shows at a revision, with the prune marks that hold then.
+/// The messages of a layout as of a revision, with the prune marks that are active then.
 pub(crate) async fn sources(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -617,7 +619,7 @@ async fn placed(
     Ok(source)
 }
 
-/// Reads parts and prune marks; a mark counts when it is part of this history, was there at `at` and was not undone.
+/// Reads parts and prune marks; a mark counts if it is part of this history, existed at `at` and was not undone.
 async fn with_prunes(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -651,7 +653,7 @@ async fn with_prunes(
                 }
             }
             let Some(&part) = rows_of.get(&row.try_get::<i64, _>(0)?) else { continue };
-            // Of several marks on a part the newest holds.
+            // Of several marks on a part, the newest counts.
             if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
                 let compaction = CompactionId(codec::uuid(row.try_get(3)?)?);
                 let cut: Option<&[u8]> = row.try_get(4)?;

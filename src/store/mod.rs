@@ -1,4 +1,4 @@
-//! The only place with SQL: what is kept, how it is written, how it is read.
+//! The only module with SQL: schema, writes and reads.
 //!
 //! The store records and reads; it decides nothing. Start at `migrations/`, then `writer`, then `messages`.
 
@@ -90,7 +90,7 @@ use tokio::sync::{mpsc, watch};
 use uuid::Uuid;
 use writer::{Command, Reply, WriterHandle};
 
-/// The store: cheap to clone, and shared by everything that reads or writes.
+/// The store: cheap to clone, and shared by all readers and writers.
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -109,15 +109,15 @@ struct Shared {
     directory: std::path::PathBuf,
 }
 
-/// A draft of an open message: its id, whether it is reasoning, its words so far.
+/// A draft of an open message: its id, true for reasoning, its text so far.
 pub type DraftWords = (PartId, bool, String);
 
 fn unexpected<T>() -> Result<T> {
     Err(Error::corrupt("writer", "an answer of another kind came back"))
 }
 
-/// Ends a transaction that only read, and gives what was read in it. One that failed may have ended by itself: then its
-/// connection is closed when it goes back to the pool.
+/// Ends a transaction that only read, and returns the answer. A failed transaction may have ended by itself; then its
+/// connection is closed when it returns to the pool.
 async fn end<T>(transaction: Transaction<'_, Sqlite>, answer: Result<T>) -> Result<T> {
     let ended = transaction.rollback().await;
     let answer = answer?;
@@ -131,35 +131,35 @@ impl Store {
         self.shared.id
     }
 
-    /// The key of the store's view tokens, which leaves the process in no answer.
+    /// The secret key of the store's view tokens; no answer contains it.
     pub fn view_key(&self) -> &[u8; 32] {
         &self.shared.view_key
     }
 
-    /// What an acknowledged write survives.
+    /// The kind of crash that an acknowledged write survives.
     pub fn durability(&self) -> Durability {
         self.shared.durability
     }
 
-    /// Whether writes are taken, and why not.
+    /// The state of writes, with the reason if none are taken.
     pub fn write_state(&self) -> WriteState {
         self.shared.health.writes()
     }
 
-    /// Waits until no write is taken any more before the daemon starts again, and says why.
+    /// Waits until writes are stopped for the rest of the process, and returns the reason.
     pub async fn stopped(&self) -> WriteState {
         let mut writes = self.shared.health.watch();
         let state = writes.wait_for(|state| state.is_final()).await.map(|state| *state);
-        // The store itself holds the other end, so that there always is an answer.
+        // The store itself holds the sender, so there always is an answer.
         state.unwrap_or_default()
     }
 
-    /// How folding the log into the database goes.
+    /// The state of the checkpoints, which copy the write-ahead log into the database.
     pub fn checkpoints(&self) -> Checkpoints {
         self.shared.health.checkpoints()
     }
 
-    /// Follows the number of the newest committed event.
+    /// Watches the number of the newest committed event.
     pub fn watch_head(&self) -> watch::Receiver<Seq> {
         self.shared.head_seq.clone()
     }
@@ -169,7 +169,7 @@ impl Store {
         *self.shared.head_seq.borrow()
     }
 
-    /// Gives up this clone of the store, and closes the readers of all.
+    /// Drops this clone of the store, and closes the readers of all clones.
     pub async fn close(self) {
         self.shared.readers.close().await;
     }
@@ -193,7 +193,7 @@ impl Store {
         answer
     }
 
-    /// Reads in one snapshot: whatever is committed meanwhile is not seen.
+    /// Reads in one snapshot: later commits are not visible.
     async fn snapshot<T>(&self, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         let mut conn = self.shared.readers.acquire().await?;
         let mut tx = conn.begin().await?;
@@ -224,7 +224,7 @@ impl Store {
         self.reading(async |reader| lineage::find(reader, id).await.map(|lineage| lineage.session())).await
     }
 
-    /// A session as it stands now, with its policy.
+    /// A session in its newest state, with its policy.
     pub async fn session(&self, key: SessionKey) -> Result<(Session, PolicyText)> {
         self.reading(async |reader| {
             let mut session = sessions::get(reader, key.0).await?;
@@ -235,8 +235,8 @@ impl Store {
         .await
     }
 
-    /// The last revision that a session's history shares with another session that it was forked from, directly or not;
-    /// none where it was not.
+    /// The last revision that a session's history shares with a session that it was forked from, directly or not; none
+    /// if it was not.
     pub async fn shared_with(&self, session: SessionKey, other: SessionId) -> Result<Option<Revision>> {
         self.reading(async |reader| lineage::shared_with(reader, session.0, other).await).await
     }
@@ -246,7 +246,7 @@ impl Store {
         self.reading(async |reader| lineage::public_id(reader.conn, key.0).await).await
     }
 
-    /// A page of sessions, newest first, each with the number that continues behind it.
+    /// A page of sessions, newest first, each with the number after which the next page continues.
     pub async fn list_sessions(
         &self,
         below: i64,
@@ -266,7 +266,7 @@ impl Store {
         .await
     }
 
-    /// Makes a session; says whether it was there.
+    /// Makes a session; true if it existed.
     pub async fn create_session(&self, create: CreateSession, caller: Caller) -> Result<(SessionKey, bool)> {
         match self.shared.writer.send(Command::Create(create, caller)).await? {
             Reply::Session(key, existed) => Ok((key, existed)),
@@ -274,7 +274,7 @@ impl Store {
         }
     }
 
-    /// The answer that a request got before, if it was seen before.
+    /// The answer to an earlier request with the same id, if there was one.
     pub async fn kept_answer(&self, key: SessionKey, caller: &Caller) -> Result<Option<Receipt>> {
         self.reading(async |reader| append::kept_answer(reader, key.0, caller).await).await
     }
@@ -284,12 +284,12 @@ impl Store {
         self.receipt(Command::Update(update, key, caller)).await
     }
 
-    /// Puts a session away, or takes it out again.
+    /// Archives or restores a session.
     pub async fn archive_session(&self, key: SessionKey, restore: bool, caller: Caller) -> Result<Receipt> {
         self.receipt(Command::Archive(key, restore, caller)).await
     }
 
-    /// Forks a session; says whether the fork was there.
+    /// Forks a session; true if the fork existed.
     pub async fn fork_session(&self, key: SessionKey, fork: ForkSession, caller: Caller) -> Result<(SessionKey, bool)> {
         match self.shared.writer.send(Command::Fork(fork, key, caller)).await? {
             Reply::Session(key, existed) => Ok((key, existed)),
@@ -299,7 +299,7 @@ impl Store {
 
     // ---- appends ----
 
-    /// Appends messages, all or none.
+    /// Appends all messages or none.
     pub async fn append(
         &self,
         session: SessionKey,
@@ -329,7 +329,7 @@ impl Store {
         self.receipt(Command::AppendParts(append::AppendParts { session, caller, message, parts })).await
     }
 
-    /// Adds words to a draft, once; no part id begins one, once for each client id.
+    /// Adds text to a draft, once. Without a part id it begins a draft, once for each client id.
     pub async fn append_draft(
         &self,
         session: SessionKey,
@@ -366,7 +366,7 @@ impl Store {
         .await
     }
 
-    /// The message that an event is about, as it stands now.
+    /// The message that an event concerns, in its newest state.
     pub async fn message_of(&self, event: &Event) -> Result<Option<Message>> {
         let Some(id) = event.body.message() else { return Ok(None) };
         self.reading(async |reader| {
@@ -376,7 +376,7 @@ impl Store {
         .await
     }
 
-    /// The id of the message that an id or a client's id names.
+    /// The id of the message with this id or client's id.
     pub async fn message_id(&self, session: SessionKey, id: &str) -> Result<MessageId> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -390,8 +390,8 @@ impl Store {
         self.reading(async |reader| messages::drafts(reader, message).await).await
     }
 
-    /// A page of history, where the next one begins, and the revision that was read. A page without an `at` of its own is
-    /// given `i64::MAX`.
+    /// A page of history, the beginning of the next one, and the revision that was read. For a page of the newest
+    /// revision, `at` is `i64::MAX`.
     pub async fn page(&self, session: SessionKey, page: PageOf) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -406,28 +406,28 @@ impl Store {
 
     // ---- search ----
 
-    /// The next messages of a session's own that are not in the index; none when all are.
+    /// The next of a session's own messages that are not in the index; none if all are.
     pub async fn unindexed(&self, session: SessionKey) -> Result<Option<Unindexed>> {
         self.reading(async |reader| search::unindexed(reader, session.0).await).await
     }
 
-    /// Puts messages into the index, with the words of each; does nothing when somebody was faster.
+    /// Adds messages to the index, with the words of each; does nothing if they were indexed meanwhile.
     pub async fn add_words(&self, batch: Unindexed, words: Vec<Vec<String>>) -> Result<()> {
         self.done(Command::AddWords(search::AddWords::new(&batch, words))).await
     }
 
-    /// Up to which revision a session's own messages are in the index.
+    /// The revision up to which a session's own messages are in the index.
     pub async fn indexed_to(&self, session: SessionKey) -> Result<Revision> {
         self.reading(async |reader| search::mark(reader, session.0).await).await
     }
 
-    /// A page of the sessions whose index is behind, by key.
+    /// A page of the sessions with unindexed messages, by key.
     pub async fn behind_in_index(&self, after: SessionKey, limit: i64) -> Result<Vec<SessionKey>> {
         self.reading(async |reader| search::behind(reader, after.0, limit).await).await
     }
 
-    /// Whose messages have to be in the index, and up to which revision, before a history can be searched in these ranges
-    /// for what was sealed by a revision: those that are behind.
+    /// The owners whose messages must be indexed, each with the revision up to which, before a history can be searched
+    /// in these ranges for messages that were sealed by a revision. Only owners with unindexed messages are listed.
     pub async fn to_index(
         &self,
         session: SessionKey,
@@ -441,7 +441,7 @@ impl Store {
         .await
     }
 
-    /// For each word of a look-up, the messages of a history in which it stands, newest first.
+    /// For each word of a look-up, the messages of a history that contain it, newest first.
     pub async fn matches(&self, session: SessionKey, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -450,8 +450,8 @@ impl Store {
         .await
     }
 
-    /// Messages of a history as it stood at a revision, in the order given; those that `bytes` have no room for are left
-    /// out, the first aside.
+    /// Messages of a history as of a revision, in the given order. Messages that exceed `bytes` are left out, except
+    /// for the first.
     pub async fn messages_at(
         &self,
         session: SessionKey,
@@ -478,7 +478,7 @@ impl Store {
         self.receipt(Command::Rewrite(marks::Rewrite { session, caller, expected_revision, change })).await
     }
 
-    /// Leaves out everything after a message, or everything. The receipt's id is that of the summary, if there is one.
+    /// Omits everything after a message, or all messages. The receipt's id is that of the summary, if there is one.
     pub async fn rewind(
         &self,
         session: SessionKey,
@@ -490,7 +490,7 @@ impl Store {
         self.rewrite(session, caller, expected_revision, marks::Change::Rewind { message, summary }).await
     }
 
-    /// Puts another message in the place of one. The receipt's id is the new message's.
+    /// Replaces a message by another. The receipt's id is the new message's.
     pub async fn edit(
         &self,
         session: SessionKey,
@@ -503,13 +503,13 @@ impl Store {
         self.rewrite(session, caller, expected_revision, marks::Change::Edit { message, parts }).await
     }
 
-    /// Keeps a message verbatim in every view, or stops doing so.
+    /// Pins or unpins a message. A pinned message is verbatim in every view.
     pub async fn pin(&self, session: SessionKey, caller: Caller, message: String, unpin: bool) -> Result<Receipt> {
         let change = if unpin { marks::Change::Unpin { message } } else { marks::Change::Pin { message } };
         self.rewrite(session, caller, None, change).await
     }
 
-    /// Takes back the newest change of the picture that is in force. The event of the receipt's revision says which.
+    /// Undoes the newest active change of the view. The event of the receipt's revision names it.
     pub async fn undo(
         &self,
         session: SessionKey,
@@ -519,7 +519,7 @@ impl Store {
         self.rewrite(session, caller, expected_revision, marks::Change::Undo).await
     }
 
-    /// Brings back what was taken back last. The event of the receipt's revision says what.
+    /// Redoes the change that was undone last. The event of the receipt's revision names it.
     pub async fn redo(
         &self,
         session: SessionKey,
@@ -531,13 +531,13 @@ impl Store {
 
     // ---- events ----
 
-    /// Events behind `after`, up to `head`.
+    /// Events after `after`, up to `head`.
     pub async fn tail(&self, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
         self.reading(async |reader| events::tail(reader, filter, after, head).await).await
     }
 
-    /// Events of a history by revision, and what the next page begins behind. A page looks at a limited number of
-    /// events, so that one may be empty before the end.
+    /// Events of a history by revision, and the event after which the next page begins. A page scans a limited number
+    /// of events, so it may be empty before the end.
     pub async fn history_events(
         &self,
         session: SessionKey,
@@ -568,12 +568,12 @@ impl Store {
         .await
     }
 
-    /// Where sessions stand, and the log with them, at one moment.
+    /// The state of sessions and of the log at one moment.
     pub async fn moment(&self, sessions: &[SessionKey]) -> Result<Moment> {
         self.reading(async |reader| events::moment(reader, sessions).await).await
     }
 
-    /// The event of a revision of a session's history; none where there is no such revision.
+    /// The event of a revision of a session's history; none if there is no such revision.
     pub async fn event_at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -582,7 +582,7 @@ impl Store {
         .await
     }
 
-    /// The chain's hash at a revision; none for the newest. Says which revision that is.
+    /// The chain's hash at a revision; none for the newest. Returns that revision with it.
     pub async fn chain_hash(
         &self,
         session: SessionKey,
@@ -596,22 +596,23 @@ impl Store {
         .await
     }
 
-    /// Checks one session's chain, or all and the log, against the rows; findings go to `found` as they come.
+    /// Checks one session's chain, or all chains and the log, against the rows; findings are sent to `found` as they
+    /// occur.
     pub async fn verify(&self, session: Option<SessionKey>, found: mpsc::Sender<Finding>) -> Result<Checked> {
         verify::run(self, session.map(|session| session.0), &found).await
     }
 
-    /// How reductions fare in the whole store, as of an instant.
+    /// Statistics of the compactions in the whole store, as of an instant.
     pub async fn fare(&self, now: Timestamp) -> Result<Fare> {
         self.reading(async |reader| tally::fare(reader, now).await).await
     }
 
-    /// What requests to models came to, by summarizer and model.
+    /// Usage and cost of requests to models, by summarizer and model.
     pub async fn spent(&self) -> Result<Vec<Spent>> {
         self.reading(async |reader| spending::spent(reader).await).await
     }
 
-    /// How many sessions there are.
+    /// The number of sessions.
     pub async fn session_count(&self) -> Result<i64> {
         self.reading(async |reader| verify::session_count(reader).await).await
     }
@@ -622,23 +623,23 @@ impl Store {
 pub enum OpenPart {
     /// A part with its body.
     Whole(NewPart),
-    /// A draft that closes with the words it has, with metadata or none.
+    /// A draft that closes with its text so far, with optional metadata.
     Draft(PartId, Option<String>),
 }
 
-/// A finished summary that a client brings along.
+/// A finished summary that a client supplies.
 pub struct SuppliedSummary {
     /// The session.
     pub session: SessionKey,
-    /// Who brings it.
+    /// The caller that supplies it.
     pub caller: Caller,
-    /// Refuse when history, marks, policy or window changed after this revision.
+    /// Refuse if history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
-    /// The summary and what it covers.
+    /// The summary and the ranges that it covers.
     pub summary: SummaryChange,
-    /// Whether nothing in front of the tail is still being written or run.
+    /// True if no message or call before the tail is still open.
     pub boundary_is_safe: bool,
-    /// The last revision that stood before the summary.
+    /// The last revision that the summary may cover.
     pub until: Revision,
     /// The revision at which the view was measured.
     pub measured_at: Revision,

@@ -1,4 +1,4 @@
-//! Opening: lock, version, pragmas, migrations. All pragmas are here, each with its reason.
+//! Opening a store: lock, version, pragmas, migrations. All pragmas are here, each with its reason.
 
 use super::ahead;
 use super::error::{Error, Result};
@@ -21,14 +21,14 @@ use std::time::Duration;
 
 /// Rows with bodies of about a kibibyte stay on one page of the database.
 pub(crate) const PAGE_BYTES: u32 = 8_192;
-/// Page caches of the writer and of a reader, in negative kibibytes. The system's own cache stands behind them, and every
-/// connection keeps what it was once given.
+/// Page caches of the writer and of a reader, in negative kibibytes. The system's cache serves the rest, and a
+/// connection never releases its cache memory.
 const WRITER_CACHE: &str = "-32768";
 const READER_CACHE: &str = "-4096";
-/// Older ones can corrupt a database when two connections write and checkpoint at once.
+/// Older versions can corrupt a database when two connections write and checkpoint at once.
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
-/// What an acknowledged write survives.
+/// The kind of crash that an acknowledged write survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// A crash of the machine.
@@ -38,20 +38,20 @@ pub enum Durability {
     ProcessCrash,
 }
 
-/// How a store is opened.
+/// Options for opening a store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: PathBuf,
-    /// What an acknowledged write survives.
+    /// The kind of crash that an acknowledged write survives.
     pub durability: Durability,
 }
 
-/// Every migration, oldest first; they are part of the program, so that no file is needed beside it.
+/// All migrations, oldest first; they are compiled in, so that no files are needed at run time.
 const MIGRATIONS: &[(i64, &str, &str)] =
     &[(20_261_123_000_000, "store", include_str!("../../migrations/20261123000000_store.sql"))];
 
-/// The migrations as sqlx wants them.
+/// The migrations in the form of sqlx.
 fn migrator() -> Migrator {
     let migrations: Vec<Migration> = MIGRATIONS
         .iter()
@@ -65,9 +65,9 @@ fn migrator() -> Migrator {
 fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(directory.join(DATABASE))
-        // Readers go on while the writer commits.
+        // Readers continue while the writer commits.
         .journal_mode(SqliteJournalMode::Wal)
-        // FULL syncs the log at every commit: what is acknowledged survives a power cut.
+        // FULL syncs the log at every commit: an acknowledged write survives a power cut.
         .synchronous(match durability {
             Durability::Full => SqliteSynchronous::Full,
             Durability::ProcessCrash => SqliteSynchronous::Normal,
@@ -79,7 +79,7 @@ fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
         .pragma("temp_store", "memory")
         // The schema cannot make SQLite call functions with side effects.
         .pragma("trusted_schema", "off")
-        // A damaged page is noticed when it is read.
+        // A damaged page is detected when it is read.
         .pragma("cell_size_check", "on")
         .log_statements(tracing::log::LevelFilter::Off)
 }
@@ -97,7 +97,7 @@ async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
     }
 }
 
-/// Refuses a store of a schema that this program does not know: what it holds could be read wrongly.
+/// Refuses a store with a schema that this program does not know, because its content could be misread.
 async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<()> {
     const IS_MIGRATED: &str = "select count(*) from sqlite_master where type = 'table' and name = '_sqlx_migrations'";
     let is_migrated: i64 = sqlx::query_scalar(IS_MIGRATED).fetch_one(&mut *conn).await?;
@@ -116,7 +116,7 @@ async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<(
     }
 }
 
-/// Checks what is in a database, and brings its schema up to date.
+/// Checks the content of a database, and brings its schema up to date.
 async fn prepare(conn: &mut SqliteConnection, directory: &Path, standing: Standing) -> Result<()> {
     check_version(conn).await?;
     check_schema(conn, directory).await?;
@@ -128,8 +128,8 @@ async fn prepare(conn: &mut SqliteConnection, directory: &Path, standing: Standi
     migrator().run(conn).await.map_err(|error| Error::Open(format!("cannot migrate: {error}")))
 }
 
-/// Takes a data directory. A process that a daemon has just started has its lock until it runs a program of its own, also
-/// where that daemon is gone: what is taken is tried again for a moment.
+/// Locks a data directory, with retries. A child process that a daemon has just forked holds the daemon's lock until it
+/// executes its own program, even if that daemon is gone, so the lock is tried again for a moment.
 async fn claim(directory: &Path) -> Result<(std::fs::File, files::Standing)> {
     for _ in 0..limits::LOCK_ATTEMPTS {
         if let Some(claimed) = files::claim(directory)? {
@@ -141,9 +141,9 @@ async fn claim(directory: &Path) -> Result<(std::fs::File, files::Standing)> {
 }
 
 impl Store {
-    /// Opens the store in a directory, made if it is not there. The future is the writer: whoever opens the store runs it,
-    /// and it ends when the last clone of the store is gone; only then may another
-    /// daemon open it. What is not a store of ours, or is open to others, is refused before anything is made or changed.
+    /// Opens the store in a directory, which is made if it does not exist. The future is the writer: the caller runs
+    /// it, and it ends when the last clone of the store is dropped; only then may another daemon open the store. Files
+    /// that are not a store of Longhand, or are accessible to others, are refused before anything is made or changed.
     pub async fn open(
         options_given: Options,
         clock: Clock,
@@ -156,7 +156,7 @@ impl Store {
         let mut conn = options
             .clone()
             .create_if_missing(true)
-            // The writer folds the log itself: SQLite would keep a failure to itself.
+            // The writer does the checkpoints itself, because SQLite would hide their failures.
             .pragma("wal_autocheckpoint", "0")
             .pragma("journal_size_limit", limits::LOG_BYTES_KEPT.to_string())
             .pragma("cache_size", WRITER_CACHE)
@@ -164,7 +164,7 @@ impl Store {
             .connect()
             .await?;
         if let Err(refused) = prepare(&mut conn, &directory, standing).await {
-            // A log that the connection made goes with it.
+            // Closing also removes a log that the connection made.
             conn.close().await?;
             return Err(refused);
         }
@@ -175,9 +175,9 @@ impl Store {
         let (id, view_key) = identity(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(limits::READERS)
-            // Opened now: when they are needed, there may be no descriptors left.
+            // Opened now: later there may be no file descriptors left.
             .min_connections(limits::READERS)
-            // A connection's page cache is worth more than its freshness, and SQLite's never go stale.
+            // A connection's page cache is worth keeping, and SQLite connections never become stale.
             .test_before_acquire(false)
             .idle_timeout(None)
             .max_lifetime(None)
@@ -214,11 +214,12 @@ impl Store {
     }
 }
 
-/// True for a connection without an open transaction. An I/O error ends a transaction without sqlx's knowledge, which then
-/// begins the next one as a savepoint that nothing releases: every later read would see the same old snapshot.
+/// True for a connection without an open transaction. An I/O error ends a transaction without sqlx's knowledge. sqlx
+/// then begins the next one as a savepoint that is never released, and every later read would see the same old
+/// snapshot.
 async fn has_ended(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
     if conn.is_in_transaction() {
-        // A transaction that was dropped is rolled back behind what was sent before.
+        // A dropped transaction is rolled back after the statements that were sent before.
         conn.ping().await?;
     }
     Ok(!conn.is_in_transaction())

@@ -1,5 +1,5 @@
-//! Messages that are still being written, and the time at which each expires. A writer that is gone would otherwise keep
-//! every compaction from passing its message for ever.
+//! Open messages and the times at which they expire. Otherwise a writer that is gone would keep every compaction from
+//! passing its message for ever.
 
 use super::append::FinishMessage;
 use super::error::{Error, Result};
@@ -38,27 +38,27 @@ pub(crate) struct Written {
     pub(crate) expire_time: Timestamp,
 }
 
-/// Keeps the times at which messages expire, by their rows.
+/// Writes the times at which messages expire, by their rows.
 pub(super) fn write(script: &mut Script, written: HashMap<i64, Written>) {
     script.insert(WRITE, 4, written, |script, (message, Written { session, timeout_ms, expire_time })| {
         script.bind(message).bind(session).bind(timeout_ms).bind(expire_time.0);
     });
 }
 
-/// Forgets a message that is sealed.
+/// Deletes the row of a message that is sealed.
 pub(super) async fn sealed(conn: &mut SqliteConnection, message: i64) -> Result<()> {
     sqlx::query(DELETE).bind(message).execute(conn).await?;
     Ok(())
 }
 
-/// Gives every open message its whole time anew, behind a time in which nobody could write: the daemon was down, the machine
-/// slept, or the disk was full.
+/// Restarts the full timeout of every open message, after a time in which no client could write: the daemon was down,
+/// the machine slept, or the disk was full.
 pub(super) async fn restart(conn: &mut SqliteConnection, now: Timestamp) -> Result<()> {
     sqlx::query(RESTART).bind(now.0).execute(conn).await?;
     Ok(())
 }
 
-/// Stops the time of a session's open messages while the session is archived, or gives it to them anew.
+/// Suspends the timeouts of a session's open messages while the session is archived, or restarts them.
 pub(super) async fn archived(tx: &mut Tx<'_>, key: i64, is_restored: bool) -> Result<()> {
     tx.flush().await?;
     let query =
@@ -84,7 +84,7 @@ pub(super) async fn expire(tx: &mut Tx<'_>) -> Result<()> {
             Ok(head) if !head.open.contains_key(&id.0) => sealed(tx.conn, message).await?,
             Ok(head) if head.state == SessionState::Archived => postpone(tx, message).await?,
             Ok(_) => drop(FinishMessage::expired(key, id).seal(tx, message).await?),
-            // It would be first in line for ever, and hold up all others.
+            // Otherwise it would be first in the queue for ever and block all others.
             Err(Error::Corrupt { table, row, detail }) => {
                 tracing::error!(table, row, detail, "a session with an expired message cannot be read");
                 postpone(tx, message).await?;
@@ -95,7 +95,7 @@ pub(super) async fn expire(tx: &mut Tx<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Gives a message its time anew. It may be readable then.
+/// Restarts the timeout of a message. It may be readable then.
 async fn postpone(tx: &mut Tx<'_>, message: i64) -> Result<()> {
     sqlx::query(POSTPONE).bind(message).bind(tx.now.0).execute(&mut *tx.conn).await?;
     Ok(())

@@ -1,5 +1,5 @@
-//! Where the message that an id names stands. Every call that takes an id of a view asks here, so that an id means the
-//! same place in all of them.
+//! The positions of messages by id. Every call that takes an id of a view uses this module, so that an id means the
+//! same position in all of them.
 
 use super::error::{Error, Result};
 use super::lineage::{self, Lineage, Reader};
@@ -22,22 +22,22 @@ const FORK_MARK: &str = "select kind, body from mark where session_id = $1 and r
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[SEALED_LATE, HAS_MESSAGES, FORK_MARK];
 
-/// A message that an id names, and where it stands.
+/// A message by one of its ids, and its position.
 #[derive(Debug, Clone)]
 pub(crate) struct Located {
     /// The message, without its parts.
     pub(crate) message: Message,
-    /// Where it stands in the conversation of now.
+    /// Its position in the current conversation.
     pub(crate) position: layouts::Position,
 }
 
 impl Located {
-    /// The message, if nobody writes it any more.
+    /// The message, if it is sealed.
     pub(crate) fn sealed(self) -> Result<Self> {
         if self.message.sealed_revision.is_some() { Ok(self) } else { Err(Error::MessageOpen) }
     }
 
-    /// The message, if it has a place in the conversation of now: behind what a rewind left out nothing can stand.
+    /// The message, if it has a position in the current conversation; an error if a rewind removed it.
     pub(crate) fn in_conversation(self) -> Result<Self> {
         match self.position.left_by {
             None => Ok(self),
@@ -46,26 +46,26 @@ impl Located {
     }
 }
 
-/// Finds the message of a history that an id names: its own, its client's, or that of one of its parts.
+/// Finds a message of a history by an id: its own, its client's, or that of one of its parts.
 pub(crate) async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, marks: &[Mark], id: &str) -> Result<Located> {
     let message = messages::named(reader, lineage, id).await?;
     let position = layouts::position(marks, lineage.revision, message.revision);
     Ok(Located { message, position })
 }
 
-/// Where a fork begins.
+/// The starting point of a fork.
 pub(crate) struct ForkPoint {
-    /// The last revision that it shares.
+    /// The last revision that the fork shares.
     pub(crate) at: Revision,
-    /// The last place that it shows, where messages came behind that by then.
+    /// The last position that the fork shows; set if messages came after it by the revision `at`.
     pub(crate) after: Option<Revision>,
-    /// The last place that it shows.
+    /// The last position that the fork shows.
     pub(crate) last: Revision,
 }
 
-/// Where a fork behind a message begins: at the first revision at which the view shows everything up to that message as
-/// it shows it now, with later edits, compactions and the like. A message that a rewind left is taken as it stood right
-/// before that.
+/// The starting point of a fork after a message: the first revision at which the view shows everything up to that
+/// message as it shows it now, including later edits, compactions and so on. For a message that a rewind removed, the
+/// state right before the rewind counts.
 pub(crate) async fn fork_behind(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -101,7 +101,7 @@ pub(crate) async fn fork_behind(
     Ok(ForkPoint { at, after, last })
 }
 
-/// Whether a fork that is there begins behind the last place that another would show.
+/// True if an existing fork begins after the same last position that a new one would show.
 pub(crate) async fn begins_behind(
     reader: &mut Reader<'_>,
     fork: &Lineage,
@@ -116,7 +116,7 @@ pub(crate) async fn begins_behind(
     }
 }
 
-/// Whether messages of a history came in a range of revisions.
+/// True if messages of a history came in a range of revisions.
 async fn has_messages(reader: &mut Reader<'_>, lineage: &Lineage, first: Revision, last: Revision) -> Result<bool> {
     for (stretch, _) in lineage.all(reader).await? {
         let (first, last) = (stretch.first.max(first), stretch.last.min(last));
@@ -131,19 +131,19 @@ async fn has_messages(reader: &mut Reader<'_>, lineage: &Lineage, first: Revisio
     Ok(false)
 }
 
-/// Where a message stands, for those who have no marks.
+/// The position of a message, for callers without marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The message that stands there now: the newest edit or the replay of the one that the id names, or that one.
+    /// The message that is shown at the position: the newest edit or replay of the named message, or itself.
     pub message: MessageId,
-    /// The first place that it stands for: a tail which begins with it begins here.
+    /// The first position that it covers: a tail that begins with it begins here.
     pub first: Revision,
-    /// The last place that it stands for: a conversation which ends with it ends here.
+    /// The last position that it covers: a conversation that ends with it ends here.
     pub last: Revision,
 }
 
 impl Store {
-    /// Where the message that an id names stands in the conversation of now. One that a rewind left out stands nowhere.
+    /// The position in the current conversation of a message by an id; an error if a rewind removed it.
     pub async fn place(&self, session: SessionKey, id: &str) -> Result<Place> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -157,7 +157,7 @@ impl Store {
         .await
     }
 
-    /// The layout of a history after a rewind to a place.
+    /// The layout of a history after a rewind to a position.
     pub async fn layout_behind(&self, session: SessionKey, after: Revision) -> Result<Layout> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;

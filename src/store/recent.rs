@@ -1,4 +1,4 @@
-//! The newest commits of sessions, in memory: a reader that holds a session's rows goes on from them without a query.
+//! The newest commits of sessions, in memory: a reader that has a session's rows continues from them without a query.
 
 use super::head::{Head, Pending};
 use super::messages;
@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Newest {
     /// The revision.
     pub at: Revision,
-    /// The first message of the session's own that is open; none where all are sealed.
+    /// The first of the session's own messages that is open; none if all are sealed.
     pub first_open: Option<Revision>,
     /// Pending changes of the view.
     pub pending: Pending,
@@ -24,7 +24,7 @@ pub struct Newest {
 }
 
 impl Newest {
-    /// The state that a head says.
+    /// The state in a head.
     pub(super) fn of(head: &Head) -> Self {
         Self {
             at: head.revision,
@@ -35,7 +35,7 @@ impl Newest {
     }
 }
 
-/// The changes of one session in one transaction, as far as rows of views go.
+/// The changes of one session in one transaction, as far as they concern rows of views.
 #[derive(Debug)]
 pub(crate) struct Changes {
     first: Revision,
@@ -43,17 +43,17 @@ pub(crate) struct Changes {
     messages: Vec<SourceMessage>,
     /// Messages whose rows are not among `messages`.
     missing: usize,
-    /// False where anything else than messages has changed.
+    /// False if anything other than messages has changed.
     is_plain: bool,
 }
 
 impl Changes {
-    /// No changes before a revision.
+    /// The empty set of changes, starting at a revision.
     pub(super) fn from(first: Revision) -> Self {
         Self { first, messages: Vec::new(), missing: 0, is_plain: true }
     }
 
-    /// Notes an event.
+    /// Records an event.
     pub(super) fn note(&mut self, body: &EventBody) {
         match body {
             // Records are in no view.
@@ -69,7 +69,7 @@ impl Changes {
         }
     }
 
-    /// Adds a message whose event was noted.
+    /// Adds a message whose event was recorded.
     pub(super) fn message(&mut self, message: SourceMessage) {
         self.missing = self.missing.saturating_sub(1);
         self.messages.push(message);
@@ -85,7 +85,8 @@ struct Commit {
 
 struct Session {
     newest: Newest,
-    /// A transaction with changes of the session is being committed: readers of the database may see them already.
+    /// True while a transaction with changes of the session is being committed: readers of the database may see them
+    /// already.
     is_committing: bool,
     /// Commits without a gap, the newest last.
     commits: VecDeque<Commit>,
@@ -114,7 +115,7 @@ impl Recent {
         }
     }
 
-    /// Takes over what was committed.
+    /// Adds the committed changes.
     pub(super) fn committed(&self, sessions: Vec<(i64, Newest, Option<Changes>)>) {
         let mut kept = self.kept();
         if kept.sessions.len() + sessions.len() > limits::HEADS_MAX {
@@ -128,14 +129,14 @@ impl Recent {
         }
     }
 
-    /// Forgets everything, where the outcome of a transaction is not what was expected.
+    /// Removes everything, because the outcome of a transaction is not the expected one.
     pub(super) fn forget(&self) {
         *self.kept() = Kept::default();
     }
 
-    /// The newest state of a session with the messages that came behind a revision; none where memory does not reach back
-    /// so far. A caller that has seen one commit and asks for no more than that passes its revision as `at_least`; any
-    /// other sees all that a query would.
+    /// The newest state of a session with the messages that came after a revision; none if memory does not reach back
+    /// that far. A caller that needs only a certain commit passes its revision as `at_least`; any other caller gets all
+    /// that a query would return.
     pub(super) fn since(
         &self,
         key: i64,
@@ -182,7 +183,7 @@ impl Kept {
         }
     }
 
-    /// Drops the oldest commit. Those that were dropped with a later change of their session are in the order still.
+    /// Drops the oldest commit. Commits that a later change of their session dropped are still in `order`.
     fn drop_oldest(&mut self) {
         let Some(key) = self.order.pop_front() else {
             self.bytes = 0;

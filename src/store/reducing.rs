@@ -1,10 +1,10 @@
-//! The store as those see it who reduce: due marks, jobs, claims, what comes of them, and the books on requests.
+//! The store's interface for compactions: due marks, jobs, claims, results, and the request log.
 
 use super::*;
 
 impl Store {
-    /// Asks for a reduction. None when the condition does not hold. With a time in `confirm_until` somebody is asked
-    /// first, and it begins at that time without an answer.
+    /// Requests a compaction. None if the condition is not met. With a time in `confirm_until` people are asked first,
+    /// and it begins at that time without an answer.
     pub async fn enqueue(
         &self,
         session: SessionKey,
@@ -21,7 +21,7 @@ impl Store {
         }
     }
 
-    /// Claims a job; none when somebody was faster.
+    /// Claims a job; none if another worker was faster.
     pub async fn claim(&self, job: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
         match self.shared.writer.send(Command::Claim(job, owner, until)).await? {
             Reply::Claim(claim) => Ok(claim.map(|claim| *claim)),
@@ -29,7 +29,7 @@ impl Store {
         }
     }
 
-    /// The claim that a daemon which is gone held on a job.
+    /// The claim of a stopped daemon on a job.
     pub async fn lost_claim(&self, job: i64) -> Result<Claim> {
         match self.shared.writer.send(Command::LostClaim(job)).await? {
             Reply::Claim(Some(claim)) => Ok(*claim),
@@ -42,13 +42,13 @@ impl Store {
         self.done(Command::Heartbeat(claim, until)).await
     }
 
-    /// Notes what the holder of a claim is about to have summarized: whoever changes it ends the job at once, and the claim
-    /// says so. An error if the claim is gone.
+    /// Records the range that the holder of a claim is about to have summarized: a change of it ends the job at once,
+    /// and notifies the holder. An error if the claim is lost.
     pub async fn plan(&self, claim: Claim, planned: Planned) -> Result<()> {
         self.done(Command::Plan(claim, planned)).await
     }
 
-    /// Puts a reduction in force.
+    /// Commits a compaction.
     pub async fn commit(&self, commit: Commit) -> Result<Committed> {
         match self.shared.writer.send(Command::Commit(Box::new(commit))).await? {
             Reply::Committed(committed) => Ok(committed),
@@ -56,38 +56,38 @@ impl Store {
         }
     }
 
-    /// Puts a job back for another attempt, at this time.
+    /// Returns a job to the queue for another attempt, at this time.
     pub async fn retry_job(&self, claim: Claim, failure: Failure, at: Timestamp, loss: Loss) -> Result<()> {
         self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Retry(failure, at, loss) })).await
     }
 
-    /// Ends a job that no other attempt would help; `dead` when it was tried as often as is allowed.
+    /// Ends a job that another attempt would not help; `dead` if it reached the maximum number of attempts.
     pub async fn fail_job(&self, claim: Claim, failure: Failure, dead: bool) -> Result<()> {
         let end = if dead { jobs::End::Dead(failure) } else { jobs::End::Failed(failure) };
         self.done(Command::End(jobs::EndJob { claim, end })).await
     }
 
-    /// Ends a job that had nothing to do after all.
+    /// Ends a job that had nothing to do.
     pub async fn nothing_to_do(&self, claim: Claim, failure: Failure) -> Result<()> {
         self.done(Command::End(jobs::EndJob { claim, end: jobs::End::Nothing(failure) })).await
     }
 
-    /// Lets a reduction begin that waits for somebody to agree.
+    /// Confirms a compaction that waits for it, so that it may begin.
     pub async fn confirm(&self, id: CompactionId) -> Result<()> {
         self.done(Command::Confirm(id)).await
     }
 
-    /// Ends the wait of a reduction for its next attempt; an error if it has ended.
+    /// Ends the wait of a compaction for its next attempt; an error if it has ended.
     pub async fn hurry(&self, id: CompactionId, caller: Caller) -> Result<()> {
         self.done(Command::Hurry(id, caller)).await
     }
 
-    /// Stops a reduction.
+    /// Cancels a compaction.
     pub async fn cancel(&self, id: CompactionId, caller: Caller) -> Result<()> {
         self.done(Command::Cancel(id, caller)).await
     }
 
-    /// Puts a finished summary in force. The receipt's id is the reduction's.
+    /// Commits a finished summary. The receipt's id is the compaction's.
     pub async fn supply(&self, supply: SuppliedSummary) -> Result<Receipt> {
         let SuppliedSummary {
             session,
@@ -114,22 +114,22 @@ impl Store {
         self.receipt(Command::Supply(Box::new(command))).await
     }
 
-    /// The rows that guards of a session follow from, beside its view.
+    /// The rows from which a session's guards follow, besides its view.
     pub async fn guard_rows(&self, session: SessionKey) -> Result<GuardRows> {
         self.snapshot(async |reader| jobs::guard_rows(reader, session.0).await).await
     }
 
-    /// Clears a session's due mark and takes over what was measured.
+    /// Clears a session's due mark and stores the result of its evaluation.
     pub async fn evaluated(&self, session: SessionKey, evaluation: Evaluation) -> Result<()> {
         self.done(Command::Evaluated(session, evaluation)).await
     }
 
-    /// The reduction of a session that waits or runs.
+    /// The compaction of a session that waits or runs.
     pub async fn live_compaction(&self, session: SessionKey) -> Result<Option<CompactionId>> {
         self.reading(async |reader| jobs::live(reader, session.0).await).await
     }
 
-    /// What may still change a session's view without anybody's doing.
+    /// Pending work that may still change a session's view.
     pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
         self.reading(async |reader| Ok(jobs::pending(reader, session.0).await?.0)).await
     }
@@ -152,32 +152,32 @@ impl Store {
     /// Sets the due mark of sessions whose wake time has come, and seals messages that have expired.
     pub async fn wake(&self) -> Result<()> {
         self.done(Command::Wake).await?;
-        // By itself: a message that cannot be sealed keeps no session from its wake time.
+        // A command of its own: a message that cannot be sealed keeps no session from its wake time.
         self.done(Command::Expire).await
     }
 
-    /// When the next job is to run.
+    /// The time at which the next job is to run.
     pub async fn next_run(&self) -> Result<Option<Timestamp>> {
         self.reading(async |reader| jobs::next_run(reader).await).await
     }
 
-    /// Jobs that somebody holds, and until when.
+    /// Jobs that workers hold, and the ends of their leases.
     pub async fn running_jobs(&self) -> Result<Vec<(i64, Timestamp)>> {
         self.reading(async |reader| jobs::running(reader).await).await
     }
 
-    /// True where no session waits for a decision, and no job waits or runs: nothing will happen without anybody's doing,
-    /// for now.
+    /// True if no session waits for a decision, and no job waits or runs: without new input, nothing will happen for
+    /// now.
     pub async fn is_idle(&self) -> Result<bool> {
         self.reading(async |reader| jobs::is_idle(reader).await).await
     }
 
-    /// How many jobs wait, and how many run.
+    /// The number of waiting jobs, and of running ones.
     pub async fn job_counts(&self) -> Result<(i64, i64)> {
         self.reading(async |reader| jobs::counts(reader).await).await
     }
 
-    /// A reduction by its id, with the requests that were made for it, but without their texts.
+    /// A compaction by its id, with its requests to models, but without their texts.
     pub async fn compaction(&self, id: CompactionId) -> Result<Compaction> {
         self.reading(async |reader| {
             let job = jobs::by_id(reader, id).await?;
@@ -188,7 +188,7 @@ impl Store {
         .await
     }
 
-    /// A page of a session's reductions, newest first, each with the number that continues behind it.
+    /// A page of a session's compactions, newest first, each with the number after which the next page continues.
     pub async fn compactions(&self, session: SessionKey, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
         self.reading(async |reader| {
             let mut page = jobs::of_session(reader, session.0, below, limit).await?;

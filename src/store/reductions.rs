@@ -1,4 +1,4 @@
-//! Reductions on their way into the history: guarded, and committed together with the end of their job.
+//! Commits of compactions: guarded, and in one transaction with the end of their job.
 
 use super::append::admitted;
 use super::chain::{self, Digest};
@@ -24,43 +24,43 @@ use crate::model::message::MessageKind;
 use crate::model::usage::ModelWindow;
 use crate::telemetry::failpoint;
 
-/// What a finished reduction puts in force.
+/// A finished compaction that is to be committed.
 #[derive(Clone)]
 pub struct Commit {
-    /// The claim it was made under.
+    /// The claim of its worker.
     pub claim: Claim,
     /// Its changes.
     pub changes: Changes,
-    /// Tokens of the view at the base, before.
+    /// Tokens of the view at the base, before the changes.
     pub tokens_before: i64,
-    /// Tokens of that view, after.
+    /// Tokens of that view, after the changes.
     pub tokens_after: i64,
     /// Index of the first view message that changed.
     pub first_changed_index: i64,
-    /// Tokens of the view from there on, before.
+    /// Tokens of the view from that message on, before the changes.
     pub invalidated_tokens: i64,
-    /// Context usage at the base; none where no usage was valid.
+    /// Context usage at the base; none if no usage was valid.
     pub usage_before: Option<i64>,
-    /// Tokens of every request that no view shows, as far as was known at the base.
+    /// Tokens of every request that no view contains, as known at the base.
     pub overhead_tokens: i64,
-    /// Why automatic compactions stop behind this one; none where they go on.
+    /// The reason for which automatic compactions stop after this one; none if they go on.
     pub stopped: Option<Failure>,
 }
 
-/// A supplied summary: committed at once, without a job that runs.
+/// A supplied summary: committed at once, without a running job.
 #[derive(Clone)]
 pub(crate) struct Supply {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
     pub(crate) expected_revision: Option<Revision>,
     pub(crate) summary: SummaryChange,
-    /// Whether nothing in front of the tail is still being written or run.
+    /// True if no message or call before the tail is still open.
     pub(crate) boundary_is_safe: bool,
-    /// Nothing from this revision on is covered.
+    /// The last revision that the summary may cover; the tail starts right after it or before.
     pub(crate) until: Revision,
     pub(crate) tokens_before: i64,
     pub(crate) tokens_after: i64,
-    /// The revision that they were measured at.
+    /// The revision at which these tokens were measured.
     pub(crate) measured_at: Revision,
 }
 
@@ -102,22 +102,22 @@ impl Subject<'_> {
     }
 }
 
-/// What became of a commit.
+/// The result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Committed {
-    /// It is in force.
+    /// The compaction is active.
     Done,
-    /// History changed under it; the reduction ended as superseded.
+    /// History changed meanwhile; the compaction ended as superseded.
     Superseded,
 }
 
 impl Commit {
-    /// Puts the reduction in force if its claim holds and history in front of the boundary is still the same.
+    /// Commits the compaction if its claim is valid and history before the boundary has not changed.
     pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Committed> {
         let key = self.claim.session.0;
         tx.head(key).await?;
         holds(tx, &self.claim).await?;
-        // Archiving ends every job of a session, so this refuses nothing but a mistake of ours.
+        // Archiving ends all jobs of a session, so this refuses only after a bug.
         tx.loaded(key)?.writable()?;
         tx.claims.release(self.claim.job);
         let lineage = marks::lineage_of(tx, key).await?;
@@ -129,7 +129,7 @@ impl Commit {
                 return self.supersede(tx, &caller).await;
             }
         }
-        // What is cut or replayed must still stand as it was looked at.
+        // Truncations and replays require that the view has not changed since the base.
         let is_in_place = self.changes.summary.is_none() || self.changes.replay.is_some();
         if is_in_place && tx.loaded(key)?.reduction_revision > self.claim.base {
             return self.supersede(tx, &caller).await;
@@ -195,7 +195,7 @@ impl Commit {
         finish(tx, key, end).await?;
         let body = EventBody::CompactionCancelled { compaction: self.claim.compaction, failure };
         tx.event(key, caller, &body, &Digest::default())?;
-        // Whatever changed history may have left it over the threshold: the scheduler looks again.
+        // The change of history may have left the view over the threshold: the scheduler evaluates it again.
         let head = tx.loaded(key)?;
         head.look_again(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
@@ -203,7 +203,8 @@ impl Commit {
     }
 }
 
-/// Writes a compaction's rows, each with its event, in one mutation. The revision is that of the mark which an undo voids.
+/// Writes a compaction's rows, each with its event, in one mutation. Returns the revision of the mark that an undo
+/// voids.
 async fn write_changes(
     tx: &mut Tx<'_>,
     caller: &Caller,
@@ -274,7 +275,7 @@ async fn write_prune(
         let row = row.ok_or_else(|| Error::corrupt("part", format_args!("{part} is gone")))?;
         rows.push((row, part, codec::encode_cut(cut)));
     }
-    // By row, so that a check which reads them by index meets them in the order the digest has.
+    // In row order, so that the check, which reads them by index, sees them in the order of the digest.
     rows.sort_unstable();
     for (row, part, cut) in rows {
         sqlx::query(INSERT_PRUNED)
@@ -297,7 +298,7 @@ async fn write_prune(
 }
 
 impl Supply {
-    /// Validates first, then writes: the summary is in force when the call returns.
+    /// Validates first, then writes: the summary is active when the call returns.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
@@ -319,12 +320,12 @@ impl Supply {
             return Err(Error::BoundaryInvalid("nothing stands before the tail"));
         }
         let id = CompactionId(fresh_id());
-        // The ranges were taken from the view of now, so that is what the summary stands on, wherever its range ends.
+        // The ranges were taken from the newest view, so that is the base of the summary, wherever its range ends.
         let base = lineage.revision;
         let mut outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
-            // It stands in front of everything.
+            // The summary comes before everything else.
             invalidated_tokens: self.tokens_before,
             ..Outcome::default()
         };
@@ -350,7 +351,7 @@ impl Supply {
             .bind(tx.now.0)
             .bind(at)
             .bind(codec::encode_outcome(&outcome))
-            // No window judged it.
+            // There is no window to compare with.
             .bind(codec::encode_window(&ModelWindow::default()))
             .execute(&mut *tx.conn)
             .await?;

@@ -1,4 +1,4 @@
-//! The books on requests to models: written while their reduction runs, never changed.
+//! The request log: requests to models, written while their compaction runs, never changed.
 
 use super::Store;
 use super::claims::Claim;
@@ -17,7 +17,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
-/// Requests of one job, or for one summary of a branch, on their way into the books.
+/// Requests of one job, or for one summary of a branch, that are to be written to the log.
 #[derive(Clone)]
 pub(crate) struct AddRequests {
     pub(crate) session: SessionKey,
@@ -25,7 +25,7 @@ pub(crate) struct AddRequests {
     pub(crate) requests: Vec<SummaryRequest>,
 }
 
-/// What requests on their way are for.
+/// The purpose of requests that are to be written.
 #[derive(Clone, Copy)]
 pub(crate) enum Subject {
     Job(i64),
@@ -53,8 +53,7 @@ const OF_SESSION: &str = "select r.id, j.public_id as compaction_id, r.message_i
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS, OF_SESSION];
 
 impl Store {
-    /// One of the requests that were made for a reduction, by its number from 1, with its texts; none when there are
-    /// fewer.
+    /// One of the requests for a compaction, by its number from 1, with its texts; none if there are fewer.
     pub async fn summary_request(&self, id: CompactionId, number: i64) -> Result<Option<SummaryRequest>> {
         self.reading(async |reader| {
             let job = jobs::by_id(reader, id).await?;
@@ -63,13 +62,13 @@ impl Store {
         .await
     }
 
-    /// Notes requests to models that were made for a job, whatever becomes of it.
+    /// Records requests to models for a job, whatever its result.
     pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
         let add = AddRequests { session: claim.session, subject: Subject::Job(claim.job), requests };
         self.done(Command::AddRequests(add)).await
     }
 
-    /// Notes a request to a model that was made for the summary of a branch, whatever becomes of it.
+    /// Records a request to a model for the summary of a branch, whatever its result.
     pub async fn add_branch_request(
         &self,
         session: SessionKey,
@@ -80,8 +79,8 @@ impl Store {
         self.done(Command::AddRequests(add)).await
     }
 
-    /// A page of a session's requests to models, newest first, each with the number that continues behind it and what it
-    /// was made for; with their texts only where that is asked for.
+    /// A page of a session's requests to models, newest first, each with the number after which the next page
+    /// continues, and its purpose; with their texts only if `with_texts` is set.
     pub async fn summary_requests(
         &self,
         session: SessionKey,
@@ -99,14 +98,14 @@ impl Store {
 }
 
 impl AddRequests {
-    /// The content that it carries, in bytes.
+    /// The bytes of its texts.
     pub(crate) fn bytes(&self) -> usize {
         let texts = self.requests.iter().filter_map(|request| request.texts.as_ref());
         texts.map(|(request, reply)| request.len() + reply.len()).sum()
     }
 
-    /// Writes them, in the order in which they ended. A job that was taken over or cancelled keeps its requests too:
-    /// they were sent, and may cost.
+    /// Writes them, in the order in which they ended. A job that was superseded or cancelled keeps its requests too,
+    /// because they were sent and may cost.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let (job, message) = match self.subject {
             Subject::Job(job) => (Some(job), None),
@@ -149,7 +148,7 @@ pub(crate) async fn of_jobs(
     rows.iter().map(from_row).collect()
 }
 
-/// One request of a job, by its number from 1, with its texts; none when there are fewer.
+/// One request of a job, by its number from 1, with its texts; none if there are fewer.
 pub(crate) async fn with_texts(
     reader: &mut Reader<'_>,
     session: i64,
@@ -164,7 +163,7 @@ fn from_row(row: &SqliteRow) -> Result<(i64, SummaryRequest)> {
     Ok((row.try_get("job_id")?, request(row)?))
 }
 
-/// What a request was made for.
+/// The purpose of a request.
 fn purpose(row: &SqliteRow) -> Result<Purpose> {
     let id = |name: &str| -> Result<Option<Uuid>> {
         row.try_get::<Option<Vec<u8>>, _>(name)?.map(|bytes| codec::uuid(&bytes)).transpose()

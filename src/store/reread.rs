@@ -1,12 +1,12 @@
-//! A door to the disk format for the fuzzer of `tests/attack`, which alters bytes of rows by the hundred thousand. Nothing
-//! else may use it: it is no part of the library's interface, and goes when the fuzzer goes.
+//! Access to the disk format for the fuzzer of `tests/attack`, which alters bytes of rows several hundred thousand
+//! times. Nothing else may use it: it is not part of the library's interface, and will be removed with the fuzzer.
 
 use super::codec;
 use super::error::{Error, Result};
 use super::head::Receipt;
 use prost::Message as _;
 
-/// A form that bytes of a row have.
+/// An encoded form of a row's bytes.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskForm {
@@ -20,7 +20,7 @@ pub enum DiskForm {
     Finish,
     /// A part's bytes before compression.
     Part,
-    /// Compressed bytes, with the length that the row says they have.
+    /// Compressed bytes, with their uncompressed length according to the row.
     Packed(i64),
     /// `layout.body`.
     Layout,
@@ -38,8 +38,8 @@ pub enum DiskForm {
     Receipt,
 }
 
-/// Reads bytes as a row's are read, and writes what was read. What was compressed stays plain. The check that columns end
-/// in is put there before reading and taken off what is written: it would refuse every altered byte.
+/// Decodes bytes like those of a row, and encodes the result. Compressed content stays plain. The check at the end of
+/// columns is added before decoding and removed after encoding, because it would refuse every altered byte.
 #[doc(hidden)]
 pub fn reread(form: DiskForm, bytes: &[u8]) -> Result<Vec<u8>> {
     let column = codec::with_check(bytes.to_vec());

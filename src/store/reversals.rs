@@ -1,4 +1,4 @@
-//! Undo and redo as rewrites: one mark each, with the event that says what it takes back or brings back.
+//! Undo and redo as rewrites: one mark each, with the event that names the undone or redone change.
 
 use super::chain::Digest;
 use super::claims;
@@ -14,31 +14,31 @@ use crate::model::ids::CompactionId;
 use crate::model::layouts::{self, Redo, Reversal};
 use crate::model::mark::{Mark, MarkBody};
 
-/// What a mark changed.
+/// The change of a mark.
 enum Change {
     Reduction(CompactionId),
     Rewrite(Rewrite),
 }
 
-/// Takes back the newest change that is in force.
+/// Undoes the newest active change.
 pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
     let reversal = layouts::newest_change(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
     let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
         Change::Reduction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
-    // In front of the event of the undo, which is the one that the receipt names.
+    // Before the event of the undo, which the receipt names.
     claims::taken_back(tx, lineage.key, caller).await?;
     let at = reverse(tx, lineage, caller, marks, reversal, &body).await?;
     if let Some(compaction) = compaction {
         jobs::undone(tx, lineage.key, compaction, Some(at)).await?;
     }
-    // Whoever takes a change back does not want to be overtaken by the next compaction at once.
+    // An undo must not be followed by the next compaction at once.
     tx.loaded(lineage.key)?.undo_revision = Some(at);
     Ok(Ids::new())
 }
 
-/// Brings back what was taken back last.
+/// Redoes the change that was undone last.
 pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
     let reversal = match layouts::newest_undone(marks, lineage.revision) {
         Redo::Possible(reversal) => reversal,
@@ -49,7 +49,7 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
         Change::Reduction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteRedone(rewrite), None),
     };
-    // In front of the event of the redo, which is the one that the receipt names.
+    // Before the event of the redo, which the receipt names.
     let mut after = marks.clone();
     let revision = tx.next_revision(lineage.key)?;
     after.push(Mark { revision, body: MarkBody::Undone { mark: reversal.target } });
@@ -58,7 +58,7 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
     if let Some(compaction) = compaction {
         jobs::undone(tx, lineage.key, compaction, None).await?;
     }
-    // With nothing left that was taken back, nothing is left to wait for.
+    // If no change is undone any more, the hold ends.
     let is_last = layouts::newest_undone(marks, at) == Redo::Nothing;
     let head = tx.loaded(lineage.key)?;
     if is_last {
@@ -67,7 +67,7 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
     Ok(Ids::new())
 }
 
-/// Writes the mark with its event; the revision at which both come.
+/// Writes the mark with its event, and returns their revision.
 async fn reverse(
     tx: &mut Tx<'_>,
     lineage: &Lineage,
@@ -83,7 +83,7 @@ async fn reverse(
     Ok(at)
 }
 
-/// What the mark at a revision changed.
+/// The change that the mark at a revision made.
 async fn change(tx: &mut Tx<'_>, lineage: &Lineage, marks: &[Mark], mark: Revision) -> Result<Change> {
     let found = marks.iter().find(|other| other.revision == mark);
     let found = found.ok_or_else(|| Error::corrupt("mark", format_args!("there is no mark at {mark}")))?;

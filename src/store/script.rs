@@ -1,4 +1,4 @@
-//! Statements that go to the database together. A statement alone costs a round trip to the thread of its connection,
+//! Scripts of statements that run together. Each separate statement costs a round trip to the thread of its connection,
 //! which takes longer than most statements do.
 
 use super::error::{Error, Result};
@@ -6,20 +6,21 @@ use futures::TryStreamExt as _;
 use sqlx::sqlite::SqliteArguments;
 use sqlx::{Arguments as _, AssertSqlSafe, Encode, Executor as _, Sqlite, SqliteConnection, Type};
 
-/// Rows of one statement, at most. Fewer are filled up to a power of two with rows of nulls, so that there are few texts,
-/// each of which is prepared once.
+/// Most rows of one statement. Fewer are padded to a power of two with rows of nulls, so that there are few texts, each
+/// of which is prepared once.
 const ROWS_PER_STATEMENT: usize = 64;
 
-/// Scripts with up to so many bound values stay prepared. What larger ones cost to prepare is little beside their rows.
+/// Most bound values of a script that stays prepared. For larger scripts the preparation costs little compared with
+/// their rows.
 const VALUES_KEPT: usize = 4 * 1_024;
 
-/// SQLite takes texts of up to a million bytes.
+/// Most bytes of one text, far below SQLite's limit of a million.
 const TEXT_BYTES: usize = 256 * 1_024;
 
 /// Statements with the values of their `?` parameters, in order.
 #[derive(Default)]
 pub(crate) struct Script {
-    /// Texts that are run one behind the other; there are several only where one would be too long.
+    /// Texts that are run one after the other; several only if one would be too long.
     texts: Vec<Text>,
 }
 
@@ -34,12 +35,12 @@ struct Text {
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(super) error: Error,
-    /// True where all statements but the last had succeeded.
+    /// True if all statements but the last had succeeded.
     pub(super) at_last: bool,
 }
 
 impl Script {
-    /// True without a statement.
+    /// True if there is no statement.
     pub(super) fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
@@ -63,7 +64,7 @@ impl Script {
         self
     }
 
-    /// Adds an insert of rows: the words before and behind its values, the number of columns, and the values of a row. The
+    /// Adds an insert of rows: the SQL before and after its values, the number of columns, and the values of a row. The
     /// first column is never null.
     pub(super) fn insert<R>(
         &mut self,
@@ -75,8 +76,8 @@ impl Script {
         self.rows((&format!("{head} select * from ("), ") where column1 is not null", tail), columns, rows, bind);
     }
 
-    /// Adds an update of rows that are there: the words before and behind the values, which are rows of `column1` and so
-    /// on. No row has a null in the place of the key.
+    /// Adds an update of existing rows: the SQL before and after the values, which are rows of `column1` and so on. No
+    /// row has null as its key.
     pub(super) fn update<R>(
         &mut self,
         (head, tail): (&str, &str),
@@ -120,17 +121,17 @@ impl Script {
         }
     }
 
-    /// The text that grows.
+    /// The text that is being extended.
     fn text(&mut self) -> &mut Text {
         self.texts.last_mut().expect("a statement")
     }
 
-    /// Runs the statements in one round trip, or few. Those behind one that fails are not tried.
+    /// Runs the statements in one round trip, or few. The statements after one that fails are not run.
     pub(super) async fn run(self, conn: &mut SqliteConnection) -> std::result::Result<(), Failed> {
         let mut texts = self.texts.into_iter().peekable();
         while let Some(Text { sql, statements, values }) = texts.next() {
             let is_kept = values.len() <= VALUES_KEPT;
-            // The text is made of this program's own statements; all that comes from outside is bound.
+            // The text consists of this program's own statements; all external values are bound.
             let query = sqlx::query_with(AssertSqlSafe(sql), values).persistent(is_kept);
             let mut results = conn.fetch_many(query);
             let mut done = 0;
@@ -148,7 +149,7 @@ impl Script {
         Ok(())
     }
 
-    /// Runs the statements for a caller to whom it is all the same which of them fails.
+    /// Runs the statements, for callers that need not know which of them failed.
     pub(super) async fn execute(self, conn: &mut SqliteConnection) -> Result<()> {
         self.run(conn).await.map_err(|failed| failed.error)
     }

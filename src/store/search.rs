@@ -1,7 +1,7 @@
-//! Finding messages by their words.
+//! Full-text search of messages.
 //!
-//! The index is filled behind the appends and never by them: it has a mark of its own for each session, and whoever
-//! searches sees to it first that the mark is far enough. What a word is, and which messages count, is not decided here.
+//! The index is extended after appends and never by them: each session has a mark for it, and a search first makes sure
+//! that the mark is far enough. The definition of a word and the choice of messages are made elsewhere.
 
 use super::codec;
 use super::error::Result;
@@ -21,7 +21,7 @@ const BEHIND: &str = "select k.session_id from search_mark k join session s on s
      where k.session_id > $1 and s.revision > k.revision order by k.session_id limit $2";
 const EVENTS: &str = "select revision, kind, body from event where session_id = $1 and revision > $2 \
      order by revision limit $3";
-// Rows of a session are numbered in the order of their revisions; the classes are looked up one by one.
+// Rows of a session are numbered in the order of their revisions; the message classes are searched one by one.
 macro_rules! row_of_each_class {
     ($which:literal, $rest:literal) => {
         concat!(
@@ -57,36 +57,37 @@ const MOVE_MARK: &str = "insert into search_mark (session_id, revision) values (
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARK, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, MATCHES, INSERT_WORDS, MOVE_MARK];
 
-/// Messages of a session that are not in the index yet: the next few.
+/// The next messages of a session that are not in the index yet.
 #[derive(Debug, Clone)]
 pub struct Unindexed {
     /// The session.
     pub session: SessionKey,
-    /// The mark behind which they were sealed.
+    /// The mark after which they were sealed.
     pub after: Revision,
-    /// The mark once they are in.
+    /// The mark once they are indexed.
     pub upto: Revision,
     /// The messages, with their rows.
     pub messages: Vec<(i64, Message)>,
 }
 
-/// What is looked for in a session's history.
+/// A search in a session's history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookup {
-    /// Only messages that were sealed by this revision: all of them are in the index, and what it holds beside them makes
+    /// Only messages that were sealed by this revision: all of them are in the index, and other indexed messages make
     /// no difference.
     pub sealed_by: Revision,
-    /// Only in messages of these ranges, ascending and disjoint.
+    /// Only messages of these ranges, ascending and disjoint.
     pub ranges: Vec<RevisionRange>,
-    /// The words.
+    /// The words to find.
     pub words: Vec<String>,
-    /// For each word, at most this many messages …
+    /// Most messages for each word.
     pub matches: usize,
-    /// … and at most this many are looked at, in each stretch of the history, for those that are in the ranges.
+    /// Most index entries that are scanned for each word in each segment of the history, to find messages in the
+    /// ranges.
     pub looked: usize,
 }
 
-/// Words on their way into the index.
+/// Words that are to be added to the index.
 #[derive(Clone)]
 pub(crate) struct AddWords {
     pub(super) session: i64,
@@ -95,7 +96,7 @@ pub(crate) struct AddWords {
     pub(super) rows: Vec<(i64, String)>,
 }
 
-/// A word as it stands in the index.
+/// The indexed form of a word.
 fn indexed(session: i64, word: &str) -> String {
     format!("{session}_{word}")
 }
@@ -110,12 +111,12 @@ impl AddWords {
         Self { session, after: batch.after, upto: batch.upto, rows }
     }
 
-    /// What it carries, in bytes.
+    /// The bytes of its words.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.iter().map(|(_, words)| words.len()).sum()
     }
 
-    /// Adds the words, unless somebody was faster.
+    /// Adds the words, unless the messages were indexed meanwhile.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let mark: Option<Revision> = sqlx::query_scalar(MARK).bind(self.session).fetch_optional(&mut *tx.conn).await?;
         if mark.unwrap_or(0) != self.after {
@@ -129,21 +130,21 @@ impl AddWords {
     }
 }
 
-/// How far a session's own rows are in the index.
+/// The revision up to which a session's own rows are in the index.
 pub(crate) async fn mark(reader: &mut Reader<'_>, key: i64) -> Result<Revision> {
     let row = reader.one(sqlx::query(MARK).bind(key)).await?;
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Sessions that somebody searched before and whose index is behind, by key.
+/// Sessions that were searched before and have unindexed messages, by key.
 pub(crate) async fn behind(reader: &mut Reader<'_>, after: i64, limit: i64) -> Result<Vec<SessionKey>> {
     let rows = reader.all(sqlx::query(BEHIND).bind(after).bind(limit)).await?;
     rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
 }
 
-/// The next messages that were sealed behind a session's mark, or none when nothing is behind it.
+/// The next messages that were sealed after a session's mark; none if there is nothing after it.
 ///
-/// The log says when a message was sealed: one that stays open for long does not hold up those behind it.
+/// The order follows the log's events of sealing, so a message that stays open for long does not delay later ones.
 pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unindexed>> {
     let after = mark(reader, key).await?;
     let query = sqlx::query(EVENTS).bind(key).bind(after).bind(limits::INDEX_BATCH_EVENTS);
@@ -169,8 +170,8 @@ pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Optio
     Ok((batch.upto > after).then_some(batch))
 }
 
-/// Whose rows have to be in the index, and up to which revision, before what was sealed by `sealed_by` can be searched
-/// in these ranges of a history.
+/// The owners whose rows must be indexed, each with the revision up to which, before messages sealed by `sealed_by` can
+/// be searched in these ranges of a history.
 pub(crate) async fn owners(
     reader: &mut Reader<'_>,
     lineage: &Lineage,
@@ -187,7 +188,7 @@ pub(crate) async fn owners(
     Ok(owners)
 }
 
-/// The stretches of a history that some ranges touch, newest first; of a very deep fork only the nearest.
+/// The segments of a history that overlap some ranges, newest first; of a very deep fork only the nearest.
 async fn stretches(reader: &mut Reader<'_>, lineage: &Lineage, ranges: &[RevisionRange]) -> Result<Vec<Stretch>> {
     let mut stretches = Vec::new();
     let touches = |stretch: &Stretch| ranges.iter().any(|range| clip(range, stretch).is_some());
@@ -205,13 +206,13 @@ async fn stretches(reader: &mut Reader<'_>, lineage: &Lineage, ranges: &[Revisio
     Ok(stretches)
 }
 
-/// What of a range lies in a stretch.
+/// The part of a range in a segment.
 fn clip(range: &RevisionRange, stretch: &Stretch) -> Option<RevisionRange> {
     let (first, last) = (range.first.max(stretch.first), range.last.min(stretch.last));
     (first <= last).then_some(RevisionRange { first, last })
 }
 
-/// For each word of a look-up, the messages it stands in by revision, newest first.
+/// For each word of a look-up, the revisions of the messages that contain it, newest first.
 pub(crate) async fn matches(reader: &mut Reader<'_>, lineage: &Lineage, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
     let mut found = vec![Vec::new(); lookup.words.len()];
     for stretch in stretches(reader, lineage, &lookup.ranges).await? {
@@ -233,7 +234,7 @@ async fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at
     row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
 }
 
-/// Adds the messages of one owner's rows in which a word stands, as long as there are not enough of them.
+/// Adds the messages of one owner's rows that contain a word, up to the maximum.
 async fn of_word(
     reader: &mut Reader<'_>,
     lookup: &Lookup,

@@ -1,4 +1,4 @@
-//! Sessions: made, changed, put away, forked, read.
+//! Sessions: created, changed, archived, forked, read.
 
 use super::append::answered;
 use super::calls;
@@ -27,7 +27,7 @@ use crate::model::usage::ModelWindow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Row as _, SqliteConnection};
 
-/// A policy as the store keeps it: text that it does not read.
+/// A policy as the store keeps it: a text that the store does not parse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyText {
     /// The preset it started from.
@@ -41,11 +41,11 @@ pub struct PolicyText {
 pub struct CreateSession {
     /// The client's own id.
     pub client_id: Option<String>,
-    /// What people call it.
+    /// The title for people.
     pub title: String,
     /// Its policy.
     pub policy: PolicyText,
-    /// The window, which alone decides what is done.
+    /// The window, which alone decides triggers.
     pub window: ModelWindow,
     /// Free JSON.
     pub metadata_json: Option<String>,
@@ -53,7 +53,7 @@ pub struct CreateSession {
     pub parent: Option<SessionKey>,
 }
 
-/// Changes a session; what is unset stays.
+/// Changes a session; fields that are not set stay.
 #[derive(Debug, Clone, Default)]
 pub struct UpdateSession {
     /// The new title.
@@ -64,31 +64,31 @@ pub struct UpdateSession {
     pub window: Option<ModelWindow>,
     /// The new policy.
     pub policy: Option<PolicyText>,
-    /// The policy that the new one was worked out from, if it was: another one in force by now is an error.
+    /// The policy that the new one was computed from, if any: an error if another one is active by now.
     pub policy_base: Option<PolicyText>,
-    /// Refuse when history, marks, policy or window changed after this revision.
+    /// Refuse if history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
 }
 
-/// Makes a session that shares another's history.
+/// Makes a session that shares the history of another.
 #[derive(Debug, Clone)]
 pub struct ForkSession {
     /// The client's own id for the fork.
     pub client_id: Option<String>,
-    /// Where it begins.
+    /// The starting point.
     pub at: ForkAt,
     /// Its title; empty for the original's.
     pub title: String,
 }
 
-/// Where a fork begins.
+/// The starting point of a fork.
 #[derive(Debug, Clone)]
 pub enum ForkAt {
     /// At the newest revision.
     Newest,
     /// At this revision, as the history was then.
     Revision(Revision),
-    /// Behind the message that this id names, as the view shows it now.
+    /// After the message with this id, as the view shows it now.
     Behind(String),
 }
 
@@ -163,7 +163,7 @@ async fn write_policy(
     Ok(())
 }
 
-/// What a new session's row starts with.
+/// The initial values of a new session's row.
 struct NewRow<'a> {
     client_id: Option<&'a str>,
     parent: Option<i64>,
@@ -172,7 +172,7 @@ struct NewRow<'a> {
     metadata_json: Option<&'a str>,
     window: &'a ModelWindow,
     chain_hash: [u8; 32],
-    /// Growth of the history that it inherits.
+    /// Growth of the inherited history.
     appended_bytes: i64,
 }
 
@@ -216,14 +216,14 @@ async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result
     Ok(key)
 }
 
-/// The session that has a client id already. The caller compares it with what is asked.
+/// The existing session with a client id. The caller compares it with the request.
 async fn existing(tx: &mut Tx<'_>, client_id: Option<&str>) -> Result<Option<i64>> {
     let Some(client_id) = client_id else { return Ok(None) };
     Ok(sqlx::query_scalar(BY_CLIENT).bind(client_id).fetch_optional(&mut *tx.conn).await?)
 }
 
 impl CreateSession {
-    /// Makes the session, or finds the one that has its client id and says the same.
+    /// Makes the session, or finds the existing one with its client id and the same values.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<(SessionKey, bool)> {
         tx.flush().await?;
         if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
@@ -268,7 +268,8 @@ impl CreateSession {
     }
 }
 
-/// Says in an event of its own what else a session starts with, so that the log tells it and the chain commits to it.
+/// Writes an event with the other initial values of a session, so that the log contains them and the chain commits to
+/// them.
 fn starts_with(
     tx: &mut Tx<'_>,
     key: i64,
@@ -285,7 +286,7 @@ fn starts_with(
 }
 
 impl UpdateSession {
-    /// Changes what is set. A new policy is an event of its own, since it changes views.
+    /// Changes the fields that are set. A new policy is an event of its own, because it changes views.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Caller) -> Result<Receipt> {
         let key = key.0;
         tx.head(key).await?;
@@ -316,8 +317,8 @@ impl UpdateSession {
             }
             if let Some(window) = &self.window {
                 head.window = window.clone();
-                // Another window can make a summary due, and what did not help under the old one may help under this:
-                // the scheduler looks. Usage under the old one may be another model's.
+                // Another window can make a compaction due, or make one succeed that failed under the old window: the
+                // scheduler evaluates the session. Usage under the old window may be another model's.
                 head.changed(revision);
             }
             let body =
@@ -336,8 +337,8 @@ impl UpdateSession {
     }
 }
 
-/// Puts a session away, or takes it out again. Doing it twice changes nothing. Nothing changes a session that is put away:
-/// its reductions end with it, and the scheduler looks again when it is taken out.
+/// Archives or restores a session. A repetition changes nothing. Nothing changes an archived session: its compactions
+/// end with it, and the scheduler evaluates it again when it is restored.
 pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Caller) -> Result<Receipt> {
     let key = key.0;
     tx.head(key).await?;
@@ -363,7 +364,7 @@ pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, cal
 }
 
 impl ForkSession {
-    /// Makes the fork: one row, its flattened segments, and the layout and policy it starts with.
+    /// Makes the fork: one row, its flattened segments, and its first layout, policy and window.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
         let parent = tx.head(from.0).await?.clone();
         tx.flush().await?;
@@ -419,13 +420,13 @@ impl ForkSession {
         let revision = tx.event(key, caller, &body, &digest)?;
         starts_with(tx, key, caller, None, window)?;
         let head = tx.loaded(key)?;
-        // The parent's figures are no measure of the fork's view: the scheduler measures it.
+        // The parent's context usage is not valid for the fork's view: the scheduler evaluates it.
         head.changed(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok((SessionKey(key), false))
     }
 
-    /// Where it begins, and the marks that say so, if it takes marks to say it.
+    /// The starting point, and the marks that it was derived from, if any were needed.
     async fn point(&self, tx: &mut Tx<'_>, lineage: &Lineage) -> Result<(ForkPoint, Vec<Mark>)> {
         let whole = |at| (ForkPoint { at, after: None, last: at }, Vec::new());
         Ok(match &self.at {
@@ -439,17 +440,17 @@ impl ForkSession {
         })
     }
 
-    /// Whether a session that is there is this fork.
+    /// True if an existing session is this fork.
     async fn is_same(&self, tx: &mut Tx<'_>, key: i64, parent: &Lineage, last: Revision) -> Result<bool> {
         let mut reader = Reader::new(tx.conn);
         let there = get(&mut reader, key).await?;
         let of = super::lineage::public_id(reader.conn, parent.key).await?;
         let Some((_, at)) = there.fork.filter(|(id, _)| *id == of) else { return Ok(false) };
         match self.at {
-            // Without a point of its own the request means "wherever the first one forked".
+            // Without a starting point, the request accepts the existing fork, wherever that began.
             ForkAt::Newest => Ok(true),
             ForkAt::Revision(wanted) => Ok(at == wanted),
-            // Marks that came since may make another revision the first that shows the same.
+            // Later marks may make another revision the first with the same view.
             ForkAt::Behind(_) => {
                 let fork = super::lineage::by_key(&mut reader, key).await?;
                 position::begins_behind(&mut reader, &fork, parent, last).await
@@ -458,9 +459,9 @@ impl ForkSession {
     }
 }
 
-/// What a fork at a revision starts from.
+/// The state from which a fork at a revision starts.
 struct Inherited {
-    /// Owner, first and last revision, and whether there are messages between them.
+    /// Owner, first and last revision, and true if there are messages between them.
     stretches: Vec<(i64, Revision, Revision, bool)>,
     layout: Layout,
     policy: PolicyText,
@@ -468,7 +469,7 @@ struct Inherited {
     hash: [u8; 32],
 }
 
-/// Reads what a fork at a revision starts from.
+/// Reads the state from which a fork at a revision starts.
 async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<Inherited> {
     let mut reader = Reader::new(tx.conn);
     let mut stretches = Vec::new();
@@ -496,7 +497,7 @@ async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<I
     Ok(Inherited { stretches, layout, policy, window, hash })
 }
 
-/// The policy of a session's own rows in force at a revision.
+/// The policy of a session's own rows that is active at a revision.
 pub(crate) async fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Result<PolicyText> {
     let row = reader
         .one(sqlx::query(POLICY_AT).bind(key).bind(at))
@@ -510,7 +511,7 @@ pub(crate) async fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -
     Ok(policy)
 }
 
-/// The policy of a history in force at a revision. A session's policy begins with its first event.
+/// The policy of a history that is active at a revision. A session's policy begins with its first event.
 pub(crate) async fn policy_in(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<PolicyText> {
     let at = at.max(1);
     let stretch = lineage.owner_at(reader, at).await?;
@@ -543,7 +544,7 @@ fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
     Ok((row.try_get("id")?, session))
 }
 
-/// A session as it stands now; its preset is not filled in.
+/// A session in its newest state; its preset is not filled in.
 pub(crate) async fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
     let row = reader.one(sqlx::query(SELECT).bind(key)).await?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     from_row(&row).map(|(_, session)| session)

@@ -11,14 +11,14 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use sqlx::Row as _;
 
-// The plus keeps SQLite from walking the session in the order of revisions instead of reading the few open ones.
+// The plus keeps SQLite from scanning the session in the order of revisions instead of reading the few open messages.
 const FIRST_OPEN: &str = "select min(+revision) from message where session_id = $1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[FIRST_OPEN];
 
-/// A session as a view needs it, read in one snapshot.
+/// The rows of a session that a view needs, read in one snapshot.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// The session.
@@ -27,15 +27,15 @@ pub struct Source {
     pub id: SessionId,
     /// The revision that was read.
     pub at: Revision,
-    /// The layout that is active there.
+    /// The layout that is active at that revision.
     pub layout: Layout,
-    /// The policy that is active there.
+    /// The policy that is active at that revision.
     pub policy: PolicyText,
-    /// The session's model window that is active there.
+    /// The session's model window that is active at that revision.
     pub window: ModelWindow,
     /// The newest mark, policy or window up to the revision that was read.
     pub changed_revision: Revision,
-    /// The first message of the session's own that is open now; none where all are sealed.
+    /// The first of the session's own messages that is open now; none if all are sealed.
     pub first_open: Option<Revision>,
     /// Pending changes of the newest view.
     pub pending: Pending,
@@ -45,21 +45,21 @@ pub struct Source {
     pub messages: Vec<SourceMessage>,
 }
 
-/// The changes behind a source that somebody holds.
+/// The changes since a source that the caller holds.
 #[derive(Debug)]
 pub enum News {
-    /// None. Something else may be pending.
+    /// No changes of the view. The pending work may differ.
     Nothing(Pending),
-    /// Messages alone: these take the place of all that stand at `from` or behind it.
+    /// Only messages: they replace all messages from `from` on.
     Messages {
         /// The first revision that is replaced.
         from: Revision,
-        /// The state of the session behind them.
+        /// The state of the session after them.
         newest: Newest,
-        /// The messages from there on.
+        /// The messages from that revision on.
         messages: Vec<SourceMessage>,
     },
-    /// Something else as well: the source is to be read anew.
+    /// Other changes as well: the source must be read again.
     Changed,
 }
 
@@ -69,7 +69,7 @@ impl Store {
         self.source_within(session, at, limits::VIEW_BYTES_MAX).await
     }
 
-    /// The same. Fails where the messages hold more bytes than these.
+    /// The same, with a limit: fails if the messages have more than `bytes_max` bytes.
     pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
         self.snapshot(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
@@ -82,8 +82,8 @@ impl Store {
         .await
     }
 
-    /// The changes behind a source of a session's newest revision: up to `at_least`, the revision of a commit that the
-    /// caller has seen, or all. Fails where new messages hold more bytes than these.
+    /// The changes since a source of a session's newest revision: up to `at_least`, the revision of a commit that the
+    /// caller has seen, or all. Fails if new messages have more than `bytes_max` bytes.
     pub async fn news(&self, known: &Source, at_least: Option<Revision>, bytes_max: usize) -> Result<News> {
         let key = known.session.0;
         if let Some((newest, messages)) = self.shared.recent.since(key, known.at, at_least) {
@@ -131,16 +131,16 @@ async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Resu
     })
 }
 
-/// From where on a newer source differs from a known one, if messages of the newest range are all that is new: everything
-/// in front of it was sealed when the known one was read, and stands as it stood.
+/// The revision from which a newer source differs from a known one, if only messages of the newest range are new:
+/// everything before it was sealed when the known one was read, and has not changed.
 fn goes_on_from(known: &Source, newer: &Source, lineage: &Lineage) -> Option<Revision> {
     let is_same = known.changed_revision == newer.changed_revision && known.layout == newer.layout;
     let is_own = |from: &Revision| lineage.fork_revision.is_none_or(|fork| *from > fork);
     open_end(known).filter(|from| is_same && is_own(from))
 }
 
-/// The first revision of a view's newest range from which on messages may change or join, where nothing of it stands
-/// elsewhere.
+/// The first revision of a view's newest range from which messages may change or join; none if the view shows any
+/// message from there on at another position.
 fn open_end(known: &Source) -> Option<Revision> {
     let Some(Span::Inline { first, last: None }) = known.layout.spans.last() else { return None };
     let from = known.first_open.unwrap_or(known.at + 1).min(known.at + 1);

@@ -1,4 +1,4 @@
-//! What requests to models came to in the whole store: counters kept in rows, for the status page.
+//! Usage and cost of requests to models in the whole store: counters in rows, for the status page.
 
 use super::error::Result;
 use super::lineage::Reader;
@@ -7,25 +7,25 @@ use crate::model::summary_request::SummaryRequest;
 use crate::model::usage::Usage;
 use sqlx::{Row as _, SqliteConnection};
 
-/// What the requests of one summarizer to one model came to, since the store was made.
+/// Usage and cost of the requests of one summarizer to one model, since the store was made.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Spent {
     /// The summarizer's name in the configuration.
     pub summarizer: String,
-    /// The model, as the provider named it, or else as it was asked for. Empty for all that were named when there were
-    /// too many names already.
+    /// The model as the provider named it, or else as it was requested. Empty for models that came after the maximum
+    /// number of names was reached.
     pub model: String,
-    /// How many requests there were.
+    /// The number of requests.
     pub requests: i64,
-    /// How many of them brought no summary.
+    /// The number of requests without a summary.
     pub failures: i64,
-    /// What they used, as far as the provider said. It has no total and no cost of its own.
+    /// Their usage, as far as the provider reported it, without total and cost.
     pub usage: Usage,
-    /// What is known of the cost, in millionths of a US dollar.
+    /// The known part of the cost, in millionths of a US dollar.
     pub cost_micros: i64,
-    /// Requests whose cost nobody knows.
+    /// Requests of unknown cost.
     pub unpriced: i64,
-    /// How long they took together, in milliseconds. Requests at the same time count twice.
+    /// The sum of their durations, in milliseconds. Time of parallel requests counts twice.
     pub duration_ms: i64,
 }
 
@@ -48,9 +48,9 @@ pub(super) const SPENT: &str = "select summarizer, model, requests, failures, in
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[ADD, SPENT];
 
-/// Counts a request, in the transaction that puts it on the books.
+/// Counts a request, in the transaction that writes it to the request log.
 pub(super) async fn add(conn: &mut SqliteConnection, request: &SummaryRequest) -> Result<()> {
-    // A provider may say anything; no figure of its may be so large that a sum cannot be stored.
+    // A provider may report any number; figures are clamped so that their sums can be stored.
     let figure = |said: i64| said.clamp(0, limits::SPENDING_FIGURE_MAX);
     let usage = request.usage.unwrap_or_default();
     let model = &request.model[..request.model.floor_char_boundary(limits::SPENDING_MODEL_BYTES_MAX)];
@@ -72,7 +72,7 @@ pub(super) async fn add(conn: &mut SqliteConnection, request: &SummaryRequest) -
     Ok(())
 }
 
-/// What was spent, by summarizer and model. It reads a bounded number of rows, however many requests there were.
+/// Usage and cost, by summarizer and model. Reads a bounded number of rows, however many requests there were.
 pub(super) async fn spent(reader: &mut Reader<'_>) -> Result<Vec<Spent>> {
     let rows = reader.all(sqlx::query(SPENT)).await?;
     rows.iter()

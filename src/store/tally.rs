@@ -1,4 +1,4 @@
-//! What the status page shows of reductions and guards: counters kept in rows, and bounded looks at few sessions.
+//! Statistics of compactions and guards for the status page: counters in rows, and bounded reads of few sessions.
 
 use super::codec::{self, Number as _};
 use super::error::Result;
@@ -9,39 +9,40 @@ use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use sqlx::{Row as _, SqliteConnection};
 
-/// Reductions that ended in the same way.
+/// The counter of compactions that ended in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    /// What they did.
+    /// The kind of compaction.
     pub kind: CompactionKind,
-    /// Which rung of the ladder; none for the routine and for supplied summaries.
+    /// The policy's level; none for maintenance and for supplied summaries.
     pub level: Option<Level>,
-    /// Who asked for them; none for those that ended before this was counted.
+    /// The origin of the requests; none for compactions that ended before it was counted.
     pub trigger: Option<Trigger>,
-    /// How they ended.
+    /// Their end state.
     pub state: CompactionState,
-    /// How many.
+    /// Their number.
     pub count: i64,
-    /// Tokens that all of them together took out of views.
+    /// Tokens that all of them together removed from views.
     pub freed_tokens: i64,
 }
 
-/// How reductions fare in the whole store. Counts of sessions stop at `limits::STATUS_COUNT_MAX`.
+/// Statistics of compactions in the whole store. Counts of sessions stop at `limits::STATUS_COUNT_MAX`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Fare {
-    /// The reductions that ended.
+    /// Counters of the compactions that ended.
     pub tallies: Vec<Tally>,
-    /// Sessions that wait for the scheduler to look at them.
+    /// Sessions that wait for a decision of the scheduler.
     pub due_count: i64,
     /// Sessions whose breaker is open.
     pub breaker_count: i64,
-    /// Sessions whose triggers wait since a reduction was taken back.
+    /// Sessions that hold automatic compactions after an undo.
     pub undo_count: i64,
-    /// Sessions whose ladder rests after a reduction.
+    /// Sessions in the cooldown after a compaction.
     pub cooling_count: i64,
-    /// Sessions in which what no reduction takes away fills the window.
+    /// Sessions whose window is filled by overhead that no compaction removes.
     pub overhead_count: i64,
-    /// The sessions whose breaker is open, and those that the overhead fills; `limits::STATUS_SESSIONS_MAX` of each.
+    /// The sessions with an open breaker, and those whose window the overhead takes up; `limits::STATUS_SESSIONS_MAX`
+    /// of each.
     pub stopped: Vec<SessionId>,
     /// Claims of summaries that the history contradicted, by their subject.
     pub contradictions: Vec<(ContradictionKind, i64)>,
@@ -89,7 +90,7 @@ pub(super) async fn add(conn: &mut SqliteConnection, job: i64, outcome: Option<&
     Ok(())
 }
 
-/// How reductions fare. It reads a bounded number of rows, however many sessions and jobs there are.
+/// Statistics of compactions. Reads a bounded number of rows, however many sessions and jobs there are.
 pub(super) async fn fare(reader: &mut Reader<'_>, now: Timestamp) -> Result<Fare> {
     let mut fare = Fare::default();
     for row in reader.all(sqlx::query(TALLIES)).await? {

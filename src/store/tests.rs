@@ -1,4 +1,4 @@
-//! Every statement of the store against a migrated database: it can be prepared, and no read of it walks a table.
+//! Every statement of the store against a migrated database: it can be prepared, and no read of it scans a table.
 
 use super::*;
 use crate::clock::Clock;
@@ -8,8 +8,8 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
-/// Statements that look at everything on purpose: the check of the log, a count for the status page, and its counters,
-/// of which there is one for each way in which a reduction can end, one for each model up to a limit, and one for each
+/// Statements that scan a whole table on purpose: the check of the log, a count for the status page, and its counters.
+/// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim.
 const WHOLE: [&str; 5] = [
     tally::TALLIES,
@@ -68,7 +68,7 @@ async fn database() -> (tempfile::TempDir, SqliteConnection) {
     (directory, connection)
 }
 
-/// The steps of a statement's plan, as SQLite words them.
+/// The steps of a statement's plan, in SQLite's words.
 async fn plan(database: &mut SqliteConnection, statement: &str) -> Vec<String> {
     let explain = format!("explain query plan {statement}");
     let rows = sqlx::query(AssertSqlSafe(explain)).fetch_all(database).await;
@@ -76,16 +76,16 @@ async fn plan(database: &mut SqliteConnection, statement: &str) -> Vec<String> {
     rows.iter().map(|row| row.get::<String, _>("detail")).collect()
 }
 
-/// Indexes that hold only what is due, waiting or running: walking one costs what it returns.
+/// Indexes that contain only due, waiting or running rows: scanning one costs what it returns.
 async fn partial_indexes(database: &mut SqliteConnection) -> Vec<String> {
     let sql = "select name from sqlite_master where type = 'index' and sql like '% where %'";
     sqlx::query_scalar(sql).fetch_all(database).await.expect("the indexes")
 }
 
-/// Whether a step walks all rows of a table or of an index.
+/// True if a step scans all rows of a table or of an index.
 fn walks(step: &str, partial: &[String]) -> bool {
     let index = step.rsplit(' ').next().unwrap_or_default();
-    // What a subquery returns was read by steps of its own, which are looked at too.
+    // The results of a subquery were read by steps of their own, which are checked too.
     let is_read_before = step.starts_with("SCAN (subquery-");
     let harmless = step.contains("VIRTUAL TABLE")
         || step == "SCAN CONSTANT ROW"
@@ -102,7 +102,7 @@ async fn every_statement_fits_the_schema_and_none_walks_a_table() {
     assert!(statements.len() > 70, "the lists of statements are gone");
     for statement in statements {
         let steps = plan(&mut database, statement).await;
-        // The plan of an insert lists the look for rows that waited for this one, which happens only after a violation.
+        // The plan of an insert includes a scan for rows that reference this one, which happens only after a violation.
         let walking = !statement.starts_with("insert") && steps.iter().any(|step| walks(step, &partial));
         assert_eq!(walking, WHOLE.contains(&statement), "{statement}\n{steps:#?}");
     }
@@ -155,14 +155,14 @@ fn new_session() -> CreateSession {
     }
 }
 
-/// SQLite does so where it cannot read from the disk.
+/// SQLite ends a transaction by itself if it cannot read from the disk.
 #[tokio::test]
 async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
     tokio::spawn(writer);
-    // Often enough for every reader to have its turn.
+    // Enough repetitions to use every reader.
     let often = 2 * limits::READERS;
     for _ in 0..often {
         let failing = async |reader: &mut lineage::Reader<'_>| -> Result<()> {

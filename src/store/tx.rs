@@ -1,4 +1,5 @@
-//! One write transaction: rows gather in memory, in the order of their events, and go to disk in a few wide statements.
+//! One write transaction: rows are gathered in memory, in the order of their events, and written by a few wide
+//! statements.
 
 use super::calls::CallRows;
 use super::chain::{self, Digest};
@@ -24,7 +25,7 @@ use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Who asks, and how often it may ask again.
+/// The caller of a mutation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Caller {
     /// The caller's name for itself, or empty.
@@ -33,12 +34,12 @@ pub struct Caller {
     pub request: Option<RequestKey>,
 }
 
-/// What makes a mutation idempotent.
+/// The key that makes a mutation idempotent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestKey {
     /// The caller's id for the request, unique in its session.
     pub id: String,
-    /// A hash of everything else the request says.
+    /// A hash of all other fields of the request.
     pub payload_hash: [u8; 32],
 }
 
@@ -102,7 +103,7 @@ struct Rows {
     open: HashMap<i64, open_messages::Written>,
 }
 
-/// A part on its way to disk.
+/// A part that is to be written.
 #[derive(Clone)]
 pub(crate) struct PartInput {
     pub(crate) public_id: Uuid,
@@ -112,7 +113,7 @@ pub(crate) struct PartInput {
     pub(crate) call_message: Option<Uuid>,
 }
 
-/// A message on its way to disk.
+/// A message that is to be written.
 #[derive(Clone)]
 pub(crate) struct MessageInput {
     pub(crate) public_id: Uuid,
@@ -122,12 +123,12 @@ pub(crate) struct MessageInput {
     pub(crate) head: codec::MessageHead,
     pub(crate) finish: Option<Finish>,
     pub(crate) parts: Vec<PartInput>,
-    /// The time without a write at which the message is sealed where it is left open, in milliseconds.
+    /// Milliseconds without a write after which the message is sealed, if it is left open.
     pub(crate) open_timeout_ms: i64,
 }
 
 impl MessageInput {
-    /// Encodes what a client wants to append. Done before the writer is asked, in the caller's own time.
+    /// Encodes an appended message. This runs in the caller's task, before the command is sent to the writer.
     pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, actor: &str) -> Self {
         Self {
             public_id: fresh_id(),
@@ -168,12 +169,12 @@ impl MessageInput {
 }
 
 impl PartInput {
-    /// Its content before compression, in bytes.
+    /// Bytes of its content before compression.
     pub(crate) fn bytes(&self) -> usize {
         usize::try_from(self.encoded.length).unwrap_or(usize::MAX)
     }
 
-    /// Encodes a part that a client wants to append.
+    /// Encodes an appended part.
     pub(crate) fn from_client(part: &crate::model::part::NewPart) -> Self {
         Self {
             public_id: fresh_id(),
@@ -197,25 +198,25 @@ pub(crate) struct Tx<'a> {
     pub(crate) conn: &'a mut SqliteConnection,
     pub(crate) heads: &'a mut Heads,
     pub(crate) counters: Counters,
-    /// The claims that workers hold, as they are once this is committed.
+    /// The claims that workers hold, as they will be after the commit.
     pub(super) claims: Claims,
-    /// Whoever holds a job that ends here, to be told once that is committed.
+    /// The holders of jobs that end here, to be notified after the commit.
     pub(super) interrupted: Vec<CancellationToken>,
     pub(crate) now: Timestamp,
     has_begun: bool,
     rows: Rows,
-    /// Index into `rows.events` where the current mutation began.
+    /// The index into `rows.events` at which the current mutation began.
     mutation_start: usize,
     dirty: BTreeSet<i64>,
-    /// The changes of each session, for readers that hold what came before.
+    /// The changes of each session, for readers that have its earlier state.
     changes: HashMap<i64, Changes>,
-    /// Messages of this transaction by client id, which no read of the database can see yet.
+    /// Messages of this transaction by client id, which reads of the database cannot see yet.
     fresh_clients: HashMap<(i64, String), Uuid>,
     fresh_requests: HashMap<(i64, String), ([u8; 32], Receipt)>,
 }
 
 impl<'a> Tx<'a> {
-    /// Starts gathering. Whoever writes on the connection begins the transaction before.
+    /// Starts gathering. A command that writes on the connection begins the transaction first.
     pub(crate) fn new(
         conn: &'a mut SqliteConnection,
         heads: &'a mut Heads,
@@ -240,14 +241,14 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The head of a session, loaded when it is not in memory; it is written when the transaction ends.
+    /// The head of a session, loaded if it is not in memory; it is written when the transaction ends.
     pub(crate) async fn head(&mut self, key: i64) -> Result<&mut Head> {
         self.read_head(key).await?;
         self.dirty.insert(key);
         self.loaded(key)
     }
 
-    /// The head of a session for whoever may have nothing to change in it.
+    /// The head of a session, for callers that may change nothing in it.
     pub(super) async fn read_head(&mut self, key: i64) -> Result<&Head> {
         if !self.heads.contains_key(&key) {
             let head = Head::load(self.conn, key).await?;
@@ -261,12 +262,12 @@ impl<'a> Tx<'a> {
         self.heads.get_mut(&key).ok_or_else(|| Error::corrupt("session", "a head was not loaded"))
     }
 
-    /// A message of this transaction with this client id.
+    /// The message of this transaction with this client id.
     pub(crate) fn fresh_client(&self, key: i64, client_id: &str) -> Option<Uuid> {
         self.fresh_clients.get(&(key, client_id.to_owned())).copied()
     }
 
-    /// The answer that a request of this transaction got.
+    /// The answer to an earlier request of this transaction with the same id.
     pub(crate) fn fresh_request(&self, key: i64, request: &RequestKey) -> Option<Result<Receipt>> {
         let (hash, receipt) = self.fresh_requests.get(&(key, request.id.clone()))?;
         Some(if *hash == request.payload_hash {
@@ -276,7 +277,7 @@ impl<'a> Tx<'a> {
         })
     }
 
-    /// Adds an event, and with it a revision. Its hash waits for the end of the mutation.
+    /// Adds an event, and with it a revision. Its hash is computed at the end of the mutation.
     pub(crate) fn event(&mut self, key: i64, caller: &Caller, body: &EventBody, digest: &Digest) -> Result<Revision> {
         let now = self.now;
         let seq = self.counters.next_seq;
@@ -310,7 +311,7 @@ impl<'a> Tx<'a> {
         Ok(self.loaded(key)?.revision + 1)
     }
 
-    /// Adds a message with its event. It comes at the session's next revision.
+    /// Adds a message with its event, at the session's next revision.
     pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
         let MessageInput { public_id, client_id, role, kind, head: head_columns, finish, parts, open_timeout_ms } =
             input;
@@ -379,7 +380,7 @@ impl<'a> Tx<'a> {
         Ok((public_id, revision))
     }
 
-    /// Adds a part's row to a digest and to the rows; its event is the caller's business.
+    /// Adds a part's row to a digest and to the rows; the caller adds its event.
     pub(crate) fn part(
         &mut self,
         digest: &mut Digest,
@@ -419,14 +420,14 @@ impl<'a> Tx<'a> {
         &mut self.rows.calls
     }
 
-    /// Writes the calls so far. Everything else waits for the end of the mutation.
+    /// Writes the calls so far. All other rows wait for the end of the mutation.
     pub(super) async fn write_calls(&mut self) -> Result<()> {
         let mut script = Script::default();
         std::mem::take(&mut self.rows.calls).write(&mut script);
         self.run(script).await
     }
 
-    /// Notes a write to an open message: its time begins anew.
+    /// Records a write to an open message, which restarts its timeout.
     pub(crate) fn written(&mut self, key: i64, message: Uuid) {
         let now = self.now;
         let Some(open) = self.heads.get_mut(&key).and_then(|head| head.open.get(&message)) else { return };
@@ -435,14 +436,14 @@ impl<'a> Tx<'a> {
         self.rows.open.insert(row, written);
     }
 
-    /// Keeps a new message for readers. Its event is there.
+    /// Keeps a new message for readers. Its event must have been added.
     pub(super) fn recent(&mut self, key: i64, message: SourceMessage) {
         if let Some(changes) = self.changes.get_mut(&key) {
             changes.message(message);
         }
     }
 
-    /// Keeps what a new message weighs.
+    /// Keeps the counts of a new message.
     pub(crate) fn counted(&mut self, message: MessageId, counted: Counted) {
         self.rows.counts.push((message, counted));
     }
@@ -480,7 +481,8 @@ impl<'a> Tx<'a> {
         Ok(receipt)
     }
 
-    /// Begins the transaction, if that has not been done. Reads in front of it see the same: nobody else writes.
+    /// Begins the transaction, if that has not been done. Earlier reads see the same state, because there is no other
+    /// writer.
     pub(crate) async fn begin(&mut self) -> Result<()> {
         if !self.has_begun {
             sqlx::query(BEGIN).execute(&mut *self.conn).await?;
@@ -519,7 +521,7 @@ impl<'a> Tx<'a> {
         counts::insert(script, rows.counts);
     }
 
-    /// The script of everything that is left, heads included, and what it leaves for the writer's memory.
+    /// The script for all remaining rows, including heads, and the new state for the writer's memory.
     pub(crate) fn finish(mut self) -> (Script, Finished) {
         let mut script = Script::default();
         if !self.has_begun {
@@ -541,7 +543,7 @@ impl<'a> Tx<'a> {
     }
 }
 
-/// What a transaction leaves for the writer's memory, once it is committed.
+/// The new state for the writer's memory, valid once the transaction is committed.
 pub(crate) struct Finished {
     pub(crate) counters: Counters,
     pub(crate) claims: Claims,

@@ -17,25 +17,25 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Connection as _, Row as _};
 use tokio::sync::mpsc;
 
-/// Something was altered, dropped or inserted.
+/// Evidence that something was altered, dropped or inserted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The session; none when it is the log as a whole.
+    /// The session; none for the log as a whole.
     pub session: Option<SessionId>,
-    /// The revision where it shows.
+    /// The revision of the evidence.
     pub revision: Revision,
-    /// What is wrong.
+    /// A description.
     pub message: String,
 }
 
-/// How much was checked.
+/// The extent of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Checked {
-    /// Sessions.
+    /// The number of sessions.
     pub sessions: i64,
-    /// Events.
+    /// The number of events.
     pub events: i64,
-    /// Findings.
+    /// The number of findings.
     pub findings: i64,
 }
 
@@ -94,22 +94,22 @@ pub(crate) const STATEMENTS: &[&str] = &[
     COUNTS,
 ];
 
-/// How many sessions there are.
+/// The number of sessions.
 pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     let row = reader.one(sqlx::query(COUNT_SESSIONS)).await?;
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Checks one session as it stood at one moment, however much is written meanwhile: what was found, and how many events
-/// were looked at.
+/// Checks one session in a snapshot, whatever is written meanwhile. Returns the findings and the number of checked
+/// events.
 async fn session(reader: &mut Reader<'_>, key: i64) -> Result<(Vec<Finding>, i64)> {
     let mut check = Check::new(key);
     snapshot(reader, async |reader| check.session(reader).await).await?;
     Ok((check.findings, check.events))
 }
 
-/// Reads in one transaction, so that all of it sees the same rows. The transaction ends when it is dropped, so that
-/// neither an error nor a check that is given up leaves one behind.
+/// Reads in one transaction, so that all reads see the same rows. The transaction ends when it is dropped, so neither
+/// an error nor an abandoned check leaves it open.
 async fn snapshot<T>(reader: &mut Reader<'_>, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
     let mut transaction = reader.conn.begin().await?;
     let mut inner = Reader::new(&mut transaction);
@@ -131,10 +131,10 @@ async fn sessions_behind(reader: &mut Reader<'_>, after: i64) -> Result<Vec<i64>
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// Checks one session, or all and the log.
+/// Checks one session, or all sessions and the log.
 ///
-/// The reader is given back before a finding is sent: a caller that reads slowly keeps it from nobody, nor the log from
-/// being cleared. A caller that is gone does not stop the check; whoever runs it drops it then.
+/// The reader is returned before a finding is sent, so a slow caller blocks neither other readers nor the checkpoints
+/// of the log. A caller that is gone does not stop the check, which must be dropped instead.
 pub(crate) async fn run(store: &Store, only: Option<i64>, found: &mpsc::Sender<Finding>) -> Result<Checked> {
     let mut checked = Checked::default();
     let mut keys = match only {
@@ -175,7 +175,7 @@ async fn log(reader: &mut Reader<'_>) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What the events of a session say it is, to be held against its row.
+/// The fields of a session according to its events, to be compared with its row.
 #[derive(Default, PartialEq)]
 struct Told {
     title: String,
@@ -217,7 +217,7 @@ impl Check {
         self.findings.push(Finding { session: self.id, revision, message });
     }
 
-    /// Checks everything about one session. Only a database that cannot be read at all is an error.
+    /// Checks all rows of one session. Only a database that cannot be read at all is an error.
     async fn session(&mut self, reader: &mut Reader<'_>) -> Result<()> {
         let Some(row) = reader.one(sqlx::query(SESSION).bind(self.key)).await? else { return Ok(()) };
         match codec::uuid(row.try_get(0)?) {
@@ -260,8 +260,8 @@ impl Check {
         hash.ok_or_else(|| Error::corrupt("event", "the parent has no such revision"))
     }
 
-    /// Checks one event: its hash against its columns, its digest against the rows. The chain goes on with the hash that
-    /// is stored, so that one alteration is one finding.
+    /// Checks one event: its hash against its columns, its digest against the rows. The chain continues with the stored
+    /// hash, so that one alteration is one finding.
     async fn event(
         &mut self,
         reader: &mut Reader<'_>,
@@ -302,7 +302,7 @@ impl Check {
         Ok(stored)
     }
 
-    /// The digest of what the tables hold under a revision, in the order in which the writer gathers it.
+    /// The digest of the rows of a revision, in the order in which the writer gathers them.
     async fn rows(
         &mut self,
         reader: &mut Reader<'_>,
@@ -376,7 +376,7 @@ impl Check {
         Ok(digest)
     }
 
-    /// What a session starts with; what else it was given is told by the event right after.
+    /// Sets the initial fields of a session; the event right after has the others.
     fn tell_start(&mut self, title: &str) {
         title.clone_into(&mut self.told.title);
         self.told.window = codec::encode_window(&ModelWindow::default());
@@ -393,8 +393,8 @@ impl Check {
         Ok(())
     }
 
-    /// Adds the window of a revision. What a session starts with is told again by the event behind its first one, which has
-    /// no row of its own.
+    /// Adds the window of a revision. The event after a session's first one repeats its initial window, and has no row
+    /// of its own.
     async fn window(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
         if let Some(row) = reader.one(sqlx::query(WINDOW).bind(self.key).bind(revision)).await? {
             let body: Vec<u8> = row.try_get(0)?;
@@ -413,7 +413,7 @@ impl Check {
         Ok(())
     }
 
-    /// Adds the mark of a revision with what comes with it; says whether there is one.
+    /// Adds the mark of a revision with its rows; returns true if there is one.
     async fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<bool> {
         for row in reader.all(sqlx::query(PRUNED).bind(self.key).bind(revision)).await? {
             chain::pruned(digest, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
@@ -486,7 +486,7 @@ impl Check {
         revision: Revision,
     ) -> Result<()> {
         let rows = reader.all(sqlx::query(PARTS).bind(message).bind(revision)).await?;
-        // One that cannot be read is there all the same: that is one finding, not two.
+        // A part that cannot be read counts nevertheless: that is one finding, not two.
         self.accounted.parts += i64::try_from(rows.len()).unwrap_or(i64::MAX);
         for row in rows {
             let plain = messages::plain_body(reader, &row, 5).await?;
@@ -510,7 +510,7 @@ impl Check {
         Ok(())
     }
 
-    /// Holds the session's row against what its events say.
+    /// Compares the session's row with the fields according to its events.
     fn head(&mut self, row: &SqliteRow, revision: Revision, hash: &[u8]) -> Result<()> {
         let state = if self.told.archived { SessionState::Archived } else { SessionState::Active };
         let same = row.try_get::<String, _>(6)? == self.told.title
@@ -527,7 +527,7 @@ impl Check {
         Ok(())
     }
 
-    /// Finds rows that no event accounts for.
+    /// Reports rows that no event accounts for.
     async fn counts(&mut self, reader: &mut Reader<'_>, revision: Revision) -> Result<()> {
         let Some(row) = reader.one(sqlx::query(COUNTS).bind(self.key)).await? else { return Ok(()) };
         let there = Accounted {

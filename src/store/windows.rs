@@ -1,4 +1,4 @@
-//! Model windows by revision, as rows that never change.
+//! Model windows by revision, as immutable rows.
 
 use super::chain::{self, Digest};
 use super::codec;

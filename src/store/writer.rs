@@ -1,4 +1,4 @@
-//! The one writer: it owns the only connection that can write, and commits what waits together.
+//! The one writer: it owns the only connection that can write, and commits waiting commands together.
 
 use super::append::{Append, AppendParts, FinishMessage};
 use super::by_hand;
@@ -33,14 +33,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// What the writer can be asked. The set is closed.
+/// A command for the writer. The set is closed.
 #[derive(Clone)]
 pub(crate) enum Command {
     /// Append messages.
     Append(Append),
     /// Add parts to an open message.
     AppendParts(AppendParts),
-    /// Add words to a draft.
+    /// Add text to a draft.
     AppendDraft(AppendDraft),
     /// Seal an open message.
     Finish(FinishMessage),
@@ -48,33 +48,33 @@ pub(crate) enum Command {
     Create(CreateSession, Caller),
     /// Change a session.
     Update(UpdateSession, SessionKey, Caller),
-    /// Put a session away, or take it out again.
+    /// Archive or restore a session.
     Archive(SessionKey, bool, Caller),
     /// Fork a session.
     Fork(ForkSession, SessionKey, Caller),
     /// Rewind, edit, pin, undo.
     Rewrite(Rewrite),
-    /// Put a finished summary in force.
+    /// Commit a finished summary.
     Supply(Box<Supply>),
-    /// Ask for a reduction.
+    /// Request a compaction.
     Enqueue(Enqueue),
     /// Claim a job.
     Claim(i64, Uuid, Timestamp),
-    /// Find the claim of a daemon that is gone.
+    /// Find the claim of a stopped daemon.
     LostClaim(i64),
     /// Keep a claim alive.
     Heartbeat(Claim, Timestamp),
-    /// Note what a summary is about to be written of.
+    /// Record the range of a summary in progress.
     Plan(Claim, Planned),
-    /// Put a reduction in force.
+    /// Commit a compaction.
     Commit(Box<Commit>),
     /// End a job without effect.
     End(EndJob),
-    /// Let a proposed reduction begin.
+    /// Confirm a proposed compaction.
     Confirm(CompactionId),
     /// Let the next attempt begin at once.
     Hurry(CompactionId, Caller),
-    /// Stop a reduction.
+    /// Cancel a compaction.
     Cancel(CompactionId, Caller),
     /// Clear a due mark.
     Evaluated(SessionKey, Evaluation),
@@ -82,15 +82,15 @@ pub(crate) enum Command {
     Wake,
     /// Seal open messages that have expired.
     Expire,
-    /// Note requests to models.
+    /// Record requests to models.
     AddRequests(AddRequests),
-    /// Add to the index of words.
+    /// Add words to the index.
     AddWords(AddWords),
-    /// Keep what messages weigh.
+    /// Keep the counts of messages.
     KeepCounts(KeepCounts),
 }
 
-/// What the writer answers.
+/// The writer's answer to a command.
 pub(crate) enum Reply {
     Receipt(Receipt),
     Draft(DraftReceipt),
@@ -101,11 +101,11 @@ pub(crate) enum Reply {
     Done,
 }
 
-/// A command on its way, with where its answer goes.
+/// A queued command, with the channel for its answer.
 struct Envelope {
     command: Command,
     reply: oneshot::Sender<Result<Reply>>,
-    /// Its content's share of the room. Its sender may be gone long before it is written.
+    /// Its content's share of the room, which is held until the write even if the sender is gone.
     room: OwnedSemaphorePermit,
 }
 
@@ -113,12 +113,12 @@ struct Envelope {
 #[derive(Clone)]
 pub(crate) struct WriterHandle {
     commands: mpsc::Sender<Envelope>,
-    /// Kibibytes of content that may still join those that wait.
+    /// Kibibytes of content that may still be queued.
     room: Arc<Semaphore>,
 }
 
 impl WriterHandle {
-    /// Sends a command and waits until what it did is durable.
+    /// Sends a command and waits until its effect is durable.
     pub(crate) async fn send(&self, command: Command) -> Result<Reply> {
         let many = kibibytes(command.bytes());
         let room = self.room.clone().try_acquire_many_owned(many).map_err(|_| Error::Busy)?;
@@ -131,11 +131,11 @@ impl WriterHandle {
     }
 }
 
-/// The writer. It ends when the last handle is gone and everything sent is done.
+/// The writer. It ends once the last handle is dropped and all commands are done.
 pub(crate) struct Writer {
     conn: SqliteConnection,
     clock: Clock,
-    /// The leaps of the clock that open messages were given time for.
+    /// The number of clock leaps after which open messages have got their full timeout again.
     leaps: u64,
     heads: Heads,
     counters: Counters,
@@ -155,7 +155,7 @@ const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
 pub(crate) const STATEMENTS: &[&str] = &[COUNTERS];
 
 impl Writer {
-    /// Takes over the connection; nobody else may write.
+    /// Takes the connection; nothing else may write.
     pub(crate) async fn new(
         mut conn: SqliteConnection,
         clock: Clock,
@@ -185,7 +185,7 @@ impl Writer {
         Ok((writer, WriterHandle { commands: sender, room }, watcher))
     }
 
-    /// Commits what waits, batch by batch, until nobody can send any more.
+    /// Commits waiting commands, batch by batch, until all senders are gone.
     pub(crate) async fn run(mut self) {
         let mut waiting = Vec::with_capacity(limits::WRITER_BATCH_MAX);
         let mut checkpoints = checkpoint::Schedule::default();
@@ -212,8 +212,8 @@ impl Writer {
         self.close().await;
     }
 
-    /// Closes the connection. As the last one it folds the log into the database, and removes the log: after a failure
-    /// of the disk, or when the log's name belongs to another file, that could lose what the log still holds.
+    /// Closes the connection. Closing the last one makes a checkpoint and removes the log. After a failure of the disk,
+    /// or if the log's name belongs to another file, that could lose the content of the log.
     async fn close(mut self) {
         self.check_files();
         if self.health.writes().is_final() {
@@ -230,7 +230,7 @@ impl Writer {
         }
     }
 
-    /// Stops acknowledging when the files are no longer those that a restart would find.
+    /// Stops acknowledging if the files are no longer those that a restart would find.
     fn check_files(&mut self) {
         if self.health.writes().is_final() {
             return;
@@ -241,9 +241,9 @@ impl Writer {
         }
     }
 
-    /// One transaction for all; if it fails, one for each, so that a bad command hurts only itself.
+    /// One transaction for all commands; if it fails, one for each, so that a bad command affects only itself.
     async fn commit_all(&mut self, batch: Vec<Envelope>) {
-        // The content waits until it is written.
+        // The room stays taken until the content is written.
         let mut rooms = Vec::with_capacity(batch.len());
         let open = |Envelope { command, reply, room }| {
             rooms.push(room);
@@ -254,7 +254,7 @@ impl Writer {
             1 => None,
             _ => match self.commit(commands.clone()).await {
                 Ok(answers) => Some(answers),
-                // What became of any of them is unknown, so none is tried again.
+                // The result of each is unknown, so none is tried again.
                 Err(Error::Uncertain) => Some(commands.iter().map(|_| Err(Error::Uncertain)).collect()),
                 Err(_) => None,
             },
@@ -273,13 +273,13 @@ impl Writer {
             }
         };
         for (reply, answer) in replies.into_iter().zip(answers) {
-            // Whoever asked may have gone away; what was done stays done.
+            // The caller may be gone; the write stays.
             drop(reply.send(answer));
         }
     }
 
-    /// Does the commands in one transaction. An error here means that none of them was done, unless it says that nobody
-    /// knows.
+    /// Executes the commands in one transaction. An error here means that none of them was done, unless it is
+    /// `Uncertain`.
     async fn commit(&mut self, commands: Vec<Command>) -> Result<Vec<Result<Reply>>> {
         self.health.check()?;
         let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
@@ -297,14 +297,14 @@ impl Writer {
         }
         points.iter().for_each(|points| failpoint::reach(points.committed));
         self.leaps = leaps;
-        // What went into files that nobody finds any more is not there after a restart.
+        // Content in files that can no longer be found is lost after a restart.
         self.check_files();
         if self.health.writes().is_final() {
             self.heads.clear();
             self.recent.forget();
             return Err(Error::Uncertain);
         }
-        // A decision of the scheduler fits where a message does not, and says nothing of the room for one.
+        // A scheduler's decision may still find room on a disk where a message does not, so it proves nothing.
         if carries.iter().zip(&answers).any(|(carries, answer)| *carries && answer.is_ok()) {
             self.health.set(WriteState::Accepted);
         }
@@ -320,7 +320,7 @@ impl Writer {
     async fn commit_script(&mut self, mut script: Script, points: &[Points]) -> std::result::Result<(), Failed> {
         let stop = |error| Failed { error, at_last: false };
         if failpoint::is_armed() {
-            // Between the two a test may stop.
+            // A test may stop between the two.
             script.execute(&mut self.conn).await.map_err(stop)?;
             points.iter().for_each(|points| failpoint::reach(points.uncommitted));
             if points.iter().any(|points| failpoint::fails(points.full)) {
@@ -339,9 +339,9 @@ impl Writer {
         }
     }
 
-    /// Rolls back and says what became of the transaction. SQLite rolls back cleanly when a disk is full or takes no
-    /// writes: the part of the log that was written is written over by the next commit. After a failed sync the log may
-    /// hold the commit, and what a later sync says of it means nothing.
+    /// Rolls back, and returns the error that describes the state of the transaction. SQLite rolls back cleanly if a
+    /// disk is full or takes no writes: the next commit overwrites the written part of the log. After a failed sync the
+    /// log may contain the commit, and the result of a later sync proves nothing about it.
     async fn undo(&mut self, error: Error, was_committing: bool) -> Error {
         self.heads.clear();
         self.recent.forget();
@@ -366,9 +366,9 @@ impl Writer {
         told
     }
 
-    /// Does everything that the commands ask for, short of the script that remains and the commit.
+    /// Executes the commands, except for the remaining script and the commit.
     ///
-    /// Where clients could not write for a while, open messages have their whole time anew: `could_write` is false.
+    /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     async fn write(
         &mut self,
         commands: Vec<Command>,
@@ -395,7 +395,7 @@ impl Writer {
     }
 }
 
-/// The fail points around the commit of a command that an append or the life of a job depends on.
+/// The fail points around the commit of a command that appends or changes a job.
 struct Points {
     /// Everything is written, nothing is committed.
     uncommitted: &'static str,
@@ -403,9 +403,9 @@ struct Points {
     full: &'static str,
     /// The database refuses to commit.
     refused: &'static str,
-    /// It is committed, and the disk says that the sync failed.
+    /// It is committed, and the disk reports that the sync failed.
     unsynced: &'static str,
-    /// It is committed, and nobody has been told.
+    /// It is committed, and no caller has been answered.
     committed: &'static str,
 }
 
@@ -421,13 +421,13 @@ macro_rules! points {
     };
 }
 
-/// Bytes as whole kibibytes, which is how the room before the writer is counted.
+/// Bytes as whole kibibytes, the unit of the writer's room.
 fn kibibytes(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX)
 }
 
 impl Command {
-    /// The content that the command carries, in bytes; only appends and words for the index carry much.
+    /// The bytes of the command's content; only appends, requests and words for the index carry much.
     fn bytes(&self) -> usize {
         match self {
             Self::Append(append) => append.bytes(),
@@ -438,7 +438,7 @@ impl Command {
         }
     }
 
-    /// True for what clients write: sessions, messages, parts, words.
+    /// True for content of clients: sessions, messages, parts, text of drafts.
     fn carries_content(&self) -> bool {
         match self {
             Self::Create(..) | Self::AppendDraft(_) | Self::Finish(_) => true,
@@ -447,7 +447,7 @@ impl Command {
         }
     }
 
-    /// True for what begins the transaction itself before it writes anything at once. Most of them never do.
+    /// True for commands that begin the transaction themselves before an immediate write. Most of them never do.
     fn only_gathers(&self) -> bool {
         matches!(self, Self::Append(_) | Self::Evaluated(..))
     }
@@ -464,8 +464,8 @@ impl Command {
         }
     }
 
-    /// Validates, then gathers what is to be written. An error leaves nothing behind, apart from those of the database,
-    /// which undo the whole transaction.
+    /// Validates, then gathers rows. An error leaves nothing behind, except for errors of the database, which undo the
+    /// whole transaction.
     async fn apply(self, tx: &mut Tx<'_>) -> Result<Reply> {
         Ok(match self {
             Self::Append(append) => Reply::Receipt(append.apply(tx).await?),

@@ -1,5 +1,5 @@
-//! The sections behind the words of every summary, whoever wrote them: corrections and facts from the history, and the files
-//! it touched.
+//! The sections that follow the text of every summary, whoever wrote it: corrections and facts from the history, and
+//! lists of the files it touched.
 
 use super::extractive::{self, Evidence, Room, clean, defuse, one_line};
 use super::{SummaryInput, SummaryOutput};
@@ -10,25 +10,25 @@ use crate::policy::{Bullet, Contradictions, PromptStyle, Section, Summary, Summa
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-/// Which part of the budget the file lists may take, in percent.
+/// Share of the budget that the file lists may take, in percent.
 const LISTS_SHARE: usize = 25;
 
-/// The share of the budget that corrections may take, in percent.
+/// Share of the budget that corrections may take, in percent.
 const CORRECTIONS_SHARE: i64 = 10;
 
-/// The heading over what the history says against a model's summary. The lines below have the forms of the built-in
-/// summarizer, which reads them back.
+/// Heading of the corrections that the history makes to a model's summary. The lines below it have the forms of the
+/// built-in summarizer, which reads them back.
 const CORRECTIONS: &str = "\n\n# Corrections from the record\n";
 
-/// The heading over the facts that follow a model's summary.
+/// Heading of the facts that follow a model's summary.
 const FACTS: &str = "# Facts from the record";
 
-/// The summary with what the policy puts behind it. One that is empty stays empty, for its caller to refuse.
+/// The summary with the sections that the policy appends. An empty one stays empty, for its caller to refuse.
 pub(super) fn complete(input: &SummaryInput, evidence: &Evidence<'_>, output: SummaryOutput) -> SummaryOutput {
     if output.text.trim().is_empty() {
         return output;
     }
-    // Lists that a model copied from the previous summary would stand there twice.
+    // Lists that a model copied from the previous summary would be there twice.
     let mut text = if input.rules.file_tags { files::strip_tags(&output.text) } else { output.text };
     let contradictions = extractive::contradictions(evidence, &text);
     if output.summarizer != extractive::NAME {
@@ -42,7 +42,7 @@ pub(super) fn complete(input: &SummaryInput, evidence: &Evidence<'_>, output: Su
     SummaryOutput { text, contradictions, ..output }
 }
 
-/// The tokens that the policy leaves for corrections.
+/// Tokens that the policy grants to corrections.
 fn corrections_tokens(input: &SummaryInput) -> i64 {
     match input.rules.contradictions {
         Contradictions::Report => 0,
@@ -50,7 +50,7 @@ fn corrections_tokens(input: &SummaryInput) -> i64 {
     }
 }
 
-/// The history's word against each claim, a line each, as many as there is room for; empty where the policy wants none.
+/// One line per claim with the fact from the history, up to the limit; empty if the policy wants none.
 fn corrections(input: &SummaryInput, contradictions: &[Contradiction]) -> String {
     let room = Room::of(&input.counting, corrections_tokens(input));
     let mut text = CORRECTIONS.to_owned();
@@ -66,7 +66,7 @@ fn corrections(input: &SummaryInput, contradictions: &[Contradiction]) -> String
     if lines == 0 { String::new() } else { text }
 }
 
-/// The most that a model's summary may weigh with what follows its words, in tokens.
+/// Maximum size of a model's summary with the appended sections, in tokens.
 pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
     let SummaryInput { rules, budget_tokens, .. } = input;
     let lists = if rules.file_tags { budget_tokens.saturating_mul(LISTS_SHARE as i64) / 100 } else { 0 };
@@ -76,8 +76,8 @@ pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
         .saturating_add(lists)
 }
 
-/// What the built-in summarizer has to say of files, commands, errors and open points; none where the policy wants none
-/// of it, or where there is nothing.
+/// The built-in summarizer's facts about files, commands, errors and open points; none if the policy wants none, or if
+/// there are none.
 fn facts(input: &SummaryInput) -> Option<String> {
     if input.rules.facts_tokens <= 0 {
         return None;
@@ -103,7 +103,7 @@ fn facts(input: &SummaryInput) -> Option<String> {
     says_something.then(|| format!("{FACTS}\n\n{text}"))
 }
 
-/// The file lists that follow the text, empty where the policy has none. Where not all fit, modified files come before
+/// The file lists that follow the text; empty if the policy has none. If not all paths fit, modified files come before
 /// read ones, newer before older.
 pub(super) fn file_lists(input: &SummaryInput) -> String {
     if !input.rules.file_tags {
@@ -146,7 +146,7 @@ pub(super) fn file_lists(input: &SummaryInput) -> String {
     files::tags(&read, &modified)
 }
 
-/// Whether a path is safe in a list of lines between tags: a name that could be taken for a tag, or for two names, is
+/// True if a path is safe in a list of lines between tags. A path that could be taken for a tag, or for two paths, is
 /// left out.
 fn is_plain(path: &str) -> bool {
     one_line(&clean(path)) == path && !path.contains(['<', '>'])

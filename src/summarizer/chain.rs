@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 /// Tries summarizers in turn, and the built-in one last, which cannot fail.
 ///
-/// One that fails for good is passed over. When one of them only asks for time, and no other could do it, so does the
-/// chain: its caller can come back later, and uses the built-in one when it cannot. To have the built-in one write at
+/// A summarizer that fails permanently is skipped. If one fails transiently and no other succeeds, the chain fails
+/// transiently too: its caller can try later, and uses the built-in one if it cannot. To have the built-in one write at
 /// once instead, make it a member.
 pub struct Chain {
     members: Vec<Arc<dyn Summarizer>>,
 }
 
 impl Chain {
-    /// A chain; the built-in summarizer need not be named.
+    /// Creates a chain; the built-in summarizer need not be a member.
     pub fn new(members: Vec<Arc<dyn Summarizer>>) -> Self {
         Self { members }
     }
@@ -26,7 +26,7 @@ impl Chain {
         let mut wait: Option<(String, Option<i64>)> = None;
         for member in &self.members {
             match member.summarize_before(input, &tally).await {
-                // What the others spent in vain was spent for this summary.
+                // The usage includes failed requests of earlier members, which were sent for this summary too.
                 Ok(output) => return Ok(SummaryOutput { usage: tally.usage().or(output.usage), ..output }),
                 Err(error) => {
                     tracing::warn!(summarizer = member.name(), %error, "a summarizer failed");

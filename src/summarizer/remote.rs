@@ -1,4 +1,4 @@
-//! Summaries by a model: what it is asked, in how many requests, and what is tried when it cannot.
+//! Summaries by a model: the requests, how many there are, and the retries with less input.
 
 use super::provider::Provider;
 use super::provider::fault::{Class, Fault};
@@ -12,62 +12,62 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// How often a whole summary is tried, with less to read each time.
+/// Maximum number of tries of a whole summary, each with less input or a shorter target.
 const EFFORTS: usize = 3;
 
-/// Requests of one summary that run at the same time, as far as the provider's own limit lets them.
+/// Maximum number of simultaneous requests of one summary, within the provider's own limit.
 const PIECES_AT_ONCE: usize = 4;
 
-/// The least a request may hold of the history, in tokens; below that, no window can be meant.
+/// Minimum of history in a request, in tokens; no useful window is smaller.
 const ROOM_MIN: i64 = 256;
 
 /// A summarizer that asks a model.
 pub(super) struct Remote {
     provider: Provider,
-    /// What the model can take, input and output together, in tokens.
+    /// The model's context size, input and output together, in tokens.
     window: i64,
-    /// What it may write, in tokens.
+    /// The model's maximum output, in tokens.
     max_output: i64,
 }
 
-/// What holds for one effort.
+/// Parameters of one try.
 struct Effort<'a> {
     input: &'a SummaryInput,
     witness: &'a dyn Witness,
-    /// How many steps of the ladder of detail are left out.
+    /// Number of detail levels of the transcript to skip.
     skip: usize,
-    /// About how many words the summary may have.
+    /// Approximate maximum length of the summary, in words.
     words: i64,
-    /// What one request may hold, in tokens, all of it.
+    /// Maximum size of a whole request, in tokens.
     room: i64,
-    /// What the longest request held, in tokens.
+    /// Estimate of the longest request so far, in tokens.
     heaviest: AtomicI64,
 }
 
 impl<'a> Effort<'a> {
-    /// A request about some material.
+    /// Builds a request about some material.
     fn request<'b>(&'b self, scope: Scope, material: Material<'b>, previous: Option<&'b str>) -> Request<'b> {
         let instructions = &self.input.instructions;
         Request { scope, material, previous, draft: None, instructions, words: self.words }
     }
 
-    /// What is left for the history in a request, beside all that is in it anyway.
+    /// Tokens left for the history in a request, beside its fixed texts.
     fn room_beside(&self, scope: Scope, previous: Option<&str>) -> i64 {
         let empty = prompt::prompt(&self.input.rules, &self.request(scope, Material::Piece("", 1, 1), previous));
-        // A summary that is checked is read along with what it is about.
+        // A check sends the summary together with its source.
         let draft = if self.input.rules.verify { (self.room / 4).min(self.input.budget_tokens) } else { 0 };
         self.room.saturating_sub(weigh(&empty)).saturating_sub(draft).max(ROOM_MIN)
     }
 
-    /// The history in pieces that fit a request each, the previous summary where it stays beside them, and the room of a
-    /// piece.
+    /// The history in pieces that fit a request each, the previous summary if it goes beside them, and the maximum size
+    /// of a piece.
     fn pieces<'b>(
         &self,
         scope: Scope,
         messages: &[&SourceMessage],
         previous: Option<&'b str>,
     ) -> (Vec<String>, Option<&'b str>, i64) {
-        // A previous summary that leaves too little room is read like the rest, in its place.
+        // A previous summary that leaves too little space becomes part of the transcript instead.
         let (lead, previous) = match previous {
             Some(previous) if weight(previous) > self.room / 2 => (Some(previous), None),
             other => (None, other),
@@ -88,14 +88,14 @@ impl<'a> Effort<'a> {
     }
 }
 
-/// What a request weighs, with something for the envelope.
+/// Estimated tokens of a request, with an allowance for its envelope.
 fn weigh(prompt: &Prompt) -> i64 {
     weight(&prompt.system).saturating_add(weight(&prompt.user)).saturating_add(64)
 }
 
-/// Notes in groups that fit one request each. A group holds two at least, so that there are fewer after each round.
+/// Groups notes so that each group fits one request. A group holds at least two, so that each round leaves fewer.
 fn grouped(notes: Vec<String>, room: i64) -> Vec<Vec<String>> {
-    // The tags around a note weigh something too.
+    // Estimate of the tags around a note, in tokens.
     const TAGS: i64 = 16;
     let half = (room / 2).saturating_sub(TAGS).max(1);
     let mut groups: Vec<Vec<String>> = Vec::new();
@@ -118,7 +118,7 @@ fn grouped(notes: Vec<String>, room: i64) -> Vec<Vec<String>> {
 }
 
 impl Remote {
-    /// A summarizer over a provider.
+    /// Creates a summarizer for a provider.
     pub(super) fn new(provider: Provider, window: i64, max_output: i64) -> Self {
         Self { provider, window, max_output }
     }
@@ -140,9 +140,9 @@ impl Remote {
                 Err(fault) => fault,
             };
             match fault.class {
-                // Half of what it was given, if that was less than it may be given.
+                // Half of the longest request, if that was shorter than the limit.
                 Class::Overflow => room = room.min(effort.heaviest.load(Ordering::Relaxed)) / 2,
-                // It may have been asked for more than it can write.
+                // The requested summary may have been longer than the model can write.
                 Class::Refused => words /= 2,
                 Class::Transient | Class::Permanent | Class::Cancelled => break,
             }
@@ -170,7 +170,7 @@ impl Remote {
             if messages.is_empty() { None } else { self.condense(effort, Scope::History, &messages, previous).await? };
         let past = past.or(input.previous.clone());
         let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
-        // One after the other: servers with a single place refuse the second.
+        // One after the other: servers with a single slot refuse a second request.
         match (past, self.condense(effort, Scope::TurnFront, &front, None).await?) {
             (past, Some(front)) => Ok(prompt::join(heading, past.as_deref().unwrap_or(NO_HISTORY), &front)),
             (Some(past), None) => Ok(past),
@@ -178,8 +178,8 @@ impl Remote {
         }
     }
 
-    /// Summarizes messages: in one request if they fit, else in pieces whose summaries are merged. None when there is
-    /// nothing to tell.
+    /// Summarizes messages: in one request if they fit, else in pieces whose summaries are merged. None if there is
+    /// nothing to summarize.
     async fn condense(
         &self,
         effort: &Effort<'_>,
@@ -204,7 +204,7 @@ impl Remote {
         self.merge(effort, scope, notes, previous, room).await.map(Some)
     }
 
-    /// Merges summaries of pieces into one, in several rounds when they do not fit one request.
+    /// Merges summaries of pieces into one, in several rounds if they do not fit one request.
     async fn merge(
         &self,
         effort: &Effort<'_>,
@@ -231,8 +231,8 @@ impl Remote {
         }
     }
 
-    /// Has the summary itself written and, where the policy says so, held against what it was made from. When that
-    /// check comes to nothing, the summary stands as it was first written.
+    /// Requests the summary itself and, if the policy says so, a second request that checks it against its source. If
+    /// the second request is too large or fails, the first text stays.
     async fn write_and_check(&self, effort: &Effort<'_>, request: Request<'_>) -> Result<String, Fault> {
         let text = self.ask(effort, request, true).await?;
         if !effort.input.rules.verify {
@@ -311,12 +311,13 @@ impl Summarizer for Remote {
             requests.extend(of_front);
         }
         let request_tokens: i64 = requests.iter().map(weigh).sum();
-        // Every answer is taken to be as long as the summary may be, and those about pieces are read once more.
+        // Each answer is assumed to be as long as the summary may be; answers about pieces are sent once more to be
+        // merged.
         let answers = budget.saturating_mul(i64::try_from(requests.len()).unwrap_or(i64::MAX));
         let (again, last) = if chunked { (answers, budget) } else { (0, 0) };
         let mut usage =
             Usage { input: again.saturating_add(request_tokens), output: answers + last, ..Usage::default() };
-        // A summary that is checked is read along with what it is about, and written again.
+        // A check sends the summary together with its source, and has it written again.
         if input.rules.verify {
             usage.input = usage.input.saturating_add(request_tokens).saturating_add(answers);
             usage.output += answers;

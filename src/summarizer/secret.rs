@@ -1,31 +1,31 @@
-//! Keys that nothing prints.
+//! Keys of providers, kept out of all output.
 
 use reqwest::header::HeaderValue;
 use std::borrow::Cow;
 
-/// A key for a provider. It shows in no log, no error and no debug output.
+/// A key for a provider. It appears in no log, no error and no debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps a key; blanks around it, such as the end of a file's line, are no part of it.
+    /// Creates a secret from a key; white space around it, such as the newline at the end of a file, is removed.
     pub fn new(key: &str) -> Self {
         Self(key.trim().to_owned())
     }
 
-    /// Whether there is nothing in it.
+    /// True if the key is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The value of a header with the key behind a prefix; none when the key has characters that no header can have.
+    /// A header value of the prefix followed by the key; none if the key has characters that no header can have.
     pub(super) fn header(&self, prefix: &str) -> Option<HeaderValue> {
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0)).ok()?;
         value.set_sensitive(true);
         Some(value)
     }
 
-    /// The text with the key taken out of it, should a provider have repeated it.
+    /// The text with the key replaced by `[key]`, in case a provider repeated it.
     pub(super) fn scrub<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let is_repeated = !self.0.is_empty() && text.contains(&self.0);
         if is_repeated { Cow::Owned(text.replace(&self.0, "[key]")) } else { Cow::Borrowed(text) }

@@ -1,4 +1,4 @@
-//! Summarizers as they are configured.
+//! Summarizers, built from the configuration.
 
 use super::provider::Provider;
 use super::remote::Remote;
@@ -10,22 +10,22 @@ use crate::model::compaction::Level;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The summarizer for each rung of the ladder that uses one.
+/// The summarizer for each level that uses one.
 #[derive(Clone)]
 pub struct Levels {
     /// For ordinary summaries.
     pub auto: Arc<dyn Summarizer>,
-    /// For thorough ones.
+    /// For thorough summaries.
     pub deep: Arc<dyn Summarizer>,
 }
 
 impl Levels {
-    /// One summarizer for all of them.
+    /// One summarizer for all levels.
     pub fn all(summarizer: Arc<dyn Summarizer>) -> Self {
         Self { auto: summarizer.clone(), deep: summarizer }
     }
 
-    /// How it stands with every provider that one of them may ask, each once.
+    /// Connection states of all providers that one of them may use, each once.
     pub fn gates(&self) -> Vec<Gate> {
         let mut gates = self.auto.gates();
         for gate in self.deep.gates() {
@@ -36,7 +36,7 @@ impl Levels {
         gates
     }
 
-    /// The summarizer for a rung.
+    /// The summarizer for a level.
     pub fn of(&self, level: Option<Level>) -> &dyn Summarizer {
         match level {
             Some(Level::Deep) => self.deep.as_ref(),
@@ -45,7 +45,7 @@ impl Levels {
     }
 }
 
-/// Makes the summarizers of a configuration, and reads their keys. Nothing is asked of any provider yet.
+/// Builds the summarizers of a configuration, and reads their keys. No request is sent to any provider.
 pub fn levels(config: &Config, clock: &Clock) -> Result<Levels, Error> {
     let mut made: BTreeMap<&str, Arc<dyn Summarizer>> = BTreeMap::new();
     made.insert(BUILT_IN, Arc::new(Extractive));
@@ -64,7 +64,7 @@ pub fn levels(config: &Config, clock: &Clock) -> Result<Levels, Error> {
     let chosen = &config.summarizer;
     let level = |first: [&Option<String>; 2]| {
         let mut names: Vec<&str> = Vec::new();
-        // What is tried when a summarizer fails does not come in the place of one that was not chosen.
+        // If no summarizer was chosen for the level, the built-in one comes first: a fallback does not replace it.
         if first.iter().all(|name| name.is_none()) {
             names.push(BUILT_IN);
         }
@@ -79,12 +79,12 @@ pub fn levels(config: &Config, clock: &Clock) -> Result<Levels, Error> {
         names.iter().map(member).collect::<Result<Vec<_>, Error>>()
     };
     let auto = level([&chosen.auto, &None])?;
-    // Where the thorough one fails, the ordinary one is better than none.
+    // If the thorough summarizer fails, the ordinary one is better than none.
     let deep = level([&chosen.deep, &chosen.auto])?;
     Ok(Levels { auto: Arc::new(Chain::new(auto)), deep: Arc::new(Chain::new(deep)) })
 }
 
-/// Whether a text is what variables are usually called: capital letters, digits and underscores.
+/// True if a text has the usual form of a variable's name: capital letters, digits and underscores.
 fn is_variable(name: &str) -> bool {
     !name.starts_with(|letter: char| letter.is_ascii_digit())
         && name.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_')
@@ -98,7 +98,7 @@ fn key(settings: &SummarizerSettings) -> Result<Option<Secret>, String> {
         (Some(variable), None) => {
             std::env::var(variable).map_err(|_| match is_variable(variable) {
                 true => format!("the variable {variable} holds no key"),
-                // It may well be the key itself, put in the wrong place.
+                // The value may be the key itself, put in the wrong place.
                 false => {
                     "api_key_env names no variable; it takes the name of one, such as ANTHROPIC_API_KEY".to_owned()
                 }

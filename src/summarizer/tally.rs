@@ -1,10 +1,10 @@
-//! What all requests of one summary cost together, refused ones too.
+//! Total usage of all requests of one summary, including refused ones.
 
 use super::witness::{Call, Witness};
 use crate::model::usage::Usage;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Passes everything on, and adds up.
+/// Forwards everything to another observer, and adds up the usage.
 pub(super) struct Tally<'a> {
     inner: &'a dyn Witness,
     sum: Mutex<Sum>,
@@ -17,12 +17,12 @@ struct Sum {
 }
 
 impl<'a> Tally<'a> {
-    /// A tally that starts at nothing.
+    /// Creates counters at zero.
     pub(super) fn new(inner: &'a dyn Witness) -> Self {
         Self { inner, sum: Mutex::default() }
     }
 
-    /// What was spent so far; none where no provider said.
+    /// Usage so far; none if no provider reported any.
     pub(super) fn usage(&self) -> Option<Usage> {
         self.sum().usage
     }
@@ -32,7 +32,7 @@ impl<'a> Tally<'a> {
         self.sum().model.clone()
     }
 
-    /// The sum is whole at any time.
+    /// Locks the sum. A poisoned lock is safe to use: the sum is consistent at any time.
     fn sum(&self) -> MutexGuard<'_, Sum> {
         self.sum.lock().unwrap_or_else(PoisonError::into_inner)
     }

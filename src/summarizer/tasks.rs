@@ -1,7 +1,7 @@
-//! Summary tasks: summaries that a client with a model of its own may write, offered while a worker waits for one.
+//! Summary tasks: summaries that a client with its own model may write, offered while a worker waits for one.
 //!
-//! All of it is memory. A lease is fenced by its token; after a restart the reduction is tried again and offers its
-//! task anew, so that a token of before is worth nothing.
+//! All state is in memory. A lease is fenced by its token; after a restart the compaction is tried again and offers its
+//! task anew, so that a token from before the restart is void.
 
 use super::SummaryInput;
 use super::provider::readable;
@@ -20,43 +20,43 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch}
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// A summary that is to be written, as a client sees it.
+/// A summary to be written, as a client sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     /// The session.
     pub session: SessionId,
-    /// The reduction.
+    /// The compaction.
     pub compaction: CompactionId,
-    /// The revision whose view is reduced.
+    /// The revision whose view is compacted.
     pub base: Revision,
-    /// The rung that asked for it; none for none.
+    /// The level that triggered it, if any.
     pub level: Option<Level>,
-    /// Who asked.
+    /// The compaction's trigger.
     pub trigger: Trigger,
-    /// Which attempt of the reduction this is, from 1.
+    /// Number of the compaction's attempt, from 1.
     pub attempt: i64,
-    /// The model window that the view is judged by, in tokens.
+    /// The model window that applies to the view, in tokens.
     pub window_tokens: i64,
-    /// Everything that the summary will stand for.
+    /// All ranges that the summary will cover.
     pub covered: Vec<RevisionRange>,
-    /// The first message kept verbatim, if one is.
+    /// The first message kept verbatim, if any.
     pub tail_start: Option<MessageId>,
-    /// Covered messages that the view shows all the same.
+    /// Covered messages that the view shows nevertheless.
     pub retained: Vec<MessageId>,
-    /// What the summarizer is given.
+    /// Input for the summarizer.
     pub input: SummaryInput,
-    /// Free JSON that will be kept with the summary.
+    /// Free JSON to be kept with the summary.
     pub details_json: Option<String>,
 }
 
-/// What a client wants to be different.
+/// A client's changes to a task.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TaskEdit {
-    /// What is covered and what stays.
+    /// Changes to the covered messages and the tail.
     pub plan: PlanEdit,
-    /// Other instructions for whoever writes the summary.
+    /// Replacement for the instructions to the summarizer.
     pub instructions: Option<String>,
-    /// Other free JSON to be kept with the summary.
+    /// Replacement for the free JSON kept with the summary.
     pub details_json: Option<String>,
 }
 
@@ -65,19 +65,20 @@ pub struct TaskEdit {
 pub struct TaskReply {
     /// The summary.
     pub text: String,
-    /// The model that wrote it, or whatever wrote it.
+    /// The model that wrote it, or another author.
     pub model: String,
-    /// Why the model stopped; none where the client does not say.
+    /// Finish reason of the model; none if the client does not state it.
     pub reason: Option<FinishReason>,
-    /// What it cost.
+    /// Usage and cost.
     pub usage: Option<Usage>,
-    /// Whether it is the client's own, instead of an answer to the request.
+    /// True if the summary is the client's own instead of an answer to the request.
     pub supplied: bool,
 }
 
 impl TaskReply {
-    /// The summary, or why it cannot be one. An answer to the request is held against what was asked for, and what the
-    /// policy has written around it is taken off; a summary of the client's own is the client's word.
+    /// Returns the summary, or the reason why the text cannot be one. An answer to the request is checked against the
+    /// requested form, and stripped of the wrapping that the policy asked for; a client's own summary is taken as it
+    /// is.
     pub fn summary(&self, expected: &Expected<'_>) -> Result<String, Failure> {
         let refused = |reason: FailureReason, message: &str| Err(Failure::new(reason, message));
         match self.reason {
@@ -108,59 +109,59 @@ impl TaskReply {
     }
 }
 
-/// How a client lets go of a task that it did not complete.
+/// Way in which a client releases a task that it did not complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Release {
-    /// It cannot do it now: somebody else may, and what it changed is dropped.
+    /// The client cannot do it now: another client may, and its changes are dropped.
     Transient,
-    /// It cannot be done this way: no other client is asked in this attempt, and what it changed is dropped.
+    /// The task cannot be done this way: no other client is asked in this attempt, and its changes are dropped.
     Permanent,
-    /// It leaves the writing to the configured summarizers, with what it changed.
+    /// The configured summarizers write the summary, with the client's changes.
     Delegated,
 }
 
-/// Why a client's call is refused.
+/// Reason why a client's call is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Refused {
-    /// The reduction has no task for clients, or none any more.
+    /// The compaction has no task for clients, or no longer has one.
     NotFound,
     /// The lease ended, or the token is not the lease's.
     LeaseLost,
-    /// The plan cannot be like that.
+    /// The plan is invalid.
     Plan(&'static str),
-    /// What was written cannot be the summary.
+    /// The text cannot be the summary.
     Summary(Failure),
-    /// As many callers wait for tasks as may.
+    /// The maximum number of callers already waits for tasks.
     TooMany,
 }
 
-/// What a client asks of the worker while it holds a lease.
+/// A client's request to the worker while it holds a lease.
 pub enum Request {
-    /// To change the plan; answered with the task as it is then.
+    /// Changes the plan; the answer is the changed task.
     Edit(TaskEdit, oneshot::Sender<Result<Arc<Task>, Refused>>),
-    /// To take its summary.
+    /// Completes the task with the client's summary.
     Complete(TaskReply, oneshot::Sender<Result<(), Refused>>),
-    /// To go on without it.
+    /// Releases the task.
     Release(Release),
 }
 
-/// Which tasks a client takes.
+/// Filter of the tasks that a client takes.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Of these sessions; none for all.
+    /// Sessions; empty for all.
     pub sessions: Vec<SessionId>,
-    /// Of these rungs; none for all.
+    /// Levels; empty for all.
     pub levels: Vec<Level>,
 }
 
-/// A task in a client's hands.
+/// A task that a client has leased.
 #[derive(Debug, Clone)]
 pub struct Leased {
     /// The task.
     pub task: Arc<Task>,
-    /// What proves the lease.
+    /// Token that proves the lease.
     pub token: Uuid,
-    /// How long the lease holds from now.
+    /// Remaining duration of the lease.
     pub lease: Duration,
 }
 
@@ -171,22 +172,23 @@ pub struct Tasks {
 }
 
 struct Shared {
-    /// The oldest first; as many as there are workers at most.
+    /// Oldest first; at most one per worker.
     offered: Mutex<Vec<Offered>>,
     changed: watch::Sender<()>,
-    /// How long a task waits for a client; zero for not at all.
+    /// Time that a task waits for a client; zero if no task is ever offered.
     wait: Duration,
     callers: Arc<Semaphore>,
 }
 
 struct Offered {
-    /// Tells it from an offer for the same reduction whose worker has not heard yet that it lost the job.
+    /// Tells it apart from an earlier offer for the same compaction whose worker does not know yet that it lost the
+    /// job.
     id: Uuid,
     task: Arc<Task>,
     lease: Option<Lease>,
-    /// Until when it waits for a client, while none has it.
+    /// End of the wait for a client, if none holds the task.
     open_until: Instant,
-    /// No lease holds longer than this.
+    /// Latest end of any lease.
     end: Instant,
     leases: usize,
     requests: mpsc::Sender<(Uuid, Request)>,
@@ -205,19 +207,19 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// No tasks yet. Each will wait so long for a client; with zero none is ever offered.
+    /// Creates an empty list. Each task waits this long for a client; with zero no task is ever offered.
     pub fn new(wait: Duration) -> Self {
         let callers = Arc::new(Semaphore::new(limits::SUMMARY_TASK_CALLERS_MAX));
         let (changed, _) = watch::channel(());
         Self { shared: Arc::new(Shared { offered: Mutex::default(), changed, wait, callers }) }
     }
 
-    /// Whether tasks are offered at all.
+    /// True if tasks are offered at all.
     pub fn are_offered(&self) -> bool {
         !self.shared.wait.is_zero()
     }
 
-    /// The list is whole at any time.
+    /// Locks the list. A poisoned lock is safe to use: the list is consistent at any time.
     fn offered(&self) -> MutexGuard<'_, Vec<Offered>> {
         self.shared.offered.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,12 +245,12 @@ impl Tasks {
         Offer { tasks: self.clone(), id, requests, noticed }
     }
 
-    /// A place among those who wait for tasks; it is free again when dropped.
+    /// Reserves a slot for a caller that waits for tasks; dropping it frees the slot.
     pub fn place(&self) -> Result<OwnedSemaphorePermit, Refused> {
         self.shared.callers.clone().try_acquire_owned().map_err(|_| Refused::TooMany)
     }
 
-    /// Waits for a task that the filter lets pass, and leases it. The oldest goes first, and to one client alone.
+    /// Waits for a task that matches the filter, and leases it. The oldest goes first, and to one client only.
     pub async fn lease(&self, filter: &Filter, lease: Duration) -> Leased {
         let mut changed = self.shared.changed.subscribe();
         loop {
@@ -256,7 +258,7 @@ impl Tasks {
             if let Some(leased) = self.take(filter, lease) {
                 return leased;
             }
-            // The sender lives as long as this does.
+            // The sender lives as long as `self`, so that this cannot fail.
             drop(changed.changed().await);
         }
     }
@@ -275,7 +277,7 @@ impl Tasks {
         Some(Leased { task: offered.task.clone(), token, lease })
     }
 
-    /// Lets a lease hold so long from now; says how long it holds.
+    /// Extends a lease to this duration from now; returns the granted duration.
     pub fn extend(&self, compaction: CompactionId, token: Uuid, lease: Duration) -> Result<Duration, Refused> {
         self.held(compaction, token, |offered| offered.lend(token, lease))
     }
@@ -287,19 +289,20 @@ impl Tasks {
         answered.await.unwrap_or(Err(Refused::NotFound))
     }
 
-    /// Brings the summary. It is taken once it has passed every check; a refused one can be brought again.
+    /// Completes a task with a summary. It is accepted after it passed every check; after a refusal the client may send
+    /// another.
     pub async fn complete(&self, compaction: CompactionId, token: Uuid, reply: TaskReply) -> Result<(), Refused> {
         let (answer, answered) = oneshot::channel();
         self.ask(compaction, token, Request::Complete(reply, answer)).await?;
         answered.await.unwrap_or(Err(Refused::NotFound))
     }
 
-    /// Lets go of a task.
+    /// Releases a task.
     pub async fn release(&self, compaction: CompactionId, token: Uuid, release: Release) -> Result<(), Refused> {
         self.ask(compaction, token, Request::Release(release)).await
     }
 
-    /// The task in the hands of who has this token.
+    /// The task leased under this token.
     pub fn leased(&self, compaction: CompactionId, token: Uuid) -> Result<Arc<Task>, Refused> {
         self.held(compaction, token, |offered| offered.task.clone())
     }
@@ -328,7 +331,7 @@ impl Tasks {
 }
 
 impl Offered {
-    /// Whether a token's lease holds.
+    /// True if the token's lease is current.
     fn holds(&self, token: Uuid) -> bool {
         self.lease.as_ref().is_some_and(|lease| lease.token == token && lease.until > Instant::now())
     }
@@ -341,13 +344,13 @@ impl Offered {
         until.saturating_duration_since(now)
     }
 
-    /// When something is to happen if nobody comes.
+    /// Time at which the lease, or the wait for a client, ends.
     fn deadline(&self) -> Instant {
         self.lease.as_ref().map_or(self.open_until, |lease| lease.until)
     }
 }
 
-/// A task on offer, in the hands of the worker that waits. It is withdrawn when this is dropped.
+/// A task on offer, held by the worker that waits. Dropping it withdraws the task.
 pub struct Offer {
     tasks: Tasks,
     id: Uuid,
@@ -356,7 +359,7 @@ pub struct Offer {
 }
 
 impl Offer {
-    /// What the client that has the task asks next; none once no client has it and the time for one is over.
+    /// The next request of the client that holds the task; none once no client holds it and the wait for one is over.
     pub async fn next(&mut self) -> Option<Request> {
         loop {
             let deadline = self.with(|offered| offered.deadline())?;
@@ -364,7 +367,8 @@ impl Offer {
                 biased;
                 asked = self.requests.recv() => {
                     let (token, request) = asked?;
-                    // Whoever lost the lease while the request waited hears that its answer never came.
+                    // A client that lost its lease while the request waited gets no answer from the worker, and
+                    // therefore an error.
                     if self.with(|offered| offered.holds(token))? {
                         return Some(request);
                     }
@@ -372,7 +376,7 @@ impl Offer {
                 () = self.noticed.notified() => {}
                 () = tokio::time::sleep_until(deadline) => {
                     if self.expired()? {
-                        // A client that does not come back has let go of it.
+                        // A lease that ran out counts as a release.
                         return Some(Request::Release(Release::Transient));
                     }
                 }
@@ -380,14 +384,14 @@ impl Offer {
         }
     }
 
-    /// The task is another one from now on.
+    /// Replaces the task.
     pub fn renew(&self, task: Task) -> Arc<Task> {
         let task = Arc::new(task);
         self.with(|offered| offered.task = task.clone());
         task
     }
 
-    /// Offers it again after its client let go of it. False when it was leased as often as it may be.
+    /// Offers the task again after its client released it. False if it was leased the maximum number of times.
     pub fn reopen(&self) -> bool {
         let wait = self.tasks.shared.wait;
         let open = self.with(|offered| {
@@ -401,7 +405,7 @@ impl Offer {
         open.unwrap_or(false)
     }
 
-    /// Whether a lease has ended. None, and nobody can lease it any more, when no client came in time.
+    /// True if a lease has ended. None if no client came in time; the offer is then removed.
     fn expired(&self) -> Option<bool> {
         let now = Instant::now();
         let mut all = self.tasks.offered();

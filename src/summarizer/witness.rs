@@ -1,50 +1,50 @@
-//! Who is told what happens while a summary is written.
+//! Observers of a summary while it is written.
 
 use crate::model::usage::Usage;
 
-/// One request to a model, for whoever keeps the books.
+/// One request to a model, for the request log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Call {
     /// The summarizer's name in the configuration.
     pub summarizer: String,
-    /// The model, as the provider named it, or else as it was asked for.
+    /// The model as the provider named it, else as requested.
     pub model: String,
-    /// BLAKE3 of the request's body. The key is not in it.
+    /// BLAKE3 hash of the request's body, which does not contain the key.
     pub request_hash: [u8; 32],
-    /// BLAKE3 of the reply's words as far as they came.
+    /// BLAKE3 hash of the reply's text as far as it came.
     pub reply_hash: [u8; 32],
-    /// What it cost, as far as the provider said.
+    /// Usage and cost, as far as the provider reported them.
     pub usage: Option<Usage>,
-    /// How long it took, in milliseconds, without the wait for a place.
+    /// Duration in milliseconds, without the wait for a slot.
     pub duration_ms: i64,
-    /// Why there is no summary in it; none if there is one.
+    /// Reason why the reply contains no summary; none if it contains one.
     pub failure: Option<String>,
-    /// Request and reply, where the configuration has them recorded.
+    /// Text of request and reply, if the configuration has them recorded.
     pub texts: Option<Texts>,
 }
 
-/// The words of a request and of its reply.
+/// Text of a request and of its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts {
     /// The request's body.
     pub request: String,
-    /// The reply's words as far as they came.
+    /// The reply's text as far as it came.
     pub reply: String,
 }
 
-/// Who is told what happens while a summary is written. What it does must be short: the reply waits for it.
+/// Observer of a summary while it is written. Its methods must be short: the reply waits for them.
 pub trait Witness: Send + Sync {
-    /// A summary begins. Words of one that began before are void.
+    /// A summary begins. The text of one that began before is void.
     fn begins(&self, summarizer: &str);
 
-    /// More words of the summary, as they come from the model.
+    /// More text of the summary, as it comes from the model.
     fn hears(&self, words: &str);
 
-    /// A request has ended, well or not.
+    /// A request has ended, with or without success.
     fn called(&self, call: &Call);
 }
 
-/// Nobody.
+/// An observer that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Nobody;
 

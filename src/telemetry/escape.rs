@@ -1,23 +1,23 @@
-//! Texts of others, made fit for a terminal.
+//! Escaping of text from clients, models and tools for a terminal.
 //!
-//! Titles, outputs and names come from clients, models and tools. A terminal obeys what is in them: an escape sequence
-//! rewrites lines that were printed before, a carriage return overwrites its own, a bidirectional override shows words in
-//! another order. Whatever does that is written out, as `\u{1b}`; words of any script stay as they are.
+//! A terminal obeys control characters in titles, outputs and names: an escape sequence rewrites lines that were
+//! printed before, a carriage return overwrites its own line, a bidirectional override shows words in another order.
+//! All such characters are written as `\u{1b}`; letters of any script stay as they are.
 
 use std::borrow::Cow;
 use std::io;
 
-/// A text on one line: everything that would leave the line or change how it is shown is written out. Tabs stay.
+/// A text on one line: escapes every character that would start a new line or change how the text is shown. Tabs stay.
 pub fn line(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| letter != '\t' && is_active(letter))
 }
 
-/// The same in lines: line feeds stay too.
+/// A text on several lines: as `line`, but line feeds stay too.
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |letter| !matches!(letter, '\t' | '\n') && is_active(letter))
 }
 
-/// The same for JSON text, in which such characters can only stand in strings, as escapes that mean the same there.
+/// JSON text: such characters can only be in strings, where their JSON escapes mean the same.
 pub fn json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_active) {
         return Cow::Borrowed(text);
@@ -47,15 +47,15 @@ fn escaped(text: &str, is_written_out: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Characters with which a terminal does something else than show them, or shows nothing where something is: control
-/// characters, separators of lines, what reorders text, and what hides in it. Joiners stay, since scripts and emoji are written with them.
+/// Characters that a terminal does not simply show: control characters, separators of lines, characters that reorder
+/// text, and invisible characters. Joiners stay, since scripts and emoji are written with them.
 fn is_active(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// Writes each event of the log on one line of its own, whatever is in it. It is given whole events.
+/// Writes each event of the log on one line, whatever it contains. Each write must be a whole event.
 pub(super) struct EventWriter<W>(pub(super) W);
 
 impl<W: io::Write> io::Write for EventWriter<W> {

@@ -1,8 +1,9 @@
-//! Fail points: places where a test makes the daemon die or a step fail, to see what is left.
+//! Fail points: places at which a test makes the daemon die or a step fail.
 //!
-//! They are always compiled in and do nothing unless `LONGHAND_FAILPOINT` is set when the process starts. It names one
-//! place and, behind a colon, at which pass it acts (`commit.written`, `append.committed:20`); the first one by default.
-//! A place where the daemon dies aborts the process: nothing is flushed, closed or told, as after a kill.
+//! They are always compiled in and do nothing unless `LONGHAND_FAILPOINT` is set when the process starts. The variable
+//! has the name of one place and, after a colon, the number of the pass at which it acts (`commit.written`,
+//! `append.committed:20`); without a number, the first pass. A place at which the daemon dies aborts the process:
+//! nothing is flushed, closed or reported, as after a kill.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,20 +13,20 @@ pub const VARIABLE: &str = "LONGHAND_FAILPOINT";
 
 static ARMED: OnceLock<Option<Armed>> = OnceLock::new();
 
-/// The one fail point that acts.
+/// The active fail point.
 struct Armed {
     name: String,
     passes_left: AtomicU64,
 }
 
 impl Armed {
-    /// Reads what the variable says; a pass that is no number is the first.
+    /// Parses the variable; a pass that is not a number means the first.
     fn parse(text: &str) -> Self {
         let (name, pass) = text.split_once(':').unwrap_or((text, "1"));
         Self { name: name.to_owned(), passes_left: AtomicU64::new(pass.parse().unwrap_or(1)) }
     }
 
-    /// Whether this pass is the one at which it acts.
+    /// True if this pass is the one at which it acts.
     fn acts(&self, name: &str) -> bool {
         self.name == name && self.passes_left.fetch_sub(1, Ordering::Relaxed) == 1
     }
@@ -35,17 +36,17 @@ fn armed() -> Option<&'static Armed> {
     ARMED.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| Armed::parse(&text))).as_ref()
 }
 
-/// True where any fail point may act.
+/// True if any fail point may act.
 pub fn is_armed() -> bool {
     armed().is_some()
 }
 
-/// Whether the step that stands here is to fail.
+/// True if the step at this place is to fail.
 pub fn fails(name: &str) -> bool {
     armed().is_some_and(|armed| armed.acts(name))
 }
 
-/// Dies here, if this is the place.
+/// Aborts the process if this place is to fail.
 pub fn reach(name: &str) {
     if fails(name) {
         std::process::abort();

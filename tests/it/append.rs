@@ -25,7 +25,7 @@ async fn a_request_that_comes_again_gets_the_same_answer() {
     let ask = || test.app.append(&session, messages(), None, None, once("r1", "hello hi"));
     let first = ask().await.expect("appended");
     let between = test.append(&session, "u \"something else\"").await;
-    // Its ids and revision are of then; how full the context is, its sender wants to know of now.
+    // The ids and the revision are those of the first answer; the context usage is the current one.
     assert_ne!(between.context, first.context);
     let first = Appended { context: between.context, ..first };
     assert_eq!(ask().await.expect("answered again"), first);
@@ -55,7 +55,7 @@ async fn every_mutation_is_idempotent_by_its_request_id() {
     let first = app.append_parts(&session, "a2", part(), once("parts", "a")).await.expect("added");
     let again = app.append_parts(&session, "a2", part(), once("parts", "a")).await.expect("again");
     assert_eq!((&again.ids, again.revision, again.seq), (&first.ids, first.revision, first.seq));
-    // The answers tell the context of now, which the scheduler measures after a change.
+    // The answers contain the current context usage, which the scheduler updates after a change.
     test.settled().await;
     let finish = || Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
     let first = app.finish_message(&session, "a2", finish(), None, once("finish", "f")).await.expect("sealed");
@@ -107,7 +107,7 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
     let seen = test.append(&session, "u1 \"hello\"\na1 \"hi\" usage=10/2").await.revision;
-    // The last event of that append was the usage; a title is no history either.
+    // Neither the usage, the last event of that append, nor a title is part of history.
     let title = longhand::app::sessions::SessionChange { title: Some("t".to_owned()), ..Default::default() };
     test.app.update_session(&session, title, Caller::default()).await.expect("renamed");
     let expecting =
@@ -156,7 +156,7 @@ async fn writers_at_the_same_time_make_one_dense_order() {
     let found: BTreeSet<String> = history.iter().filter_map(|message| message.client_id.clone()).collect();
     assert_eq!(found, wanted);
     for pair in history.chunks(2) {
-        // The messages of one append are neighbours: user, answer; the usage event stands behind them.
+        // The messages of one append are adjacent: user, answer; the usage event follows them.
         assert_eq!(words_of(&pair[1]), format!("answer {}", words_of(&pair[0])));
         assert_eq!(pair[1].revision, pair[0].revision + 1);
     }
@@ -212,7 +212,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
     let spoiled = test.quiet_session().await;
     test.append(&spoiled, "u \"fine so far\"").await;
     test.append(&session, "u0 \"fine so far\"").await;
-    // Somebody took the revision that the next message of this session will have.
+    // Another process took the revision of this session's next message.
     let mut database = test.database().await;
     sqlx::raw_sql(
         "insert into event select 1000000, session_id, revision + 1, kind, ends_mutation, time, actor, request_id, \
@@ -335,7 +335,7 @@ async fn bad_input_is_refused_whole_and_before_anything_is_written() {
     let bad = |change: fn(&mut NewMessage)| {
         let mut message = holding(vec![text("x")]);
         change(&mut message);
-        // A good message in front of it must not get in either.
+        // A valid message before it must not be accepted either.
         vec![holding(vec![text("good")]), message]
     };
     let usage = |input| Finish { usage: Some(Usage { input, ..Usage::default() }), ..Finish::default() };

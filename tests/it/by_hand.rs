@@ -1,4 +1,4 @@
-//! Summaries by hand that say what they are made of.
+//! Summaries by hand of a chosen range.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, shown, text, turns};
 use longhand::app::Reason;
@@ -31,7 +31,7 @@ async fn a_summary_by_hand_ends_where_it_is_told_to() {
         assert_eq!(lines[1..3], [format!("assistant summary: {summary}"), first.to_owned()], "{lines:?}");
         let outcome = test.app.get_compaction(&started.0.id.to_string()).await.expect("done").outcome.expect("done");
         assert_eq!((planned.covered, planned.tail_start), (outcome.covered, outcome.tail_start), "as it was planned");
-        // Sent again, it is answered as before, although the message starts the tail already.
+        // A repeated request gets the same answer, although the tail already begins at the message.
         let again =
             test.app.start_compaction(&session, from(tail_start), once(tail_start, "")).await.expect("answered");
         assert_eq!((again.0.id, again.0.state), (started.0.id, CompactionState::Done));
@@ -98,7 +98,7 @@ async fn what_stands_in_front_of_a_summary_by_hand_stays_there() {
     let first = asked[0].messages.first().and_then(|source| source.message.client_id.clone());
     assert_eq!((asked[0].messages.len(), first.as_deref()), (6, Some("u2")), "nobody tells of what stays");
 
-    // The next summary is one of everything.
+    // The next summary covers everything.
     let again = test.app.start_compaction(&session, within("u5", "u6"), Caller::default()).await;
     assert_eq!(again.expect_err("there is a summary").reason, Reason::BoundaryInvalid);
     test.app.start_compaction(&session, from("u6"), Caller::default()).await.expect("started");
@@ -125,7 +125,7 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
     pin("u1", false).await;
     test.app.start_compaction(&session, within("u2", "u5"), Caller::default()).await.expect("started");
     test.settled().await;
-    // What is pinned stands behind the summary. It is shown once, and nothing goes with its pin.
+    // Pinned messages follow the summary. Each is shown once, and unpinning removes nothing.
     let heads = |lines: &[String]| lines.iter().map(|line| line[..line.len().min(22)].to_owned()).collect::<Vec<_>>();
     let lines = heads(&shown(&test.context(&session).await));
     let [edit, marker, summary, request, tail @ ..] = &lines[..] else { panic!("{lines:?}") };
@@ -142,7 +142,7 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
 
 #[tokio::test]
 async fn nothing_stands_in_for_a_summary_by_hand_of_a_part_of_the_view() {
-    // Claude Code falls back to its last messages, wherever they are.
+    // The fallback of Claude Code is its last messages, at any position.
     let test = TestApp::start().await;
     let session = test.session("claude-code@seed", 600_000, 1_000).await;
     test.append(&session, &turns(1, 40, 1)).await;
@@ -160,7 +160,7 @@ async fn nothing_stands_in_for_a_summary_by_hand_of_a_part_of_the_view() {
 #[tokio::test]
 async fn where_the_policy_chooses_the_tail_only_the_head_is_told() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
-    // Codex keeps the newest requests too, each of them once, and cuts the first that is too long.
+    // Codex also keeps the newest requests, each of them once, and truncates the first that is too long.
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
     test.append(&session, "u7 120000c\na7 \"read\"").await;
@@ -190,7 +190,7 @@ async fn a_summary_that_is_brought_along_begins_no_tail_under_the_one_in_force()
         let new = NewSummary { text: "S2".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
         test.app.supply_summary(&session, new, Caller::default()).await
     };
-    // The requests stay beside the summary, the replies do not, and nothing stands between them and the tail.
+    // The requests stay beside the summary, the replies do not, and no message is between them and the tail.
     for tail_start in ["u1", "u3", "a4", "u7"] {
         let refused = supply(tail_start).await.expect_err("it covers nothing anew");
         assert_eq!(refused.reason, Reason::BoundaryInvalid, "{tail_start}");

@@ -23,7 +23,7 @@ async fn say(test: &TestApp, session: &str, actor: &str, talk: &str) {
     write(test, session, actor, conversation(talk)).await.expect("appended");
 }
 
-/// A message with the result of a call in the message that it names.
+/// A message with the result of a call in the given message.
 fn answer(name: &str, id: &str, output: &str, message: &str) -> NewMessage {
     let mut new = conversation(&format!("{name} \"x\"")).remove(0);
     new.parts = vec![naming(id, output, message)];
@@ -38,7 +38,7 @@ fn naming(id: &str, output: &str, message: &str) -> NewPart {
     part
 }
 
-/// What stands behind each message with calls: the outputs of its results.
+/// The outputs after each message with calls.
 fn outputs(view: &Context) -> Vec<(String, Vec<String>)> {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let mut outputs: Vec<(String, Vec<String>)> = Vec::new();
@@ -93,7 +93,7 @@ async fn a_runner_names_the_call_that_it_answers() {
     write(&test, &session, "runner", answers.clone()).await.expect("appended");
     let all = expected(&[("one", &["first"]), ("two", &["second"])]);
     assert_eq!(outputs(&test.context(&session).await), all);
-    // The name is kept as the message's own id, and the same request is the same whichever name it has.
+    // The reference is stored as the message's own id, and a repeated request is the same with either id.
     let stored = test.history(&session).await;
     let PartBody::ToolResult(kept) = &*stored[3].parts[0].body else { panic!("a result") };
     assert_eq!(kept.answers, Answers::In(stored[1].id.to_string()));
@@ -113,7 +113,7 @@ async fn a_call_and_its_result_may_come_in_one_request() {
     write(&test, &session, "importer", batch.clone()).await.expect("appended");
     write(&test, &session, "importer", batch).await.expect("there already");
     assert_eq!(outputs(&test.context(&session).await), expected(&[("one", &["first"]), ("two", &["second"])]));
-    // So may parts of a message that is still being written.
+    // Parts of an open message may do so too.
     say(&test, &session, "one", "a5 \"open\" open").await;
     let parts = [call("d"), naming("d", "fifth", "a5")].map(OpenPart::Whole).to_vec();
     test.app.append_parts(&session, "a5", parts, by("one")).await.expect("added");
@@ -156,7 +156,7 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
         test.app.edit(&session, message, &parts, None, by("editor")).await.expect("edited");
     }
     assert_eq!(outputs(&test.context(&session).await), expected(&[("uno", &["first"]), ("deux", &["second"])]));
-    // A result that names the edit means the original's place, also when that is edited again.
+    // A result that names the edit answers the original's call, also if that is edited again.
     say(&test, &session, "one", "a3 \"three\" call=e").await;
     let edit =
         test.app.edit(&session, "a3", &[text("tres"), call("e")], None, by("editor")).await.expect("edited").ids[0];
@@ -167,7 +167,7 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     assert_eq!(test.findings().await, []);
 }
 
-/// The outputs behind a message with calls.
+/// The outputs of the calls in the message with this text.
 async fn answers_to(test: &TestApp, session: &str, words: &str) -> Vec<String> {
     let found = outputs(&test.context(session).await);
     found.into_iter().find(|(said, _)| said == words).map(|(_, outputs)| outputs).expect("it is in the view")
@@ -252,7 +252,7 @@ async fn an_edited_result_answers_what_the_original_does() {
     say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
     test.app.edit(&session, "t1", &[result("c", "shorter")], None, by("editor")).await.expect("edited");
     assert_eq!(answers_to(&test, &session, "one").await, ["shorter"]);
-    // A call that came with an edit waits for its result.
+    // A call added by an edit waits for its result.
     test.app.edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None, by("editor")).await.expect("edited");
     say(&test, &session, "one", "t2 result=d:of-d result=c:of-c").await;
     assert_eq!(answers_to(&test, &session, "zwei").await, ["of-c", "of-d"]);
@@ -281,7 +281,7 @@ fn line() -> impl Strategy<Value = String> {
     ]
 }
 
-/// The message of the call that each result answers, as the store found it and as the rule has it for the whole history.
+/// The message of the call that each result answers: as the store found it, and by the rule for the whole history.
 fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<String>>) {
     let mut found = Vec::new();
     let mut sources: Vec<SourceMessage> = Vec::new();

@@ -1,5 +1,5 @@
-//! Views carry what their originals carry, so that a client restores its own objects and a provider gets back what it
-//! signed, byte for byte.
+//! Views contain the metadata of their originals, so that a client can restore its own objects and a provider gets back
+//! its signatures, byte for byte.
 
 use crate::cli::Daemon;
 use crate::support::{TestApp, by, conversation, prunable, text};
@@ -15,10 +15,10 @@ use longhand::model::view::{Standing, ViewMessage};
 use longhand::store::Caller;
 use serde_json::{Value, json};
 
-/// As providers write them: base64 with everything that JSON can be written in several ways.
+/// A signature as providers write them: base64 with characters that JSON can write in several ways.
 const SIGNATURE: &str = "ErUB+x/9Cg\\/ZIBxAC\\u0041==";
 
-/// A Claude Code transcript with two signed thoughts, one of them in a reply with a call.
+/// A Claude Code transcript with two signed reasoning parts, one of them in a reply with a call.
 fn transcript() -> String {
     let line = |id: &str, parent: Value, role: &str, message: Value| {
         json!({"type":role,"uuid":id,"parentUuid":parent,"sessionId":"s","cwd":"/p","version":"2.0.0",
@@ -48,14 +48,14 @@ fn transcript() -> String {
     lines.join("\n").replace("SIG", SIGNATURE) + "\n"
 }
 
-/// The messages that a call of `context` prints.
+/// The messages that a `context` command prints.
 fn messages(daemon: &Daemon, arguments: &[&str]) -> Vec<Value> {
     let frames = daemon.json(&[&["context"], arguments].concat());
     let list = |frame: &Value| frame["messages"]["messages"].as_array().cloned().unwrap_or_default();
     frames.iter().flat_map(list).collect()
 }
 
-/// The metadata of the thoughts in a view, verbatim, and the models that had them.
+/// The text and metadata of the reasoning parts in a view, verbatim, with the models of their messages.
 fn thoughts(messages: &[Value]) -> Vec<(String, String, String)> {
     let mut found = Vec::new();
     for message in messages {
@@ -97,12 +97,12 @@ fn signatures_of_an_imported_transcript_come_back_byte_for_byte() {
         assert_eq!(metadata(&message["parts"], |part| &part["part"]), metadata(&original["parts"], |part| part));
     }
     assert_eq!(view.len(), shown.len());
-    // As it was, and in a fork.
+    // As of an earlier revision.
     let revision = shown[3]["revision"].as_str().expect("a number").to_owned();
     assert_eq!(thoughts(&messages(&daemon, &[&session, "--as-of", &revision])), expected);
 }
 
-/// The metadata of a view's messages and of their parts, with what each says it is.
+/// The metadata of a view's messages and of their parts.
 fn carried(view: &Context) -> Vec<(Option<String>, Vec<Option<String>>)> {
     let of = |message: &ViewMessage| {
         let own = message.carried.as_ref().and_then(|carried| carried.metadata_json.clone());
@@ -141,7 +141,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     let stored = test.history(&session).await;
     assert_eq!(reply.create_time, stored[1].create_time);
 
-    // A fork has the same view, and so has the past.
+    // A fork has the same view, and so has the view as of the revision.
     let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
     test.append(&session, "u3 \"three\"").await;
@@ -150,7 +150,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
         let again = test.app.context(view_of, request).await.expect("a view");
         assert_eq!((again.hash, &again.messages), (view.hash, &view.messages));
     }
-    // Who holds the view gets what is new; who holds one that differs in metadata alone does not hold it.
+    // A caller that holds the view gets the new messages; a view that differs only in metadata is not the same view.
     let known = ContextRequest { known_hash: Some(view.hash.to_vec()), ..ContextRequest::default() };
     let delta = test.app.context(&session, known.clone()).await.expect("a view");
     assert_eq!((delta.known_count, delta.messages.len()), (2, 1));
@@ -210,7 +210,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     let metadata = |message: &ViewMessage| -> Vec<Option<String>> {
         message.parts.iter().map(|part| part.metadata_json.clone()).collect()
     };
-    // A thought that is shortened for one call loses its signature; the call beside it is whole.
+    // Reasoning that is shortened for one call loses its signature; the call beside it is whole.
     let request = ContextRequest {
         window: Some(crate::support::window(8_000, 100)),
         action: OverflowAction::Shorten,
@@ -224,7 +224,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
             assert!(part.metadata_json.is_none() || matches!(*part.body, PartBody::ToolResult(_)), "{part:?}");
         }
     }
-    // A tool's result keeps its own, whatever became of the output, and so does its message.
+    // A result keeps its metadata even if its output is pruned, and so does its message.
     let mut watch = test.watch().await;
     let asked = test.app.start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default()).await;
     asked.expect("there is something to prune");
@@ -255,7 +255,7 @@ async fn what_longhand_made_carries_nothing_of_clients() {
     for message in &view.messages {
         assert_eq!(message.carried.is_some(), message.standing == Standing::Shown, "{message:?}");
     }
-    // An edit is a client's, and carries its own.
+    // An edit is a client's message, and has its own metadata.
     let edit = view.messages.iter().find(|message| message.parts[0].metadata_json.is_some()).expect("the edit");
     assert_eq!(
         edit.carried.as_ref().map(|carried| (carried.actor.as_str(), carried.client_id.clone())),

@@ -1,4 +1,4 @@
-//! P2, P8, P12 over many reductions: long chains of summaries, and every preset where nothing helps.
+//! P2, P8, P12 over many compactions: long chains of summaries, and every preset where no compaction helps.
 
 use crate::laws::divide;
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, refusing, turns, window};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 const COMPACTIONS: usize = 50;
 
-/// Checks that every message is either in the view or under the one live summary.
+/// Checks that every message is either in the view or covered by the only active summary.
 async fn check_accounted(test: &TestApp, session: &str, view: &Context) {
     let summaries = view.messages.iter().filter(|message| message.standing == Standing::Summary).count();
     assert_eq!(summaries, usize::from(view.covered.is_some()), "one live summary, and it is in the view");
@@ -41,7 +41,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     let change = SessionChange { policy_override_json: Some(by_hand.to_owned()), ..SessionChange::default() };
     test.app.update_session(&session, change, Caller::default()).await.expect("a policy");
     test.append(&session, &turns(1, 4, 400)).await;
-    // What the view was before each of them: its hash, and how many messages it had.
+    // The views before each compaction: their hashes and numbers of messages.
     let mut before = Vec::new();
     for number in 1..=COMPACTIONS {
         let first = 4 * number + 1;
@@ -56,7 +56,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
         check_accounted(&test, &session, &view).await;
     }
     assert_eq!(script.asked().len(), COMPACTIONS);
-    // With no later messages the last one leaves exactly what was before it; the others have later messages behind them.
+    // Undoing the last one restores exactly the view before it; the others have later messages after them.
     for (taken_back, (hash, length)) in before.iter().rev().enumerate() {
         test.app.undo(&session, None, Caller::default()).await.expect("there is one");
         let known = ContextRequest { known_hash: Some(hash.to_vec()), ..ContextRequest::default() };
@@ -75,7 +75,7 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     assert_eq!(test.findings().await, []);
 }
 
-/// A preset that a short conversation means as much to as a long one to the original, and that asks nobody first.
+/// A preset with its large numbers divided, so that short conversations reach its thresholds, and without confirmation.
 fn divided(preset: &Preset, change: impl FnOnce(&mut Value)) -> Policy {
     let mut policy = serde_json::to_value(preset.policy()).expect("a policy is JSON");
     divide(&mut policy);
@@ -93,11 +93,11 @@ async fn session_of(test: &TestApp, policy: &Policy, window: &ModelWindow) -> St
     test.create(NewSession { policy_json, window: window.clone(), ..NewSession::default() }).await
 }
 
-/// What became of a session's reductions.
+/// Counts of a session's compactions.
 #[derive(Default)]
 struct Ends {
     started: usize,
-    /// Those that a rung asked for, rather than the routine.
+    /// Compactions of a level, not of maintenance.
     climbed: usize,
     ended: usize,
     failures: Vec<Failure>,
@@ -138,7 +138,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
         let session = session_of(&test, &policy, &window).await;
         for turn in 1..=8 {
             test.append(&session, &format!("u{turn} 200c")).await;
-            // A reply to a view from before a compaction would measure nothing.
+            // Usage of a view from before a compaction would not count.
             test.settled().await;
             let view = test.context(&session).await;
             let mut reply = conversation(&format!("a{turn} 200c"));
@@ -181,11 +181,12 @@ async fn no_preset_loops_when_every_summary_is_refused() {
         let ends = ends(&test, &session).await;
         let (name, bound) = (preset.name, usize::try_from(policy.guards.breaker_failures).expect("small"));
         assert_eq!(ends.started, ends.ended, "{name}");
-        // Each look needs new words, and the breaker says so after as many failures in a row as the policy allows.
+        // Each evaluation needs new messages, and the breaker reports itself after the policy's number of failures in a
+        // row.
         assert!(ends.failures.len() <= steps + 1, "{name}: {}", ends.failures.len());
         let summarizes = |policy: &Policy| {
             let rung = policy.auto.as_ref().or(policy.deep.as_ref()).filter(|_| policy.trigger.auto);
-            // The first messages are enough for it, so that the others are so many reasons to try again.
+            // The first messages make it due, so that each later append is a reason for another attempt.
             let rung = rung.filter(|rung| rung.threshold.due_at(&window).is_some_and(|due| due <= 1_200));
             let steps = rung.map(|rung| rung.steps.as_slice()).unwrap_or_default();
             matches!(steps, [Step::Summarize(rule)] if rule.fallback.is_empty())

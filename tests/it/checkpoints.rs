@@ -1,4 +1,4 @@
-//! Folding the log into the database: it is done, and what keeps it from being done is told.
+//! Checkpoints of the write-ahead log: they happen, and the status shows a reader that prevents them.
 
 use crate::support::{TestApp, soon};
 use longhand::model::part::{NewPart, PartBody};
@@ -6,10 +6,10 @@ use sqlx::Connection as _;
 
 /// Content of one append, in bytes; it hardly compresses.
 const BYTES: usize = 7 * 1024 * 1024;
-/// The log is folded from this length on, in bytes.
+/// Length of the log from which on it is checkpointed, in bytes.
 const FOLDED_FROM: i64 = longhand::limits::CHECKPOINT_BYTES_MIN;
 
-/// Letters that do not compress to much less, others for each seed: equal content would be stored once.
+/// Text that hardly compresses, different for each seed: equal content would be stored once.
 fn noise(seed: u64) -> String {
     let mut state = 2 * seed + 1;
     let letters = (0..BYTES).map(|_| {

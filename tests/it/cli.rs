@@ -1,4 +1,4 @@
-//! Black-box tests on the real binary: the daemon as a process, the command line as its user types it.
+//! Black-box tests of the real binary: the daemon as a process, the command line as its user types it.
 
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader};
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-/// The command line under test, in an environment of its own.
+/// The command line under test, in a separate environment.
 pub(crate) fn longhand(home: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
     command.env("HOME", home).env("XDG_DATA_HOME", home.join("data")).env_remove("LONGHAND_SERVER");
@@ -14,7 +14,7 @@ pub(crate) fn longhand(home: &Path) -> Command {
     command
 }
 
-/// A daemon in a process of its own, killed when the test ends.
+/// A daemon in a separate process, killed when the test ends.
 pub(crate) struct Daemon {
     child: Child,
     home: PathBuf,
@@ -22,14 +22,14 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon and waits until it says where it listens.
+    /// Starts a daemon and waits until it prints its address.
     pub(crate) fn start(home: &Path) -> Self {
         let (daemon, line) = Self::start_as(home, |_| {});
         assert!(line.contains("longhand.sock"), "{line:?}");
         daemon
     }
 
-    /// Starts a daemon whose command is changed first, and waits until it says where it listens, or ends.
+    /// Starts a daemon whose command is changed first, and waits until it prints its address or ends.
     pub(crate) fn start_as(home: &Path, change: impl FnOnce(&mut Command)) -> (Self, String) {
         let directory = home.join("store");
         let mut command = longhand(home);
@@ -42,7 +42,7 @@ impl Daemon {
         (Self { child, home: home.to_owned(), directory }, line)
     }
 
-    /// Its process.
+    /// The daemon's process id.
     pub(crate) fn id(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
@@ -66,7 +66,7 @@ impl Daemon {
         self.command(arguments).output().expect("the command runs")
     }
 
-    /// What a command prints, which must succeed.
+    /// The standard output of a command, which must succeed.
     pub(crate) fn text(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -74,18 +74,18 @@ impl Daemon {
         String::from_utf8(output.stdout).expect("output is UTF-8")
     }
 
-    /// The JSON objects that a command prints, one a line.
+    /// The JSON objects that a command prints, one per line.
     pub(crate) fn json(&self, arguments: &[&str]) -> Vec<Value> {
         let text = self.text(&[arguments, &["--json"]].concat());
         text.lines().map(|line| serde_json::from_str(line).expect("each line is an object")).collect()
     }
 
-    /// Starts a command and does not wait for it.
+    /// Starts a command without waiting for it.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
         self.command(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the command starts")
     }
 
-    /// Ends the daemon as a power cut of the process would.
+    /// Kills the daemon without warning.
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("the daemon can be killed");
         self.child.wait().expect("the daemon ends");
@@ -100,7 +100,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // After `kill` and `stop` nothing is left to end.
+        // After `kill` and `stop` the process has ended already.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -150,7 +150,7 @@ pub(crate) fn count(events: &[Value], kind: &str) -> usize {
     kinds(events).into_iter().filter(|found| *found == kind).count()
 }
 
-/// Every reduction that began has exactly one end.
+/// Checks that every started compaction has exactly one end.
 pub(crate) fn check_ends(events: &[Value]) {
     let (began, ended) = begun_and_ended(events);
     assert_eq!(began, ended);
@@ -158,7 +158,7 @@ pub(crate) fn check_ends(events: &[Value]) {
     assert_eq!(distinct.len(), ended.len(), "a reduction began twice");
 }
 
-/// The reductions that the log says began, and those that it says ended, sorted.
+/// The ids of compactions that started, and of those that ended, according to the events, sorted.
 fn begun_and_ended(events: &[Value]) -> (Vec<String>, Vec<String>) {
     let of = |kind: &str, field: &str| -> Vec<String> {
         let named = events.iter().filter(|event| event["kind"] == kind);
@@ -173,7 +173,7 @@ fn begun_and_ended(events: &[Value]) -> (Vec<String>, Vec<String>) {
     (began, ended)
 }
 
-/// Every change once, in order: `seq` is dense and rising.
+/// Checks that events are complete and in order: `seq` is dense and increasing.
 pub(crate) fn check_order(events: &[Value]) {
     for (index, event) in events.iter().enumerate() {
         assert_eq!(event["seq"], Value::String((index + 1).to_string()));
@@ -213,7 +213,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     check_ends(&events);
     let compactions = count(&events, "EVENT_KIND_COMPACTED");
     assert!(compactions >= 2, "{:?}", kinds(&events));
-    // Two may come into force between two replies.
+    // Two compactions may become active between two replies.
     let changed = report["contexts"]["changed_prefixes"].as_u64().expect("a count");
     assert!((1..=compactions as u64).contains(&changed), "{report}");
     assert!(report["reductions"]["freed_tokens"].as_i64().expect("a sum") > 10_000, "{report}");
@@ -223,7 +223,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     assert_eq!(normal, messages);
     assert!(daemon.run(&["audit", "verify"]).status.success());
 
-    // The same again adds nothing.
+    // A second import adds nothing.
     let again = daemon.json(&arguments).remove(0);
     assert_eq!(again["written"], 0);
     assert_eq!(daemon.json(&["events"]).len(), events.len());
@@ -254,10 +254,10 @@ fn a_killed_daemon_loses_nothing_that_was_acknowledged() {
     let messages = transcript(&file, 120);
     let arguments = live(&file);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    // At this pace the kill comes in the middle, however fast the machine is.
+    // At this pace the kill comes in the middle, on any machine.
     let slowly = [&arguments[..], &["--pace", "5"]].concat();
 
-    // The daemon dies when the third reduction has begun, in the middle of the import.
+    // The daemon dies when the third compaction has started, in the middle of the import.
     let daemon = Daemon::start(home.path());
     let mut watcher = daemon
         .command(&["events", "--follow", "--json"])

@@ -1,5 +1,5 @@
-//! A system clock that is wrong: nothing that waits for an instant waits until real time has caught up, neither in a
-//! running daemon nor behind a restart.
+//! A wrong system clock: no wait for an instant lasts until the real time has caught up, neither in a running daemon
+//! nor after a restart.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, connect, soon, turns};
 use longhand::limits;
@@ -21,7 +21,7 @@ fn falters_once() -> std::sync::Arc<ScriptedSummarizer> {
     ScriptedSummarizer::new([Line::Falter, Line::Say("S1".to_owned())])
 }
 
-/// Runs a statement on a store that nobody has open.
+/// Runs a statement on a store that is not open.
 async fn alter(directory: &std::path::Path, sql: &'static str) -> u64 {
     let mut database = connect(directory).await;
     let done = sqlx::query(sql).execute(&mut database).await.expect(sql).rows_affected();
@@ -47,7 +47,7 @@ async fn time_in_the_log_never_goes_back_however_often_the_system_clock_is_set_a
     for shift in [0, YEAR_MS, -YEAR_MS, -3 * YEAR_MS] {
         test.clock.shift_system(shift);
         test.append(&session, "u \"and\"").await;
-        // The next daemon sees the machine's clock again, which is behind by then.
+        // The next daemon uses the machine's clock again, which is earlier by then.
         test = test.restart().await;
         test.append(&session, "a \"so\"").await;
     }
@@ -89,13 +89,13 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
         let running = test.context(session).await.pending.expect("a compaction").to_string();
         test.app.cancel_compaction(&running, longhand::store::Caller::default()).await.expect("cancelled");
     }
-    // The third is claimed by now or not; both are stamped.
+    // The third job may have been claimed by now: a stop makes it ready again.
     let directory = test.stop().await;
     let stamped = "update job set run_at = run_at + 31536000000000, attempt = 0 where state = 1";
     let stamped = alter(directory.path(), stamped).await;
     assert_eq!(stamped, 1);
     let test = TestApp::reopen(directory, script.clone()).await;
-    // Not by the script: an answer that it held before the stop may still count as held.
+    // Checked in the database and not by the script: an answer that it held before the stop may still count as held.
     soon("a job that runs", async {
         while test.app.store().job_counts().await.expect("read") != (0, 1) {
             tokio::task::yield_now().await;
@@ -136,7 +136,7 @@ async fn a_lease_that_ends_in_the_future_is_released_while_the_daemon_runs() {
     let test = TestApp::with(script.clone()).await;
     due(&test).await;
     script.held().await;
-    // A daemon that died held it, and its clock was wrong.
+    // A daemon with a wrong clock died while it held the lease.
     let directory = test.stop().await;
     let running = "update job set state = 2, lease_epoch = lease_epoch + 1, lease_until = run_at + 31536000000000";
     assert_eq!(alter(directory.path(), running).await, 1);

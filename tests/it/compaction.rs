@@ -1,4 +1,4 @@
-//! P7, P12: reductions run beside the appends, once at a time, and end in exactly one way.
+//! P7, P12: compactions run concurrently with appends, one at a time, and each ends in exactly one way.
 
 use crate::support::{
     Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, refusing, shown, turns, window, with_image,
@@ -16,7 +16,7 @@ use longhand::model::usage::Usage;
 use longhand::model::view::Shortened;
 use longhand::store::Caller;
 
-/// Eight turns that stay under the threshold of `small`, by a little.
+/// Eight turns that stay slightly under the threshold of `small`.
 const UNDER: (usize, usize) = (1, 8);
 const WORDS: usize = 1_100;
 
@@ -42,7 +42,7 @@ fn hold(text: &str) -> Line {
 
 const TERMINAL: [EventKind; 3] = [EventKind::Compacted, EventKind::CompactionFailed, EventKind::CompactionCancelled];
 
-/// Checks that every reduction that began ended, and in one way.
+/// Checks that every started compaction ended, and in one way.
 async fn check_ends(test: &TestApp) {
     test.settled().await;
     let mut ids = Vec::new();
@@ -122,7 +122,7 @@ async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
     cross(&test, &session).await;
     script.held().await;
     let pending = test.context(&session).await.pending.expect("it is pending");
-    // Further crossings, an edit behind the boundary and a request by hand start nothing of their own.
+    // Further appends over the threshold and a request by hand start no other compaction.
     let appended = test.append(&session, &turns(10, 12, WORDS)).await;
     assert_eq!(appended.context.pending, Some(pending));
     let (joined, was_there) = start(&test, &session, "").await;
@@ -156,7 +156,7 @@ async fn a_request_with_other_instructions_queues_behind() {
     assert_eq!(queued.state, CompactionState::Ready);
     let (again, was_there) = start(&test, &session, "mind the tests").await;
     assert_eq!((again.id, was_there), (queued.id, true));
-    // There is more to cover by the time it is its turn.
+    // There is more to cover by the time the queued one runs.
     test.append(&session, &turns(10, 14, WORDS)).await;
     script.release();
     watch.wait_for(EventKind::Compacted).await;
@@ -211,7 +211,7 @@ async fn the_last_attempt_leaves_it_to_the_built_in_summarizer() {
 async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Falter, say("S1")])).await;
     let session = test.session("opencode@seed", 600_000, 1_000).await;
-    // No summary is shorter than what it would stand for.
+    // No summary is shorter than the messages that it would cover.
     test.append(&session, &turns(1, 3, 1)).await;
     override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 1}}").await;
     let mut watch = test.watch().await;
@@ -264,7 +264,7 @@ async fn a_failure_for_good_leaves_it_to_the_built_in_summarizer() {
 #[tokio::test]
 async fn a_breaker_ends_a_loop_of_failures() {
     let test = TestApp::with_options(ScriptedSummarizer::new([]), refusing()).await;
-    // The window has room for more than the threshold lets a view have, so that the last resort has no part in it.
+    // The window is larger than the threshold, so that the last resort does not apply.
     let session = test.session("opencode@seed", 8_000, 1_000).await;
     test.append(&session, &turns(UNDER.0, UNDER.1, WORDS)).await;
     let json = r#"{"guards": {"breaker_failures": 2},
@@ -279,7 +279,7 @@ async fn a_breaker_ends_a_loop_of_failures() {
         test.append(&session, turn).await;
     }
     test.settled().await;
-    // Two failures were enough: nothing more happens until three user messages came, or the view grew a good deal.
+    // After two failures nothing more happens until three user messages came, or the view grew considerably.
     test.append(&session, "a102 \"more\"\nu103 \"one\"\nu104 \"two\"").await;
     test.settled().await;
     let started = |watch: &Watch| watch.count(EventKind::CompactionStarted);
@@ -318,7 +318,7 @@ async fn what_comes_back_from_an_omission_under_a_running_summary_supersedes_it(
     let test = TestApp::with(script.clone()).await;
     let session = test.create(NewSession { preset: "joyagent".to_owned(), ..NewSession::default() }).await;
     test.append(&session, "a1 \"welcome\"\nu2 300c\na3 1600c").await;
-    // What stands before the first request is left out, so no summary will tell of it.
+    // The messages before the first request are left out, so that no summary will cover them.
     let said = Overflow { status: Some(413), ..Overflow::default() };
     test.app.report_overflow(&session, said, Caller::default()).await.expect("taken");
     test.settled().await;
@@ -380,7 +380,7 @@ async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
     let session = small(&test).await;
     let crossing = test.app.append(&session, conversation(&turns(9, 9, WORDS)), None, None, Caller::default());
     assert!(crossing.await.expect("appended").context.due);
-    // The scheduler has had no chance to run: nothing was awaited since.
+    // The scheduler has not run: nothing was awaited since.
     let test = test.kill().await;
     let mut watch = test.watch().await;
     watch.wait_for(EventKind::Compacted).await;
@@ -411,14 +411,14 @@ async fn a_cancelled_reduction_changes_nothing() {
     let error = cancel(running.id.to_string()).await.expect_err("it has ended");
     assert_eq!(error.reason, Reason::CompactionEnded);
     script.release();
-    // The next one can only run once the worker has let go of the cancelled one.
+    // The next one can run only after the worker has stopped the cancelled one.
     let (next, was_there) = start(&test, &session, "").await;
     assert!(!was_there);
     let EventBody::Compacted { compaction, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };
     assert_eq!(compaction, next.id);
-    // By now the view is the next one's: what the cancelled one left is read as of its end.
+    // The view is already the next one's, so that the cancelled one's result is read as of its end.
     assert_eq!(test.context_as_of(&session, cancelled.revision).await.hash, before);
     assert!(shown(&test.context(&session).await).contains(&"assistant summary: s2".to_owned()));
     check_ends(&test).await;
@@ -441,7 +441,7 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     assert_eq!(test.context(&session).await.hash, whole);
     let error = test.app.undo(&session, None, Caller::default()).await.expect_err("there was one");
     assert_eq!(error.reason, Reason::NothingToUndo);
-    // It is over the threshold again, but whoever took it back does not want it again at once.
+    // The view is over the threshold again, but an undo holds automatic compactions.
     test.append(&session, "a10 \"more\"").await;
     test.settled().await;
     assert_eq!(test.events().await.iter().filter(|event| event.body.kind() == EventKind::CompactionStarted).count(), 1);
@@ -459,7 +459,7 @@ async fn a_request_right_behind_an_undo_releases_the_trigger() {
     cross(&test, &session).await;
     watch.wait_for(EventKind::Compacted).await;
     test.app.undo(&session, None, Caller::default()).await.expect("undone");
-    // The scheduler may be looking at the session just now, and take it for held.
+    // The scheduler may be evaluating the session at this moment, and treat it as held.
     test.append(&session, "u10 \"go on\"").await;
     watch.wait_for(EventKind::Compacted).await;
     check_ends(&test).await;
@@ -508,7 +508,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     let session = small(&test).await;
     let mut watch = test.watch().await;
     let seen = test.context(&session).await.token;
-    // The figures of a view that is still the view count, whatever the estimate says.
+    // Usage of a view that is still current counts, whatever the estimate.
     let app = &test.app;
     let appended =
         app.append(&session, reply(5_600, Some(seen.clone())), None, None, Caller::default()).await.expect("appended");
@@ -551,7 +551,7 @@ async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
 async fn a_request_that_exceeds_the_window_is_told_of_once_and_nothing_by_hand_leaves_a_trace() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    // One request alone is more than the window takes, and nothing stands before it.
+    // A single request exceeds the window, and nothing precedes it.
     test.append(&session, "u1 40000c").await;
     test.settled().await;
     let told = test.events().await;
@@ -574,7 +574,7 @@ async fn an_archived_session_is_left_alone() {
     let session = small(&test).await;
     test.settled().await;
     let messages = conversation(&turns(9, 9, WORDS));
-    // Both are sent before the writer wakes: the session is due and put away in one transaction.
+    // Both are sent before the writer wakes: the session becomes due and is archived in one transaction.
     let append = test.app.append(&session, messages, None, None, Caller::default());
     let key = test.app.store().find_session(&session).await.expect("a session");
     let archive = test.app.store().archive_session(key, false, Caller::default());
@@ -668,7 +668,7 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     assert_eq!((outcome.covered_count, outcome.summarizer.as_str()), (4, "somebody"));
     let again = supply(summary("u3", "a3"), once("s", "1")).await.expect("answered again");
     assert_eq!(again.1, receipt);
-    // A second one stands for what the first stood for, and more; it may keep nothing.
+    // A second one covers the first one's messages, and more; it may keep no tail.
     let (second, _) = supply(summary("", ""), Caller::default()).await.expect("supplied");
     assert_eq!(second.outcome.expect("an outcome").covered_count, 4);
     assert_eq!(shown(&test.context(&session).await).len(), 2);
@@ -713,7 +713,7 @@ async fn a_summary_that_is_brought_along_stands_for_nothing_that_is_still_writte
     assert_eq!(refused.reason, Reason::BoundaryInvalid);
     assert_eq!(test.revision(&session).await, before);
 
-    // What was answered before is answered again, although the same would be refused now.
+    // A repeated request gets its earlier answer, although a new one would be refused.
     let again = supply(summary("", ""), once("s", "1")).await.expect("answered again");
     assert_eq!((again.0.id, again.1), (first.id, receipt));
 }

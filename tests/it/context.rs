@@ -1,4 +1,4 @@
-//! Views for callers: what fits, what is new in them, and what happens when they do not fit.
+//! Views for callers: their size, their differences, and the actions on a view over its window.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
@@ -45,7 +45,7 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
     assert_eq!(test.app.context(&session, short).await.expect_err("no hash").reason, Reason::InvalidField);
 }
 
-/// The store's newest event, the session's newest revision, jobs, and sessions that the scheduler is to look at.
+/// The store's newest event, the session's newest revision, the number of jobs, and of sessions to be evaluated.
 async fn state(test: &TestApp, session: &str) -> (i64, i64, i64, i64) {
     let seq = test.number("select max(seq) from event").await;
     let jobs = test.number("select count(*) from job").await;
@@ -113,7 +113,7 @@ async fn an_append_with_a_smaller_window_starts_nothing_and_is_answered_for_that
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 200_000, 1_000).await;
     assert!(!test.append(&session, &turns(1, 9, 1_100)).await.context.due);
-    // The decision about the session measures its view; until then answers add up what was appended.
+    // The decision about the session estimates its view; until then answers add up the appended messages.
     test.settled().await;
     let narrow = || Some(ModelWindow { overhead: 70, ..window(6_000, 1_000) });
     let words = "u10 \"hi\"\na10 open";
@@ -143,7 +143,7 @@ async fn a_view_that_does_not_fit_names_what_is_pending_and_may_be_waited_for() 
     script.held().await;
     let view = test.context(&session).await;
     assert!(!view.fits && view.context_tokens > 5_000 && view.messages.len() == 18 && view.pending.is_some());
-    // Whoever waits gets the reduced view as soon as it is there.
+    // A waiting caller gets the compacted view as soon as it exists.
     let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     let (waited, ()) = futures::future::join(ask(&test, &session, waiting), async { script.release() }).await;
     assert!(waited.fits && waited.covered.is_some());
@@ -155,7 +155,7 @@ async fn whoever_waits_waits_for_a_decision_first() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     assert!(test.append(&session, &turns(1, 9, 1_100)).await.context.due);
-    // Nothing has been asked for yet, or only just now.
+    // No compaction has been requested yet, or only just now.
     let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     let view = ask(&test, &session, waiting).await;
     assert!(view.fits && view.covered.is_some());

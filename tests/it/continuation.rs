@@ -1,4 +1,5 @@
-//! P12: what Longhand says in a user's place is asked for by the policy, recorded, marked, and gone with its reduction.
+//! P12: messages that Longhand adds in a user's place are requested by the policy, recorded, marked, and removed with
+//! their compaction.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, with_image};
 use longhand::app::append::ListMessages;
@@ -14,14 +15,14 @@ use longhand::store::Caller;
 const WORDS: usize = 1_100;
 const GO_ON: &str = "user added: go on with what";
 
-/// A session that goes over its threshold with one more turn.
+/// A session that exceeds its threshold with one more turn.
 async fn nearly_full(test: &TestApp) -> String {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 8, WORDS)).await;
     session
 }
 
-/// The turn that crosses the threshold and is not done: its reply waits for a tool.
+/// The turn that crosses the threshold and is unfinished: its reply waits for a tool.
 fn unfinished() -> String {
     format!("u9 {WORDS}c\na9 {WORDS}c call=c9")
 }
@@ -30,7 +31,7 @@ fn script() -> std::sync::Arc<ScriptedSummarizer> {
     ScriptedSummarizer::new([Line::Hold("S1".to_owned()), Line::Say("S2".to_owned()), Line::Say("S3".to_owned())])
 }
 
-/// What Longhand wrote, in order.
+/// Longhand's own messages of a kind, in order.
 async fn derived(test: &TestApp, session: &str, kind: MessageKind) -> Vec<Message> {
     let list = ListMessages { derived: true, ..ListMessages::default() };
     let page = test.app.list_messages(session, list).await.expect("a page");
@@ -43,7 +44,7 @@ async fn change_policy(test: &TestApp, session: &str, json: &str) {
     test.settled().await;
 }
 
-/// Appends while the first summary is written, lets it be finished, and tells what the view shows then.
+/// Appends while the first summary is written, releases it, and returns the view after it as text.
 async fn compacted(test: &TestApp, script: &ScriptedSummarizer, session: &str, meanwhile: &str) -> Vec<String> {
     let mut watch = test.watch().await;
     script.held().await;
@@ -69,7 +70,7 @@ async fn an_interrupted_turn_is_asked_to_go_on_by_a_recorded_message() {
     assert_eq!(recorded.len(), 1);
     assert!(recorded[0].kind.is_derived());
     assert!(test.history(&session).await.iter().all(|message| message.id != recorded[0].id), "nobody wrote it");
-    // What comes next follows it, and the next summary covers it without being told of it.
+    // Later messages follow it, and the next summary covers it without reading it.
     test.append(&session, "t9 result=c9:ok\na10 \"so be it\"").await;
     let lines = shown(&test.context(&session).await);
     assert_eq!(lines[lines.len() - 2..], [GO_ON.to_owned(), "assistant shown: so be it".to_owned()]);
@@ -160,7 +161,7 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_place
     );
     let expanded = test.app.expand(&session, &replay[0].id.to_string(), 0, "").await.expect("expanded");
     assert_eq!(expanded.messages.iter().map(|message| message.id).collect::<Vec<_>>(), [request.id]);
-    // What follows comes behind it, and an undo brings the request back as it was.
+    // Later messages follow it, and an undo restores the request.
     test.append(&session, "a90 \"it rises\"").await;
     assert_eq!(shown(&test.context(&session).await).last().map(String::as_str), Some("assistant shown: it rises"));
     test.app.rewind(&session, "u90", None, Caller::default()).await.expect("rewound");
@@ -203,7 +204,7 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     assert_eq!(began().await, [Trigger::Overflow]);
     let lines = shown(&test.context(&session).await);
     assert!(lines.contains(&"user added: what does the plot [attached image/png: plot.png]".to_owned()), "{lines:?}");
-    // The replay is no request of its own: what fails again is not helped by the same once more, and that is said once.
+    // The replay is not a new request: a second failure is not retried, and is reported once.
     append(failed("a92", "prompt is too long: 8 tokens")).await.expect("appended");
     assert_eq!(began().await, [Trigger::Overflow; 2]);
     let why = test.events().await.into_iter().filter_map(|event| match event.body {
@@ -215,7 +216,7 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
     assert_eq!(began().await.len(), 2, "looked at again, it is the same failure");
     assert_eq!(test.findings().await, []);
 
-    // What was asked of the view before the reduction says nothing about the view behind it.
+    // A reply to the view before the compaction does not count for the view after it.
     let late = with_image(&test).await;
     let said = Overflow { status: Some(413), ..Overflow::default() };
     test.append(&late, "a90 open").await;

@@ -1,4 +1,4 @@
-//! Claims of summaries that the history contradicts: reported, and corrected where the policy says so.
+//! Claims of summaries that the history contradicts: reported, and corrected if the policy requires it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
 use longhand::app::compactions::{NewSummary, Wanted};
@@ -17,7 +17,7 @@ use std::time::Duration;
 const CLAIM: &str = "The parser is done and `mix test` passes.";
 const HISTORY: &str = "`mix test` failed: `** (KeyError) key :id not found`";
 
-/// A tail of nothing but the last message, so that there is always something to cover.
+/// A tail of only the last message, so that there is always something to cover.
 fn policy(contradictions: &str) -> String {
     let summary = format!(r#"{{"contradictions":"{contradictions}"}}"#);
     format!(
@@ -29,7 +29,7 @@ fn message(role: Role, parts: Vec<NewPart>) -> NewMessage {
     NewMessage::sealed(role, parts)
 }
 
-/// A run of the tests, and its end.
+/// A run of the tests, and its result.
 fn run(call_id: &str, status: ResultStatus, output: &str) -> NewMessage {
     let input_json = r#"{"command":"mix test"}"#.to_owned();
     let call = ToolCall { call_id: call_id.to_owned(), tool: "bash".to_owned(), input_json, ..ToolCall::default() };
@@ -40,7 +40,7 @@ fn run(call_id: &str, status: ResultStatus, output: &str) -> NewMessage {
     message(Role::Assistant, vec![NewPart::new(PartBody::ToolCall(call)), result])
 }
 
-/// A session in which the tests fail; the message that shows it.
+/// A session in which the tests fail, and the message that shows it.
 async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     let change = SessionChange { policy_override_json: Some(policy(contradictions)), ..SessionChange::default() };
@@ -53,7 +53,7 @@ async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
     (session, shows)
 }
 
-/// The outcome that is stored, which must be that of the event; and the summary in force.
+/// The stored outcome, which must equal that of the event, and the active summary.
 async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
     let mut watch = test.watch().await;
     let event = watch.wait_for(EventKind::Compacted).await;
@@ -85,7 +85,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
         let told = test.app.server_info().await.expect("the state").fare.contradictions;
         assert_eq!(told, [(ContradictionKind::Check, 1)], "{policy}");
     }
-    // A true claim is left alone.
+    // A true claim is left unchanged.
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
     let (session, _) = failing(&test, "correct").await;
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
@@ -116,7 +116,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         assert!(summary.starts_with(&words));
         assert_eq!(summary.contains("# Corrections"), is_corrected, "{summary}");
     }
-    // One that a client brings along is reported, and stands as it is.
+    // A supplied summary is reported, and not changed.
     let test = TestApp::start().await;
     let (session, shows) = failing(&test, "correct").await;
     let new = NewSummary { text: words.clone(), ..NewSummary::default() };

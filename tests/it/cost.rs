@@ -1,4 +1,4 @@
-//! P11: what a read costs depends on what it returns, not on the history behind it.
+//! P11: the cost of a read depends on its result, not on the length of the history.
 
 use crate::support::{TestApp, conversation};
 use longhand::app::append::ListMessages;
@@ -13,10 +13,10 @@ use longhand::store::Caller;
 const SMALL: usize = 1_000;
 const LARGE: usize = 100_000;
 
-/// A session with so many messages, all but the last few of them under a summary; and how many rows were read for an
-/// append that crossed no threshold while the view still showed them all.
+/// A session with this number of messages, all but the last few covered by a summary; and the number of rows read for
+/// an append below every threshold while the view still showed all messages.
 async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
-    // A window that none of this fills.
+    // A window that the session does not fill.
     let session = test.session("opencode@seed", 1_000_000_000, 0).await;
     let message = conversation("u \"x\"").remove(0);
     let named = |name: &str| {
@@ -41,15 +41,15 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
     let rows_of_append = test.app.store().rows_read() - before;
     let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&session, summary, Caller::default()).await.expect("supplied");
-    // The decision loads the session, with all that came before it.
+    // The decision loads the session, with all messages before it.
     test.settled().await;
     append(vec![message; 100]).await;
     (session, rows_of_append)
 }
 
-/// How many rows each kind of read fetches.
+/// The number of rows that each kind of read fetches.
 async fn costs(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
-    // The scheduler reads too when it looks at a session.
+    // The scheduler reads too when it evaluates a session.
     test.settled().await;
     let store = test.app.store();
     let mut costs = Vec::new();
@@ -105,13 +105,13 @@ async fn reads_cost_the_same_whatever_lies_behind_them() {
     let test = TestApp::start().await;
     let (small, few) = compacted(&test, SMALL).await;
     let (large, many) = compacted(&test, LARGE).await;
-    // The scheduler looks for work as often as it likes, a few rows each time.
+    // The scheduler polls for work, a few rows each time.
     assert!(few < 50 && many < 50, "{few} and {many} rows for an append");
     let expected = costs(&test, &small).await;
     for (what, rows) in &expected {
         let is_plausible = match *what {
             "session" => *rows < 500,
-            // It is in memory; a view as of a revision is read.
+            // The view is in memory; a view as of a revision is read.
             "view" => *rows == 0,
             _ => (1..500).contains(rows),
         };
@@ -126,7 +126,7 @@ async fn reads_cost_the_same_whatever_lies_behind_them() {
     }
 }
 
-/// Reads pages to the end; how many items each had, and the most rows that one cost.
+/// Reads all pages; returns the number of items of each, and the maximum number of rows of one page.
 async fn paged(test: &TestApp, mut page: impl AsyncFnMut(String) -> (usize, String)) -> (Vec<usize>, u64) {
     test.settled().await;
     let store = test.app.store();
@@ -147,7 +147,7 @@ async fn paged(test: &TestApp, mut page: impl AsyncFnMut(String) -> (usize, Stri
 async fn a_page_that_its_bytes_end_reads_no_more_than_it_returns() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
-    // Six parts, each large enough to be kept on its own: nine messages are a page's bytes.
+    // Six parts, each large enough to be stored as a blob: nine messages fill a page's bytes.
     for index in 0..40 {
         test.append(&session, &format!("u{index}{}", " 70000c".repeat(6))).await;
     }
@@ -159,7 +159,7 @@ async fn a_page_that_its_bytes_end_reads_no_more_than_it_returns() {
         })
         .await;
         assert_eq!(counts, [9, 9, 9, 9, 4], "reverse: {reverse}");
-        // Forty rows of messages and of their sizes, and the parts of ten.
+        // The rows of forty messages and of their sizes, and the parts of ten messages.
         assert!(most < 250, "{most} rows for nine messages, reverse: {reverse}");
     }
 }

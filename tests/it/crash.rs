@@ -1,7 +1,7 @@
-//! P1, P7: the daemon dies at every point where something is half done, and what it leaves is whole.
+//! P1, P7: the daemon dies at every point where something is half done, and leaves a consistent store.
 //!
-//! Each row names a fail point (`telemetry::failpoint`) of the real binary. The daemon is started with it, fed until it
-//! dies there, and started again; the client then sends again what it was not told about.
+//! Each row names a fail point (`telemetry::failpoint`) of the real binary. The daemon is started with it, gets appends
+//! until it dies there, and is started again; the client then repeats its unacknowledged requests.
 
 use crate::cli::{Daemon, check_ends, check_order, count, live, transcript};
 use crate::provider::fake::{FakeProvider, Protocol, Scene};
@@ -14,24 +14,24 @@ use std::process::ExitStatus;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Whatever a test waits for comes within this, or never.
+/// Deadline of every wait of a test.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// Turns that make one summary due, and some more that come after the crash.
+/// Number of turns that make one summary due, and of those after the crash.
 const TURNS: usize = 40;
 const MORE: usize = 42;
 const SIGABRT: i32 = 6;
 
-/// Where the daemon dies, in the order of an append's way to a summary.
+/// Fail points, in the order from an append to a summary.
 const POINTS: [&str; 15] = [
     // The migrations have run, and nothing else.
     "migrated",
-    // An append is written and not committed; it is committed and its client was not told.
+    // An append is written and not committed; it is committed and its client has no answer.
     "append.uncommitted:9",
     "append.committed:9",
     // The job of a session that is due.
     "enqueue.uncommitted",
     "enqueue.committed",
-    // The claim, and behind it before anything is done.
+    // The claim, and after it before any work.
     "claim.uncommitted",
     "claim.committed",
     "work.claimed",
@@ -42,13 +42,13 @@ const POINTS: [&str; 15] = [
     "commit.written",
     "commit.ended",
     "commit.uncommitted",
-    // It is committed, and the worker was not told.
+    // The transaction is committed, and the worker does not know it yet.
     "commit.committed",
-    // A stopping daemon is about to fold the log into the database.
+    // A stopping daemon is about to checkpoint its log.
     "checkpoint",
 ];
 
-/// Waits until a daemon has died by itself. One that does not is killed, so that no test leaves it behind.
+/// Waits until a daemon has died. Kills it at the deadline, so that no test leaves it running.
 fn death(daemon: Daemon, point: &str) -> ExitStatus {
     let id = daemon.id();
     let (done, waiting) = mpsc::channel();
@@ -59,7 +59,7 @@ fn death(daemon: Daemon, point: &str) -> ExitStatus {
     })
 }
 
-/// The log, once something was reduced and nothing is due, waits or runs.
+/// The events, once there was a compaction and nothing is due, ready or running.
 fn settled(daemon: &Daemon, point: &str) -> Vec<Value> {
     const BUSY: &str = "select (select count(*) from session where due_revision is not null) \
          + (select count(*) from job where state in (1, 2))";
@@ -75,7 +75,7 @@ fn settled(daemon: &Daemon, point: &str) -> Vec<Value> {
     }
 }
 
-/// A home with a transcript in it, and the settings of the daemon.
+/// A folder with a transcript in it, and the settings of the daemon.
 struct Home {
     folder: tempfile::TempDir,
     settings: Option<PathBuf>,
@@ -86,7 +86,7 @@ impl Home {
         Self { folder: tempfile::tempdir().expect("a folder"), settings: None }
     }
 
-    /// A home whose daemon asks this provider for summaries.
+    /// A folder whose daemon asks this provider for summaries.
     fn with(provider: &FakeProvider) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = folder.path().join("longhand.toml");
@@ -115,14 +115,14 @@ impl Home {
         Daemon::start_as(self.path(), change).0
     }
 
-    /// The arguments that import a transcript of so many turns, and its number of messages.
+    /// The arguments that import a transcript of this number of turns, and its number of messages.
     fn import(&self, turns: usize) -> (Vec<String>, usize) {
         let file = self.path().join("session.jsonl");
         let messages = transcript(&file, turns);
         (live(&file), messages)
     }
 
-    /// Starts a daemon, feeds it until it dies at the point, and checks that this is where it died.
+    /// Starts a daemon, sends appends until it dies at the fail point, and checks that it died there.
     fn die_at(&self, point: &str) {
         let (import, _) = self.import(TURNS);
         let import: Vec<&str> = import.iter().map(String::as_str).collect();
@@ -139,7 +139,8 @@ impl Home {
         assert_eq!(status.signal(), Some(SIGABRT), "{point} was not reached: {status}");
     }
 
-    /// Starts the daemon again, sends everything again, and checks that all is there once and that work goes on.
+    /// Starts the daemon again, repeats all requests, and checks that each message is present once and that work
+    /// continues.
     fn recover(&self, point: &str) {
         let daemon = self.start(None);
         for turns in [TURNS, MORE] {
@@ -153,7 +154,7 @@ impl Home {
             let all = ids.len();
             ids.sort_unstable();
             ids.dedup();
-            // What the importer keeps of the file's head is there too.
+            // The records that the importer makes of the file's head are present too.
             assert!(all >= messages, "{point}: {all} of {messages} messages are there");
             assert_eq!(all, ids.len(), "{point}: a message is there twice");
         }
@@ -198,7 +199,7 @@ async fn a_daemon_that_dies_while_a_model_writes_has_the_summary_written_again()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_dies_with_a_heartbeat_leaves_a_job_that_is_taken_up() {
-    // The first request is never answered, so that the worker says that it is alive.
+    // The first request is never answered, so that the worker sends a heartbeat.
     let provider = FakeProvider::playing(Protocol::Chat, [Scene::Hang]).await;
     let home = Home::with(&provider);
     let done = tokio::task::spawn_blocking(move || {
@@ -213,7 +214,7 @@ async fn a_summary_whose_commit_fails_is_committed_again_without_the_model() {
     let provider = FakeProvider::playing(Protocol::Chat, []).await;
     let home = Home::with(&provider);
     let done = tokio::task::spawn_blocking(move || {
-        // The first one to commit is a prune, which asks no model.
+        // The first one to commit is a prune, which needs no model.
         let daemon = home.start(Some("commit.refused:2"));
         let (import, _) = home.import(TURNS);
         let import: Vec<&str> = import.iter().map(String::as_str).collect();

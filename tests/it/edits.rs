@@ -1,4 +1,4 @@
-//! Edits that leave a message out of views, and the edits that an import brings along.
+//! Edits that leave a message out of views, and edits made by an import.
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, text, turns, words_of};
@@ -37,7 +37,7 @@ async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
     let left_out = app.edit(&session, "a2", &[], None, once("out", "a2")).await.expect("left out");
     assert!(left_out.ids.is_empty(), "nothing stands in its place");
     assert_eq!(app.edit(&session, "a2", &[], None, once("out", "a2")).await.expect("again"), left_out);
-    // The result of the call that is gone is told at its own place.
+    // The result of the call that is left out is rendered as text at its own position.
     assert_eq!(picture(&test.context(&session).await), (vec![u1, t3, u4], vec![a2]));
     assert_eq!(words_of(&app.get_message(&session, "a2").await.expect("kept").0), "two");
 
@@ -93,7 +93,7 @@ async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_o
     let covered = view.covered.as_ref().expect("a summary");
     assert!(!covered.ranges.iter().any(|range| range.contains(a2)), "{covered:?}");
     assert_eq!(picture(&view).1, [a2]);
-    // With other words in its place, the summary is not about this conversation any more.
+    // A replacement in its place ends the summary, which does not cover it.
     app.edit(&session, "a2", &[text("dos")], None, none()).await.expect("edited");
     assert_eq!(test.context(&session).await.covered, None);
     app.undo(&session, None, none()).await.expect("undone");
@@ -101,7 +101,7 @@ async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_o
     assert_eq!(test.findings().await, []);
 }
 
-/// Writes a pi session file, each entry under the one before it.
+/// Writes a pi session file, each entry a child of the one before it.
 fn pi_file(path: &Path, entries: &[(&str, Value)]) {
     let mut lines = vec![json!({"type":"session","version":3,"id":"ses","timestamp":"2026-01-05T10:00:00Z","cwd":"/"})];
     let mut parent = Value::Null;
@@ -127,7 +127,7 @@ fn context_edit(target: &str, replacement: Value) -> Value {
     json!({"type":"context_edit","targetId":target,"replacement":replacement})
 }
 
-/// What the view of a session says, message by message, and how many messages edits leave out of it.
+/// The text of a session's view, message by message, and the number of messages that edits leave out.
 fn said(daemon: &Daemon, session: &str) -> (Vec<String>, usize) {
     let frames = daemon.json(&["context", session]);
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
@@ -180,14 +180,14 @@ fn an_import_makes_the_edits_that_pi_made() {
         let report = daemon.json(&arguments).remove(0);
         assert_eq!((&report["agent_edits"], &report["problems"]), (&json!(4), &json!(1)), "{report}");
         let session = session_of(&report);
-        // Left out are two originals that others stand for, the first of those, and the attempt.
+        // Left out are two originals with replacements, the first of those replacements, and the failed attempt.
         let expected = ["best", "c1", "in short", "go on", "done"].map(str::to_owned).to_vec();
         assert_eq!(said(&daemon, session), (expected, 4), "{arguments:?}");
         let shown = daemon.json(&["show", session, "--records"]);
         let kept = |id: &str| shown.iter().filter(|message| message["clientId"] == id).count();
         assert_eq!(["u1", "r1", "a2", "e1", "e2", "e3", "e4", "e5"].map(kept), [1; 8], "nothing of the file is lost");
 
-        // The same again edits nothing, also when an edit was taken back meanwhile.
+        // A second import edits nothing, even if an edit was undone meanwhile.
         let events = daemon.json(&["events"]).len();
         assert_eq!(daemon.json(&arguments).remove(0)["written"], 0);
         assert_eq!(daemon.json(&["events"]).len(), events);

@@ -1,4 +1,5 @@
-//! `longhand evaluate`, as its binary: what summaries keep, on a transcript with one fact of each kind, and on real ones.
+//! `longhand evaluate`, as its binary: the content that summaries keep, on a transcript with one fact of each kind, and
+//! on real ones.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::process::{Command, Output};
 
 fn evaluate(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
-    // An address that nobody listens at: an evaluation asks no daemon.
+    // An address without a listener: an evaluation needs no daemon.
     command.env("LONGHAND_SERVER", "http://127.0.0.1:9").arg("evaluate").args(arguments);
     command.output().expect("the binary runs")
 }
@@ -84,7 +85,7 @@ fn first_half(talk: &mut Talk) {
     talk.says("The borrow is the problem.");
 }
 
-/// The second half, which uses all of them, and some that did not stand before.
+/// The second half, which uses all of them, and some new ones.
 fn second_half(talk: &mut Talk) {
     talk.says("As parse_header takes 16384 bytes, next I write the benchmark for new_name and 77777.");
     talk.call("edit", json!({"path": "/src/http/parser.rs"}), "done", false);
@@ -140,7 +141,7 @@ fn each_kind_of_fact_is_found_and_looked_for() {
         assert_eq!(row["named_or_expandable"], json!({"kept": 6, "all": 6}), "{row}");
         assert!(row["tokens"].as_u64().expect("tokens") <= 600, "{row}");
     }
-    // What the policy puts behind every summary is measured too.
+    // The text that the policy adds to every summary is evaluated too.
     let text = made[1]["text"].as_str().expect("a text");
     assert!(text.contains("<read-files>\n/src/http/parser.rs\n</read-files>"), "{text}");
     let run = evaluate(&[&file, "--preset", "opencode@seed", "--text"]);
@@ -170,7 +171,7 @@ fn a_transcript_without_a_compaction_is_cut_where_the_preset_would() {
         let all = &row["named_or_expandable"];
         assert_eq!((&all["kept"], &row["named"]["all"]), (&all["all"], &all["all"]), "{row}");
     }
-    // In a large window nothing is compacted, and that is told.
+    // In a large window nothing is compacted, which is reported.
     let run = evaluate(&[&file, "--preset", "opencode@seed"]);
     assert!(run.status.success() && run.stdout.is_empty());
     assert!(String::from_utf8_lossy(&run.stderr).contains("comes to no summary in a window of 200000"));
@@ -178,7 +179,7 @@ fn a_transcript_without_a_compaction_is_cut_where_the_preset_would() {
     assert!(!run.status.success() && String::from_utf8_lossy(&run.stderr).contains("nowhere.jsonl"));
 }
 
-/// The session that was compacted in reality, counted as `recall.py` counts it.
+/// The session that was really compacted, counted as `recall.py` counts it.
 #[test]
 fn the_real_compaction_has_the_known_figures() {
     let name = "../shared/data/claude-code/compacted/258c7280-ae70-4798-800f-63464d01a85d.jsonl";
@@ -198,7 +199,7 @@ fn the_real_compaction_has_the_known_figures() {
     assert!(made["tokens"].as_u64().expect("tokens") <= 3_629, "{made}");
 }
 
-/// What it says is of use, is no list, and contradicts no check.
+/// Checks that the text is useful, is not mostly lists, and contradicts no check.
 fn check_words(row: &Value) {
     let of = |field: &str| row["precision"][field].as_u64().expect("a count");
     assert!(of("kept") * 100 >= of("all") * 30, "{row}");

@@ -1,4 +1,4 @@
-//! Whatever a view shortened, covered or left out can be had again by the id that stands there.
+//! Everything that a view shortens, covers or leaves out can be read by the id in its place.
 
 use crate::support::{TestApp, conversation, turns, window};
 use longhand::app::Reason;
@@ -14,7 +14,7 @@ use longhand::store::Caller;
 use regex::Regex;
 use std::collections::{BTreeSet, HashMap};
 
-/// All pages behind an id, each of three messages.
+/// All messages that an id expands to, read in pages of three.
 async fn expand(test: &TestApp, session: &str, id: &str) -> Vec<Message> {
     let (mut messages, mut token) = (Vec::new(), String::new());
     loop {
@@ -28,9 +28,9 @@ async fn expand(test: &TestApp, session: &str, id: &str) -> Vec<Message> {
     }
 }
 
-/// A session whose twelve turns have long requests, replies and outputs, and which waits to be asked.
+/// A session of twelve turns with long requests, replies and outputs, without automatic compactions.
 pub(crate) async fn long_session(test: &TestApp, preset: &str) -> String {
-    // Gemini CLI keeps what is not longer than this.
+    // Gemini CLI keeps outputs up to this length.
     let output = if preset.starts_with("gemini-cli") { 60_000 } else { 9_000 };
     let session = test
         .create(NewSession {
@@ -49,7 +49,7 @@ pub(crate) async fn long_session(test: &TestApp, preset: &str) -> String {
     session
 }
 
-/// The ids that stand in the words of a view.
+/// The ids in the text of a view.
 fn ids_in_words(view: &Context) -> BTreeSet<String> {
     let id = Regex::new("(msg|prt)_[0-9a-f]{32}").expect("a pattern");
     let words = |body: &PartBody| match body {
@@ -63,8 +63,8 @@ fn ids_in_words(view: &Context) -> BTreeSet<String> {
     texts.iter().flat_map(|text| id.find_iter(text)).map(|found| found.as_str().to_owned()).collect()
 }
 
-/// Checks that every original message of a session can be had from what its view says, and how many of the ids stood in
-/// words that a model reads.
+/// Checks that every original message of a session can be read by the ids of its view; returns the number of ids in
+/// text that a model reads.
 async fn check(test: &TestApp, session: &str, what: &str) -> usize {
     let history = test.history(session).await;
     let parts: HashMap<String, &Part> =
@@ -135,7 +135,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
         }
     }
     assert!(reduced > presets::all().len(), "only {reduced} reductions to look at");
-    // These agents tell their model how to read what was taken away.
+    // These agents tell their model how to read removed content.
     for name in ["suna@2025-07", "suna@2026", "gemini-cli@0.26"] {
         assert!(named.contains(&name), "{name} names no id; these do: {named:?}");
     }
@@ -161,7 +161,7 @@ async fn chained_forked_undone_and_archived_reductions_can_be_expanded() {
     let second = cover(&session, "u5").await;
     assert_eq!(names(&session, &first).await, ["u1", "a1", "u2", "a2"]);
     assert_eq!(names(&session, &second).await, ["u1", "a1", "u2", "a2", "u3", "a3", "u4", "a4"]);
-    // The summary that the second compaction covered still stands for what it stood for.
+    // The summary that the second compaction covered still covers the same messages.
     assert_eq!(names(&session, &old_summary).await, ["u1", "a1", "u2", "a2"]);
     let fork = async |session: &str, point: ForkPoint| {
         let forked = test.app.fork_session(session, point, None, String::new(), Caller::default()).await;
@@ -213,7 +213,7 @@ async fn what_cannot_be_expanded_is_refused() {
     assert_eq!(error.reason, Reason::PageTokenInvalid);
     let error = test.app.expand(&session, &part, -1, "").await.expect_err("no size");
     assert_eq!(error.reason, Reason::InvalidField);
-    // A reduction that has taken nothing away has nothing behind it.
+    // A page token is valid only for its own list.
     let messages = conversation("u9 \"more\"");
     test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
     let summary = NewSummary { text: "Talk.".to_owned(), tail_start: "u8".to_owned(), ..NewSummary::default() };

@@ -1,4 +1,4 @@
-//! Paths that are not what they should be: each is refused with a sentence, before anything is made, changed or removed.
+//! Invalid paths: each is refused with one sentence, before anything is made, changed or removed.
 
 use crate::cli::{Daemon, longhand};
 use crate::support::connect;
@@ -10,7 +10,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Everything below a folder: its kind, permissions, and what it holds.
+/// Everything below a folder: type, permissions and content.
 fn everything(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("the folder can be read") {
@@ -31,7 +31,7 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     found
 }
 
-/// What a daemon says that is refused; that it leaves everything as it was is checked.
+/// The message of a daemon that is refused; checks that it changed nothing.
 fn refusal(home: &Path, arguments: &[&Path]) -> String {
     let before = everything(home);
     let mut command = longhand(home);
@@ -59,7 +59,7 @@ fn private(folder: &Path) -> PathBuf {
     folder.to_owned()
 }
 
-/// A home with a store of ours in it that nobody serves, with a log that is not folded.
+/// A folder with a store that no daemon serves, with a log that is not checkpointed.
 fn home() -> tempfile::TempDir {
     let home = tempfile::tempdir().expect("a folder");
     Daemon::start(home.path()).kill();
@@ -99,13 +99,13 @@ fn a_socket_replaces_nothing_but_a_dead_socket() {
         let told = refusal(home.path(), &[Path::new("--data-dir"), &store, Path::new("--socket"), &socket]);
         assert!(told.contains("cannot listen on unix:") && told.contains(why), "{told}");
     }
-    // A store that is not there is not made for it either.
+    // The refusal does not create a store that does not exist.
     let new = at("new");
     let told = refusal(home.path(), &[Path::new("--data-dir"), &new, Path::new("--socket"), &new.join("longhand.db")]);
     assert!(told.contains("the store has its own files there"), "{told}");
     drop((datagrams, listening));
 
-    // What the killed daemon left, and a socket of somebody's who is gone, are replaced.
+    // The killed daemon's socket, and a socket without a listener, are replaced.
     for socket in [store.join("longhand.sock"), at("listening")] {
         assert!(fs::symlink_metadata(&socket).expect("it is left").file_type().is_socket());
         let daemon = Daemon::start_as(home.path(), |command| {
@@ -144,7 +144,7 @@ fn a_socket_gets_a_directory_that_only_its_owner_enters() {
     assert!(daemon.stop().success());
 }
 
-/// What is done to a store, and what the daemon then says.
+/// A change of a store, and the daemon's message about it.
 type Spoil = (&'static str, fn(&Path), &'static str);
 
 #[test]
@@ -190,14 +190,14 @@ fn chmod(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("permissions");
 }
 
-/// Moves something away, with a symbolic link to it in its place.
+/// Moves a path away, and replaces it by a symbolic link to it.
 fn linked(path: &Path) {
     let moved = path.with_extension("moved");
     fs::rename(path, &moved).expect("moved");
     symlink(&moved, path).expect("a link");
 }
 
-/// An empty directory in the place of a file.
+/// Replaces a file by an empty directory.
 fn emptied(path: &Path) {
     fs::remove_file(path).expect("removed");
     private(path);
@@ -228,7 +228,7 @@ async fn what_is_no_store_of_ours_is_refused() {
     assert!(refused(&store_with(&[0; 8_192])).contains("is not a database"));
     assert!(refused(&store_with(b"SQLite format 3\0")).contains("is not a database"));
 
-    // Databases of other programs: in the file, still in the log, in an old journal, and with an id of their own.
+    // Databases of other programs: with their own id, in the file, still in the log, and in an old journal.
     for sql in [
         "pragma application_id = 7; vacuum;",
         "create table t (c)",
@@ -245,7 +245,7 @@ async fn what_is_no_store_of_ours_is_refused() {
 
 #[tokio::test]
 async fn a_first_start_that_was_interrupted_is_no_hindrance() {
-    // It leaves an empty file, or a database without anything in it.
+    // An interrupted first start leaves an empty file, or an empty database.
     for sql in ["", "pragma journal_mode = wal"] {
         let home = tempfile::tempdir().expect("a folder");
         let store = private(&home.path().join("store"));

@@ -1,4 +1,4 @@
-//! Forks share history up to a point and nothing after it.
+//! Forks share history up to a point, and none after it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, prunable, shown, text, turns, window, words_of};
 use longhand::app::Reason;
@@ -50,7 +50,7 @@ async fn a_fork_has_the_history_up_to_its_point() {
     assert_eq!(names(&test, &sideways).await, ["u1"]);
     assert_eq!(names(&test, &session).await, ["u1", "a1", "u2", "u3"]);
     assert_eq!(shown(&test.context(&deeper).await).len(), 4);
-    // Messages and their ids are the same ones, by either id.
+    // Messages and their ids are the same, by either id.
     let original = test.history(&session).await.remove(0);
     for id in [original.id.to_string(), "u1".to_owned()] {
         assert_eq!(test.app.get_message(&deeper, &id).await.expect("inherited").0, original);
@@ -71,7 +71,7 @@ async fn a_fork_of_forks_reads_as_one_history() {
     let mut expected = Vec::new();
     for depth in 0..12 {
         let name = format!("u{depth}");
-        // Every third stretch holds no message at all.
+        // Every third segment has no messages.
         if depth % 3 != 2 {
             test.append(&session, &format!("{name} \"{depth}\"")).await;
             expected.push(name);
@@ -180,7 +180,7 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
     test.app.undo(&forked, None, Caller::default()).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, test.context_as_of(&session, whole).await.hash);
     assert_eq!(test.context(&session).await.hash, compacted);
-    // The fork is as full as its parent was then, and may be compacted at once itself: its beginning is asked for.
+    // The fork is as full as its parent was then, and may be compacted at once, so that its first view is read.
     let earlier = fork(&test, &session, at(whole)).await;
     let begun = test.app.get_session(&earlier).await.expect("a session").session.fork.expect("a fork").1;
     assert!(test.context_as_of(&earlier, begun).await.covered.is_none(), "before the compaction there was none");
@@ -206,7 +206,7 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     for other in [&session, &forked] {
         assert_eq!(test.context(other).await.hash, pruned);
     }
-    // A prune that came behind the point of a fork is not seen there.
+    // A prune after the fork point is not visible in the fork.
     let point = test.history(&session).await.last().expect("messages").revision;
     let before = fork(&test, &session, at(point)).await;
     assert_eq!(test.context(&before).await.hash, whole);
@@ -285,7 +285,7 @@ async fn a_fork_knows_the_client_ids_that_it_inherited() {
         let error = test.app.append(session, other, None, None, Caller::default()).await.expect_err("reused");
         assert_eq!(error.reason, Reason::ClientIdReused);
     }
-    // What came behind the fork, and what was open at it, is no part of its history.
+    // Messages after the fork point, and messages open at it, are not part of its history.
     let fresh = test.append(&forked, "a0 \"mine\"\nu3 \"mine too\"").await;
     assert_eq!(fresh.existed_count, 0);
     assert_eq!(names(&test, &forked).await, ["u1", "a1", "u2", "a0", "u3"]);

@@ -1,4 +1,5 @@
-//! P12: reductions make progress or stop, and whoever watches is told once why, and what goes on from there.
+//! P12: compactions make progress or stop, and clients are notified once of the reason, and of what ends the wait.
+//! it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, refusing, text, turns, window};
 use longhand::app::Reason;
@@ -13,10 +14,10 @@ use longhand::model::session::Guards;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::store::Caller;
 
-/// What no view shows: a system prompt and descriptions of tools.
+/// Tokens that no view shows: a system prompt and descriptions of tools.
 const OVERHEAD: i64 = 5_600;
 
-/// A reply whose usage counts what the view weighs, and the overhead on top of it.
+/// A reply whose usage is the estimate of the view plus the overhead.
 async fn reply(test: &TestApp, session: &str, name: &str, overhead: i64) -> NewMessage {
     let view = test.context(session).await;
     let mut messages = conversation(&format!("{name} \"so be it\""));
@@ -29,7 +30,7 @@ async fn reply(test: &TestApp, session: &str, name: &str, overhead: i64) -> NewM
     messages.remove(0)
 }
 
-/// A request and its reply, after which the scheduler has done what it wants.
+/// A request and its reply; waits until the scheduler is idle.
 async fn turn(test: &TestApp, session: &str, number: usize, overhead: i64) {
     test.append(session, &format!("u{number} 400c")).await;
     let reply = reply(test, session, &format!("a{number}"), overhead).await;
@@ -50,7 +51,7 @@ fn policy(json: &str) -> SessionChange {
     SessionChange { policy_override_json: Some(json.to_owned()), ..SessionChange::default() }
 }
 
-/// Why reductions failed, in order.
+/// Failures of compactions, in order.
 async fn failures(test: &TestApp) -> Vec<Failure> {
     let failed = |body| match body {
         EventBody::CompactionFailed { failure, .. } => Some(failure),
@@ -59,7 +60,7 @@ async fn failures(test: &TestApp) -> Vec<Failure> {
     test.events().await.into_iter().filter_map(|event| failed(event.body)).collect()
 }
 
-/// What reductions that came into force did, in order.
+/// Outcomes of finished compactions, in order.
 async fn outcomes(test: &TestApp) -> Vec<Outcome> {
     let done = |body| match body {
         EventBody::Compacted { outcome, .. } => Some(*outcome),
@@ -75,11 +76,11 @@ async fn started(test: &TestApp) -> usize {
 #[tokio::test]
 async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     let test = TestApp::start().await;
-    // A summary is due at 5 000 tokens, and the overhead has more.
+    // A summary is due at 5 000 tokens, and the overhead is larger.
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     for number in 1..=12 {
         turn(&test, &session, number, OVERHEAD).await;
-        // Nor does a client that waits for a view that fits start anything.
+        // A client that waits for a view within its window does not start a compaction either.
         let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
         assert!(!test.app.context(&session, wait).await.expect("a view").fits);
         test.settled().await;
@@ -93,7 +94,7 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     assert!((5_000..=OVERHEAD).contains(&found), "never more than is certain: {found}");
     assert_eq!(test.findings().await, []);
 
-    // The window is what it was found under: another one is judged anew, and told of anew.
+    // The result applies to this window: under another one the session is evaluated and notified again.
     change(&test, &session, SessionChange { window: Some(window(7_000, 1_000)), ..SessionChange::default() }).await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
     for number in 13..=60 {
@@ -101,12 +102,12 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
         test.settled().await;
     }
     assert!(!outcomes(&test).await.is_empty(), "under a larger window there is something to reduce");
-    // Where the overhead, the summary and the newest request leave no room, the summary is truncated: nothing more fails.
+    // If overhead, summary and newest request leave no room, the summary is truncated: nothing more fails.
     let told = failures(&test).await.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
     assert_eq!(told, 1);
 }
 
-/// A window of which a client says what every request carries beside the view.
+/// A window with a client's statement of the overhead of every request.
 fn carrying(overhead: i64) -> SessionChange {
     let window = ModelWindow { overhead, ..window(6_000, 1_000) };
     SessionChange { window: Some(window), ..SessionChange::default() }
@@ -116,7 +117,7 @@ fn carrying(overhead: i64) -> SessionChange {
 async fn what_a_client_says_of_its_overhead_is_added_to_estimates_alone() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    // Nobody reports usage; a summary is due at 5 000 tokens.
+    // No usage is reported; a summary is due at 5 000 tokens.
     test.append(&session, &turns(1, 6, 1_200)).await;
     test.settled().await;
     let context = test.context(&session).await;
@@ -129,10 +130,10 @@ async fn what_a_client_says_of_its_overhead_is_added_to_estimates_alone() {
     let context = test.app.get_session(&session).await.expect("the session").session.context;
     assert_eq!(context.expect("known").tokens, 4_999);
     assert_eq!(outcomes(&test).await, []);
-    // A caller's own window is a window of its own.
+    // A caller's own window has its own overhead.
     let request = ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
     assert_eq!(test.app.context(&session, request).await.expect("a view").context_tokens, view);
-    // A reply tells what was sent altogether: then nothing is added.
+    // A reply's usage includes everything that was sent, so that nothing is added.
     let said = reply(&test, &session, "told", 0).await;
     test.app.append(&session, vec![said], None, None, Caller::default()).await.expect("appended");
     assert_eq!(test.context(&session).await.context_tokens, view + 5);
@@ -162,7 +163,7 @@ async fn an_overhead_that_is_told_and_fills_the_window_gets_one_clear_error() {
     assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
     assert_eq!(guards(&test, &session).await.overhead_tokens, Some(5_000));
     assert_eq!(started(&test).await, 1);
-    // With less of it there is something to reduce.
+    // With a smaller overhead a compaction is possible.
     change(&test, &session, carrying(100)).await;
     assert_eq!((outcomes(&test).await.len(), guards(&test, &session).await.overhead_tokens), (1, None));
     for negative in [-1, i64::MAX] {
@@ -180,7 +181,7 @@ async fn what_did_not_shrink_with_the_view_is_overhead() {
     test.append(&session, &turns(1, 9, 800)).await;
     test.settled().await;
     assert_eq!(started(&test).await, 0);
-    // The model sees 5 000 tokens at most, and its tools take more than that.
+    // The model accepts 5 000 tokens at most, and its tools need more than that.
     for number in 10..=20 {
         turn(&test, &session, number, 5_100).await;
     }
@@ -201,7 +202,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     assert!(guards(&test, &session).await.overhead_tokens.is_some());
     change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
-    // Until usage says more, nothing is known; then it is told again.
+    // Until usage shows more, nothing is known; then it is reported again.
     turn(&test, &session, 4, 4 * OVERHEAD).await;
     assert_eq!(failures(&test).await.len(), 3);
     test.append(&session, &turns(5, 14, 400)).await;
@@ -214,7 +215,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
 }
 
-/// A session of eight pinned messages of so many characters each.
+/// A session of eight pinned messages of this number of characters each.
 async fn pinned(test: &TestApp, characters: usize) -> String {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     change(test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
@@ -299,7 +300,7 @@ async fn a_breaker_that_opens_says_why_and_what_goes_on() {
 async fn compactions_that_free_tokens_open_no_breaker() {
     let long = |number: usize| Line::Say(format!("summary {number} ").repeat(150));
     let test = TestApp::with(ScriptedSummarizer::new((0..20).map(long))).await;
-    // Each summary frees something, and is over the threshold itself.
+    // Each summary frees something, and alone exceeds the threshold.
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let json = r#"{"guards": {"breaker_failures": 2}, "auto": {"threshold": {"limit": {"tokens": {"tokens": 300}}}}}"#;
     change(&test, &session, policy(json)).await;
@@ -317,7 +318,7 @@ async fn compactions_that_free_tokens_open_no_breaker() {
     assert_eq!(guards(&test, &session).await.failure_count, 0);
 }
 
-/// A session whose tools bring outputs that the routine may clear.
+/// A session with tool outputs that maintenance may clear.
 async fn outputs(test: &TestApp, json: &str) {
     let session = test.quiet_session().await;
     change(test, &session, policy(json)).await;
@@ -343,7 +344,7 @@ async fn a_prune_that_costs_more_cache_than_it_saves_is_left_out_where_the_polic
     }
 }
 
-/// How full the context was when the second summary began, of a session that grows slowly.
+/// The context usage at the start of the second summary, in a session that grows slowly.
 async fn second_summary(json: &str) -> i64 {
     let script = (1..=9).map(|number| Line::Say(format!("summary {number}")));
     let test = TestApp::with(ScriptedSummarizer::new(script)).await;
@@ -369,11 +370,11 @@ async fn a_ladder_that_has_helped_rests_as_the_policy_says() {
         )
     };
     for (more, least, most) in [
-        // It asks again as soon as the threshold is reached, …
+        // The next compaction is due as soon as the threshold is reached, …
         (r#""guards": {"minimum_gain_tokens": 1}"#, 3_001, 3_500),
         // … or when the view has grown by half of the window, …
         (r#""guards": {"rearm_ratio": 0.5}"#, 4_000, 4_600),
-        // … but a view that exceeds the window waits for nothing.
+        // … but a view over its window has no cooldown.
         (r#""guards": {"rearm_ratio": 1.0}"#, 6_001, 6_500),
         (r#""trigger": {"cool_down_seconds": 3600}"#, 6_001, 6_500),
     ] {
@@ -437,7 +438,7 @@ async fn nothing_happens_by_itself_where_the_policy_says_so() {
     change(&test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;
     // The threshold by estimate, …
     test.append(&session, &turns(1, 12, 1_200)).await;
-    // … what the routine would clear, …
+    // … outputs that maintenance would clear, …
     for turn in 20..=24 {
         let words = format!("u{turn} \"go\"\na{turn} call=c{turn}\nt{turn} result=c{turn}:80000c");
         test.append(&session, &words).await;
@@ -446,12 +447,12 @@ async fn nothing_happens_by_itself_where_the_policy_says_so() {
     let reply = reply(&test, &session, "a30", 10_000).await;
     let appended = test.app.append(&session, vec![reply], None, None, Caller::default()).await.expect("appended");
     assert!(!appended.context.due);
-    // … a view that does not fit, another window, a change of history, …
+    // … a view over its window, another window, a change of history, …
     let wait = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     assert!(!test.app.context(&session, wait).await.expect("a view").fits);
     change(&test, &session, SessionChange { window: Some(window(5_000, 1_000)), ..SessionChange::default() }).await;
     test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
-    // … and a provider's refusal ask for nothing.
+    // … and a provider's refusal start no compaction.
     let refused = Overflow { status: Some(400), message: "prompt is too long: 9 tokens".into(), ..Overflow::default() };
     let error = test.app.report_overflow(&session, refused, Caller::default()).await.expect_err("switched off");
     assert_eq!(error.reason, Reason::AutomaticOff);

@@ -1,4 +1,4 @@
-//! Programs that are told of compactions: what they may change, and that they never get in the way unless they must.
+//! Programs that are notified of compactions: their possible changes, and that they never prevent one unless required.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
 use longhand::config::{Hook, Hooks};
@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::unix::pipe::{OpenOptions, Receiver};
 
-/// A script that a shell runs, since the test says so.
+/// A script for a shell, as a hook.
 fn script(folder: &Path, name: &str, text: &str) -> Hook {
     let file = folder.join(name);
     std::fs::write(&file, text).expect("the script is written");
@@ -22,7 +22,7 @@ fn script(folder: &Path, name: &str, text: &str) -> Hook {
     Hook { command, timeout_seconds: 20, required: false }
 }
 
-/// The reader of a pipe with a name. With `writes` it is a writer too, so that the pipe never ends.
+/// The reader of a named pipe. With `writes` it is a writer too, so that the pipe never ends.
 fn pipe(folder: &Path, writes: bool) -> BufReader<Receiver> {
     let path = folder.join("pipe");
     assert!(Command::new("mkfifo").arg(&path).status().expect("mkfifo runs").success());
@@ -37,7 +37,7 @@ struct Scene {
     _folder: TempDir,
 }
 
-/// A session that is due under hooks.
+/// A session that is due, with hooks.
 async fn due(folder: TempDir, hooks: Hooks) -> Scene {
     let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
     let options = scheduler::Options { hooks, ..scheduler::Options::default() };

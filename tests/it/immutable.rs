@@ -1,4 +1,4 @@
-//! P2: the database itself refuses to change what is written, whoever asks.
+//! P2: the database itself refuses every change of written rows.
 
 use crate::support::{TestApp, text};
 use longhand::app::compactions::Wanted;

@@ -1,11 +1,11 @@
-//! Imports go on, whatever stands on a line.
+//! Imports continue, whatever a line contains.
 
 use crate::cli::Daemon;
 use longhand::limits;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The length of an output that no message holds.
+/// Length of an output that is too large for a message.
 const LARGE: usize = limits::MESSAGE_BYTES_MAX + 1_000;
 
 fn write(path: &Path, lines: &[Value]) -> Vec<String> {
@@ -18,7 +18,7 @@ fn entry(id: &str, parent: Option<&str>, message: Value) -> Value {
     json!({"type": "message", "id": id, "parentId": parent, "timestamp": "2026-01-05T10:00:00.000Z", "message": message})
 }
 
-/// A conversation of pi's with a result, and a line of an unknown kind, that are larger than a message may be.
+/// A pi conversation with a result, and a line of an unknown kind, that are larger than the maximum message.
 fn large() -> Vec<Value> {
     let call = json!({"type": "toolCall", "id": "c1", "name": "cat", "arguments": {"path": "big"}});
     vec![
@@ -36,7 +36,7 @@ fn large() -> Vec<Value> {
     ]
 }
 
-/// The lines that pieces in records make up, by number.
+/// The content of a line, joined from its pieces in records.
 fn pieces(records: &[Value], line: u64) -> String {
     let mut data = String::new();
     for record in records {
@@ -55,7 +55,7 @@ fn a_line_that_no_message_holds_is_kept_and_the_import_goes_on() {
     let file = home.path().join("large.jsonl");
     let path = file.display().to_string();
     let daemon = Daemon::start(home.path());
-    // An agent that is still at work: what it writes later is imported by the same command.
+    // An agent still at work: its later lines are imported by the same command.
     let all = large();
     write(&file, &all[..3]);
     daemon.json(&["import", &path]);
@@ -80,7 +80,7 @@ fn a_message_that_the_daemon_refuses_is_kept_as_a_record_and_the_import_goes_on(
     let home = tempfile::tempdir().expect("a folder");
     let file = home.path().join("odd.jsonl");
     let name = "n".repeat(limits::NAME_BYTES_MAX + 1);
-    // As JSON in JSON, the message is larger than a record can be.
+    // As JSON in JSON, the message is larger than the maximum record.
     let quotes = "\"".repeat(limits::MESSAGE_BYTES_MAX * 2 / 5);
     let call = json!({"type": "toolCall", "id": "c1", "name": name, "arguments": {"text": quotes}});
     let mut lines = large();

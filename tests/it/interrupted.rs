@@ -1,5 +1,5 @@
-//! Whoever ends a compaction that runs reaches its worker at once: the request to the model is dropped, the client's task
-//! withdrawn, and the worker free. Nobody waits for the next heartbeat.
+//! The end of a running compaction reaches its worker at once: the request to the model is dropped, the client's task
+//! withdrawn, and the worker free, without waiting for the next heartbeat.
 
 use crate::provider::fake::{FakeProvider, Protocol, Scene};
 use crate::provider::{PATIENT, configured};
@@ -20,13 +20,13 @@ use tokio::sync::Semaphore;
 
 const WORDS: usize = 1_100;
 
-/// Before anybody could hear of anything by a heartbeat.
+/// Waits for a future for less than a heartbeat interval.
 async fn before_a_beat<T>(what: &str, future: impl Future<Output = T>) -> T {
     let limit = Duration::from_millis(limits::HEARTBEAT_MS * 4 / 5);
     tokio::time::timeout(limit, future).await.unwrap_or_else(|_| panic!("{what} was waited for until a heartbeat"))
 }
 
-/// A summarizer that never answers, and notices when nobody waits for its answer any more.
+/// A summarizer that never answers, and counts the requests that were dropped.
 struct Silent {
     asked: Semaphore,
     left: Semaphore,
@@ -88,7 +88,7 @@ async fn state(test: &TestApp, compaction: &str) -> CompactionState {
     test.app.get_compaction(compaction).await.expect("it is listed").state
 }
 
-/// The kinds of a session's events behind a revision.
+/// The kinds of a session's events after a revision.
 async fn kinds_behind(test: &TestApp, session: &str, revision: i64) -> Vec<EventKind> {
     let events = test.events().await.into_iter();
     let of = events.filter(|event| event.session_id.to_string() == session && event.revision > revision);
@@ -115,7 +115,7 @@ async fn two_cancels_free_both_workers_at_once() {
     silent.is_left().await;
     silent.is_left().await;
     before_a_beat("the third session's turn", silent.is_asked()).await;
-    // The first one's session is free too.
+    // The first session is free too.
     ask(&test, &sessions[0], "once more").await;
     before_a_beat("the first session's second turn", silent.is_asked()).await;
     assert_eq!(test.findings().await, []);
@@ -187,7 +187,7 @@ async fn archiving_ends_every_compaction_of_a_session_once_and_nothing_changes_i
     let supplied = NewSummary { text: "mine".to_owned(), tail_start: "u5".to_owned(), ..NewSummary::default() };
     let error = test.app.supply_summary(&session, supplied, Caller::default()).await.expect_err("it is archived");
     assert_eq!(error.reason, Reason::SessionArchived);
-    // Both workers have had another turn since, so that nothing of the first is left.
+    // Both workers have processed another session since, so that no work of the first remains.
     due(&test).await;
     silent.is_asked().await;
     due(&test).await;
@@ -219,7 +219,7 @@ async fn a_session_that_is_restored_is_looked_at_again() {
 async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
     let silent = Silent::new();
     let test = TestApp::with(silent.clone()).await;
-    // Both workers are busy, and what is due waits.
+    // Both workers are busy, so that due sessions wait.
     for _ in 0..2 {
         due(&test).await;
         silent.is_asked().await;
@@ -233,7 +233,7 @@ async fn a_session_that_is_archived_while_it_is_due_is_left_alone() {
     assert_eq!(test.context(&session).await.pending, None);
 }
 
-/// A session with a compaction in force and another one that runs.
+/// A session with an active compaction and another one that runs.
 async fn compacted_and_running(test: &TestApp, script: &ScriptedSummarizer) -> (String, Watch, String) {
     let session = due(test).await;
     let mut watch = test.watch().await;
@@ -255,7 +255,7 @@ async fn an_undo_ends_the_compaction_that_runs() {
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
     watch.wait_for(EventKind::CompactionUndone).await;
     assert_eq!(state(&test, &running).await, CompactionState::Superseded);
-    // An undo holds triggers; who asks by hand finds a worker, and the session free.
+    // An undo holds triggers; a request by hand finds a free worker and a free session.
     ask(&test, &session, "by hand").await;
     before_a_beat("the next compaction", script.held()).await;
     test.app.undo(&session, None, Caller::default()).await.expect_err("nothing is left to undo");

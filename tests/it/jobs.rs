@@ -1,4 +1,4 @@
-//! P12: whose turn it is, what is tried again, and what a change under a running reduction means for it.
+//! P12: the order of sessions, retries, and the effect of a change on a running compaction.
 
 #[path = "../../benches/src/fleet.rs"]
 mod fleet;
@@ -24,7 +24,7 @@ use tokio::sync::Semaphore;
 
 const WORDS: usize = 1_100;
 const SESSIONS: usize = 100;
-/// Sessions with a second job that waits behind the first.
+/// Number of sessions with a second job that waits for the first.
 const EAGER: usize = 10;
 
 /// A session that is one turn away from being due.
@@ -51,7 +51,7 @@ fn say(text: &str) -> Line {
     Line::Say(text.to_owned())
 }
 
-/// Waits until so many jobs wait, and so many run.
+/// Waits until these numbers of jobs are ready and running.
 async fn waiting(test: &TestApp, counts: (i64, i64)) {
     let there = async {
         while test.app.store().job_counts().await.expect("read") != counts {
@@ -73,7 +73,7 @@ async fn no_session_starts_its_second_job_before_every_waiting_one_has_started_i
     for session in &sessions {
         cross(&test, session).await;
     }
-    // Both workers are busy, so everybody else waits; the first ones already ask for more.
+    // Both workers are busy, so that all others wait; the first sessions already request a second compaction.
     script.held().await;
     script.held().await;
     waiting(&test, (98, 2)).await;
@@ -129,11 +129,11 @@ async fn sessions_are_looked_at_while_all_workers_are_busy() {
     assert!(test.context(&session).await.pending.is_some());
 }
 
-/// Asks for an hour of rest so many times, then writes.
+/// A summarizer that requests a delay of one hour `rests` times, then answers.
 struct Resting {
     asked: AtomicUsize,
     rests: usize,
-    /// Lets an answer pass, once it is closed.
+    /// Holds back the answers until it is closed.
     gate: Semaphore,
 }
 
@@ -144,7 +144,7 @@ impl Resting {
         Arc::new(Self { asked: AtomicUsize::new(0), rests, gate })
     }
 
-    /// One that does not answer until the gate is closed.
+    /// A summarizer that does not answer until the gate is closed.
     fn behind_a_gate(rests: usize) -> Arc<Self> {
         Arc::new(Self { asked: AtomicUsize::new(0), rests, gate: Semaphore::new(0) })
     }
@@ -168,7 +168,7 @@ impl Summarizer for Resting {
     }
 }
 
-/// A session with a reduction by hand that rests: nobody waits for a provider while the view exceeds its window.
+/// A session with a compaction by hand that waits for its retry: none waits while the view exceeds its window.
 async fn at_rest(test: &TestApp) -> (String, Watch, CompactionId) {
     let session = small(test).await;
     let mut watch = test.watch().await;
@@ -177,7 +177,7 @@ async fn at_rest(test: &TestApp) -> (String, Watch, CompactionId) {
     (session, watch, compaction)
 }
 
-/// How many reductions rest.
+/// Counts the compactions that wait for a delayed retry.
 const AT_REST: &str = "select count(*) from job where run_at > start_time + 3600000000";
 
 #[tokio::test]
@@ -264,7 +264,7 @@ async fn a_reduction_that_ended_without_effect_is_retried_as_another_one() {
     assert_eq!(unknown.expect_err("nobody").reason, Reason::CompactionNotFound);
 }
 
-/// A reduction that runs, held by its summarizer.
+/// A session with a running compaction, held by its summarizer.
 async fn running(test: &TestApp, script: &ScriptedSummarizer) -> (String, Watch) {
     let session = small(test).await;
     let watch = test.watch().await;
@@ -314,7 +314,7 @@ async fn a_summary_that_is_brought_along_supersedes_a_running_one() {
     assert!(lines.contains(&"assistant summary: brought along".to_owned()), "{lines:?}");
 }
 
-/// Makes a small session due with a request that brings an image.
+/// Makes a small session due with a request that has an image.
 async fn cross_with_image(test: &TestApp, session: &str) {
     let mut turn = conversation(&turns(9, 9, WORDS));
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
@@ -328,7 +328,7 @@ async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
     test.app.report_overflow(session, said, Caller::default()).await.expect("taken")
 }
 
-/// Whether a view shows an image.
+/// True if a view shows an image.
 async fn shows_an_image(test: &TestApp, session: &str) -> bool {
     let context = test.context(session).await;
     let mut parts = context.messages.iter().flat_map(|message| &message.parts);
@@ -405,7 +405,8 @@ async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
 async fn a_change_of_the_view_supersedes_an_automatic_reduction_that_waits_for_its_next_attempt() {
     let test = TestApp::with(Resting::new(1)).await;
     let session = small(&test).await;
-    // Nobody waits for a provider while the view exceeds its window, so it becomes due before that.
+    // A compaction does not wait for a provider while the view exceeds its window, so that this one must be due
+    // earlier.
     let early = r#"{"auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 1400}}}}}"#.to_owned();
     let change = SessionChange { policy_override_json: Some(early), ..SessionChange::default() };
     test.app.update_session(&session, change, Caller::default()).await.expect("a policy of its own");
@@ -433,7 +434,7 @@ async fn the_end_of_what_was_proposed_is_told_although_somebody_agreed_to_it() {
         cross(&test, &session).await;
         script.held().await;
     }
-    // Both workers are busy, so what is agreed to waits for its turn.
+    // Both workers are busy, so that confirmed compactions wait for their turn.
     let mut watch = test.watch().await;
     let (refused, overtaken) = (asking(&test).await, asking(&test).await);
     let mut agreed = Vec::new();
@@ -497,7 +498,7 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
         cross(&test, &session).await;
         script.held().await;
     }
-    // No trigger has this number, and it is the lease of the first that runs out first.
+    // No trigger has this number, and the first job's lease ends first.
     let spoil = "update job set trigger = 99 where id = (select min(id) from job)";
     let spoilt = sqlx::query(spoil).execute(&mut test.database().await).await.expect("spoilt");
     assert_eq!(spoilt.rows_affected(), 1);

@@ -1,6 +1,6 @@
-//! P2, P7, P8, P9, P10 as laws: whatever writers, rewinds, edits, pins, reductions, undos and forks do to each other, the
-//! history is what was written, every message of it is accounted for, a model can be given the view, and every view
-//! can be had again.
+//! P2, P7, P8, P9, P10 as laws: for any sequence of appends, rewinds, edits, pins, compactions, undos and forks, the
+//! history is what was written, the view accounts for every message of it and is valid input for a model, and every
+//! view can be had again.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, soon, text, window};
 use longhand::app::append::OpenPart;
@@ -31,43 +31,43 @@ use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// One thing that somebody does. The numbers choose among what there is.
+/// One action on a session. Indexes choose among the existing messages.
 #[derive(Debug, Clone)]
 enum Step {
-    /// A request of so many characters.
+    /// A request of this number of characters.
     Request(usize),
-    /// A reply, with so many calls.
+    /// A reply of this number of characters, with this number of calls.
     Reply(usize, usize),
-    /// Results of the oldest calls without one, of so many characters, in one message.
+    /// Results of this number of characters for this number of the oldest calls without one, in one message.
     Results(usize, usize),
-    /// A reply with a call, its result, and words behind it.
+    /// A reply with a call, its result, and text after it.
     Whole(usize),
-    /// A result that answers nothing, or answers for the second time.
+    /// A result without a call, or a second one for a call.
     Stray(usize),
     /// A request with an image.
     Picture,
     /// A reply that failed because its view was too large.
     Fail,
-    /// Tells that a view was too large.
+    /// Reports that a view was too large.
     Overflow,
-    /// An entry that no view shows.
+    /// A record.
     Entry,
     /// Begins a reply.
     Open,
-    /// Adds to an open reply.
+    /// Adds parts to an open reply.
     Grow(usize),
     /// Seals an open reply.
     Seal(usize),
     Rewind(usize),
     Edit(usize),
-    /// Edits a message so that nothing stands in its place.
+    /// Edits a message without a replacement.
     TakeOut(usize),
     Pin(usize, bool),
     Undo,
     Redo,
     Supply(usize, usize),
     Compact(bool),
-    /// A summary by hand of what stands between two messages.
+    /// A summary by hand of the messages between two messages.
     Within(usize, usize),
     Fork(usize),
     Preset(bool),
@@ -103,25 +103,25 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A message that was written, as its writer remembers it.
+/// A message as its writer knows it.
 #[derive(Debug, Clone)]
 struct Written {
     id: MessageId,
     revision: Revision,
     role: Role,
     kind: MessageKind,
-    /// What it says, and since when.
+    /// Its parts, each with the revision at which it was added.
     parts: Vec<(Revision, NewPart)>,
     sealed: Option<Revision>,
     finish: Finish,
-    /// For what an edit put in another's place: the mark that put it there.
+    /// For the replacement of an edit: the revision of the edit's mark.
     placed: Option<Revision>,
-    /// The message whose words these are or stand for: a pin holds that, whichever of its words it names.
+    /// The original message of an edit, or the message itself: a pin applies to it, whichever version it names.
     original: MessageId,
 }
 
 impl Written {
-    /// What it was at a revision.
+    /// The message as of a revision.
     fn at(&self, at: Revision) -> Self {
         let mut then = self.clone();
         then.parts.retain(|(revision, _)| *revision <= at);
@@ -144,7 +144,7 @@ impl Written {
     }
 }
 
-/// Of a view what is the same whenever that revision is asked for.
+/// The fields of a view that are the same whenever its revision is requested.
 #[derive(Debug, Clone, PartialEq)]
 struct Answer {
     hash: [u8; 32],
@@ -176,18 +176,18 @@ impl From<Context> for Answer {
     }
 }
 
-/// A session with everything that was done to it.
+/// A session with everything done to it.
 struct Tracked {
     id: String,
     written: Vec<Written>,
-    /// The views that were asked for.
+    /// The views read so far.
     views: Vec<(Revision, Answer)>,
-    /// The newest of them, as its token names it, and tokens that a provider could report for it.
+    /// The newest of them, as its token states it, and tokens that a provider could report for it.
     given: Option<(String, GivenView, i64)>,
     /// Calls without a result.
     calls: Vec<String>,
     ever_pinned: HashSet<MessageId>,
-    /// Whether a summary by hand ever left something in front of it: that is shown, and covered as well.
+    /// True if a summary by hand ever left messages before it: they are shown, and covered as well.
     has_front: bool,
 }
 
@@ -196,7 +196,7 @@ struct World {
     /// The policies between which sessions change.
     rules: [Rules; 2],
     sessions: Vec<Tracked>,
-    /// Makes call ids unlike each other.
+    /// Makes call ids unique.
     count: usize,
 }
 
@@ -208,7 +208,7 @@ const SMALL_PI: &str = r#"{"guards": {"minimum_gain_tokens": 1},
     "auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 500}}},
         "steps": {"0": {"summarize": {"summary": {"max_tokens": 200}, "tail": {"recent": {"keep_tokens": 400}}}}}}}"#;
 
-/// A policy as a client names it.
+/// A policy as a client specifies it.
 #[derive(Clone, Default)]
 struct Rules {
     preset: String,
@@ -225,7 +225,7 @@ impl Rules {
         Self { preset: preset.name.to_owned(), ..Self::default() }
     }
 
-    /// A preset with its large numbers divided, so that a short conversation means as much to it as a long one.
+    /// A preset with its large numbers divided, so that short conversations reach its thresholds.
     fn divided(preset: &Preset) -> Self {
         let mut policy = serde_json::to_value(preset.policy()).expect("a policy is JSON");
         divide(&mut policy);
@@ -233,7 +233,7 @@ impl Rules {
     }
 }
 
-/// Divides the large numbers of a policy, so that a short conversation means as much to it as a long one.
+/// Divides the large numbers of a policy, so that short conversations reach its thresholds.
 pub(crate) fn divide(value: &mut Value) {
     match value {
         Value::Object(fields) => fields.values_mut().for_each(divide),
@@ -306,7 +306,7 @@ impl World {
         });
     }
 
-    /// The message that a number chooses, of those that clients wrote; none before the first.
+    /// The message with an index among those that clients wrote; none if there are no messages.
     fn chosen(&self, at: usize, number: usize) -> Option<&Written> {
         let written = &self.sessions[at].written;
         written.get(number.checked_rem(written.len())?)
@@ -369,7 +369,7 @@ impl World {
         Ok(())
     }
 
-    /// An open message, by its place.
+    /// The position of an open message, by its index among the open ones.
     fn open(&self, at: usize, number: usize) -> Option<usize> {
         let written = self.sessions[at].written.iter().enumerate();
         let open: Vec<usize> =
@@ -397,7 +397,7 @@ impl World {
         let written = &mut session.written[index];
         let id = written.id.to_string();
         let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
-        // The event that keeps what it reports comes behind the one that seals it.
+        // If there is usage, its event follows the one that seals the message.
         let at = sealed.revision - i64::from(finish.usage.is_some());
         (written.sealed, written.finish) = (Some(at), finish.with_view(given));
         Ok(())
@@ -518,7 +518,7 @@ impl World {
         Ok(())
     }
 
-    /// Waits until the scheduler has nothing left to do, as a person does who agrees to whatever it proposes.
+    /// Waits until the scheduler is idle, and confirms every proposed compaction.
     async fn settle(&self) {
         let store = self.test.app.store();
         let settled = async {
@@ -527,7 +527,7 @@ impl World {
                     let key = store.find_session(&session.id).await.expect("it is there");
                     let Some(live) = store.live_compaction(key).await.expect("read") else { continue };
                     if store.compaction(live).await.expect("read").proposed_until.is_some() {
-                        // Whoever is faster: the proposal may have ended meanwhile.
+                        // The proposal may have ended meanwhile.
                         drop(self.test.app.confirm_compaction(&live.to_string()).await);
                     }
                 }
@@ -537,8 +537,8 @@ impl World {
         soon("the scheduler to settle", settled).await;
     }
 
-    /// Nothing is left to do: what the scheduler decided, with all that it kept in mind, is what anybody decides who
-    /// reads the rows for the first time.
+    /// Checks that nothing is left to do: the scheduler has made its decisions, and a decision computed from the rows
+    /// alone finds no more work.
     async fn decided(&self) {
         self.settle().await;
         let store = self.test.app.store();
@@ -563,7 +563,7 @@ impl World {
         }
     }
 
-    /// Asks for the view, as an agent would, and holds it against the laws.
+    /// Reads the view, as an agent would, and checks the laws.
     async fn look(&mut self, at: usize) {
         let session = &mut self.sessions[at];
         let view = self.test.context(&session.id).await;
@@ -581,7 +581,7 @@ impl World {
         session.views.push((view.revision, view.into()));
     }
 
-    /// Asks again for everything that was ever read.
+    /// Reads everything again that was ever read.
     async fn look_back(&self) {
         for session in &self.sessions {
             let found = self.test.history(&session.id).await;
@@ -605,7 +605,7 @@ impl World {
         each_started_compaction_ends_once(&log);
     }
 
-    /// Does what the steps say, and looks after each.
+    /// Carries out the steps, and checks the laws after each.
     async fn play(mut self, steps: &[(usize, Step)]) {
         for (number, (which, step)) in steps.iter().enumerate() {
             let at = which % self.sessions.len();
@@ -630,14 +630,14 @@ impl World {
 }
 
 impl Tracked {
-    /// How a message ends. Every other reply reports usage, half of these of the view that was read last.
+    /// The end of a message. Every other reply reports usage, half of these with the token of the last view.
     fn finish(&self, reason: Option<FinishReason>, number: usize) -> (NewFinish, Option<GivenView>) {
         let finish = NewFinish { reason, ..NewFinish::default() };
         let Some((token, given, tokens)) = self.given.as_ref().filter(|_| reason.is_some() && number.is_multiple_of(2))
         else {
             return (finish, None);
         };
-        // A provider counts a little otherwise.
+        // A provider's count differs slightly.
         let usage = Some(Usage { input: tokens + (number % 37) as i64, output: 5, ..Usage::default() });
         match number % 4 {
             0 => (NewFinish { usage, view: Some(token.clone()), ..finish }, Some(given.clone())),
@@ -646,7 +646,7 @@ impl Tracked {
     }
 }
 
-/// P7: what began is told once, and so is how it ended.
+/// P7: each compaction that started has one start event and one end event.
 fn each_started_compaction_ends_once(log: &[Event]) {
     let mut begun: HashMap<CompactionId, usize> = HashMap::new();
     let mut ended: HashMap<CompactionId, usize> = HashMap::new();
@@ -665,18 +665,18 @@ fn each_started_compaction_ends_once(log: &[Event]) {
     assert!(ended.values().all(|times| *times == 1), "no end is told twice: {ended:?}");
 }
 
-/// Every message is shown, covered by a summary that is in the view, or left out for a reason; and a model can be given
-/// the view.
+/// Checks that every message is shown, covered by a summary in the view, or left out for a reason, and that the view is
+/// valid input for a model.
 fn accounted(session: &Tracked, view: &Context) {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     if let Some(covered) = &view.covered {
-        // What a summary carries along may stand in a message of its own.
+        // The attachments of a summary may be in a separate message.
         let stands = view.messages.iter().filter(|message| message.standing == Standing::Summary);
         let mut revisions: Vec<Revision> = stands.map(|message| message.revision).collect();
         revisions.dedup();
         assert_eq!(revisions, [covered.summary]);
     }
-    // Passages that were looked up stand beside what they are from, and beside each other.
+    // Retrieved passages are shown in addition to their messages.
     let own = view.messages.iter().filter(|message| message.standing == Standing::Shown);
     let mut parts: Vec<PartId> = own.flat_map(|message| &message.parts).filter_map(|part| part.source).collect();
     parts.sort_unstable();
@@ -689,7 +689,7 @@ fn accounted(session: &Tracked, view: &Context) {
             continue;
         }
         if written.kind == MessageKind::Edit && written.placed.is_none() {
-            // A fork from within the edit: the words are there, the mark that makes them count is not.
+            // A fork from within the edit: the replacement exists, the mark that shows it does not.
             continue;
         }
         let is_shown = shown.contains(&written.id);
@@ -707,7 +707,7 @@ fn accounted(session: &Tracked, view: &Context) {
             view.omitted
         );
         if is_shown && !session.ever_pinned.contains(&written.original) && written.kind == MessageKind::Normal {
-            // The tail of a summary may retain requests, and nothing else that is written here.
+            // The tail of a summary may retain requests, and no other messages of these tests.
             assert!(
                 !is_covered || written.role == Role::User || session.has_front,
                 "{written:?} is shown beside the summary that stands for it: {:?}",
@@ -718,7 +718,7 @@ fn accounted(session: &Tracked, view: &Context) {
     }
 }
 
-/// Reasons for which a step may be refused; nothing else may go wrong.
+/// Reasons for which a step may be refused; any other refusal fails the test.
 const REFUSALS: [Reason; 10] = [
     Reason::AutomaticOff,
     Reason::OverflowAgain,
@@ -748,7 +748,7 @@ async fn the_laws_hold_whatever_is_done() {
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-/// A case that was found once: messages are left out around an edit whose own revision lies between theirs.
+/// A past failure: messages are left out around an edit whose own revision lies between theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_laws_hold_around_an_edit_that_is_left_out() {
     let steps = [
@@ -771,7 +771,7 @@ async fn the_laws_hold_around_an_edit_that_is_left_out() {
     World::new(rules, false).await.play(&steps).await;
 }
 
-/// Each preset in turn, small and whole, on one conversation of its own.
+/// Each preset in turn, divided and unchanged, each on its own conversation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_laws_hold_under_every_preset() {
     for preset in presets::all() {

@@ -1,4 +1,4 @@
-//! One daemon has a data directory.
+//! A data directory is used by one daemon at a time.
 
 use crate::support::TestApp;
 use longhand::clock::Clock;

@@ -1,4 +1,4 @@
-//! Messages that are written as they come: drafts, closed parts, the seal.
+//! Open messages: drafts, closed parts, the seal.
 
 use crate::support::{TestApp, body_text, call, conversation, shown, text, words_of};
 use longhand::app::Reason;
@@ -210,7 +210,7 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
         }
     };
     again(&test).await;
-    // A request whose sender has got on meanwhile; only what is new of it is added.
+    // A repeated request with more text; only the new text is added.
     let longer = draft(&test, &session, adding(Some(part), 11, ", Welt!")).await;
     assert_eq!((longer.length, longer.added_at), (18, Some(17)));
     let test = test.restart().await;
@@ -276,7 +276,7 @@ async fn an_open_message_grows_to_its_limit_of_bytes() {
     test.append(&session, "a1 open").await;
     let mega = 1024 * 1024;
     let words = |size: usize| vec![OpenPart::Whole(text(&"x".repeat(size)))];
-    // Large media are kept beside their part, and count like it.
+    // Large media are stored apart from their part, and count like it.
     let source = MediaSource::Bytes(vec![7; 3 * mega]);
     let image = Media { mime_type: "image/png".to_owned(), name: String::new(), source };
     let image = vec![OpenPart::Whole(NewPart::new(PartBody::Media(image)))];
@@ -319,7 +319,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
     let (_, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!(drafts, [(part, false, "second half".to_owned())]);
     test.append(&session, "u2 \"somebody else meanwhile\"").await;
-    // What is still a draft when the message ends closes with the words that it has.
+    // A draft that is open when the message ends closes with its text so far.
     let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
     test.app.finish_message(&session, "a1", finish, None, Caller::default()).await.expect("sealed");
     let history = test.history(&session).await;
@@ -363,7 +363,7 @@ async fn watchers_see_the_words_as_they_come() {
 
 const SECOND_MS: i64 = 1_000;
 
-/// A session with a message that is open for so long, and holds a call and a draft.
+/// A session with a message that stays open for this time, with a call and a draft.
 async fn left_open(test: &TestApp, timeout_ms: Option<i64>) -> (String, PartId) {
     let session = test.quiet_session().await;
     let mut messages = conversation("u1 \"go\"\na1 call=c1 open");
@@ -374,7 +374,7 @@ async fn left_open(test: &TestApp, timeout_ms: Option<i64>) -> (String, PartId) 
     (session, part)
 }
 
-/// Lets time pass, and the daemon act on it.
+/// Advances the clock, and lets the daemon act on it.
 async fn pass(test: &TestApp, milliseconds: i64) {
     test.clock.skip_to(test.clock.now().plus_millis(milliseconds));
     test.app.store().wake().await.expect("done");
@@ -392,7 +392,7 @@ async fn a_message_that_nobody_writes_to_is_sealed_with_what_it_has() {
         let mut watch = test.watch().await;
         pass(&test, timeout - SECOND_MS).await;
         assert!(is_open(&test, &session).await);
-        // The scheduler wakes by itself: nobody has to ask.
+        // The scheduler wakes by itself, without a request.
         test.clock.skip_to(test.clock.now().plus_millis(SECOND_MS));
         test.wake.wake();
         let sealed = watch.wait_for(EventKind::MessageFinished).await;
@@ -403,7 +403,7 @@ async fn a_message_that_nobody_writes_to_is_sealed_with_what_it_has() {
         assert_eq!((message.finish.reason, drafts.len()), (Some(FinishReason::Aborted), 0));
         assert_eq!((message.parts.len(), body_text(&message.parts[1].body)), (2, Some("half a w")));
 
-        // Whoever comes late is told so, and appends the rest as a message of its own.
+        // A late writer is refused with that reason, and appends the rest as a new message.
         let app = &test.app;
         let late = [
             app.append_draft(&session, "a1", adding(Some(part), 8, "ord")).await.map(drop),
@@ -439,7 +439,7 @@ async fn every_write_to_a_message_keeps_it_open() {
     assert_eq!(test.revision(&session).await, revision + 1, "a heartbeat is no part of history");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
-    // Writes to other messages, and reads, are none to this one.
+    // Writes to other messages, and reads, do not count.
     test.append(&session, "u2 \"and?\"").await;
     test.context(&session).await;
     pass(&test, SECOND_MS).await;

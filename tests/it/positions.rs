@@ -1,4 +1,4 @@
-//! P8: an id that stands in a view means the same position in every call that takes one.
+//! P8: an id from a view means the same position in every call that takes one.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, cases, shown, text, turns};
 use longhand::app::append::OpenPart;
@@ -33,14 +33,14 @@ async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<Str
     Ok(forked.0.session.id.to_string())
 }
 
-/// The id of the message that says this in a view.
+/// The id of the message with this text in a view.
 fn saying(view: &Context, words: &str) -> String {
     let says = |message: &&ViewMessage| message.parts.iter().any(|part| *part.body == PartBody::Text(words.to_owned()));
     let found = view.messages.iter().find(says).and_then(|message| message.source);
     found.expect("the view says it").to_string()
 }
 
-/// Four messages, the second of which was edited twice when all were there.
+/// Four messages, the second of which was edited twice after all were appended.
 async fn edited(test: &TestApp) -> (String, String) {
     let session = test.quiet_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
@@ -57,7 +57,7 @@ async fn a_fork_behind_an_edited_message_shows_the_edit_and_nothing_behind_it() 
     let (session, edit) = edited(&test).await;
     let view = test.context(&session).await;
     let part = view.messages[1].parts[0].source.expect("a part").to_string();
-    // By the id that the view shows, by that of its part, and by either of the original's.
+    // By the edit's id in the view, by the id of its part, and by the original's client id.
     for id in [edit.as_str(), &part, "a2"] {
         let forked = fork(&test, &session, behind(id)).await;
         assert_eq!(test.context(&forked).await.messages, view.messages[..2], "{id}");
@@ -67,7 +67,7 @@ async fn a_fork_behind_an_edited_message_shows_the_edit_and_nothing_behind_it() 
             ["user shown: one", "assistant shown: deux", "user shown: another way"]
         );
     }
-    // What was edited in front of a message is so in its fork too, and a fork of the fork begins the same.
+    // Messages before the fork point are edited in the fork too, and a fork of the fork begins with the same messages.
     let later = fork(&test, &session, behind("u3")).await;
     assert_eq!(test.context(&later).await.messages, view.messages[..3]);
     let deeper = fork(&test, &later, behind(&edit)).await;
@@ -100,7 +100,7 @@ async fn a_supplied_tail_begins_where_an_edited_message_stands() {
     assert_eq!(compaction.outcome.expect("done").tail_start.map(|id| id.to_string()), Some(edit.clone()));
     let after = test.context(&session).await;
     assert_eq!(after.messages[after.messages.len() - 3..], view.messages[1..]);
-    // The last message in front of it is named the same way.
+    // The last message before it is identified in the same way.
     test.app.supply_summary(&ends, summary("", &edit), none()).await.expect("supplied");
     let after = test.context(&ends).await;
     assert_eq!(after.messages[after.messages.len() - 2..], view.messages[2..]);
@@ -148,7 +148,7 @@ async fn a_summary_means_the_end_of_what_it_covers() {
         let forked = fork(&test, &session, behind(id)).await;
         assert_eq!(test.context(&forked).await.messages, view.messages[..tail], "{:?}", shown(&view));
     }
-    // Behind a message of the tail the summary still stands in front of it.
+    // After a message of the tail, the summary still precedes it.
     let forked = fork(&test, &session, behind("u3")).await;
     assert_eq!(test.context(&forked).await.messages, view.messages[..=tail]);
     test.app.rewind(&session, &marks[0], None, none()).await.expect("rewound");
@@ -170,7 +170,7 @@ async fn a_message_that_a_rewind_left_has_no_place_but_can_be_forked() {
         app.supply_summary(&session, new, none()).await.expect_err("no tail begins there"),
     ];
     assert!(refusals.iter().all(|error| error.reason == Reason::BoundaryInvalid), "{refusals:?}");
-    // It stands as it stood right before the rewind.
+    // The fork has the state right before the rewind.
     let forked = fork(&test, &session, behind("u3")).await;
     assert_eq!(test.context(&forked).await.messages, view.messages[..3]);
 }
@@ -246,11 +246,11 @@ async fn the_summary_of_a_branch_tells_only_of_what_the_view_loses() {
     assert_eq!(told, ["a3", "u4", "a4"], "neither the summary, which stays, nor the edit");
 }
 
-/// Something that happens to a session. The numbers choose among what the view shows.
+/// An action on a session. The numbers choose among the messages of the view.
 #[derive(Debug, Clone)]
 enum Act {
     Say,
-    /// A call with its result, and what the model said to that.
+    /// A call with its result, and the model's reply to that.
     Tool,
     Begin,
     End,
@@ -286,7 +286,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// A session to which things happen.
+/// A session under test.
 struct Life<'a> {
     test: &'a TestApp,
     session: String,
@@ -299,7 +299,7 @@ impl Life<'_> {
         self.test.context(&self.session).await
     }
 
-    /// The id that a number chooses of those in the view.
+    /// The id at an index among those in the view.
     async fn chosen(&self, number: usize) -> String {
         let view = self.view().await;
         let ids: Vec<String> =
@@ -309,7 +309,7 @@ impl Life<'_> {
 
     async fn seal(&mut self) {
         for open in self.open.drain(..) {
-            // What a fork left behind is not its own.
+            // Messages that a fork did not inherit cannot be sealed there.
             drop(self.test.app.finish_message(&self.session, &open, Finish::default(), None, none()).await);
         }
     }
@@ -364,7 +364,7 @@ impl Life<'_> {
         Ok(())
     }
 
-    /// Holds every id of the view against what it must mean.
+    /// Checks the position of every id in the view.
     async fn check(&mut self) {
         self.seal().await;
         let view = self.view().await;
@@ -383,7 +383,7 @@ impl Life<'_> {
             let rewound = self.test.context(&rewound).await;
             assert_eq!(forked.messages, rewound.messages, "{id}: a fork begins where a rewind ends");
             if covered {
-                // It is beside a summary, and has its place in what that covers.
+                // It is shown in addition to a summary, and its position is within the covered range.
                 assert_eq!(forked.messages.last().and_then(|last| last.source), Some(source));
                 continue;
             }
@@ -393,17 +393,17 @@ impl Life<'_> {
                 .split_at_checked(expected.len())
                 .map_or((&[][..], &forked.messages[..]), |(found, paired)| (paired, found));
             assert_eq!(found, expected, "{id}: {:#?}", shown(&view));
-            // A call whose result stands behind it is an interrupted one.
+            // A call whose result comes after it is an interrupted one.
             assert!(paired.iter().all(|message| message.standing == Standing::Paired), "{id}: {paired:?}");
             assert_eq!(pairing::violations(&forked.messages), Vec::<String>::new());
-            // A tail may begin between a call and its result, which then is told as words.
+            // A tail may begin between a call and its result, which is then rendered as text.
             if message.role != Role::Tool {
                 self.check_tail(&view, index, &id, fresh().await).await;
             }
         }
     }
 
-    /// The tail of a summary that begins at a message is what the view shows from there on.
+    /// Checks that the tail of a summary that begins at a message equals the view from there on.
     async fn check_tail(&self, view: &Context, index: usize, id: &str, session: String) {
         let text = "brought along".to_owned();
         let new = NewSummary { text, tail_start: id.to_owned(), ..NewSummary::default() };
@@ -425,12 +425,12 @@ impl Life<'_> {
     }
 }
 
-/// Whether a message is shown beside the summary that covers it.
+/// True if a message is shown beside the summary that covers it.
 fn is_pinned(view: &Context, message: &ViewMessage) -> bool {
     view.covered.as_ref().is_some_and(|covered| covered.ranges.iter().any(|range| range.contains(message.revision)))
 }
 
-/// What a view shows up to a message: all that came of it, and with a summary all that stands beside it.
+/// The view up to a message: everything rendered from it, and for a summary everything shown beside it.
 fn up_to(view: &Context, index: usize) -> &[ViewMessage] {
     let message = &view.messages[index];
     let last = match message.standing {

@@ -1,4 +1,4 @@
-//! What a reduction by hand would do is what it then does.
+//! The plan of a compaction by hand agrees with its result.
 
 use crate::expand::long_session;
 use crate::support::TestApp;
@@ -14,7 +14,7 @@ use longhand::policy::presets;
 use longhand::store::Caller;
 use std::collections::BTreeSet;
 
-/// Every way to ask by hand.
+/// All kinds of requests by hand.
 fn ways() -> Vec<Wanted> {
     let level = |level| Wanted { level, ..Wanted::of(CompactionKind::Summary) };
     let mut ways: Vec<Wanted> = [None, Some(Level::Micro), Some(Level::Auto), Some(Level::Deep)].map(level).into();
@@ -22,7 +22,7 @@ fn ways() -> Vec<Wanted> {
     ways
 }
 
-/// The parts that the newest reduction shortened, by the log, and the ranges that the view says it left out.
+/// The parts that the newest compaction shortened, according to the log, and the ranges that the view omits.
 async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartId>, Vec<RevisionRange>) {
     let mut parts = BTreeSet::new();
     for event in test.events().await.into_iter().filter(|event| event.revision > after) {
@@ -36,7 +36,7 @@ async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartI
     (parts, omitted)
 }
 
-/// Asks for a reduction, and compares what it did with its plan.
+/// Starts a compaction, and compares its result with its plan.
 async fn check(test: &TestApp, session: &str, wanted: Wanted, plan: &Plan, what: &str) {
     let before = test.revision(session).await;
     assert_eq!(plan.base, before, "{what}");

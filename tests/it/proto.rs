@@ -1,4 +1,4 @@
-//! The protocol's own rules, checked on the compiled protos, and its surface, compared with the reviewed one.
+//! The rules of the protocol, checked on the compiled protos, and its surface, compared with the reviewed one.
 //!
 //! Numbers in the findings are those of the rules in `CONTRIBUTING.md`, section "The protocol".
 
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 const PACKAGE: &str = "longhand.v1";
 
-/// What an RPC's name begins with.
+/// First words of RPC names.
 const VERBS: [&str; 27] = [
     "Append",
     "Archive",
@@ -49,14 +49,14 @@ const VERBS: [&str; 27] = [
     "Update",
 ];
 
-/// What never stands in an RPC's name: prepositions, and how it is called.
+/// Words that an RPC's name must not contain: prepositions, and "Async".
 const NO_WORDS: [&str; 13] =
     ["Of", "For", "To", "At", "By", "With", "From", "In", "On", "Into", "After", "Before", "Async"];
 
-/// Units stand last in a field's name.
+/// Units, which must come last in a field's name.
 const UNITS: [&str; 6] = ["tokens", "bytes", "ms", "count", "usd", "json"];
 
-/// Fields that read as if they broke rule 5, and why they do not.
+/// Fields that appear to violate rule 5, with the reason why they do not.
 const NAMES: [(&str, &str); 14] = [
     ("Compaction.instructions", "one text"),
     ("Compaction.tokens_at_request", "the noun is `tokens`; the rest says when"),
@@ -74,13 +74,13 @@ const NAMES: [(&str, &str); 14] = [
     ("ToolResultPart.status", "a singular that ends in s"),
 ];
 
-/// Lists that do not page as the others do, and why.
+/// Lists without the usual paging, with the reason.
 const LISTS: [(&str, &str); 2] = [
     ("ListPresets", "the presets are built in and few: they come whole"),
     ("ListEvents", "the log is paged by its cursors: after_cursor and next_cursor"),
 ];
 
-/// Reasons that any call may end with; comments need not name them.
+/// Reasons that any call may end with; comments need not list them.
 const ANYWHERE: [Reason; 14] = [
     Reason::OutcomeUncertain,
     Reason::StoreStopped,
@@ -98,7 +98,7 @@ const ANYWHERE: [Reason; 14] = [
     Reason::RequestMalformed,
 ];
 
-/// One compiled file, and what is wrong with it.
+/// One compiled file, and its findings.
 struct Lint<'a> {
     file: &'a FileDescriptorProto,
     locations: BTreeMap<&'a [i32], &'a Location>,
@@ -232,7 +232,7 @@ impl<'a> Lint<'a> {
         self.types(path, &shown, field);
     }
 
-    /// Rules 2 and 5: what a name promises is what the type keeps.
+    /// Rules 2 and 5: a field's type agrees with its name.
     fn types(&mut self, path: &[i32], shown: &str, field: &FieldDescriptorProto) {
         let name = field.name();
         let is = |types: &[Type]| types.contains(&field.r#type());
@@ -282,12 +282,12 @@ fn words(name: &str) -> Vec<String> {
     Regex::new("[A-Z][a-z0-9]*").expect("a pattern").find_iter(name).map(|word| word.as_str().to_owned()).collect()
 }
 
-/// Every message of the files by name.
+/// All messages of the files by name.
 fn messages(files: &[FileDescriptorProto]) -> BTreeMap<&str, &DescriptorProto> {
     files.iter().flat_map(|file| &file.message_type).map(|message| (message.name(), message)).collect()
 }
 
-/// Rule 4, the half that needs all files: a request or response is one RPC's, and part of nothing else.
+/// Rule 4, the part that needs all files: a request or response belongs to one RPC, and is part of nothing else.
 fn lint_shared(files: &[FileDescriptorProto]) -> Vec<String> {
     let mut uses: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for method in files.iter().flat_map(|file| &file.service).flat_map(|service| &service.method) {
@@ -304,7 +304,7 @@ fn lint_shared(files: &[FileDescriptorProto]) -> Vec<String> {
     shared.map(|(name, users)| format!("rule 4: {name} is shared by {users:?}")).collect()
 }
 
-/// Rule 14: lists page alike.
+/// Rule 14: all lists have the same paging fields.
 fn lint_lists(files: &[FileDescriptorProto]) -> Vec<String> {
     let messages = messages(files);
     let mut findings = Vec::new();
@@ -341,7 +341,7 @@ fn lint_lists(files: &[FileDescriptorProto]) -> Vec<String> {
     findings
 }
 
-/// Everything that is wrong with the files.
+/// All findings in the files.
 fn lint(files: &[FileDescriptorProto]) -> Vec<String> {
     let mut findings: Vec<String> = files.iter().flat_map(|file| Lint::new(file).run()).collect();
     findings.extend(lint_shared(files));
@@ -349,7 +349,7 @@ fn lint(files: &[FileDescriptorProto]) -> Vec<String> {
     findings
 }
 
-/// Compiles files that the resolver finds, and keeps those of our package.
+/// Compiles the files of the resolver, and keeps those of our package.
 fn compile(resolver: impl FileResolver + 'static, names: &[String]) -> Vec<FileDescriptorProto> {
     let mut all = ChainFileResolver::new();
     all.add(resolver);
@@ -379,7 +379,7 @@ fn type_name(field: &FieldDescriptorProto) -> String {
     }
 }
 
-/// The surface: one line for each thing that a client can see, in an order that does not depend on the files'.
+/// The surface: one line for each element visible to clients, in an order independent of the files'.
 fn surface(files: &[FileDescriptorProto]) -> String {
     let mut lines: BTreeMap<(String, i32), String> = BTreeMap::new();
     for (file, service) in files.iter().flat_map(|file| file.service.iter().map(move |service| (file, service))) {
@@ -423,7 +423,7 @@ fn surface(files: &[FileDescriptorProto]) -> String {
     lines.into_values().map(|line| format!("{line}\n")).collect()
 }
 
-/// What the comments of the RPCs say about errors, by RPC.
+/// The documented errors of the RPCs, from their comments, by RPC.
 fn documented_errors(files: &[FileDescriptorProto]) -> BTreeMap<String, String> {
     let mut errors = BTreeMap::new();
     for file in files {
@@ -497,11 +497,11 @@ fn the_reasons_of_failures_are_those_that_are_documented() {
     assert_eq!(documented, FailureReason::ALL.iter().map(|reason| reason.as_str()).collect());
 }
 
-/// The lint checked: each rule catches what it is for.
+/// Tests of the lint: each rule finds its violations.
 mod checker {
     use super::*;
 
-    /// One file made up for a test.
+    /// One file made for a test.
     struct Made(String);
 
     impl FileResolver for Made {
@@ -564,7 +564,7 @@ enum Likeness {
         lint(&compile(Made(source), &["longhand/v1/thing.proto".to_owned()]))
     }
 
-    /// Changes the sound file in one place and expects findings that say this, and nothing else.
+    /// Changes the valid file in one place and expects exactly the findings with these texts.
     #[track_caller]
     fn check(before: &str, after: &str, expected: &[&str]) {
         assert!(SOUND.contains(before), "the sound file has no {before:?}");

@@ -1,4 +1,4 @@
-//! Summaries by a model over HTTP: what goes right, what goes wrong, and what happens then.
+//! Summaries by a model over HTTP: successes, faults, and the reactions to them.
 
 pub(crate) mod fake;
 
@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex};
 
 const KEY: &str = "sk-very-secret-0123456789";
 
-/// Time-outs that nothing reaches, and those that a silent provider reaches at once.
+/// Timeouts that are never reached, and timeouts that a silent provider reaches soon.
 pub(crate) const PATIENT: &str = "{ connect_ms = 10_000, idle_ms = 15_000, total_ms = 15_000 }";
 const HASTY: &str = "{ connect_ms = 10_000, idle_ms = 2_500, total_ms = 3_500 }";
 
-/// What a summarizer is given for a session of this preset that is about to be compacted.
+/// The input of a summarizer for a session of this preset that is about to be compacted.
 async fn input_of(preset: &str, conversation: &str, context: i64) -> SummaryInput {
     let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
@@ -41,7 +41,7 @@ pub(crate) async fn input() -> SummaryInput {
     input_of("opencode@seed", &turns(1, 9, 1_100), 6_000).await
 }
 
-/// The summarizers of a configuration with one provider, called `fake`.
+/// The summarizers of a configuration with one provider, named `fake`.
 pub(crate) fn configured(fake: &FakeProvider, protocol: Protocol, timeouts: &str, window: i64, more: &str) -> Levels {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("key");
@@ -63,7 +63,7 @@ fn summarizer(fake: &FakeProvider, protocol: Protocol, timeouts: &str) -> Arc<dy
     configured(fake, protocol, timeouts, 20_000, "record_text = true").auto
 }
 
-/// Remembers what it was told.
+/// An observer that records everything it is notified of.
 #[derive(Default)]
 struct Notes {
     heard: Mutex<String>,
@@ -87,7 +87,7 @@ impl Witness for Notes {
 const SUMMARY: &str = "## Goal\n- fix the bug in the café ☕\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\n\
                        ### Done\n- [x] found it\n\n## Next Steps\n1. mend it\n\n## Critical Context\n- it is on line 7";
 
-/// What models say when they will not.
+/// A model's refusal.
 const REFUSAL: &str = "I'm sorry, but I cannot help with that.";
 
 pub(crate) fn say() -> Scene {
@@ -98,14 +98,14 @@ pub(crate) fn status(code: u16, headers: &[(&'static str, &str)], name: &'static
     Scene::Status(code, headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), name, message)
 }
 
-/// What becomes of a request whose first attempts go wrong. Zero requests stand for as many as it takes.
+/// The result of a request whose first attempts fail. Zero requests mean any number.
 #[derive(Debug, PartialEq)]
 enum Outcome {
-    /// The model's summary, after so many requests.
+    /// The model's summary, after this number of requests.
     Written(usize),
-    /// The built-in summary, after so many requests.
+    /// The built-in summary, after this number of requests.
     BuiltIn(usize),
-    /// The job is to come back, after so many milliseconds if the provider said so; after so many requests.
+    /// A retry of the job, after this number of milliseconds if the provider gave one; after this number of requests.
     Later(Option<i64>, usize),
 }
 
@@ -124,12 +124,12 @@ fn outcome(result: &Result<SummaryOutput, Error>, requests: usize) -> Outcome {
     }
 }
 
-/// A request that is too long, and then replies to as many pieces as there may be.
+/// A request that is too long, and then replies to any number of pieces.
 fn overflowing(scene: Scene) -> Vec<Scene> {
     std::iter::once(scene).chain(std::iter::repeat_n(say(), 30)).collect()
 }
 
-/// Every fault, with what a good summarizer makes of it.
+/// Every fault, with the expected reaction of a summarizer.
 fn faults() -> Vec<(&'static str, Vec<Scene>, &'static str, Outcome)> {
     use Outcome::{BuiltIn, Later, Written};
     let half = || "## Goal\n- fix".to_owned();
@@ -211,7 +211,7 @@ async fn every_fault_has_its_answer_in_every_protocol() {
                 let expected = match expected {
                     Outcome::Written(0) => Outcome::Written(asked.len().max(3)),
                     Outcome::BuiltIn(0) => Outcome::BuiltIn(asked.len().max(3)),
-                    // On a machine that is busy elsewhere an answer may be too late for them.
+                    // On a busy machine an answer may arrive after the timeout.
                     Outcome::Written(2) if timeouts == HASTY && found == Outcome::Written(3) => Outcome::Written(3),
                     other => other,
                 };
@@ -225,10 +225,10 @@ async fn every_fault_has_its_answer_in_every_protocol() {
     }
 }
 
-/// What the witness was told fits what happened, and the key is nowhere in it.
+/// Checks that the observer's calls agree with the requests, and that they do not contain the key.
 fn check_told(notes: &Notes, asked: &[Asked], result: &Result<SummaryOutput, Error>, in_pieces: bool) {
     let calls = notes.calls.lock().expect("no panic");
-    // Of several pieces some may be given up before they are sent.
+    // With several pieces, some requests may be abandoned before they are sent.
     let is_complete = if in_pieces { calls.len() >= asked.len() } else { calls.len() == asked.len() };
     assert!(is_complete, "{} of {} requests are on the books", calls.len(), asked.len());
     let mut booked = Vec::new();
@@ -318,7 +318,7 @@ async fn a_dropped_summary_drops_its_connection() {
     }
 }
 
-/// A model with a window of so many characters: it takes no more, and its notes name every fact in what it is given.
+/// A model with a window of this number of characters: it refuses more, and its summary names every fact in its input.
 fn remembering(characters: usize) -> Box<dyn Fn(&Asked) -> Scene + Send + Sync> {
     let fact = regex::Regex::new(r"fact-\d+-").expect("a pattern");
     Box::new(move |asked| {
@@ -330,7 +330,7 @@ fn remembering(characters: usize) -> Box<dyn Fn(&Asked) -> Scene + Send + Sync> 
     })
 }
 
-/// A conversation whose every message holds a fact.
+/// A conversation with a fact in every message.
 fn facts(turns: usize, filler: usize) -> String {
     let filler = "so it was said and written down. ".repeat(filler);
     (0..turns)
@@ -507,7 +507,7 @@ async fn nobody_at_home_is_no_end() {
     let gone = FakeProvider::playing(Protocol::Chat, []).await;
     let summarizer = summarizer(&gone, Protocol::Chat, PATIENT);
     drop(gone);
-    // The port is closed once its task is; until then a connection is accepted and dropped.
+    // The port is closed once its task has ended; until then a connection is accepted and dropped.
     let result = soon("the refusal", summarizer.summarize(&input)).await;
     assert!(
         matches!(&result, Err(Error::Transient { retry_after_ms: None, message }) if !message.contains(KEY)),
@@ -545,7 +545,7 @@ fn a_configuration_that_cannot_work_is_refused() {
     check(&with("base_url = \"x\""), "base_url cannot be read");
 }
 
-/// What a session sees of each fault, from the trigger to the event that ends its reduction.
+/// A session's experience of each fault, from the trigger to the event that ends its compaction.
 #[tokio::test]
 async fn a_live_session_gets_over_every_fault() {
     let mut running = Vec::new();
@@ -553,7 +553,7 @@ async fn a_live_session_gets_over_every_fault() {
         let expected = match expected {
             Outcome::Written(_) => "fake/fake-1",
             Outcome::BuiltIn(_) => "extractive",
-            // Then the job comes back when the provider said; `Chain` has no say in it.
+            // The job is then retried at the provider's time, which `Chain` does not decide.
             Outcome::Later(..) => continue,
         };
         running.push(async move {
@@ -577,7 +577,7 @@ async fn a_live_session_gets_over_every_fault() {
     futures::future::join_all(running).await;
 }
 
-/// Whether any file of a store holds these bytes.
+/// True if any file of a store contains these bytes.
 fn is_on_disk(folder: &std::path::Path, words: &str) -> bool {
     let files = std::fs::read_dir(folder).expect("the folder").map(|entry| entry.expect("an entry").path());
     let holds = |path: std::path::PathBuf| {
@@ -590,7 +590,7 @@ fn is_on_disk(folder: &std::path::Path, words: &str) -> bool {
 #[tokio::test]
 async fn every_request_is_on_the_books_of_its_reduction() {
     for record_text in [true, false] {
-        // The key as a careless provider repeats it.
+        // The key as a careless provider might repeat it.
         const WRONG: &str = "the key sk-very-secret-0123456789 is wrong";
         let scenes = [Scene::Length("## Go".to_owned()), status(500, &[], "internal", WRONG), say()];
         let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
@@ -612,7 +612,7 @@ async fn every_request_is_on_the_books_of_its_reduction() {
             assert_eq!(request.failure.is_none(), index == 2, "{:?}", request.failure);
         }
         assert_eq!(found.requests[1].cost_micros, None, "an error page tells no usage");
-        // 60 tokens at 1 dollar a million, 40 from the cache at a half, 30 written at 2.
+        // 60 tokens at 1 dollar per million, 40 from the cache at 0.5, 30 written at 2.
         assert_eq!(found.requests[2].cost_micros, Some(60 + 20 + 60));
         assert_eq!(found.requests[2].reply_hash, *blake3::hash(SUMMARY.as_bytes()).as_bytes());
         if let Some((request, reply)) = &found.requests[2].texts {
@@ -669,7 +669,7 @@ async fn a_plan_has_the_requests_that_a_model_then_gets() {
         assert_eq!(foreseen.chunked, pieces > 1);
         assert!(foreseen.requests.len() >= pieces, "{} requests", foreseen.requests.len());
         asked.truncate(foreseen.requests.len());
-        // Requests about pieces are on their way at the same time.
+        // Requests about pieces are sent concurrently.
         asked.sort();
         let mut planned: Vec<String> = foreseen.requests.iter().map(|request| request.user.clone()).collect();
         planned.sort();

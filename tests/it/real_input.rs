@@ -1,4 +1,5 @@
-//! Real transcripts, through the real binary. They are not part of the project: without them the tests say so and pass.
+//! Real transcripts, through the real binary. They are not part of the project: without them the tests print that and
+//! pass.
 
 use crate::cli::{Daemon, check_ends, check_order};
 use base64::Engine as _;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 const PI: &str = "pi/large-session.jsonl";
 const CLAUDE_CODE: &str = "claude-code/compacted/258c7280-ae70-4798-800f-63464d01a85d.jsonl";
 
-/// The path of a transcript, if it is there.
+/// The path of a transcript, if it exists.
 fn transcript(name: &str) -> Option<PathBuf> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(name);
     if path.exists() {
@@ -25,8 +26,8 @@ fn transcript(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// A live import of a real session: compacted while it is written, served whole in pairs and within the window, and every
-/// view there again when it is asked for by its revision.
+/// Imports a real session live: it is compacted while it is written, every view is valid input within the window, and
+/// is the same as of its revision.
 fn check_live(name: &str, preset: &str) {
     let Some(file) = transcript(name) else { return };
     let home = tempfile::tempdir().expect("a folder");
@@ -44,7 +45,7 @@ fn check_live(name: &str, preset: &str) {
     check_order(&events);
     check_ends(&events);
 
-    // Asking for an earlier view gives what was served then.
+    // An earlier view is served as before.
     let served = std::fs::read_to_string(&views).expect("the views were kept");
     let served: Vec<Value> = served.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
     for view in served.iter().step_by(24).chain(served.last()) {
@@ -79,7 +80,7 @@ fn the_compacted_claude_code_session_lives_under_pi() {
     check_live(CLAUDE_CODE, "pi@1.5");
 }
 
-/// The texts of messages, in the pieces that the measure looks at: words, and inputs of calls.
+/// The texts of messages: words, inputs of calls, and outputs.
 fn texts(messages: &[Message]) -> (String, String, String) {
     use longhand::model::part::PartBody;
     let (mut words, mut inputs, mut outputs) = (String::new(), String::new(), String::new());
@@ -94,7 +95,7 @@ fn texts(messages: &[Message]) -> (String, String, String) {
     (words, inputs, outputs)
 }
 
-/// Turns imported messages into stored ones, as far as a summarizer looks.
+/// Converts imported messages to stored ones, with the fields that a summarizer uses.
 fn stored(entries: &[interop::Entry]) -> Vec<Message> {
     use longhand::model::ids::{MessageId, PartId, SessionId};
     use longhand::model::part::Part;
@@ -131,8 +132,8 @@ fn stored(entries: &[interop::Entry]) -> Vec<Message> {
     messages
 }
 
-/// The floor of the built-in summarizer, on the session that was compacted in reality, cut where it was: files that stood
-/// before the cut and are used again after it, counted as `recall.py` counts them.
+/// The minimum quality of the built-in summarizer, on the session that was really compacted, at the same position:
+/// files that were used before it and are used again after it, counted as `recall.py` counts them.
 #[test]
 fn the_extractive_summary_names_the_files_that_the_rest_uses() {
     let Some(file) = transcript(CLAUDE_CODE) else { return };

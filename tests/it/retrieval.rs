@@ -1,4 +1,4 @@
-//! What a view no longer shows comes back when the last request asks for it, and the view stays a function of the
+//! Retrieval: hidden passages come back when the last request asks for them, and the view stays a function of the
 //! history.
 
 use crate::support::{TestApp, conversation, soon, text, window};
@@ -21,7 +21,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Nothing happens by itself, and two passages come back or so.
+/// No automatic compactions, and room for about two passages.
 const POLICY: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
     "query_units": 1000, "heading": "Earlier:"}}"#;
 
@@ -38,7 +38,7 @@ async fn session(test: &TestApp) -> String {
     test.create(new_session(window(0, 0))).await
 }
 
-/// Puts a summary in place of everything before a message.
+/// Supplies a summary of everything before a message.
 async fn cover(app: &Longhand, session: &str, tail_start: &str) {
     let summary =
         NewSummary { text: "We talked.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
@@ -53,7 +53,7 @@ fn texts(message: &ViewMessage) -> Vec<String> {
     message.parts.iter().map(|part| text(&part.body)).collect()
 }
 
-/// What came back, without its heading; it stands before the last message of a user.
+/// The retrieved passages, without their heading; they precede the last user message.
 fn recalled(view: &Context) -> Vec<String> {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let Some(at) = view.messages.iter().position(|message| message.standing == Standing::Retrieved) else {
@@ -105,7 +105,7 @@ async fn what_the_request_asks_for_comes_back() {
     ] {
         assert_eq!(ask(&test, &session, question).await, expected, "{question}");
     }
-    // The id that stands beside a passage leads to the whole of it.
+    // The id beside a passage leads to its original part.
     ask(&test, &session, "Where is the deploy key?").await;
     let view = test.context(&session).await;
     let back = view.messages.iter().find(|message| message.standing == Standing::Retrieved).expect("it came back");
@@ -138,7 +138,7 @@ async fn a_view_with_what_came_back_can_be_asked_for_again() {
         }
     };
     again(&test).await;
-    // The index says nothing that the rows do not: without it the views are the same.
+    // The index is derived from the rows: without it the views are the same.
     let mut database = test.database().await;
     let forget = "insert into search (search) values ('delete-all'); delete from search_mark;";
     sqlx::raw_sql(forget).execute(&mut database).await.expect("forgotten");
@@ -271,7 +271,7 @@ async fn key(app: &Longhand, session: &str) -> SessionKey {
     app.store().find_session(session).await.expect("the session")
 }
 
-/// Waits until everything is in the index.
+/// Waits until all messages are in the index.
 async fn indexed(app: &Longhand, session: &str) {
     let key = key(app, session).await;
     let mut head = app.store().watch_head();
@@ -302,7 +302,7 @@ async fn the_index_is_filled_in_the_background_where_somebody_wants_it() {
     assert_eq!(test.app.store().indexed_to(key).await.expect("read"), 0, "nobody searches there");
 }
 
-/// Nobody fills the index here, so an append that waited for it would never end.
+/// Nothing fills the index here, so that an append that waited for it would never end.
 #[tokio::test]
 async fn appends_do_not_wait_for_the_index() {
     let directory = tempfile::tempdir().expect("a temporary folder");
@@ -336,12 +336,12 @@ async fn appends_do_not_wait_for_the_index() {
     app.append(&session, conversation(tail), None, None, Caller::default()).await.expect("appended");
     cover(&app, &session, "u9").await;
     assert_eq!(app.store().indexed_to(key).await.expect("read"), 0);
-    // Who searches fills it in.
+    // A search fills the index.
     let view = app.context(&session, ContextRequest::default()).await.expect("a context");
     assert!(recalled(&view).contains(&"user: request 7".to_owned()), "{view:?}");
     let filled = app.store().indexed_to(key).await.expect("read");
     assert!(filled > 100, "{filled}");
-    // And the scheduler does what is left.
+    // The scheduler indexes the rest.
     app.append(&session, conversation("a \"more\""), None, None, Caller::default()).await.expect("appended");
     let running = tokio::spawn(idle.run(stopping.clone()));
     indexed(&app, &session).await;
@@ -349,7 +349,7 @@ async fn appends_do_not_wait_for_the_index() {
     soon("the scheduler to stop", running).await.expect("no panic");
 }
 
-/// P11: how many rows a view with passages reads, once the index is there.
+/// P11: the number of rows that a view with passages reads, once the index is filled.
 async fn cost(test: &TestApp, count: usize) -> u64 {
     let session = session(test).await;
     let mut left = count;
@@ -360,7 +360,7 @@ async fn cost(test: &TestApp, count: usize) -> u64 {
         left -= batch;
     }
     test.append(&session, "u8 \"the parser of module 17?\"").await;
-    // Appends alone have the index filled in the background, so it need not come to reach the summary.
+    // Only appends start indexing in the background, so that the index may never reach the summary's revision.
     indexed(&test.app, &session).await;
     cover(&test.app, &session, "u8").await;
     let first = test.context(&session).await;
@@ -372,7 +372,7 @@ async fn cost(test: &TestApp, count: usize) -> u64 {
         assert_eq!(test.context(&session).await.hash, first.hash);
         costs.push(test.app.store().rows_read() - before);
     }
-    // The store counts for everybody: the scheduler's heartbeat may fall into one of them.
+    // The store counts the rows of all readers: the scheduler's heartbeat may be in one of the counts.
     costs.into_iter().min().expect("five of them")
 }
 

@@ -1,4 +1,4 @@
-//! The routine: what is tried whenever it pays is looked at by itself, and of the view only what is new is read for it.
+//! Maintenance: the scheduler evaluates it by itself, and reads only the new part of the view for it.
 
 use crate::support::{TestApp, conversation, window};
 use longhand::app::compactions::Wanted;
@@ -12,10 +12,10 @@ use longhand::policy::presets;
 use longhand::store::Caller;
 use std::fmt::Write as _;
 
-/// A window that nothing here fills.
+/// A window that no test here fills.
 const ROOMY: i64 = 1_000_000_000;
 
-/// Turns, each with a call of a tool and what it gave back.
+/// Turns, each with a tool call and its result.
 fn turns(tool: &str, from: usize, to: usize) -> Vec<NewMessage> {
     let mut text = String::new();
     for turn in from..=to {
@@ -45,14 +45,14 @@ async fn a_session_is_cleared_when_it_has_been_idle_for_long_enough() {
     let until = test.number(waits).await;
     assert!(until >= test.clock.now().0 + 3_500 * 1_000_000, "an hour from the last reply");
 
-    // Not yet.
+    // Too early.
     test.clock.skip_to(Timestamp(until - 600_000_000));
     test.wake.wake();
     test.settled().await;
     let begun = "select count(*) from job";
     assert_eq!(test.number(begun).await, 0);
 
-    // A restart forgets no timer.
+    // A restart keeps the timer.
     let test = test.restart().await;
     let mut watch = test.watch().await;
     test.clock.skip_to(Timestamp(until));
@@ -107,7 +107,7 @@ async fn what_fits_by_cutting_is_cut_as_soon_as_it_does_not_fit() {
     let shown = test.context(&session).await.messages.len();
     assert!(shown <= 320, "{shown} messages are left");
 
-    // A text that repeats its arguments is enough by itself.
+    // A text that repeats its arguments is sufficient on its own.
     let text = "{\\\"tool_execution\\\": {\\\"arguments\\\": {\\\"a\\\": 1}, \\\"result\\\": 2}}".replace('\\', "");
     let mut messages = conversation("a \"text\"");
     messages[0].parts[0].body = PartBody::Text(text.clone()).into();
@@ -121,7 +121,7 @@ async fn what_fits_by_cutting_is_cut_as_soon_as_it_does_not_fit() {
 async fn a_decision_behind_an_append_reads_what_is_new() {
     let test = TestApp::start().await;
     let store = test.app.store();
-    // Where old dialogue is searched, what is new is read once more, for the index.
+    // Under a policy with retrieval, new messages are read once more for the index.
     for preset in presets::all().into_iter().filter(|preset| preset.policy().retrieval.is_none()) {
         let mut rows = Vec::new();
         for length in [10, 70] {
@@ -129,7 +129,7 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
             append(&test, &session, turns("bash", 1, length)).await;
             test.settled().await;
             let before = store.rows_read();
-            // Each question whether it has settled reads a row itself.
+            // Each check of the scheduler reads a row itself.
             let mut asked = 0;
             for more in conversation("u \"one more\"\na \"an answer\"\nu \"and another\"") {
                 append(&test, &session, vec![more]).await;
@@ -141,8 +141,8 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
             }
             rows.push(store.rows_read() - before - asked);
         }
-        // Some rows tell who the session is, and which compactions ended; the scheduler looks for work as often as it
-        // likes. The messages of the longer session and their parts are 560.
+        // Some rows identify the session and the compactions that ended; the scheduler polls for work, a few rows each
+        // time. The messages of the longer session and their parts are 560.
         assert!(rows.iter().all(|rows| *rows < 280), "{}: {rows:?} rows for three appends", preset.name);
     }
 }
@@ -156,7 +156,7 @@ async fn what_a_message_weighs_is_worked_out_once_for_each_way_of_counting() {
     let written = "select sum(rowid) from counting";
     assert_eq!(test.number(kept).await, 16, "an append keeps what it counted");
 
-    // What another way of counting needs is counted by the first decision.
+    // The first decision under another counting method counts the messages for it.
     let change = SessionChange {
         preset: Some("neovate@2026".to_owned()),
         window: Some(window(60_000, 0)),
@@ -167,6 +167,6 @@ async fn what_a_message_weighs_is_worked_out_once_for_each_way_of_counting() {
     let wanted = Wanted::of(CompactionKind::Summary);
     test.app.start_compaction(&session, wanted, Caller::default()).await.expect("there is something to compact");
     test.settled().await;
-    // The summary is counted by the decision behind it.
+    // The decision after the summary counts the summary.
     assert_eq!((test.number(kept).await, test.number(written).await), (33, 3));
 }

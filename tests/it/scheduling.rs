@@ -1,5 +1,4 @@
-//! What keeps the scheduler going: nothing that it cannot read or do once stops it for good, or holds up a session that it
-//! has nothing to do with.
+//! Robustness of the scheduler: no failed read or operation stops it permanently, or delays an unrelated session.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, connect, once, soon, turns};
 use longhand::app::Reason;
@@ -29,7 +28,7 @@ async fn health(test: &TestApp, what: &str, is_so: impl FnMut(&longhand::schedul
     soon(what, health.wait_for(is_so)).await.expect("the scheduler is there");
 }
 
-/// What health says of compactions.
+/// The health status of compactions.
 async fn served(test: &TestApp) -> Streaming<HealthCheckResponse> {
     let (routes, reporter) = longhand::grpc::router(test.app.clone()).await;
     tokio::spawn(longhand::grpc::report_health(reporter, test.app.clone(), CancellationToken::new()));
@@ -111,7 +110,7 @@ async fn only_so_many_compactions_by_hand_wait_in_a_session() {
     assert_eq!(refused.metadata["limit"], most.to_string());
     assert_eq!(test.number("select count(*) from job").await, jobs, "nothing was written");
     assert_eq!(test.revision(&session).await, revision);
-    // What was answered is answered again, what waits is joined, and other sessions are not concerned.
+    // A repeated request gets its earlier answer, a waiting compaction is joined, and other sessions are not affected.
     assert_eq!(ask(&test, &session, "3").await.map(|(compaction, _)| compaction.id), Ok(waiting[3]));
     let wanted = Wanted { instructions: "4".to_owned(), ..Wanted::of(CompactionKind::Summary) };
     let (joined, is_joined) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("joined");
@@ -119,7 +118,7 @@ async fn only_so_many_compactions_by_hand_wait_in_a_session() {
     let other = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&other, &turns(1, 9, WORDS)).await;
     ask(&test, &other, "").await.expect("taken");
-    // One that goes makes room for one.
+    // A cancelled one makes room for one.
     test.app.cancel_compaction(&waiting[0].to_string(), Caller::default()).await.expect("cancelled");
     ask(&test, &session, "in its place").await.expect("taken");
     assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));

@@ -1,4 +1,4 @@
-//! Sessions: made once, found by either id, changed, listed, put away.
+//! Sessions: created once, found by either id, changed, listed, archived.
 
 use crate::support::{TestApp, by, conversation, once, turns, window};
 use longhand::app::Reason;
@@ -33,7 +33,7 @@ async fn a_session_is_made_once_and_found_by_either_id() {
     assert_eq!(test.number("select count(*) from session").await, 1);
 }
 
-/// A tail that a window of 4 000 tokens does not hold.
+/// A tail budget larger than a window of 4 000 tokens allows.
 const TAIL: &str =
     "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"budget_min_tokens\": 2100}}}}}}}";
 
@@ -113,7 +113,7 @@ async fn a_view_as_it_was_is_judged_by_the_window_that_was_active_then() {
     let before = test.context(&session).await;
     let small = ModelWindow { overhead: 300, ..window(4_000, 1_000) };
     let change = SessionChange { window: Some(small), ..SessionChange::default() };
-    // A policy that never compacts by itself, so that only the window differs.
+    // A policy without automatic compactions, so that only the window differs.
     let quiet = SessionChange { policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()), ..change };
     let changed = test.app.update_session(&session, quiet, Caller::default()).await.expect("changed").revision;
     let after = test.context(&session).await;

@@ -1,4 +1,5 @@
-//! Views that a provider accepted although they did not fit: what the usage of a reply tells, where the policy looks.
+//! Views over the window that a provider accepted: an overflow that the usage of a reply shows, if the policy detects
+//! it.
 
 use crate::support::{TestApp, conversation, shown, turns, window};
 use longhand::app::sessions::{NewSession, SessionChange};
@@ -11,7 +12,7 @@ use longhand::store::Caller;
 
 const WINDOW: i64 = 6_000;
 
-/// A session that is far from its threshold by its words, under pi with a small tail.
+/// A session that is far below its threshold by its estimate, under pi with a small tail.
 async fn session(test: &TestApp, override_json: &str) -> String {
     let policy = format!(
         r#"{{"auto": {{"threshold": {{"limit": {{"reserve": {{"reserve_tokens": 1000}}}}}},
@@ -29,7 +30,7 @@ async fn session(test: &TestApp, override_json: &str) -> String {
     session
 }
 
-/// How a reply ended that was given so many tokens and wrote so many.
+/// The end of a reply that read and wrote these numbers of tokens.
 fn end(reason: FinishReason, input: i64, output: i64) -> NewFinish {
     let usage = Usage { input: input - 100, cache_read: 100, output, ..Usage::default() };
     NewFinish { reason: Some(reason), usage: Some(usage), ..NewFinish::default() }
@@ -41,7 +42,7 @@ fn reply(name: &str, finish: NewFinish) -> Vec<NewMessage> {
     reply
 }
 
-/// Why the reductions of a session began, and why those of them ended that failed, once nothing is left to do.
+/// The triggers of all compactions, and the reasons of the failed ones, once the scheduler is idle.
 async fn told(test: &TestApp) -> (Vec<Trigger>, Vec<String>) {
     test.settled().await;
     let events = test.events().await;
@@ -62,7 +63,7 @@ async fn a_reply_that_read_more_than_the_window_has_its_view_reduced_as_an_overf
     for (override_json, finish, began) in [
         ("", end(FinishReason::Stop, WINDOW + 1, 9), vec![Trigger::Overflow]),
         ("", end(FinishReason::Length, WINDOW, 0), vec![Trigger::Overflow]),
-        // It fits; what is over the threshold is the threshold's business.
+        // The view is within the window; only the threshold applies.
         ("", end(FinishReason::Stop, WINDOW, 9), vec![Trigger::Threshold]),
         ("", end(FinishReason::Length, WINDOW, 1), vec![Trigger::Threshold]),
         (off, end(FinishReason::Stop, WINDOW + 1, 9), vec![Trigger::Threshold]),
@@ -111,7 +112,7 @@ async fn one_request_has_its_overflow_answered_once() {
     let session = session(&test, "").await;
     test.append(&session, "u9 \"and now?\"").await;
     let say = async |name: &str, reason, output| {
-        // It was given the view of now.
+        // The reply is to the current view.
         let view = Some(test.context(&session).await.token);
         let finish = NewFinish { view, ..end(reason, WINDOW + 1, output) };
         test.app.append(&session, reply(name, finish), None, None, Caller::default()).await.expect("appended");
@@ -121,19 +122,19 @@ async fn one_request_has_its_overflow_answered_once() {
         (began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), failed)
     };
     assert_eq!(overflows(say("a9", FinishReason::Length, 0).await), (1, vec![]));
-    // The same again, and who waits for an answer is told that this is all.
+    // The same again: a client without an answer is notified that nothing more can be done.
     let (began, failed) = overflows(say("a9b", FinishReason::Length, 0).await);
     assert_eq!((began, failed.first().map(String::as_str)), (2, Some("OVERFLOW_AGAIN")));
-    // Whoever has an answer needs no telling.
+    // A client with an answer needs no notification.
     assert_eq!(overflows(say("a9c", FinishReason::Stop, 9).await).0, 2);
-    // Another request is another matter.
+    // Another request gets its own attempt.
     test.append(&session, &turns(10, 12, 800)).await;
     test.settled().await;
     assert_eq!(overflows(say("a13", FinishReason::Stop, 9).await).0, 3);
     assert_eq!(test.findings().await, []);
 }
 
-/// A request with an image.
+/// Appends a request with an image.
 async fn ask_about_an_image(test: &TestApp, session: &str) {
     let mut request = conversation("u90 \"what does the plot say?\"");
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
@@ -175,10 +176,10 @@ async fn a_reply_that_its_request_left_no_room_for_is_left_out_once() {
     let lines = shown(&view);
     assert_eq!(lines.last().map(String::as_str), Some("user shown: and now?"), "it can be sent again: {lines:?}");
     assert!(view.covered.is_some(), "there is a summary");
-    // The next one says that this is all.
+    // A second one fails with OVERFLOW_AGAIN.
     let (_, failed) = say("a9b", 1_999).await;
     assert_eq!(failed, ["OVERFLOW_AGAIN"]);
-    // Whoever wrote all that it may has had room.
+    // A reply that used its whole output limit had room.
     test.append(&session, "u10 \"go on\"").await;
     let (began, _) = say("a10", 2_000).await;
     assert_eq!(began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), 2, "{began:?}");

@@ -1,4 +1,4 @@
-//! `longhand simulate`, as its binary: without a daemon, on the transcripts at hand.
+//! `longhand simulate`, as its binary: without a daemon, on transcripts.
 
 use crate::support::TestApp;
 use crate::window_fit::settled;
@@ -16,12 +16,12 @@ use std::process::{Command, Output};
 
 fn simulate(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhand"));
-    // An address that nobody listens at: a simulation asks no daemon.
+    // An address without a listener: a simulation needs no daemon.
     command.env("LONGHAND_SERVER", "http://127.0.0.1:9").arg("simulate").args(arguments);
     command.output().expect("the binary runs")
 }
 
-/// A pi session whose turns bring long outputs, and a reply each.
+/// A pi session whose turns each have a long output and a reply.
 fn session(folder: &Path) -> String {
     let mut lines = vec![
         r#"{"type":"session","version":3,"id":"s1","timestamp":"2026-01-01T00:00:00.000Z","cwd":"/src"}"#.to_owned(),
@@ -29,7 +29,7 @@ fn session(folder: &Path) -> String {
     let mut parent = Value::Null;
     let mut add = |number: usize, message: Value| {
         let id = format!("{number:08x}");
-        // Later than any clock, so that a daemon's can be set to it.
+        // Later than any clock, so that a daemon's clock can be set to it.
         let timestamp = format!("2126-01-01T{:02}:{:02}:{:02}.000Z", number / 60, number % 60, 7);
         let line = serde_json::json!({ "type": "message", "id": id, "parentId": parent, "timestamp": timestamp, "message": message });
         parent = Value::String(id);
@@ -108,10 +108,10 @@ fn what_cannot_be_simulated_is_told() {
     }
 }
 
-/// A compaction: the messages that were written before it, and the estimate of the view before and after.
+/// A compaction: the number of messages before it, and the estimate of the view before and after.
 type Done = (usize, i64, i64);
 
-/// The compactions of a simulation that came into force.
+/// The compactions of a simulation that became active.
 fn foreseen(file: &str, preset: &str, window: &ModelWindow) -> Vec<Done> {
     let (context, output) = (window.context.to_string(), window.output.unwrap_or_default().to_string());
     let window = ["--window", &context, "--output", &output, "--model", &window.model];
@@ -127,17 +127,17 @@ fn foreseen(file: &str, preset: &str, window: &ModelWindow) -> Vec<Done> {
     done.collect()
 }
 
-/// The compactions that a daemon makes of the same messages, written one by one at their own times.
+/// The compactions that a daemon makes of the same messages, appended one by one at their own times.
 async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &ModelWindow) -> Vec<Done> {
     let new = NewSession {
         preset: preset.to_owned(),
-        // What follows a summary is what the transcript says.
+        // The transcript determines the messages after a summary.
         policy_override_json: "{\"auto_continue\": null}".to_owned(),
         window: window.clone(),
         ..NewSession::default()
     };
     let session = test.create(new).await;
-    // The clock is ahead of a transcript of the past: what counts is the time between messages.
+    // The clock is later than a transcript of the past: only the time between messages counts.
     let time = |message: &NewMessage| message.origin_time.expect("a time").0;
     let ahead = messages.first().map_or(0, |first| test.clock.now().0 - time(first));
     for message in messages {
@@ -156,8 +156,8 @@ async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &Mo
     done
 }
 
-/// DESIGN §7: `simulate` and the daemon, fed the same transcript with the transcript's clock and jobs that keep up, make
-/// the same compactions. `LONGHAND_TRANSCRIPT` names a transcript of one's own.
+/// DESIGN §7: `simulate` and the daemon, given the same transcript with its clock and jobs that keep up, make the same
+/// compactions. `LONGHAND_TRANSCRIPT` names another transcript.
 #[tokio::test]
 async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -176,7 +176,7 @@ async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
         let test = TestApp::start().await;
         let foreseen = foreseen(&file.to_string_lossy(), preset.name, &window);
         let made = made(&test, &messages, preset.name, &window).await;
-        // Their placeholders show ids, and each text is encoded to be counted: no two runs have the same tokens.
+        // Their placeholders contain ids, and texts are tokenized: no two runs have the same token counts.
         let comparable = if preset.name.starts_with("suna@") { 1 } else { usize::MAX };
         let first = made.iter().zip(&foreseen).take(comparable).position(|(made, foreseen)| {
             made.0 != foreseen.0 || made.1 != foreseen.1 || (comparable > 1 && made.2 != foreseen.2)

@@ -1,4 +1,4 @@
-//! The status: what reductions did, what they cost, and how it stands with providers.
+//! The status: results of compactions, their cost, and the state of providers.
 
 use crate::cli::{Daemon, transcript};
 use crate::provider::fake::{FakeProvider, Protocol, Scene};
@@ -17,12 +17,12 @@ use longhand::store::Caller;
 use longhand::summarizer::Summarizer;
 use std::sync::Arc;
 
-/// A request whose reply is cut off, one that the provider fails at, and one that brings the summary.
+/// A request with a truncated reply, a request that fails at the provider, and one that returns the summary.
 fn scenes() -> [Scene; 3] {
     [Scene::Length("## Go".to_owned()), status(500, &[], "internal", "oops"), say()]
 }
 
-/// A new session that is summarized, which takes three requests; its id.
+/// A new session that is summarized with three requests; returns its id.
 async fn summarized(test: &TestApp) -> String {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let mut watch = test.watch().await;
@@ -42,7 +42,7 @@ async fn spent(test: &TestApp) -> Vec<Spent> {
     test.app.server_info().await.expect("the state").spent
 }
 
-/// What so many times the three requests come to.
+/// The totals of this number of times the three requests.
 fn expected(times: i64) -> Vec<Spent> {
     let replied = Spent {
         summarizer: "fake".to_owned(),
@@ -71,7 +71,7 @@ fn expected(times: i64) -> Vec<Spent> {
     vec![replied, failed]
 }
 
-/// The same without how long it took.
+/// The same without durations.
 fn timeless(spent: Vec<Spent>) -> Vec<Spent> {
     spent.into_iter().map(|spent| Spent { duration_ms: 0, ..spent }).collect()
 }
@@ -99,7 +99,7 @@ async fn what_summaries_cost_is_counted_with_the_books() {
     assert_eq!(spent(&test).await, counted);
 }
 
-/// How it stands with the only provider.
+/// The state of the only provider.
 async fn provider(test: &TestApp) -> Provider {
     let mut providers = test.app.server_info().await.expect("the state").providers;
     assert_eq!(providers.len(), 1, "each is there once: {providers:?}");
@@ -122,7 +122,7 @@ async fn a_provider_that_is_left_alone_is_told_with_its_breaker() {
         let test = TestApp::with(summarizer.clone()).await;
         let before = test.clock.now();
         for _ in 0..calls {
-            // It is the gate that matters here, which all summaries of the daemon share.
+            // Only the gate matters here, which all summaries of the daemon share.
             drop(summarizer.summarize(&input).await);
         }
         let found = provider(&test).await;
@@ -130,7 +130,7 @@ async fn a_provider_that_is_left_alone_is_told_with_its_breaker() {
         assert_eq!((found.gate.summarizer.as_str(), found.gate.model.as_str()), ("fake", "m"));
         assert_eq!((standing.breaker, standing.failures), (breaker, failures));
         assert_eq!((standing.running, standing.waiting, standing.places), (0, 0, 3));
-        // As exactly as the time that the test itself takes lets it be told, give or take a second.
+        // As exact as the duration of the test itself permits, plus or minus a second.
         let after = test.clock.now();
         let is_near = |ms: i64| {
             let until = found.closed_until.expect("an end");
@@ -166,7 +166,7 @@ async fn requests_on_their_way_and_those_that_wait_are_told() {
     soon("both to be given up", until((0, 0))).await;
 }
 
-/// The samples of a family, by their labels.
+/// The samples of a metric family, by their labels.
 fn samples<'a>(metrics: &'a str, family: &str) -> Vec<(&'a str, i64)> {
     let of = |line: &'a str| {
         let (labels, value) = line.strip_prefix(family)?.rsplit_once(' ')?;
@@ -187,7 +187,7 @@ fn the_metrics_of_a_daemon_move_with_its_reductions() {
     assert_eq!(samples(&new, "longhand_reductions_total"), []);
     assert_eq!(samples(&new, "longhand_events_total"), [("", 0)]);
     assert_eq!(daemon.run(&["--json", "status", "--metrics"]).status.code(), Some(64));
-    // Without a window no summary is due by itself.
+    // Without a window no summary is due automatically.
     let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
     let session = report["sessions"][0]["session_id"].as_str().expect("a session");
     daemon.text(&["compact", session, "--wait"]);
@@ -206,7 +206,7 @@ fn the_metrics_of_a_daemon_move_with_its_reductions() {
     assert_eq!(daemon.json(&["status", session])[0]["sessionId"], session);
 }
 
-/// What a request was for, whether it brought a summary, and what it cost.
+/// The purpose of a request, true if it returned a summary, and its cost.
 type Booked = (Purpose, bool, Option<i64>);
 
 /// The requests of a session, newest first; pages of one must agree with one page of all.
@@ -245,7 +245,7 @@ async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
     let message = MessageId(made[0]).to_string();
     assert_eq!(test.app.get_message(&session, &message).await.expect("the summary").0.kind, MessageKind::Branch);
 
-    // A rewind that is refused had its summary written all the same, …
+    // A refused rewind had its summary written nevertheless, …
     test.append(&session, &turns(4, 5, 400)).await;
     rewind(Some(1)).await.expect_err("history changed since");
     let after = booked(&test, &session).await;
@@ -253,7 +253,7 @@ async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
     assert_eq!(rest, of_made);
     test.app.get_message(&session, &refused.to_string()).await.expect_err("it was never there");
 
-    // … and one whose caller gives up had a request sent.
+    // … and for one whose caller gave up, a request was sent.
     let app = test.app.clone();
     let given_up = session.clone();
     let caller = tokio::spawn(async move {
@@ -273,7 +273,7 @@ async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
     let sum = |of: fn(&Spent) -> i64| counted.iter().map(of).sum::<i64>();
     assert_eq!((sum(|spent| spent.requests), sum(|spent| spent.cost_micros)), (4, 280));
 
-    // Nobody changes the books, and requests of reductions stand beside them.
+    // The request log cannot be changed, and also contains the requests of compactions.
     let mut database = test.database().await;
     for statement in ["update summary_request set message_id = x'00'", "delete from summary_request"] {
         let refused = sqlx::raw_sql(statement).execute(&mut database).await.expect_err(statement).to_string();

@@ -1,4 +1,4 @@
-//! P6: a stream has every event, in order, once, wherever it starts and however often it starts again.
+//! P6: a stream has every event, in order, once, wherever it starts and however often it is resumed.
 
 use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns, words_of};
 use longhand::app::Reason;
@@ -20,7 +20,7 @@ async fn stream(test: &TestApp, request: SubscribeRequest) -> Watch {
     Watch::new(test.app.subscribe(request).await.expect("a stream"))
 }
 
-/// The cursor that every stream begins with.
+/// The cursor in the first frame of a stream.
 async fn ready(watch: &mut Watch) -> String {
     match watch.frame().await {
         Frame::Ready { cursor, .. } => cursor,
@@ -28,7 +28,7 @@ async fn ready(watch: &mut Watch) -> String {
     }
 }
 
-/// The next events, with the frame's cursor.
+/// The next events, with the frame's cursor and the `more` flag of the last event.
 async fn batch(watch: &mut Watch) -> (Vec<ServedEvent>, String, bool) {
     match watch.frame().await {
         Frame::Events { events, cursor } => {
@@ -119,7 +119,7 @@ async fn a_mutation_is_never_split_without_saying_so() {
 async fn more_is_said_only_where_something_follows_that_the_filter_admits() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
-    // One mutation of more events than a page has, of which the last match nobody's filter.
+    // One mutation of more events than a page has, the last of which match no filter.
     let matching = 40;
     let text: String = (0..matching).map(|turn| format!("a{turn} \"reply\" usage=5/1\n")).collect();
     let rest: String = (0..440).map(|turn| format!("u{turn}-x \"more\"\n")).collect();
@@ -179,7 +179,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     let request =
         SubscribeRequest { sessions: vec![session.clone()], live: true, content: true, ..from(Start::Snapshot) };
     let mut watch = stream(&test, request).await;
-    // Before the snapshot is read: these words are in it, and not said again.
+    // Before the snapshot is read: this text is in it, and is not sent again.
     add("a1", words(Some(part), 6, " dich")).await;
     ready(&mut watch).await;
     assert!(matches!(watch.frame().await, Frame::SnapshotSession(_)));
@@ -248,7 +248,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     ready(&mut watch).await;
     let (events, ..) = batch(&mut watch).await;
     drop(watch);
-    // Somebody restores the copy that was made before the two messages.
+    // An operator restores the copy made before the two messages.
     let restored = TestApp::copy_of(kept.path()).await;
     let refused = async |cursor: &str| {
         restored.app.subscribe(from(Start::After(cursor.to_owned()))).await.err().expect("refused")
@@ -258,7 +258,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     assert_eq!(error.metadata.get("head_seq").map(String::as_str), Some("1"));
     restored.append(&session, "u1 \"another one\"\nu2 \"another two\"").await;
     assert_eq!(refused(&events.last().expect("events").cursor).await.reason, Reason::CursorForeign);
-    // What both have in common still counts.
+    // A cursor from before the difference is still valid.
     let shared = restored.app.subscribe(from(Start::After(events[0].cursor.clone()))).await;
     shared.expect("the first event is the same in both");
     let other = TestApp::start().await;
@@ -383,11 +383,11 @@ async fn lists_of_events_agree_with_the_stream() {
     }
 }
 
-/// A reader that loses its connection: after how many events, and whether it had acted on part of a frame by then.
+/// The connection losses of a reader: the number of events before each, and true if it handled only a part of a frame.
 type Losses = Vec<(usize, bool)>;
 
-/// Reads up to the event that ends the log, over several streams: whenever one is lost, another goes on behind the
-/// last cursor that the reader acted on.
+/// Reads up to the last event of the log, over several streams: each one resumes from the last cursor that the reader
+/// handled.
 async fn in_pieces(test: &TestApp, request: SubscribeRequest, losses: Losses) -> Vec<i64> {
     let mut found = Vec::new();
     let mut request = SubscribeRequest { start: Start::Beginning, ..request };

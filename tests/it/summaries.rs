@@ -1,4 +1,4 @@
-//! What follows every summary, whoever wrote it.
+//! Additions to every summary, whoever wrote it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
 use futures::FutureExt as _;
@@ -24,7 +24,7 @@ fn say(words: &str) -> Line {
     Line::Say(words.to_owned())
 }
 
-/// A reply that uses a tool on a file, and what the tool gave back.
+/// A reply that calls a tool on a file, and the tool's result.
 fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
     let call_id = format!("{tool}{number}");
     let input_json = serde_json::json!({ "path": path }).to_string();
@@ -39,7 +39,7 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
     ]
 }
 
-/// Compacts by hand and gives the words of the summary in force.
+/// Compacts by hand; returns the text of the active summary.
 async fn compacted(test: &TestApp, session: &str) -> String {
     let mut watch = test.watch().await;
     let before = test.events().await.iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
@@ -50,7 +50,7 @@ async fn compacted(test: &TestApp, session: &str) -> String {
     summary_of(test, session).await
 }
 
-/// The words of the summary in force.
+/// The text of the active summary.
 async fn summary_of(test: &TestApp, session: &str) -> String {
     let key = test.app.store().find_session(session).await.expect("the session");
     let source = test.app.store().source(key, None).await.expect("the view");
@@ -63,7 +63,7 @@ async fn change(test: &TestApp, session: &str, json: &str) {
     test.app.update_session(session, change, Caller::default()).await.expect("a policy");
 }
 
-/// A tail of nothing but the last message, so that there is always something to cover.
+/// A tail of only the last message, so that there is always something to cover.
 const SHORT_TAIL: &str = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":10}}}}}}}"#;
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn file_lists_follow_every_summary_and_are_carried() {
     let lists = (vec!["/c.ts".to_owned()], vec!["/a.ts".to_owned(), "/b.ts".to_owned()]);
     assert!(second.starts_with("S2\n\n<read-files>\n/c.ts\n"), "what a model copied is gone: {second}");
     assert_eq!(parse_tags(&second), lists);
-    // The built-in summarizer's words are followed by the same lists.
+    // The same lists follow the built-in summarizer's text.
     test.append(&session, &turns(5, 6, 3_000)).await;
     let third = compacted(&test, &session).await;
     assert_eq!(parse_tags(&third), lists);
@@ -112,7 +112,7 @@ async fn what_a_supplied_summary_lists_is_not_carried() {
     append(uses("edit", "/b.ts", 2)).await;
     test.append(&session, &turns(3, 4, 3_000)).await;
     assert_eq!(compacted(&test, &session).await, "S1\n\n<modified-files>\n/b.ts\n</modified-files>");
-    // Behind a summary of Longhand's own they are carried again.
+    // After a summary of Longhand's own they are carried again.
     append(uses("read", "/c.ts", 3)).await;
     test.append(&session, &turns(5, 6, 3_000)).await;
     let second = compacted(&test, &session).await;
@@ -172,7 +172,7 @@ async fn facts_follow_a_models_summary_where_the_policy_wants_them() {
     }
 }
 
-/// What a view says of its summary: in its message, and beside the view.
+/// The compaction, author and summarizer of a view's summary; its message and the view itself must agree.
 async fn signed(test: &TestApp, session: &str) -> (String, Author, String) {
     let context = test.context(session).await;
     let summary = context.messages.iter().find(|message| message.standing == Standing::Summary).expect("a summary");
@@ -205,7 +205,7 @@ async fn every_view_says_whose_words_its_summary_is() {
     let (supplied, _) = test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
     let by_client = signed(&test, &session).await;
     assert_eq!(by_client, (supplied.id.to_string(), Author::Client, "an extension".to_owned()));
-    // A view of before says what it said, in a fork too, and also to whoever holds its messages already.
+    // An earlier view has its earlier provenance, also for a caller that holds its messages; a fork has its parent's.
     let known = ContextRequest {
         as_of: Some(first.revision),
         known_hash: Some(first.hash.to_vec()),
@@ -219,7 +219,7 @@ async fn every_view_says_whose_words_its_summary_is() {
     assert_eq!(signed(&test, &fork).await, by_client);
 }
 
-/// The one message of a branch that a view shows, and what is said of it.
+/// The text and the provenance of the only branch summary in a view.
 async fn told(test: &TestApp, session: &str) -> (String, Provenance) {
     let context = test.context(session).await;
     let mut branches = context.messages.iter().filter(|message| message.standing == Standing::Branch);
@@ -262,13 +262,13 @@ async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
     let input = asked.last().expect("it was asked");
     assert!(input.instructions.ends_with("\ndwell on files"), "{}", input.instructions);
     assert_eq!(input.messages.len(), 4, "what stays is not summarized");
-    // Sent again, it is answered as before.
+    // A repeated request gets the same answer.
     let count = script.asked().len();
     assert_eq!(rewind("once", "dwell on files", None).await.expect("again"), receipt);
     assert_eq!(script.asked().len(), count);
-    // The branch and the way on are one history; everything is accounted for.
+    // The branch and the continuation are one history, and the view accounts for all of it.
     assert_eq!(test.findings().await, []);
-    // What came back needs nobody to tell of it.
+    // After an undo, the branch is back and needs no summary.
     let branched = test.context(&session).await.hash;
     let before = test.context_as_of(&session, seen).await.hash;
     test.app.undo(&session, None, Caller::default()).await.expect("undone");
@@ -279,13 +279,13 @@ async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
     let listed = test.app.list_messages(&session, ListMessages { page_size: 50, ..ListMessages::default() }).await;
     let kinds: Vec<MessageKind> = listed.expect("a page").messages.iter().map(|message| message.kind).collect();
     assert_eq!(kinds.last(), Some(&MessageKind::Branch));
-    // A second branch, whose summarizer fails, has the built-in one, and the files of the branch in it.
+    // A second branch, whose summarizer fails, gets the built-in summary, with the files of both branches.
     append(uses("edit", "/c.ts", 3)).await;
     rewind("twice", "", None).await.expect("rewound");
     let (text, provenance) = told(&test, &session).await;
     assert_eq!((provenance.author, provenance.summarizer.as_str()), (Author::BuiltIn, "extractive"));
     assert_eq!(parse_tags(&text), (vec!["/a.ts".to_owned()], vec!["/b.ts".to_owned(), "/c.ts".to_owned()]));
-    // Nothing behind the message: nothing to tell.
+    // No messages after the target: no summary.
     let other = test.session("pi@1.5", 400_000, 1_000).await;
     test.append(&other, "u1 \"stay here\"").await;
     let alone = test.app.rewind_with_summary(&other, "u1", "", None, Caller::default()).await.expect("rewound");
@@ -303,7 +303,7 @@ async fn a_rewind_with_a_summary_reads_a_large_view_only_where_there_is_room_for
     let views = &test.app.traffic().views;
     let others = views.hold(limits::VIEWS_BYTES_MAX);
     others.settle();
-    // As many wait for room as may, so that one more hears of it at once.
+    // The maximum number of waiters for room, so that one more is refused at once.
     let wait = || Box::pin(views.wait_for(1, Duration::from_secs(600)));
     let mut waiting: Vec<_> = (0..limits::ROOM_WAITERS_MAX).map(|_| wait()).collect();
     assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));

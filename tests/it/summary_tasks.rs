@@ -1,4 +1,4 @@
-//! P7, P12: a client with a model of its own writes a summary, or nobody does and the configured summarizers go on.
+//! P7, P12: a client writes a summary with its own model, or no client does and the configured summarizers are used.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, shown, soon, turns, words_of};
 use longhand::app::summary_tasks::{Hold, LeaseRequest, LeasedTask, NewEdit, Release, TaskReply};
@@ -15,7 +15,7 @@ use longhand::store::Caller;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longer than any test takes: whoever waits this long waits for a client.
+/// Longer than any test takes: a wait for this time is a wait for a client.
 const PATIENT: Duration = Duration::from_secs(60);
 
 const SUMMARY: &str = "## Goal\n- count to nine\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\n### Done\n\
@@ -28,12 +28,12 @@ struct Scene {
     watch: Watch,
 }
 
-/// A scheduler that waits so long for a client to write each summary.
+/// Options of a scheduler that waits for this time for a client to write each summary.
 fn waiting(client_wait: Duration) -> scheduler::Options {
     scheduler::Options { client_wait, ..scheduler::Options::default() }
 }
 
-/// A session that is due, and a summarizer behind the clients.
+/// A session that is due, with a summarizer as fallback for clients.
 async fn due(wait: Duration) -> Scene {
     due_under("opencode@seed", wait).await
 }
@@ -64,7 +64,7 @@ impl Scene {
         completed.map(|compaction| compaction.state)
     }
 
-    /// What the reduction did in the end.
+    /// The outcome of the compaction.
     async fn compacted(&mut self) -> Outcome {
         let EventBody::Compacted { outcome, .. } = self.watch.wait_for(EventKind::Compacted).await.body else {
             panic!("another body")
@@ -99,7 +99,7 @@ async fn a_client_writes_the_summary() {
     assert!(!task.prompt.system.is_empty() && task.task.input.budget_tokens > 0);
     let later = scene.test.app.extend_summary_task(&hold(&task), Some(Duration::from_secs(600))).expect("held");
     assert!(later > task.end_time);
-    // The reduction runs on, and appends go on.
+    // The compaction continues, and appends do too.
     scene.test.append(&scene.session, "u10 \"and then?\"").await;
     let usage = Usage { input: 900, output: 20, ..Usage::default() };
     let state = scene.complete(&task, TaskReply { usage: Some(usage), ..says(SUMMARY) }).await.expect("accepted");
@@ -251,7 +251,7 @@ async fn a_task_goes_to_one_client_that_asked_for_such() {
         LeaseRequest { sessions: vec![other], wait: brief, ..LeaseRequest::default() },
         LeaseRequest { levels: vec![Level::Deep], wait: brief, ..LeaseRequest::default() },
     ];
-    // It is on offer from here on.
+    // The task is offered from here on.
     let task = scene.leased().await;
     scene.test.app.release_summary_task(&hold(&task), Release::Transient).await.expect("let go");
     for request in not_mine {
@@ -392,7 +392,7 @@ async fn a_cancelled_reduction_takes_its_task_along() {
     scene.test.app.cancel_compaction(&id, Caller::default()).await.expect("cancelled");
     scene.watch.wait_for(EventKind::CompactionCancelled).await;
     let late = scene.complete(&task, says(SUMMARY)).await;
-    // Until the worker has heard of it the summary is taken, and comes to nothing.
+    // Until the worker is notified, the summary is accepted, and has no effect.
     assert!(late.is_ok() || late.is_err_and(|error| error.reason == Reason::SummaryTaskNotFound));
     scene.test.settled().await;
     assert_eq!(scene.watch.count(EventKind::Compacted), 0);

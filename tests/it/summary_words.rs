@@ -1,11 +1,11 @@
-//! P6, I8: the words of a summary reach whoever watches while it is written, and no view contains them.
+//! P6, I8: watchers receive the text of a summary while it is written, and no view contains it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, shown, turns};
 use longhand::app::events::{Frame, SubscribeRequest};
 use longhand::model::event::EventKind;
 use longhand::scheduler::SummaryDelta;
 
-/// A stream of one session, or of all, with live words.
+/// A stream of one session, or of all, optionally with live text.
 async fn watch(test: &TestApp, session: Option<&str>, live: bool) -> Watch {
     let sessions = session.into_iter().map(str::to_owned).collect();
     let request = SubscribeRequest { sessions, live, ..SubscribeRequest::default() };
@@ -14,7 +14,7 @@ async fn watch(test: &TestApp, session: Option<&str>, live: bool) -> Watch {
     watch
 }
 
-/// The next words of a summary.
+/// The next piece of a summary's text.
 async fn words(watch: &mut Watch) -> (String, SummaryDelta) {
     loop {
         if let Frame::Summary { session, delta } = watch.frame().await {
@@ -52,7 +52,7 @@ async fn watchers_hear_a_summary_as_it_is_written() {
     script.release();
     mine.wait_for(EventKind::Compacted).await;
     test.append(&other, "u1 \"hello\"").await;
-    // Whoever did not ask for words, or watches another session, was told of none.
+    // Watchers without live text, and watchers of another session, get none.
     while deaf.count(EventKind::Compacted) == 0 {
         assert!(!matches!(deaf.frame().await, Frame::Summary { .. }));
     }

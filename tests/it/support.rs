@@ -1,7 +1,7 @@
-//! What every test of the whole needs: a store with its writer and scheduler in a temporary folder, a summarizer that
-//! does as it is told, conversations as text, a watcher with a deadline, and a way into the database past the store.
+//! Support for tests of the whole: a store with its writer and scheduler in a temporary folder, a scripted summarizer,
+//! conversations as text, an event watcher with a deadline, and direct access to the database.
 //!
-//! A conversation has one message a line: a name, then what it says. The first letter of the name is the role (`u`ser,
+//! A conversation has one message per line: a name, then its content. The first letter of the name is the role (`u`ser,
 //! `a`ssistant, `t`ool, `s`ystem, `r`ecord); the name is the message's client id, unless it is that letter alone.
 //!
 //! ```text
@@ -38,23 +38,23 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Whatever a test waits for comes within this, or never.
+/// Deadline of every wait of a test.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A temporary folder that only its owner enters, as a data directory has to be.
+/// A temporary folder that only its owner can enter, as required for a data directory.
 pub(crate) fn private_folder() -> TempDir {
     let private = std::fs::Permissions::from_mode(0o700);
     tempfile::Builder::new().permissions(private).tempdir().expect("a temporary folder")
 }
 
-/// Bytes of sessions that a test's daemon keeps in memory: `LONGHAND_TEST_LOADED_MIB`, so that the suite can run without
-/// any.
+/// Bytes of sessions that a test's daemon keeps in memory: `LONGHAND_TEST_LOADED_MIB` in MiB, so that the suite can run
+/// with none.
 pub(crate) fn loaded_bytes() -> usize {
     let mib = std::env::var("LONGHAND_TEST_LOADED_MIB").ok().and_then(|mib| mib.parse().ok());
     mib.unwrap_or(longhand::limits::LOADED_MIB_DEFAULT) << 20
 }
 
-/// A program of the operator that refuses every summary.
+/// Options with an operator's program that refuses every summary.
 pub(crate) fn refusing() -> scheduler::Options {
     let command = vec!["/bin/echo".to_owned(), "{\"refuse\": \"not now\"}".to_owned()];
     let hook = Hook { command, timeout_seconds: 20, required: true };
@@ -62,7 +62,7 @@ pub(crate) fn refusing() -> scheduler::Options {
     scheduler::Options { hooks, ..scheduler::Options::default() }
 }
 
-/// Waits for something, but not for ever.
+/// Waits for a future until the deadline.
 pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(DEADLINE, future).await {
         Ok(done) => done,
@@ -70,11 +70,11 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     }
 }
 
-/// A store in a temporary folder with all that runs over it, short of a network.
+/// A store in a temporary folder with everything that runs over it, except a network.
 pub(crate) struct TestApp {
     /// The API.
     pub(crate) app: Longhand,
-    /// What tells everything here the time.
+    /// The clock of the store and the scheduler.
     pub(crate) clock: Clock,
     /// Wakes the scheduler.
     pub(crate) wake: SchedulerHandle,
@@ -92,25 +92,25 @@ impl TestApp {
         Self::with(Arc::new(Extractive)).await
     }
 
-    /// A new store with a summarizer of the test's.
+    /// A new store with the test's own summarizer.
     pub(crate) async fn with(summarizer: Arc<dyn Summarizer>) -> Self {
         Self::with_options(summarizer, scheduler::Options::default()).await
     }
 
-    /// The same, with a scheduler of the test's apart from its workers.
+    /// A new store with the test's own summarizer and scheduler options, except for the number of workers.
     pub(crate) async fn with_options(summarizer: Arc<dyn Summarizer>, options: scheduler::Options) -> Self {
         let directory = private_folder();
         Self::open_with(Arc::new(directory), summarizer, options).await
     }
 
-    /// A copy of a closed store's files.
+    /// A store on a copy of a closed store's files.
     pub(crate) async fn copy_of(directory: &Path) -> Self {
         let copy = private_folder();
         copy_database(directory, copy.path());
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
-    /// A copy of a closed store's files, after somebody with a database tool was at it.
+    /// A store on a copy of a closed store's files, altered by SQL as with a database tool.
     pub(crate) async fn altered(directory: &Path, sql: &str) -> Self {
         let copy = private_folder();
         copy_database(directory, copy.path());
@@ -139,7 +139,7 @@ impl TestApp {
         let workers = NonZeroUsize::MIN.saturating_add(1);
         let workers = scheduler::Options { workers, loaded_bytes: loaded_bytes(), ..options };
         let clock = Clock::default();
-        // No test pulls a plug, and syncing would be most of the time that the tests take.
+        // No test cuts the power, and syncing would take most of the tests' time.
         let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         let writer = tokio::spawn(writer);
@@ -163,7 +163,7 @@ impl TestApp {
         self.directory.path()
     }
 
-    /// Stops as a daemon does: work in hand is dropped, what the writer was given is written. The folder stays.
+    /// Stops as a daemon does: unfinished work is dropped, accepted writes are written. The folder stays.
     pub(crate) async fn stop(self) -> Arc<TempDir> {
         let Self { app, wake, directory, stopping, scheduler, writer, .. } = self;
         stopping.cancel();
@@ -180,47 +180,47 @@ impl TestApp {
         Self::open_with(directory, summarizer, options).await
     }
 
-    /// Starts on the files of a store that was stopped.
+    /// Starts on the files of a stopped store.
     pub(crate) async fn reopen(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
         Self::open(directory, summarizer).await
     }
 
-    /// Dies in the middle of whatever it is doing, and starts again on the same files.
+    /// Dies at once, and starts again on the same files.
     pub(crate) async fn kill(self) -> Self {
         let Self { app, wake, directory, summarizer, options, stopping, scheduler, writer, .. } = self;
         writer.abort();
         drop(soon("the writer to die", writer).await);
-        // Without a writer nothing that the workers still do can reach the disk.
+        // Without a writer, the workers can no longer change the disk.
         stopping.cancel();
         drop(soon("the scheduler to die", scheduler).await);
         drop((app, wake));
         Self::open_with(directory, summarizer, options).await
     }
 
-    /// A connection of its own to the database: what it reads is the truth, and what it writes is tampering.
+    /// A direct connection to the database: it reads the actual rows, and its writes are tampering.
     pub(crate) async fn database(&self) -> SqliteConnection {
         connect(self.directory()).await
     }
 
-    /// One number from the database.
+    /// Reads one number from the database.
     pub(crate) async fn number(&self, sql: &'static str) -> i64 {
         number(self.directory(), sql).await
     }
 
-    /// A new session; its id.
+    /// Creates a session; returns its id.
     pub(crate) async fn create(&self, new: NewSession) -> String {
         let (info, existed) = self.app.create_session(new, Caller::default()).await.expect("a session");
         assert!(!existed);
         info.session.id.to_string()
     }
 
-    /// A new session of a preset with a window; its id.
+    /// Creates a session with a preset and a window; returns its id.
     pub(crate) async fn session(&self, preset: &str, context: i64, output: i64) -> String {
         self.create(NewSession { preset: preset.to_owned(), window: window(context, output), ..NewSession::default() })
             .await
     }
 
-    /// A new session that never does anything by itself; its id.
+    /// Creates a session without automatic compactions; returns its id.
     pub(crate) async fn quiet_session(&self) -> String {
         self.session("opencode@seed", 0, 0).await
     }
@@ -231,12 +231,12 @@ impl TestApp {
         appended.unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
-    /// Everything that clients wrote, records too, as it stands in the history.
+    /// All messages that clients wrote, records included, as they are in the history.
     pub(crate) async fn history(&self, session: &str) -> Vec<Message> {
         self.history_as_of(session, None).await
     }
 
-    /// The same as it stood at a revision. It is read in small pages from both ends, which must agree.
+    /// The same as of a revision. It is read in small pages from both ends, which must agree.
     pub(crate) async fn history_as_of(&self, session: &str, as_of: Option<Revision>) -> Vec<Message> {
         let forward = self.pages(session, as_of, false).await;
         let mut backward = self.pages(session, as_of, true).await;
@@ -258,12 +258,12 @@ impl TestApp {
         }
     }
 
-    /// The view of now.
+    /// The current view.
     pub(crate) async fn context(&self, session: &str) -> Context {
         self.app.context(session, ContextRequest::default()).await.expect("a context")
     }
 
-    /// The view as it was.
+    /// The view as of a revision.
     pub(crate) async fn context_as_of(&self, session: &str, at: Revision) -> Context {
         let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
         self.app.context(session, request).await.expect("a context")
@@ -274,13 +274,13 @@ impl TestApp {
         self.app.get_session(session).await.expect("the session").session.revision
     }
 
-    /// Watches everything from the beginning of the log.
+    /// Follows all events from the beginning of the log.
     pub(crate) async fn watch(&self) -> Watch {
         let request = SubscribeRequest { start: Start::Beginning, ..SubscribeRequest::default() };
         Watch::new(self.app.subscribe(request).await.expect("a stream"))
     }
 
-    /// Every event of the store so far.
+    /// All events of the store so far.
     pub(crate) async fn events(&self) -> Vec<Event> {
         let head = self.number("select coalesce(max(seq), 0) from event").await;
         let mut watch = self.watch().await;
@@ -290,7 +290,7 @@ impl TestApp {
         watch.log
     }
 
-    /// Waits until the scheduler has nothing left to look at or to do.
+    /// Waits until the scheduler is idle.
     pub(crate) async fn settled(&self) {
         let settled = async {
             while !self.is_settled().await {
@@ -300,12 +300,12 @@ impl TestApp {
         soon("the scheduler to settle", settled).await;
     }
 
-    /// Whether the scheduler has nothing left to look at or to do.
+    /// True if the scheduler is idle.
     pub(crate) async fn is_settled(&self) -> bool {
         self.app.store().is_idle().await.expect("read")
     }
 
-    /// What a check of everything finds.
+    /// The findings of an integrity check of all sessions.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let (found, mut items) = tokio::sync::mpsc::channel(10_000);
@@ -317,7 +317,7 @@ impl TestApp {
     }
 }
 
-/// A connection to the database in a folder, with nothing between it and the rows.
+/// A direct connection to the database in a folder.
 pub(crate) async fn connect(directory: &Path) -> SqliteConnection {
     let options = sqlx::sqlite::SqliteConnectOptions::new()
         .filename(directory.join("longhand.db"))
@@ -326,7 +326,7 @@ pub(crate) async fn connect(directory: &Path) -> SqliteConnection {
     SqliteConnection::connect_with(&options).await.expect("the database opens")
 }
 
-/// One number from the database in a folder.
+/// Reads one number from the database in a folder.
 pub(crate) async fn number(directory: &Path, sql: &'static str) -> i64 {
     sqlx::query_scalar(sql).fetch_one(&mut connect(directory).await).await.expect(sql)
 }
@@ -340,22 +340,22 @@ pub(crate) fn copy_database(from: &Path, to: &Path) {
     }
 }
 
-/// Follows the log and remembers it, for the test and for its failure message.
+/// Follows the log and keeps its events, for the test and for its failure message.
 pub(crate) struct Watch {
     stream: EventStream,
-    /// Every event so far.
+    /// All events so far.
     pub(crate) log: Vec<Event>,
-    /// Events that were waited for already.
+    /// Number of events up to the last one that was waited for.
     seen: usize,
 }
 
 impl Watch {
-    /// Watches a stream.
+    /// Follows a stream.
     pub(crate) fn new(stream: EventStream) -> Self {
         Self { stream, log: Vec::new(), seen: 0 }
     }
 
-    /// The next frame; its events are remembered.
+    /// The next frame; its events are kept.
     pub(crate) async fn frame(&mut self) -> Frame {
         let frame = soon("a frame", self.stream.next()).await.expect("the stream goes on");
         if let Frame::Events { events, .. } = &frame {
@@ -364,7 +364,7 @@ impl Watch {
         frame
     }
 
-    /// The next event of a kind behind the last one that was waited for.
+    /// The next event of a kind after the last one that was waited for.
     pub(crate) async fn wait_for(&mut self, kind: EventKind) -> Event {
         let found = tokio::time::timeout(DEADLINE, async {
             loop {
@@ -382,7 +382,7 @@ impl Watch {
         }
     }
 
-    /// How often a kind of event has come.
+    /// Number of events of a kind so far.
     pub(crate) fn count(&self, kind: EventKind) -> usize {
         self.log.iter().filter(|event| event.body.kind() == kind).count()
     }
@@ -393,22 +393,22 @@ impl Watch {
     }
 }
 
-/// What a scripted summarizer does with one request.
+/// The reaction of a scripted summarizer to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Line {
     /// Answers with this text.
     Say(String),
-    /// Answers with this text once the test lets it.
+    /// Answers with this text once the test releases it.
     Hold(String),
-    /// Is heard saying these words one after the other, and once the test lets it, answers with all of them.
+    /// Streams these texts one after the other, and answers with all of them once the test releases it.
     Stream(Vec<String>),
     /// Fails; the same request may succeed later.
     Falter,
-    /// Fails for good.
+    /// Fails permanently.
     Refuse,
 }
 
-/// A summarizer that does as it is told, and remembers what it was asked.
+/// A summarizer that follows a script, and records its requests.
 pub(crate) struct ScriptedSummarizer {
     script: Mutex<VecDeque<Line>>,
     asked: Mutex<Vec<SummaryInput>>,
@@ -417,7 +417,7 @@ pub(crate) struct ScriptedSummarizer {
 }
 
 impl ScriptedSummarizer {
-    /// A summarizer with a script; behind its end it refuses.
+    /// A summarizer with a script; after its end it refuses.
     pub(crate) fn new(script: impl IntoIterator<Item = Line>) -> Arc<Self> {
         Arc::new(Self {
             script: Mutex::new(script.into_iter().collect()),
@@ -427,7 +427,7 @@ impl ScriptedSummarizer {
         })
     }
 
-    /// Lets one held answer go.
+    /// Releases one held answer.
     pub(crate) fn release(&self) {
         self.gate.add_permits(1);
     }
@@ -437,7 +437,7 @@ impl ScriptedSummarizer {
         soon("a held summary", self.waiting.acquire()).await.expect("never closed").forget();
     }
 
-    /// What it was asked so far.
+    /// The requests so far.
     pub(crate) fn asked(&self) -> Vec<SummaryInput> {
         self.asked.lock().expect("no panic").clone()
     }
@@ -495,7 +495,7 @@ pub(crate) fn by(actor: &str) -> Caller {
     Caller { actor: actor.to_owned(), request: None }
 }
 
-/// A caller that may ask again; the payload stands for the rest of the request.
+/// A caller with a request id; the payload represents the rest of the request.
 pub(crate) fn once(id: &str, payload: &str) -> Caller {
     let payload_hash = *blake3::hash(payload.as_bytes()).as_bytes();
     Caller { actor: String::new(), request: Some(RequestKey { id: id.to_owned(), payload_hash }) }
@@ -506,13 +506,13 @@ pub(crate) fn text(words: &str) -> NewPart {
     NewPart::new(PartBody::Text(words.to_owned()))
 }
 
-/// Filler of exactly this many characters, which begins differently for different names.
+/// Filler text of exactly this number of characters, which begins differently for different names.
 pub(crate) fn filler(name: &str, characters: usize) -> String {
     let words = format!("{name} was here and had something to say about it, at some length. ");
     words.chars().cycle().take(characters).collect()
 }
 
-/// The messages that a text describes.
+/// The messages in a conversation text.
 pub(crate) fn conversation(text: &str) -> Vec<NewMessage> {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.map(|line| message(line).unwrap_or_else(|| panic!("this is no message: {line}"))).collect()
@@ -573,7 +573,7 @@ pub(crate) fn call(id: &str) -> NewPart {
     NewPart::new(PartBody::ToolCall(call))
 }
 
-/// What the tool gave back.
+/// The result of a call.
 pub(crate) fn result(id: &str, output: &str) -> NewPart {
     NewPart::new(PartBody::ToolResult(ToolResult {
         call_id: id.to_owned(),
@@ -586,13 +586,13 @@ pub(crate) fn result(id: &str, output: &str) -> NewPart {
     }))
 }
 
-/// The filler that a size such as `300c` stands for.
+/// The filler text for a size such as `300c`.
 fn sized(name: &str, word: &str) -> Option<String> {
     let characters = word.strip_suffix('c')?.parse().ok()?;
     Some(filler(name, characters))
 }
 
-/// Splits at blanks; words in quotes stay together and keep the first quote.
+/// Splits at blanks; quoted text stays together and keeps the first quote.
 fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
@@ -623,7 +623,7 @@ pub(crate) fn body_text(body: &PartBody) -> Option<&str> {
     }
 }
 
-/// What a view shows, one line a message: role, standing, and the beginning of its words.
+/// A view as text, one line per message: role, kind, and the beginning of its content.
 pub(crate) fn shown(context: &Context) -> Vec<String> {
     let line = |message: &longhand::model::view::ViewMessage| {
         let words: String = message.parts.iter().map(|part| brief(&part.body)).collect::<Vec<_>>().join(" ");
@@ -647,7 +647,7 @@ fn first(text: &str) -> String {
     text.split_whitespace().take(4).collect::<Vec<_>>().join(" ")
 }
 
-/// A session whose old tool outputs are worth pruning, and which waits to be asked.
+/// A session with old tool outputs that are worth pruning, and without automatic compactions.
 pub(crate) async fn prunable(test: &TestApp) -> String {
     let session = test.quiet_session().await;
     let quiet = SessionChange {
@@ -665,12 +665,12 @@ pub(crate) async fn prunable(test: &TestApp) -> String {
     session
 }
 
-/// Turns `from..=to`, each a request and its answer of so many characters.
+/// Turns `from..=to`, each a request and its answer of this number of characters.
 pub(crate) fn turns(from: usize, to: usize, characters: usize) -> String {
     (from..=to).map(|turn| format!("u{turn} {characters}c\na{turn} {characters}c\n")).collect()
 }
 
-/// A conversation whose last request brings an image.
+/// A conversation whose last request has an image.
 pub(crate) async fn with_image(test: &TestApp) -> String {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 6, 100)).await;
@@ -681,12 +681,12 @@ pub(crate) async fn with_image(test: &TestApp) -> String {
     session
 }
 
-/// Cases of a property test: so many, unless `PROPTEST_CASES` says otherwise.
+/// Number of cases of a property test: the default, unless `PROPTEST_CASES` is set.
 pub(crate) fn cases(default: u32) -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(default)
 }
 
-/// Runs a future within a property, which cannot wait itself. For tests on several threads.
+/// Runs a future within a property, which is not asynchronous. For tests on several threads.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(future))
 }

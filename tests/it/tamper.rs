@@ -1,4 +1,4 @@
-//! P13: whatever is altered, dropped or inserted behind the store's back is found, and named.
+//! P13: everything altered, dropped or inserted without the store is found, with its location.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, by, connect, filler, once, text, turns, window};
 use longhand::app::admin::ChainHead;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// A store in which everything that there is has happened.
+/// A store with every kind of row.
 async fn rich() -> TestApp {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned()), Line::Say("S2".to_owned())])).await;
     let session = test
@@ -76,7 +76,7 @@ async fn rich() -> TestApp {
     test
 }
 
-/// A message with a body and an image that are blobs, and a body that is compressed.
+/// A message with a text and an image that are blobs, and a compressed text.
 fn large() -> Vec<longhand::model::message::NewMessage> {
     let mut messages = crate::support::conversation("u11 \"look\"");
     let bytes = (0..100_000_u32).map(|number| number.wrapping_mul(2_654_435_761).to_le_bytes()[3]).collect();
@@ -101,22 +101,22 @@ async fn closed() -> Arc<TempDir> {
     directory
 }
 
-/// How a value is altered.
+/// An alteration of a value.
 #[derive(Debug, Clone, Copy)]
 enum Alter {
-    /// By one.
+    /// Adds one.
     Step,
-    /// By a lot, where a small step could be another row's value.
+    /// Adds a lot, where a small step could be another row's value.
     Jump,
-    /// A letter more.
+    /// Appends a letter.
     Letter,
-    /// Another last byte.
+    /// Changes the last byte.
     Byte,
-    /// Gone, or there.
+    /// Sets the value to null.
     Toggle,
-    /// The other truth value.
+    /// Inverts a truth value.
     Flip,
-    /// A truth value that is neither.
+    /// Sets a truth value to neither.
     Neither,
 }
 
@@ -139,9 +139,9 @@ impl Alter {
 
 use Alter::{Byte, Flip, Jump, Letter, Neither, Step, Toggle};
 
-/// Every column that a view or a replay reads, and how it is altered. Not there: `id` of `part`, which only says which
-/// row a prune mark means and is altered from that side, and what is no part of the history: jobs, drafts, requests,
-/// running totals.
+/// Every column that a view or a replay reads, with its alterations. Not included: `id` of `part`, which only
+/// identifies the row of a prune mark and is altered from that side, and rows outside of the history: jobs, drafts,
+/// requests, running totals.
 const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("event", "seq", &[Jump]),
     ("event", "session_id", &[Jump]),
@@ -224,7 +224,7 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("session", "chain_hash", &[Byte]),
 ];
 
-/// What names a row of a table.
+/// The key columns of a table.
 fn key(table: &str) -> &'static str {
     match table {
         "event" => "seq",
@@ -237,7 +237,7 @@ fn key(table: &str) -> &'static str {
     }
 }
 
-/// Picks the first or the last row of a table whose column holds something.
+/// A condition for the first or the last row of a table with a value in this column.
 fn pick(table: &str, column: &str, last: bool) -> String {
     let key = key(table);
     let order = if last { key.replace(", ", " desc, ") + " desc" } else { key.to_owned() };
@@ -247,7 +247,7 @@ fn pick(table: &str, column: &str, last: bool) -> String {
     )
 }
 
-/// The session that a row belongs to, as findings name it; none for rows that sessions share.
+/// The session of a row, as findings name it; none for rows that sessions share.
 async fn owner(database: &mut SqliteConnection, table: &str, row: &str) -> Option<String> {
     let owner = match table {
         "blob" | "policy_text" => return None,
@@ -261,7 +261,7 @@ async fn owner(database: &mut SqliteConnection, table: &str, row: &str) -> Optio
     Some(format!("ses_{id}"))
 }
 
-/// What a check finds after an alteration.
+/// The findings of a check after an alteration.
 async fn found(directory: &Path, sql: &str) -> Vec<Finding> {
     let test = TestApp::altered(directory, sql).await;
     test.findings().await
@@ -287,7 +287,7 @@ async fn an_alteration_of_any_column_is_found_and_named() {
                 let row = pick(table, column, last);
                 let mut owner = owner(&mut database, table, &row).await;
                 if (*table, *column) == ("session", "public_id") {
-                    // Whose chain it is can only be said by the name that it has now.
+                    // The session can only be reported by its present name.
                     owner = None;
                 }
                 let sql = format!("update {table} set {column} = {} where {row}", alter.expression(column));
@@ -424,7 +424,7 @@ async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
         test.append(&session, &format!("u{turn} \"word\"")).await;
     }
     let directory = test.stop().await;
-    // More findings than wait between a check and its client.
+    // More findings than fit between a check and its client.
     let test = TestApp::altered(directory.path(), "update event set actor = 'somebody else'").await;
     let mut checks = Vec::new();
     for _ in 0..longhand::limits::READERS + 1 {
@@ -452,7 +452,7 @@ async fn what_was_cut_off_shows_in_exported_heads_only() {
     test.append("main", "u99 \"histories only grow\"").await;
     assert_eq!(heads(&test, &at).await, exported, "what comes later changes nothing");
     drop(test);
-    // The newest message of the newest session goes, and its session is made to agree.
+    // The newest message of the newest session is removed, and its session made consistent.
     let truncated = TestApp::altered(
         directory.path(),
         "update session set revision = revision - 1, history_revision = revision - 1, message_count = 0, \

@@ -1,19 +1,19 @@
-//! What others wrote does not command the terminal of whoever reads it, and cannot pass for what the command line says.
+//! Text from others does not control the reader's terminal, and cannot pass for output of the command line.
 
 use crate::cli::Daemon;
 use regex::Regex;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Short enough for a name.
+/// Control characters and a forged log line, short enough for a name.
 const NAME: &str = "n\u{1b}[31m\u{9b}2J\r\n#77 2026-01-01 00:00:00Z root: forged\u{202e}\u{7f}";
 
-/// Clears the screen, sets the title, overwrites its line, and goes on like an audit log.
+/// Text that clears the screen, sets the title, overwrites its line, and imitates the audit log.
 const WORDS: &str = "w\u{1b}[2J\u{1b}]0;owned\u{7}\u{8}\rover\u{9b}31m\u{202e}txt\u{2066}\u{200b}\n\
                      #77 2026-01-01 00:00:00Z root: session archived\n  = stop · 1 in, 1 out\n  → rm (c9)\n  [reasoning]\n\n\
                      \u{2028}#78 x\u{85}#79 y\u{b}\u{c}end";
 
-/// A transcript of pi's in which everything that anybody can say says that.
+/// A pi transcript with this text in every field that others can write.
 fn transcript(path: &Path) {
     let entry = |id: &str, parent: Option<&str>, more: Value| {
         let mut entry = json!({"id": id, "parentId": parent, "timestamp": "2026-01-05T10:00:00.000Z"});
@@ -55,7 +55,7 @@ fn transcript(path: &Path) {
     std::fs::write(path, lines.join("\n") + "\n").expect("the transcript is written");
 }
 
-/// What a terminal would obey, or would not show.
+/// The first character that a terminal would act on, or would not show.
 fn active(text: &str) -> Option<char> {
     text.chars().find(|letter| {
         (letter.is_control() && !matches!(letter, '\n' | '\t'))
@@ -63,7 +63,7 @@ fn active(text: &str) -> Option<char> {
     })
 }
 
-/// Every command that prints what others wrote.
+/// Every command that prints text from others.
 fn commands<'a>(own: &'a str, file: &'a str, compaction: &'a str) -> Vec<Vec<&'a str>> {
     vec![
         vec!["sessions"],
@@ -122,7 +122,7 @@ fn no_command_prints_what_a_terminal_would_obey() {
             failed.push(command[0]);
         }
     }
-    // There is too little to compact or to measure; everything else works.
+    // There is too little to compact or to evaluate; every other command succeeds.
     assert!(failed.iter().all(|name| ["compact", "evaluate", "diff"].contains(name)), "{failed:?}");
     let nobody = format!("x{NAME}");
     let nobody = nobody.as_str();
@@ -162,12 +162,12 @@ fn no_words_pass_for_a_line_of_the_audit_log() {
     let headings: Vec<&str> = log.lines().filter(|line| !line.starts_with(' ') && !line.is_empty()).collect();
     assert!(headings.iter().all(|line| head.is_match(line)), "{headings:#?}");
     assert_eq!(headings.len(), events.len());
-    // A part's heading, and what a reply cost, stand behind two blanks, and no words do.
+    // The headings of parts, and the usage of replies, are indented by two blanks, and no text is.
     let with = |lead: &str| log.lines().filter(|line| line.starts_with(lead)).count();
     assert_eq!((with("  → "), with("  [reasoning]")), (1, 1), "{log}");
     let ends = shown_ends(&daemon.json(&["show", &session, "--records"]));
     assert_eq!(with("  = "), ends, "{log}");
-    // A heading of a message, and of a view, stands at the margin too.
+    // Headings of messages and views are at the margin too.
     for command in [["show", &session], ["context", &session]] {
         let text = daemon.text(&command);
         let forged = text.lines().filter(|line| line.starts_with("#77") || line.starts_with("#78")).count();
@@ -175,7 +175,7 @@ fn no_words_pass_for_a_line_of_the_audit_log() {
     }
 }
 
-/// How many messages say how they ended.
+/// Number of messages with an end: a reason, a detail or usage.
 fn shown_ends(messages: &[Value]) -> usize {
     let says = |message: &&Value| {
         let finish = &message["finish"];

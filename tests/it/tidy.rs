@@ -1,15 +1,15 @@
-//! The rules of the house that no linter knows, checked by reading the sources: who may use whom, where the outside
-//! world is let in, how long a file may be, and that what the documentation lists is what there is.
+//! The project's own rules, checked on the sources: the layers of modules, the access to the outside world, the length
+//! of files, and the agreement of documentation with the code.
 //!
-//! A rule reads paths, not text: comments and literals are blanked first, `use` trees are flattened, imported names and
-//! `super` are resolved. Everything under `#[cfg(test)]` is left out of the rules about layers.
+//! Rules apply to paths, not text: comments and literals are blanked first, `use` trees are flattened, imported names
+//! and `super` are resolved. The rules about layers ignore everything under `#[cfg(test)]`.
 
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which modules of ours each module may use. `ARCHITECTURE.md` has the same table.
+/// The modules that each module may use. `ARCHITECTURE.md` has the same table.
 const LAYERS: [(&str, &str); 19] = [
     ("model", ""),
     ("policy", "model"),
@@ -46,7 +46,7 @@ const ONLY: [Only; 23] = [
     Only { path: "tonic_types", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_health", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_reflection", modules: &["grpc"], rule: "gRPC stays at the edge" },
-    // An answer of a provider can be read from a value of this crate.
+    // A provider's response can be read from a value of this crate.
     Only { path: "http", modules: &["grpc", "daemon", "cli", "summarizer"], rule: "gRPC stays at the edge" },
     Only { path: "http_body", modules: &["daemon"], rule: "gRPC stays at the edge" },
     Only { path: "http_body_util", modules: &["daemon"], rule: "gRPC stays at the edge" },
@@ -70,7 +70,7 @@ const ONLY: [Only; 23] = [
     Only { path: "uuid::Uuid::new_v4", modules: &["clock"], rule: "only `clock` draws ids" },
 ];
 
-/// What the named modules never touch: the outside world.
+/// Paths to the outside world that the named modules must not use.
 const NEVER: [(&[&str], &str, &str); 2] = [
     (
         &["model", "policy", "fold"],
@@ -88,7 +88,7 @@ const NEVER: [(&[&str], &str, &str); 2] = [
 
 const FILE_LINES_MAX: usize = 800;
 
-/// One breach of a rule, where it is.
+/// One breach of a rule, with its location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Breach {
     file: String,
@@ -106,12 +106,12 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Whether reviewed files are to be rewritten instead of compared.
+/// True if reviewed files are to be rewritten instead of compared.
 fn blessing() -> bool {
     std::env::var_os("LONGHAND_BLESS").is_some_and(|value| value == "1")
 }
 
-/// Compares a reviewed file with what it should be, or rewrites it when `LONGHAND_BLESS=1`.
+/// Compares a reviewed file with its expected text, or rewrites it if `LONGHAND_BLESS=1`.
 pub(crate) fn assert_reviewed(file: &str, expected: &str, why: &str) {
     let path = root().join(file);
     if blessing() {
@@ -129,7 +129,7 @@ pub(crate) fn assert_reviewed(file: &str, expected: &str, why: &str) {
     panic!("{file} is not up to date: {why}\nLONGHAND_BLESS=1 rewrites it.\n{changes}");
 }
 
-/// Every Rust file below a folder, by its path from the root, with its text.
+/// All Rust files below a folder, by their paths from the root.
 fn sources(folder: &str) -> BTreeMap<String, String> {
     fn visit(directory: &Path, found: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(directory).expect("the folder can be read") {
@@ -148,7 +148,7 @@ fn sources(folder: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The source with comments and literals blanked; lines stay where they are.
+/// The source with comments and literals blanked; line numbers stay the same.
 fn code_of(source: &str) -> String {
     let chars: Vec<char> = source.chars().collect();
     let mut code = String::with_capacity(source.len());
@@ -165,7 +165,7 @@ fn code_of(source: &str) -> String {
     code
 }
 
-/// Where the comment or literal that begins here ends; none if none begins here.
+/// The end of the comment or literal that begins here; none if none begins here.
 fn literal_end(chars: &[char], at: usize) -> Option<usize> {
     let next = |offset: usize| chars.get(at + offset).copied();
     match chars[at] {
@@ -228,7 +228,7 @@ fn raw_end(chars: &[char], start: usize, hashes: usize) -> usize {
         .map_or(chars.len(), |at| at + 1 + hashes)
 }
 
-/// The code without what is under `#[cfg(test)]`, and the names of the test modules that are files of their own.
+/// The code without everything under `#[cfg(test)]`, and the names of test modules in separate files.
 fn without_tests(code: &str) -> (String, Vec<String>) {
     const ATTRIBUTE: &str = "#[cfg(test)]";
     let module = Regex::new(r"^\s*(?:pub(?:\([a-z ]+\))?\s+)?mod\s+(\w+)\s*;").expect("a pattern");
@@ -247,7 +247,7 @@ fn without_tests(code: &str) -> (String, Vec<String>) {
     (kept, files)
 }
 
-/// How long the item is that begins here: up to its `;`, or to the brace that closes it.
+/// The length of the item that begins here: up to its `;`, or to its closing brace.
 fn item_length(item: &str) -> usize {
     let (mut braces, mut others) = (0_i32, 0_i32);
     for (at, char) in item.char_indices() {
@@ -265,7 +265,7 @@ fn item_length(item: &str) -> usize {
     item.len()
 }
 
-/// A path as the compiler would read it, and the line it is on.
+/// A resolved path, and its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Used {
     segments: Vec<String>,
@@ -273,7 +273,7 @@ struct Used {
 }
 
 impl Used {
-    /// Whether the path is the prefix, is below it, or is a glob that may bring it in.
+    /// True if the path is the prefix, is below it, or is a glob that may import it.
     fn reaches(&self, prefix: &str) -> bool {
         let prefix: Vec<&str> = prefix.split("::").collect();
         let (own, glob) = match self.segments.split_last() {
@@ -380,12 +380,12 @@ impl<'a> PathReader<'a> {
         if prefix.is_empty() && self.text(0) == ";" {
             self.at += 1;
         }
-        // Whatever cannot be part of a tree must not stop the walk.
+        // A token that cannot be part of a tree must not stop the walk.
         self.at += usize::from(!prefix.is_empty() && !matches!(self.text(0), "," | "}" | ""));
     }
 }
 
-/// Puts the path that an imported name stands for in the place of the name.
+/// Replaces an imported name by its path.
 fn resolve_import(mut path: Used, imports: &BTreeMap<String, Vec<String>>) -> Used {
     for _ in 0..4 {
         match imports.get(&path.segments[0]) {
@@ -398,7 +398,7 @@ fn resolve_import(mut path: Used, imports: &BTreeMap<String, Vec<String>>) -> Us
     path
 }
 
-/// The module a source file is, as segments below the crate's root.
+/// The module of a source file, as segments below the crate's root.
 fn module_of(file: &str) -> Vec<String> {
     let path = file.trim_start_matches("src/").trim_end_matches(".rs");
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -459,9 +459,9 @@ fn check_source(file: &str, code: &str) -> Vec<Breach> {
     breaches
 }
 
-/// Checks what holds for every Rust file, tests included.
+/// Checks the rules for every Rust file, tests included.
 fn check_text(file: &str, source: &str) -> Vec<Breach> {
-    // Attackers pass the time; the tests that run them do not.
+    // Attackers may sleep; the tests that run them may not.
     let is_test = (file.contains("tests/") && !file.starts_with("tests/attack/src/")) || file.ends_with("tests.rs");
     let words = [
         (r"#!?\[\s*allow\s*\(", "say `#[expect(…, reason = …)]`, which ends with its cause, not `#[allow]`"),
@@ -469,7 +469,7 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
         (
             match is_test {
                 true => r"\bsleep(?:_ms|_until)?\s*\(",
-                // The load generator begins calls at a rate, in a thread of their own.
+                // The load generator begins calls at a rate, in a separate thread.
                 false if file.starts_with("benches/") => r"\btime\s*::\s*sleep\b",
                 false => r"\bthread\s*::\s*sleep\b",
             },
@@ -478,7 +478,7 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
         (r"#\[\s*ignore\b", "a test that does not run tests nothing"),
     ]
     .map(|(pattern, rule)| (Regex::new(pattern).expect("a pattern"), rule));
-    // The layer beneath SQLite speaks C.
+    // The layer under SQLite uses C interfaces.
     let unsafe_word = Regex::new(r"\bunsafe\b").expect("a pattern");
     let speaks_c = file.starts_with("tests/attack/src/vfs/");
     let note = Regex::new(r"//.*\b(?:FIX[M]E|TO[D]O|X[X]X)\b").expect("a pattern");
@@ -505,7 +505,7 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
     breaches
 }
 
-/// The sources of the package without their tests: test modules left out, wherever they are.
+/// The sources of the package without test modules.
 fn product_code() -> BTreeMap<String, String> {
     let mut code = BTreeMap::new();
     let mut tests = Vec::new();
@@ -548,7 +548,7 @@ fn the_crate_documentation_lists_the_modules_in_reading_order() {
         pattern.captures_iter(&source).map(|found| found[1].to_owned()).collect()
     };
     let documented = names(r"(?m)^//! - \[`(\w+)`\]: \S.*$");
-    // The formatter sorts the declarations; the reading order is the documentation's.
+    // The formatter sorts the declarations; the documentation has the reading order.
     let sorted = |mut names: Vec<String>| {
         names.sort_unstable();
         names
@@ -570,7 +570,7 @@ fn the_architecture_page_has_the_table_of_layers() {
     }
 }
 
-/// Source files that no `mod` brings in: they would lie there without being compiled.
+/// Source files that no `mod` declares, so that they would not be compiled.
 fn orphans(files: &BTreeMap<String, String>, root: &str) -> Vec<Breach> {
     let declaration = Regex::new(r"\bmod\s+(\w+)\s*;").expect("a pattern");
     let mut declared = BTreeSet::from([format!("{root}.rs"), "src/main.rs".to_owned()]);
@@ -641,7 +641,7 @@ fn the_example_configuration_is_the_default_one() {
     let parsed: Config = toml::from_str(&example).expect("the example can be parsed");
     assert_eq!(parsed, Config::default(), "longhand.example.toml: what it sets is not the default");
 
-    // What follows the first table is in tables; of those the headers name options.
+    // Options after the first table are in tables, whose headers name the options.
     let first_table =
         Regex::new(r"(?m)^#?\[").expect("a pattern").find(&example).map_or(example.len(), |at| at.start());
     let (options, tables) = example.split_at(first_table);
@@ -660,7 +660,7 @@ fn the_example_configuration_is_the_default_one() {
     assert_eq!(named, fields, "longhand.example.toml: the options it names are not those there are");
 }
 
-/// The checker checked: each rule catches what it is for, and lets pass what it should.
+/// Tests of the checker: each rule finds its violations, and accepts valid code.
 mod checker {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! Undo and redo: whatever changed the picture can be taken back and brought back, byte for byte.
+//! Undo and redo: every change of the view can be undone and redone, byte for byte.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, shown, text, turns};
 use longhand::app::Reason;
@@ -26,8 +26,8 @@ async fn refused_redo(test: &TestApp, session: &str) -> longhand::app::Error {
     test.app.redo(session, None, Caller::default()).await.expect_err("refused")
 }
 
-/// A session that was pruned, compacted, edited, rewound and compacted again; the hashes of its views, the whole one
-/// first.
+/// A session that was pruned, compacted, edited, rewound and compacted again; and the hashes of its views, that of the
+/// original view first.
 async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     let session = crate::support::prunable(test).await;
     let mut watch = test.watch().await;
@@ -203,7 +203,7 @@ async fn a_request_that_is_sent_again_is_answered_as_before() {
     assert_eq!(test.revision(&session).await, before + 2);
 }
 
-/// A session that is over its threshold, compacted once, with an edit behind that.
+/// A session over its threshold that was compacted once.
 async fn edited_behind_a_compaction(test: &TestApp) -> String {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let mut watch = test.watch().await;
@@ -224,7 +224,7 @@ async fn automatic_reductions_wait_behind_every_kind_of_undo() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 8, 1_100)).await;
     test.settled().await;
-    // What is rewound would be too much, and taking the rewind back does not make a reduction due at once.
+    // The rewound messages would exceed the threshold, and undoing the rewind does not make a compaction due at once.
     test.app.rewind(&session, "u1", None, Caller::default()).await.expect("rewound");
     test.append(&session, "a10 3000c").await;
     test.settled().await;
@@ -282,7 +282,7 @@ async fn inherited_changes_are_taken_back_and_brought_back_in_the_fork_alone() {
     assert_eq!(kind(&undo(&test, &forked).await), "edit");
     assert_eq!(test.context(&forked).await.hash, whole);
     assert_eq!(test.context(&session).await.hash, rewound, "the parent keeps what it did");
-    // What the parent took back can be brought back in a fork of it, and there alone.
+    // A change that the parent undid can be redone in a fork of it, and only there.
     undo(&test, &session).await;
     let later = fork(&session).await;
     assert_eq!(kind(&redo(&test, &later).await), "rewind");

@@ -1,4 +1,4 @@
-//! Usage that replies report, and the views that they were given.
+//! Usage that replies report, and the views that they belong to.
 
 use crate::support::{TestApp, conversation, text, turns, window};
 use longhand::app::append::Appended;
@@ -18,7 +18,7 @@ async fn what_came_behind_a_view_is_estimated_on_top_however_long_ago() {
         let session = test.session("opencode@seed", 60_000, 1_000).await;
         test.append(&session, &turns(1, 2, 400)).await;
         let view = test.context(&session).await;
-        // Others write: 300 mutations, some 20 000 tokens.
+        // Other clients write 300 mutations, some 20 000 tokens.
         for number in 0..300 {
             test.append(&session, &format!("u{} 270c", 100 + number)).await;
         }
@@ -35,7 +35,7 @@ async fn what_came_behind_a_view_is_estimated_on_top_however_long_ago() {
     }
 }
 
-/// A reply with usage, to a view that a token stands for.
+/// A reply with usage, to the view of a token.
 fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
     let mut reply = conversation(&format!("{name} \"so be it\""));
     reply[0].finish = Some(NewFinish {
@@ -82,7 +82,7 @@ async fn a_reply_keeps_what_its_token_says_of_the_view_that_it_was_given() {
     for (name, view) in ["a5", "a6", "a7"].into_iter().zip(expected) {
         assert_eq!(test.app.get_message(&session, name).await.expect("the message").0.finish.view, view, "{name}");
     }
-    // The same reply again is the same reply.
+    // A repeated reply is the same reply.
     let again = append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("it is there");
     assert_eq!(again.existed_count, 1);
     let other = append(&test, &session, reply("a5", 900, Some(&test.context(&session).await.token))).await;
@@ -118,7 +118,7 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
         assert_eq!(sealed.expect_err("refused").reason, Reason::ViewTokenInvalid, "{token}");
     }
     assert_eq!(test.number("select max(seq) from event").await, before);
-    // It does not matter when it is used, nor whether the daemon has been started again.
+    // A token is valid at any time, also after a restart of the daemon.
     let test = test.restart().await;
     test.append(&session, "u3 \"three\"").await;
     append(&test, &session, reply("a3", 900, Some(&own))).await.expect("taken");
@@ -154,7 +154,7 @@ async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it(
         let reason = answer.as_ref().err().map(|error| error.reason);
         assert_eq!(reason, (!is_taken).then_some(Reason::ViewTokenInvalid), "{} in {to}", view.revision);
     }
-    // What the parent's view cost says nothing of the fork's.
+    // The usage of the parent's view does not count for the fork.
     let context = append(&test, &fork, reply("a", 9_000, Some(&shared.token))).await.expect("taken").context;
     assert!(context.context_tokens.is_some_and(|tokens| tokens < 2_000), "{context:?}");
 }
@@ -197,7 +197,7 @@ async fn a_view_whose_usage_is_far_above_its_estimate_is_shortened_in_proportion
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 8, 1_000)).await;
     let whole = test.context(&session).await;
-    // Four times what we estimate, and more than the smaller window holds.
+    // Four times the estimate, and more than the smaller window.
     append(&test, &session, reply("a9", 4 * whole.context_tokens, Some(&whole.token))).await.expect("appended");
     let whole = test.context(&session).await;
     let small = window(whole.context_tokens / 2, 100);
@@ -218,7 +218,7 @@ async fn what_an_answer_says_is_of_one_moment_however_much_is_written_meanwhile(
         for number in 0..60 {
             let view = test.context(&session).await;
             let late = reply(&format!("a{}", 100 + number), view.context_tokens + 3, Some(&view.token));
-            // A token of a view that was reduced meanwhile is as good: its usage says nothing.
+            // A token of a view that was compacted meanwhile is still accepted; its usage does not count.
             append(&test, &session, late).await.expect("appended");
             test.append(&session, &format!("u{} 300c", 300 + number)).await;
         }
@@ -260,7 +260,7 @@ async fn a_session_that_is_due_before_its_last_result_is_read_does_not_fall_asle
     assert_eq!(test.number("select count(*) from job where state = 3").await, 1);
 }
 
-/// An append never waits for a long history to be read; whoever asks for the view brings the session into memory.
+/// An append never waits for a long history to be read; a request for the view loads the session into memory.
 #[tokio::test]
 async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_usage_out() {
     if crate::support::loaded_bytes() == 0 {

@@ -1,5 +1,5 @@
-//! P15: once a session is decided and nothing is pending, its view fits its window under every preset, or what may not be
-//! taken out of it is named.
+//! P15: once a session's decision is made and nothing is pending, its view is within its window under every preset, or
+//! the failure names the content that cannot be removed.
 
 use crate::support::{TestApp, call, conversation, filler, refusing, result, soon, text, window};
 use longhand::app::append::ListMessages;
@@ -15,7 +15,7 @@ use longhand::store::Caller;
 use longhand::summarizer::Extractive;
 use std::sync::Arc;
 
-/// Every preset that does anything by itself.
+/// All presets with automatic compactions.
 fn automatic() -> impl Iterator<Item = Preset> {
     presets::all().into_iter().filter(|preset| preset.policy().trigger.auto)
 }
@@ -24,7 +24,7 @@ fn message(role: Role, parts: Vec<NewPart>, reason: Option<FinishReason>) -> New
     NewMessage { finish: Some(NewFinish { reason, ..NewFinish::default() }), ..NewMessage::sealed(role, parts) }
 }
 
-/// A step of a turn: a call and its result of so many characters.
+/// A step of a turn: a call and its result of this number of characters.
 fn step(number: usize, characters: usize) -> Vec<NewMessage> {
     let id = format!("c{number}");
     vec![
@@ -38,13 +38,13 @@ async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
     settled(test, session).await;
 }
 
-/// Waits until nothing is left to do for a session, as a person does who agrees to whatever is proposed.
+/// Waits until the scheduler is idle, and confirms every proposed compaction.
 pub(crate) async fn settled(test: &TestApp, session: &str) {
     let key = test.app.store().find_session(session).await.expect("it is there");
     let done = async {
         while !test.is_settled().await {
             if let Some(current) = test.app.store().live_compaction(key).await.expect("read") {
-                // It may have begun, or ended, meanwhile.
+                // It may have started or ended meanwhile.
                 drop(test.app.confirm_compaction(&current.to_string()).await);
             }
             tokio::task::yield_now().await;
@@ -108,7 +108,7 @@ async fn what_the_policy_does_not_bring_into_the_window_the_last_resort_does() {
     };
     assert_eq!((kind, trigger), (CompactionKind::Omission, Trigger::Window));
     assert!(outcome.tokens_after <= 28_000 - 32_000 / 20, "a twentieth of the window is free: {outcome:?}");
-    // Nothing is lost: what was truncated can be read.
+    // Nothing is lost: truncated content can be read.
     let history = test.history(&session).await;
     assert_eq!(history.len(), 25);
 }
@@ -132,7 +132,7 @@ async fn open_messages_that_fill_the_window_are_named() {
     assert!(told[0].message.contains("of open messages"), "{}", told[0].message);
 }
 
-/// A summary that a large window had room for, behind a change to a small one.
+/// A summary that a large window had room for, after a change to a small one.
 #[tokio::test]
 async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_of_the_whole() {
     let mut truncated = 0;
@@ -152,7 +152,7 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         let view = format!("{:?}", test.context(&session).await.messages);
         assert!(view.contains("mend the roof"), "{name}");
         truncated += usize::from(view.contains("[Text truncated: omitted "));
-        // A truncated summary is replaced as any other is, where the policy makes summaries.
+        // A truncated summary is replaced like any other, if the policy makes summaries.
         for number in 3..12 {
             append(&test, &session, conversation(&format!("u{number} 2000c\na{number} 2000c"))).await;
             assert!(fits(&test, &session).await, "{name}");

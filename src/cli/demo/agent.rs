@@ -1,4 +1,4 @@
-//! One of the two agents: asks for the view before each reply, and appends what its script says.
+//! An agent of the demo: requests the view before each reply, and appends the messages of its script.
 
 use super::sample::{self, Step, Turn};
 use crate::cli::client::Client;
@@ -6,17 +6,17 @@ use crate::cli::view::{self, View};
 use crate::pb;
 use anyhow::Context;
 
-/// How long an agent waits for a reduction when the view does not fit, in seconds.
+/// Timeout of a view request that waits for a pending compaction, in seconds.
 const WAIT_SECONDS: i64 = 20;
-/// Characters for one token, as the made-up model counts its replies.
+/// Characters per token, by which the fictitious model counts its replies.
 const CHARACTERS_PER_TOKEN: usize = 4;
 
-/// What an agent wrote, and what it was given.
+/// The messages that an agent wrote, and the views that it was given.
 #[derive(Default)]
 pub(super) struct Played {
-    /// The messages, in the order they were acknowledged.
+    /// The messages, in the order of their acknowledgement.
     pub(super) sent: Vec<pb::NewMessage>,
-    /// The views.
+    /// The views, in order.
     pub(super) views: Vec<View>,
 }
 
@@ -66,7 +66,7 @@ impl Agent {
         self.append(result).await
     }
 
-    /// The last reply of a turn is written as models write: opened first, then part by part.
+    /// Writes the last reply of a turn as models do: opens it first, then appends the parts.
     async fn conclude(&mut self, text: &str) -> anyhow::Result<()> {
         let id = self.next_id();
         let mut reply = sample::conclusion(id.clone(), text);
@@ -92,7 +92,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Asks for the view, as before every reply, and says how the reply to it ends.
+    /// Requests the view, as before every reply. Returns the finish of the reply.
     async fn ask(&mut self, reason: pb::FinishReason, reply: &pb::NewMessage) -> anyhow::Result<pb::Finish> {
         let request = pb::GetContextRequest {
             session_id: self.session_id.clone(),
@@ -134,7 +134,7 @@ impl Agent {
     }
 }
 
-/// How much a model wrote for a reply.
+/// Number of characters that the model wrote for a reply.
 fn characters(reply: &pb::NewMessage) -> usize {
     let of_part = |part: &pb::Part| match &part.body {
         Some(pb::part::Body::Text(text)) => text.text.chars().count(),

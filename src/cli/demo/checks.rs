@@ -1,4 +1,4 @@
-//! What the demonstration checks, each by its own small means.
+//! Checks at the end of the demo.
 
 use super::agent::Played;
 use crate::cli::client::Client;
@@ -10,17 +10,17 @@ use crate::pb::event::Body;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// How many messages or events are asked for at a time.
+/// Messages or events requested per page.
 const PAGE_SIZE: i32 = 200;
 
-/// One thing that was checked.
+/// A check and its result.
 #[derive(Debug, Serialize)]
 pub(super) struct Check {
-    /// What should hold.
+    /// The checked statement.
     pub(super) what: &'static str,
-    /// Whether it does.
+    /// True if the statement holds.
     pub(super) holds: bool,
-    /// The numbers, or what was wrong.
+    /// The numbers, or the deviation.
     pub(super) detail: String,
 }
 
@@ -31,7 +31,7 @@ fn check(what: &'static str, result: Result<String, String>) -> Check {
     }
 }
 
-/// Replays the history, and compares it with what the agents sent.
+/// Lists the history, and compares it with the messages that the agents sent.
 pub(super) async fn history(client: &mut Client, session_id: &str, played: &[Played]) -> anyhow::Result<Check> {
     let stored = messages(client, session_id).await?;
     Ok(check(
@@ -62,7 +62,7 @@ fn same_history(stored: &[pb::Message], played: &[Played]) -> Result<String, Str
     if stored.len() != sent {
         return Err(format!("{sent} were sent, {} are there", stored.len()));
     }
-    // What was stored, in the order of each writer: its ids begin with its name.
+    // The messages that each agent sent, in order; their client ids begin with the agent's name.
     let mut queues: Vec<_> = played.iter().map(|played| played.sent.iter()).collect();
     for message in stored {
         let original = as_sent(message);
@@ -81,18 +81,19 @@ fn same_history(stored: &[pb::Message], played: &[Played]) -> Result<String, Str
     Ok(format!("{} compared", count(sent as i64, "message")))
 }
 
-/// A message as it was sent, without the token of the view that a reply was given: that is read, and not kept.
+/// A message as it was sent, without the token of the view that a reply was given: the daemon reads it and does not
+/// store it.
 fn without_token(sent: &pb::NewMessage) -> pb::NewMessage {
     let finish = sent.finish.clone().map(|finish| pb::Finish { view_token: None, ..finish });
     pb::NewMessage { finish, ..sent.clone() }
 }
 
-/// A stored message without what the daemon added.
+/// A stored message without the fields that the daemon added.
 fn as_sent(message: &pb::Message) -> pb::NewMessage {
     let part = |part: &pb::Part| {
         let mut part = pb::Part { part_id: String::new(), revision: 0, ..part.clone() };
         if let Some(pb::part::Body::ToolResult(result)) = &mut part.body {
-            // Nobody in the demo says which message has the call: the store finds it.
+            // The demo's agents do not name the message with the call: the store finds it.
             result.call_message_id = None;
         }
         part
@@ -112,7 +113,7 @@ fn as_sent(message: &pb::Message) -> pb::NewMessage {
     }
 }
 
-/// Lists the events, and compares them with what the watcher saw as they came.
+/// Lists the events, and compares them with those that the watcher received.
 pub(super) async fn events(client: &mut Client, session_id: &str, watched: &[pb::Event]) -> anyhow::Result<Check> {
     let mut request = pb::ListEventsRequest {
         session_id: Some(session_id.to_owned()),
@@ -142,7 +143,7 @@ fn same_events(listed: &[pb::Event], watched: &[pb::Event]) -> Result<String, St
     Ok(count(listed.len() as i64, "event"))
 }
 
-/// Looks at every view that an agent was given: does it fit, and would a model take it?
+/// Checks that every view that an agent was given fits its window, and that its calls and results are paired.
 pub(super) fn views(played: &[Played]) -> Check {
     let views = || played.iter().flat_map(|played| &played.views);
     let unfit = views().filter(|view| !view.header.fits).count();
@@ -155,7 +156,7 @@ pub(super) fn views(played: &[Played]) -> Check {
     check("every view fitted, and every call in it is followed by its result", result)
 }
 
-/// Asks for every view again that an agent was given, by its revision.
+/// Requests every view that an agent was given again, by its revision.
 pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[Played]) -> anyhow::Result<Check> {
     let mut wrong = Vec::new();
     let mut asked = 0;
@@ -180,7 +181,7 @@ pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[
     Ok(check("every view is the same when asked for again by its revision", result))
 }
 
-/// Looks at the reductions: were there any, and did each that began end once?
+/// Checks that there were compactions, and that each one that started has ended once.
 pub(super) fn reductions(events: &[pb::Event]) -> Check {
     check("outputs were pruned, history was compacted, and what began ended once", ended_once(events))
 }
@@ -231,7 +232,7 @@ pub(super) async fn integrity(client: &mut Client) -> anyhow::Result<Check> {
     Ok(check("the hash chain is whole", result))
 }
 
-/// The daemon was asked to stop.
+/// Checks that the daemon stopped cleanly.
 pub(super) fn stopped(cleanly: bool) -> Check {
     let result = if cleanly { Ok("on SIGTERM".to_owned()) } else { Err("it had to be killed, or failed".to_owned()) };
     check("the daemon stopped cleanly", result)

@@ -1,4 +1,4 @@
-//! The demonstration's own daemon: a child process with its data in a temporary folder.
+//! The demo's own daemon: a child process with its data in a temporary folder.
 
 use crate::cli::address::Address;
 use crate::cli::client::Client;
@@ -11,14 +11,14 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::{Child, Command};
 
-/// How often a daemon that is starting is called.
+/// Maximum number of attempts to connect to a starting daemon.
 const CALLS_MAX: u32 = 400;
-/// How long to wait between two calls.
+/// Delay between two attempts.
 const CALL_INTERVAL: Duration = Duration::from_millis(25);
-/// How long a daemon may take to stop.
+/// Timeout for the daemon to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A folder that goes away with its owner, unless it is kept.
+/// A folder that is removed when it is dropped, unless it is kept.
 struct Folder {
     path: PathBuf,
     keep: bool,
@@ -27,22 +27,22 @@ struct Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.keep {
-            // What cannot be removed stays for the system to clean up.
+            // The system cleans up files that cannot be removed here.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// A daemon that runs, and its folder.
+/// A running daemon, and its folder.
 pub(super) struct Daemon {
     child: Child,
     folder: Folder,
-    /// Where it listens.
+    /// Address on which it listens.
     pub(super) address: Address,
 }
 
 impl Daemon {
-    /// Starts this program's own daemon; `keep` lets it and its folder outlive the demonstration.
+    /// Starts a daemon from this program's binary. With `keep`, the daemon and its folder outlive the demo.
     pub(super) async fn start(keep: bool) -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("longhand-demo-{}", std::process::id()));
         DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
@@ -58,7 +58,7 @@ impl Daemon {
         Ok(daemon)
     }
 
-    /// Waits until it answers.
+    /// Waits until the daemon accepts a connection.
     async fn answer(&mut self) -> anyhow::Result<()> {
         let mut failure = None;
         for _ in 0..CALLS_MAX {
@@ -74,13 +74,13 @@ impl Daemon {
         Err(failure.unwrap_or_else(|| anyhow::anyhow!("the daemon was never called")))
     }
 
-    /// The last line that the daemon wrote.
+    /// The last line of the daemon's log.
     fn last_words(&self) -> String {
         let log = std::fs::read_to_string(self.folder.path.join("daemon.log")).unwrap_or_default();
         log.lines().last().unwrap_or("it said nothing").to_owned()
     }
 
-    /// Where its data is.
+    /// Folder with its data.
     pub(super) fn folder(&self) -> &Path {
         &self.folder.path
     }
@@ -90,7 +90,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Asks it to stop, and says whether it did so cleanly and in time.
+    /// Asks the daemon to stop. Returns true if it stopped cleanly and in time.
     pub(super) async fn stop(mut self) -> anyhow::Result<bool> {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {

@@ -1,4 +1,4 @@
-//! `longhand demo`: a daemon, two agents and a user interface, on a sample session, in a temporary folder.
+//! `longhand demo`: runs a daemon, two agents and a user interface on a sample session, in a temporary folder.
 
 mod agent;
 mod checks;
@@ -23,25 +23,25 @@ use std::time::Duration;
 use tokio::sync::watch;
 use watcher::Watched;
 
-/// The window of the model that the sample's agents say they use, in tokens: small, so that a short session fills it.
+/// Window of the model that the sample's agents report, in tokens: small, so that a short session fills it.
 const WINDOW_TOKENS: i64 = 14_000;
-/// What of it is kept free for replies.
+/// Part of the window that is reserved for replies, in tokens.
 const OUTPUT_TOKENS: i64 = 3_000;
-/// The preset, whose prune would not touch so short a session …
+/// The preset; its prune does nothing in so short a session without the override.
 const PRESET: &str = "opencode@seed";
-/// … without smaller numbers.
+/// Smaller limits for the prune.
 const POLICY_OVERRIDE: &str = r#"{"routine":{"0":{"clear":{"keep":{"tokens":2000},"minimum_tokens":1000}}}}"#;
-/// How often to look whether the last reduction has ended.
+/// Maximum number of checks for the end of the last compaction.
 const SETTLE_TRIES: u32 = 400;
-/// How long to wait in between.
+/// Delay between two checks.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(25);
-/// How long the agents may take.
+/// Timeout for the agents and the compactions that they cause.
 const PLAY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How many messages of a view are shown at its beginning, and how many at its end.
+/// Number of messages of a view that are shown at its beginning, and at its end.
 const OUTLINE: usize = 4;
-/// How wide a line of a view's outline is.
+/// Maximum width of a line of a view's outline, in characters.
 const OUTLINE_WIDTH: usize = 90;
-/// How many lines of a summary are shown.
+/// Maximum number of lines of a summary that are shown.
 const SUMMARY_LINES: usize = 24;
 
 #[derive(Debug, clap::Args)]
@@ -51,7 +51,7 @@ pub(super) struct Arguments {
     keep: bool,
 }
 
-/// The end of a demonstration, for programs.
+/// Result of the demo, as JSON.
 #[derive(Serialize)]
 struct Verdict<'a> {
     passed: bool,
@@ -126,7 +126,7 @@ fn introduce(output: &mut Output, daemon: &Daemon, session_id: &str) -> anyhow::
     Ok(output.flush()?)
 }
 
-/// Lets both agents play while the user interface watches, until all is quiet.
+/// Runs both agents while the user interface watches, until no compaction is pending.
 async fn play(
     daemon: &Daemon,
     client: &mut Client,
@@ -150,7 +150,7 @@ async fn play(
     Ok(([terminal, editor], watched))
 }
 
-/// Waits until no reduction is under way, and says which revision that left.
+/// Waits until no compaction is pending. Returns the session's revision then.
 async fn settle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
     for _ in 0..SETTLE_TRIES {
         if !compactions::all(client, session_id).await?.iter().any(compactions::is_live) {
@@ -200,7 +200,7 @@ fn first_compaction(events: &[pb::Event]) -> Option<(i64, i64)> {
     Some((before, after))
 }
 
-/// The first and the last messages of a view, each in a line, and its summary at more length.
+/// The first and the last messages of a view, one line each, and its summary in more lines.
 fn outline(view: &View) -> Vec<String> {
     let mut lines = Vec::new();
     let total = view.messages.len();
@@ -237,7 +237,7 @@ fn verdict(checks: &[Check], passed: bool) -> Vec<String> {
     lines
 }
 
-/// How to go on with the daemon that is left running.
+/// Instructions for the daemon that keeps running.
 fn farewell(daemon: &Daemon, session_id: &str) -> Vec<String> {
     let server = format!("--server {}", daemon.address);
     let mut lines = vec![

@@ -1,15 +1,15 @@
 //! The sample session: two people at two front ends, each with an agent, at work on the same small program.
 //!
-//! The program, `tidewater`, predicts tides. It does not exist, and neither does what its tools print: long outputs are
-//! made from their names, the same ones each time.
+//! The program, `tidewater`, predicts tides. It does not exist, and neither do its tools: their long outputs are
+//! generated from their names, the same ones in every run.
 
 use crate::pb;
 use crate::pb::part::Body;
 
-/// The model that the sample's agents say they use.
+/// Model that the sample's agents report.
 const MODEL: &str = "sample-model";
 
-/// What somebody asked an agent for, and what the agent did about it.
+/// A turn: the user's request, the agent's tool calls, and its conclusion.
 pub(super) struct Turn {
     pub(super) request: &'static str,
     pub(super) steps: &'static [Step],
@@ -22,7 +22,7 @@ pub(super) struct Step {
     pub(super) work: Work,
 }
 
-/// What a tool is asked to do; the numbers are lines.
+/// Use of a tool; the numbers are lines.
 pub(super) enum Work {
     Read(&'static str, usize),
     Write(&'static str, usize),
@@ -211,7 +211,7 @@ impl Work {
         input.to_string()
     }
 
-    /// What the tool printed, and how it ended.
+    /// Output of the tool, and its status.
     fn output(&self) -> (String, pb::ToolResultStatus) {
         match self {
             Read(path, lines) => (listing(path, *lines), pb::ToolResultStatus::Completed),
@@ -225,7 +225,7 @@ impl Work {
     }
 }
 
-/// The words that made-up code is made of.
+/// Words of the generated code.
 const WORDS: [&str; 12] = [
     "phase",
     "height",
@@ -241,7 +241,7 @@ const WORDS: [&str; 12] = [
     "crest",
 ];
 
-/// The next of a row of numbers that looks like none, and is the same each time.
+/// Next value of a deterministic pseudo-random sequence.
 fn next(state: &mut u32) -> usize {
     *state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     (*state >> 16) as usize
@@ -255,7 +255,7 @@ fn word(state: &mut u32) -> &'static str {
     WORDS[next(state) % WORDS.len()]
 }
 
-/// A file's lines.
+/// Generated lines of a file.
 fn listing(path: &str, lines: usize) -> String {
     let mut state = seed(path) ^ lines as u32;
     let line = |number: usize| {
@@ -269,14 +269,14 @@ fn listing(path: &str, lines: usize) -> String {
     (1..=lines).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a search found.
+/// Generated results of a search.
 fn matches(pattern: &str, lines: usize) -> String {
     let mut state = seed(pattern);
     let line = |_| format!("src/{}.rs:{}: {} {pattern}", word(&mut state), next(&mut state) % 400, word(&mut state));
     (0..lines).map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// What a test run printed.
+/// Generated output of a test run.
 fn test_run(name: &str, end: &str) -> String {
     let mut state = seed(name);
     let line = |number: usize| format!("test {name}::{}_{}_{number} ... ok", word(&mut state), word(&mut state));
@@ -296,12 +296,12 @@ fn message(client_id: String, role: pb::Role, parts: Vec<Body>) -> pb::NewMessag
     }
 }
 
-/// What a person said.
+/// A message of the user.
 pub(super) fn request(client_id: String, text: &str) -> pb::NewMessage {
     message(client_id, pb::Role::User, vec![Body::Text(pb::TextPart { text: text.to_owned() })])
 }
 
-/// A reply that uses a tool; the caller says how it was finished.
+/// A reply that calls a tool; the caller sets its finish.
 pub(super) fn call(client_id: String, step: &Step) -> pb::NewMessage {
     let call = pb::ToolCallPart {
         call_id: format!("call:{client_id}"),
@@ -314,7 +314,7 @@ pub(super) fn call(client_id: String, step: &Step) -> pb::NewMessage {
     pb::NewMessage { model: MODEL.to_owned(), ..reply }
 }
 
-/// What the tool of the reply `call_of` gave back.
+/// Result of the tool call in the reply `call_of`.
 pub(super) fn result(client_id: String, call_of: &str, step: &Step) -> pb::NewMessage {
     let (output, status) = step.work.output();
     let result = pb::ToolResultPart {
@@ -326,7 +326,7 @@ pub(super) fn result(client_id: String, call_of: &str, step: &Step) -> pb::NewMe
     message(client_id, pb::Role::Tool, vec![Body::ToolResult(result)])
 }
 
-/// The reply that ends a turn; the caller says how it was finished.
+/// The reply that ends a turn; the caller sets its finish.
 pub(super) fn conclusion(client_id: String, text: &str) -> pb::NewMessage {
     let reply = message(client_id, pb::Role::Assistant, vec![Body::Text(pb::TextPart { text: text.to_owned() })]);
     pb::NewMessage { model: MODEL.to_owned(), ..reply }

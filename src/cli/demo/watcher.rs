@@ -1,4 +1,4 @@
-//! The user interface of the demonstration: follows the session's events, and prints those that it would show.
+//! User interface of the demo: follows the session's events, and prints those that a user interface shows.
 
 use crate::cli::client::Client;
 use crate::cli::event_text::sentence;
@@ -9,16 +9,16 @@ use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
 use tokio::sync::watch;
 
-/// What a watcher saw.
+/// Events that the watcher received.
 pub(super) struct Watched {
-    /// The events, in the order they came.
+    /// The events, in the order of their arrival.
     pub(super) events: Vec<pb::Event>,
-    /// Where they were printed.
+    /// The output that they were printed to.
     pub(super) output: Output,
 }
 
-/// Follows a session from its first event, until it has seen the revision that `last` names, once it names one, and the
-/// end of every reduction that began.
+/// Follows a session from its first event, until it has reached the revision in `last`, once that is set, and every
+/// started compaction has ended.
 pub(super) async fn follow(
     mut client: Client,
     session_id: String,
@@ -54,7 +54,7 @@ pub(super) async fn follow(
     }
 }
 
-/// How many reductions began and have not ended.
+/// Number of compactions that started and have not ended.
 fn open_reductions(events: &[pb::Event]) -> i64 {
     let step = |event: &pb::Event| match &event.body {
         Some(Body::CompactionStarted(_)) => 1,
@@ -75,7 +75,7 @@ fn show(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether a user interface would show the event itself, and not just what the event brought.
+/// True for an event that a user interface shows by itself, and not only by its effect.
 fn is_shown(event: &pb::Event) -> bool {
     match &event.body {
         Some(

@@ -1,8 +1,7 @@
-//! What a conversation is about in facts: files, identifiers, commands, errors, figures and open items, found by what they
-//! look like.
+//! Facts of a conversation: files, identifiers, commands, errors, figures and open items, recognized by their form.
 //!
-//! Files and identifiers are those of an independent measure, so that figures can be compared: a file is the last
-//! segment of a path with an ending, an identifier is `snake_case`, `Dotted.Name` or `camelCase`.
+//! The patterns of files and identifiers are those of an independent measure, so that results can be compared: a file
+//! is the last segment of a path with an extension, an identifier is `snake_case`, `Dotted.Name` or `camelCase`.
 
 use crate::model::message::Message;
 use crate::model::part::{PartBody, ResultStatus};
@@ -25,13 +24,13 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a constant pattern")
 }
 
-/// An error line says more than this many characters, …
+/// Minimum length of an error line, in characters.
 const ERROR_CHARS_MIN: usize = 12;
-/// … and of a longer one the beginning tells which it is.
+/// Length of the beginning that identifies a longer error line, in characters.
 const ERROR_CHARS_MAX: usize = 80;
-/// Of a longer command the beginning tells which it is.
+/// Length of the beginning that identifies a longer command, in characters.
 const COMMAND_CHARS_MAX: usize = 120;
-/// A whole number with fewer digits is everywhere.
+/// Minimum number of digits of a whole number: shorter ones occur everywhere.
 const FIGURE_DIGITS_MIN: usize = 3;
 
 /// Kinds of facts, in the order of the report.
@@ -40,19 +39,19 @@ pub(super) const KINDS: [&str; 6] = ["files", "identifiers", "commands", "errors
 /// The facts of some messages, a set for each kind.
 pub(super) type Facts = [BTreeSet<String>; KINDS.len()];
 
-/// What was said, called and got back in some messages.
+/// Texts of some messages: words, inputs of calls, outputs of results.
 #[derive(Debug, Default)]
 struct Texts {
     words: String,
     inputs: String,
-    /// The strings in the inputs, as they read without the escapes of JSON.
+    /// The strings in the inputs, without the escapes of JSON.
     strings: String,
     outputs: String,
-    /// The outputs in which a line about an error reports one: of calls that failed, and of commands that do not merely
-    /// show what stands in files.
+    /// Outputs in which an error line reports an error: those of failed calls, and of commands that do more than show
+    /// the content of files.
     reports: String,
     commands: BTreeSet<String>,
-    /// The items that the newest list, or the newest words with one, left open.
+    /// Open items of the newest list, in a call or in words.
     open_items: BTreeSet<String>,
 }
 
@@ -92,7 +91,7 @@ impl Texts {
         texts
     }
 
-    /// Takes a call's command and list; the command is given back.
+    /// Adds the strings, the command and the list of a call. Returns the command.
     fn call(&mut self, input_json: &str) -> Option<String> {
         let value = serde_json::from_str::<Value>(input_json).ok()?;
         add_strings(&value, &mut self.strings);
@@ -123,14 +122,15 @@ impl Texts {
         [self.words.as_str(), &self.inputs, &self.outputs].join(" ")
     }
 
-    /// Everything in which a fact is looked for: also in the form in which commands and items were taken from inputs.
+    /// The text in which facts are searched; includes commands and items in the form in which they were taken from
+    /// inputs.
     fn searched(&self) -> String {
         let commands = self.commands.iter().map(String::as_str).collect::<Vec<_>>().join("\n");
         [self.everything().as_str(), &self.strings, &commands].join("\n")
     }
 }
 
-/// Adds the strings in a value, a line each.
+/// Adds the strings in a value, one per line.
 fn add_strings(value: &Value, strings: &mut String) {
     match value {
         Value::String(text) => {
@@ -143,11 +143,12 @@ fn add_strings(value: &Value, strings: &mut String) {
     }
 }
 
-/// The program and its arguments, without what only says where it runs and where its output goes.
+/// The first program of a command and its arguments, without changes of directory and redirections; none for a single
+/// word.
 pub(super) fn command_head(command: &str) -> Option<String> {
     let words = first_program(command)?.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = words.trim_end_matches(" 2").to_owned();
-    // One word alone, such as `ls`, is in every conversation.
+    // A single word, such as `ls`, occurs in every conversation.
     words.contains(' ').then(|| beginning(&words, COMMAND_CHARS_MAX).to_owned())
 }
 
@@ -156,7 +157,7 @@ fn first_program(command: &str) -> Option<&str> {
     simple.find(|piece| !piece.is_empty() && !piece.starts_with("cd ") && !piece.starts_with('#'))
 }
 
-/// Whether a command only shows what stands in files, where a line about an error reports none.
+/// True if a command only shows the content of files, in which an error line reports no error.
 fn shows_files(command: &str) -> bool {
     const READERS: [&str; 12] = ["cat", "head", "tail", "sed", "awk", "less", "grep", "rg", "find", "ls", "git", "wc"];
     let program = first_program(command).and_then(|words| words.split_whitespace().next());
@@ -183,7 +184,7 @@ fn errors(text: &str) -> BTreeSet<String> {
     lines.filter(|line| ERROR.is_match(line)).map(|line| beginning(line, ERROR_CHARS_MAX).trim().to_owned()).collect()
 }
 
-/// Numbers that say something: with a unit or a fraction, or of some length; not those inside of names and paths.
+/// Significant numbers: those with a unit, a fraction or enough digits, but none inside names and paths.
 fn figures(text: &str) -> BTreeSet<String> {
     let is_bound = |letter: Option<char>| {
         letter
@@ -202,9 +203,9 @@ fn figures(text: &str) -> BTreeSet<String> {
     found.map(|found| found.as_str().to_owned()).filter(|figure| tells(figure)).collect()
 }
 
-/// What stood before a cut and is used again behind it: files in calls; identifiers and figures in words and calls;
-/// commands that are run again; reported errors that come up again anywhere; items that were open at the cut and are
-/// spoken of or listed again.
+/// Facts from before a cut that are used again after it: files in calls; identifiers and figures in words and calls;
+/// commands that are run again; reported errors that occur again anywhere; items that were open at the cut and are
+/// mentioned or listed again.
 pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
     let (before, after) = (Texts::of(before), Texts::of(after));
     let everything = before.everything();
@@ -224,7 +225,7 @@ pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
     ]
 }
 
-/// The words of messages, as far as a fact can be found in them.
+/// The text of messages in which facts are searched.
 pub(super) fn words_of(messages: &[Message]) -> String {
     Texts::of(messages).searched()
 }

@@ -1,9 +1,9 @@
-//! How good the words of a summary are, beside what they keep: whether what they name is needed, how much of them are bare
-//! lists, whether they contradict how each check ended last, and how old is what they say comes next.
+//! Quality of a summary's text beside the facts that it keeps: use of the names in it, share of bare lists,
+//! contradictions of the last result of each check, and age of its next steps.
 //!
-//! None of this tells whether somebody could go on from a summary. That takes an exam: questions about goals, state, next
-//! steps, decisions, details and what is no longer true; somebody who answers them from the summary alone; and somebody
-//! else who grades the answers and sees no summary.
+//! None of these measures shows if work can continue from a summary. That takes an exam: questions about goals, state,
+//! next steps, decisions, details and outdated facts; one party who answers them from the summary alone; and another
+//! party who grades the answers without the summary.
 
 use super::facts::{Facts, command_head, files, identifiers, used_again};
 use super::source;
@@ -21,61 +21,61 @@ fn pattern(text: &str) -> Regex {
     Regex::new(text).expect("a constant pattern")
 }
 
-/// A command that says whether the work is right.
+/// A command that checks the work.
 static CHECK: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?:^|[\s:/-])(?:tests?|pytest|jest|vitest|rspec|check|clippy|lint|credo|mypy|ruff|tsc|build|compile)(?:[\s:]|$)",
     )
 });
-/// An output that counts what failed, …
+/// An output that counts failures.
 static FAILS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?m)\b[1-9]\d* (?:failed|failures?|errors?|failing)\b|^\s*error(?:\[\w+\])?:|\berror TS\d+|^npm ERR!")
 });
-/// … and words about a check that failed, or passed.
+/// Words that state that a check failed, or passed.
 static SAYS_FAILED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bfail(?:s|ed|ing)?\b|\bto pass\b|\bbroken\b|失败"));
 static SAYS_PASSED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bpass(?:es|ed|ing)?\b|\bgreen\b|\b0 failures\b|通过"));
-/// A heading over what comes next.
+/// A heading above next steps.
 static NEXT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bnext\b|next_step|pending|remain|current_plan|task_state|to-?do|下一步|待办"));
 static HEADING: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(?:#+ .*|<[a-z_]+>|\d+\. [^`]{1,60}:)\s*$"));
-/// Words and names; a line with no more other words than names only lists these.
+/// A word or name. A line with at most as many other words as names is a bare list.
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\p{L}\p{N}_./-]+"));
 
-/// What a summary is measured by: the part before a cut, and what the rest uses of it.
+/// Reference for the measures of a summary: the part before a cut, and its use in the rest.
 #[derive(Debug, Clone)]
 pub(super) struct History {
-    /// What stood before the cut and is used again.
+    /// Facts from before the cut that are used again.
     pub(super) facts: Facts,
-    /// Every file and identifier before the cut, with the message that has it last.
+    /// Every file and identifier before the cut, with the index of the last message that contains it.
     known: HashMap<String, usize>,
-    /// Those of them that the rest uses.
+    /// Those files and identifiers that the rest uses.
     used: BTreeSet<String>,
-    /// Each check by its command, and whether it passed when it ran last.
+    /// Last result of each check, by command: true if it passed.
     checks: BTreeMap<String, bool>,
-    /// Everything that was said, called and printed, in order.
+    /// All words, inputs and outputs, in order.
     raw: String,
     sources: Vec<SourceMessage>,
 }
 
-/// What the words of one summary come to.
+/// Measures of one summary's text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Measures {
-    /// Files and identifiers in it that stood before the cut.
+    /// Files and identifiers in it that occur before the cut.
     pub(super) names: usize,
     /// Those that the rest uses.
     pub(super) names_used: usize,
-    /// The share of its text that are bare lists of names, in percent.
+    /// Share of bare lists of names in the text, in percent.
     pub(super) lists_percent: usize,
-    /// Lines that contradict how a check ended last, and the claims that a compaction would report.
+    /// Lines that contradict the last result of a check, and the claims that a compaction would report.
     pub(super) contradictions: Vec<String>,
-    /// How many messages ago what it says comes next was last touched, on average; none where that names nothing.
+    /// Mean number of messages since the names in its next steps were last used; none if they contain no names.
     pub(super) next_age: Option<usize>,
 }
 
 impl History {
-    /// Reads both parts.
+    /// Reads the messages before and after a cut.
     pub(super) fn of(before: &[Message], after: &[Message]) -> Self {
         let facts = used_again(before, after);
         let used = facts[..2].iter().flatten().cloned().collect();
@@ -104,16 +104,16 @@ impl History {
         history
     }
 
-    /// The end of the history in its raw words, in tokens of four characters: what costs nothing to keep.
+    /// The end of the raw history, in tokens of four characters: a baseline that needs no summarizer.
     pub(super) fn tail(&self, tokens: i64) -> String {
         let chars = usize::try_from(tokens).unwrap_or(0).saturating_mul(4);
         let start = chars.checked_sub(1).and_then(|back| self.raw.char_indices().rev().nth(back));
         self.raw[start.map_or(0, |(at, _)| at)..].to_owned()
     }
 
-    /// Measures a summary's words.
+    /// Measures a summary's text.
     pub(super) fn measure(&self, summary: &str) -> Measures {
-        // Lists that a policy puts behind everybody's words are not the writer's.
+        // Lists that a policy appends to every summary are not the writer's.
         let text = crate::policy::files::strip_tags(summary);
         let names = self.names_in(&text);
         let lists: usize = text.lines().filter(|line| self.is_list(line)).map(|line| line.chars().count()).sum();
@@ -148,13 +148,13 @@ impl History {
         lines
     }
 
-    /// A line about a check that says the opposite of how it ended last; the longest check it names is the one it is about.
+    /// The line, if it contradicts the last result of a check; of several checks in it, the longest counts.
     fn contradiction(&self, line: &str) -> Option<String> {
         let about = self.checks.iter().filter(|(command, _)| line.contains(&format!("`{command}`")));
         let (_, passed) = about.max_by_key(|(command, _)| command.len())?;
         let (fails, passes) = (SAYS_FAILED.is_match(line), SAYS_PASSED.is_match(line));
         let contradicts = if *passed { fails && !passes } else { passes && !fails };
-        // What failed once and has passed since may be told as history.
+        // A check that failed once and has passed since may be described as such.
         let tells_both = line.contains("; then") || line.contains('→');
         (contradicts && !tells_both).then(|| line.trim().to_owned())
     }
@@ -175,7 +175,8 @@ impl History {
     }
 }
 
-/// How each check ended when it ran last; those that were stopped, or that say neither, are left out.
+/// Last result of each check, by command: true if it passed. Checks that were interrupted, and outputs that show
+/// neither, are left out.
 fn checks(messages: &[Message]) -> BTreeMap<String, bool> {
     let mut running: HashMap<&str, String> = HashMap::new();
     let mut ended = BTreeMap::new();
@@ -184,7 +185,7 @@ fn checks(messages: &[Message]) -> BTreeMap<String, bool> {
             PartBody::ToolCall(call) => {
                 let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
                 let command = ["command", "cmd"].iter().find_map(|name| input.get(*name)).and_then(Value::as_str);
-                // Of several commands in one the output does not tell which it is about.
+                // The output of several joined commands does not show to which of them it belongs.
                 let single = command.filter(|command| !command.contains(';') && command.matches("&&").count() < 2);
                 if let Some(head) = single.and_then(command_head).filter(|head| CHECK.is_match(head)) {
                     running.insert(&call.call_id, head);

@@ -1,4 +1,4 @@
-//! `longhand evaluate`: what a compaction keeps of a transcript, measured by what the rest of it goes on to use.
+//! `longhand evaluate`: measures how much a compaction keeps of the facts that the rest of a transcript uses.
 
 mod facts;
 mod measures;
@@ -107,19 +107,20 @@ struct Evaluation<'a> {
     file: String,
 }
 
-/// What is measured at a cut.
+/// Inputs of the measurements at one cut.
 struct Subject<'a> {
     cut: Cut,
     history: History,
-    /// What ids in the view bring back.
+    /// Text that is behind ids in the view and can be expanded.
     expandable: String,
     preset: &'a Preset,
-    /// What stays beside the summary's words: attachments and retained messages.
+    /// Text beside the summary: attachments and retained messages.
     beside: String,
 }
 
 impl Evaluation<'_> {
-    /// Every row about a transcript: where it was compacted in reality, or else where each preset compacts.
+    /// Every row about a transcript: cut at the chosen message, else at its own first compaction, else where each
+    /// preset compacts.
     async fn of(&self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let entries = transcript.branches.first().map(|branch| branch.entries.as_slice()).unwrap_or_default();
         if let Some(at) = self.arguments.at {
@@ -133,7 +134,7 @@ impl Evaluation<'_> {
             Entry::Message { .. } | Entry::Record { .. } | Entry::Edit(_) => None,
         });
         let Some((end, compaction)) = real else { return self.where_presets_compact(transcript).await };
-        // What the agent kept verbatim is not what its summary had to keep.
+        // The summary did not have to keep the messages that the agent kept verbatim.
         let is_first_kept = |entry: &Entry| Some(entry.client_id()) == compaction.first_kept_client_id.as_deref();
         let at = entries[..end].iter().position(is_first_kept).unwrap_or(end);
         let own = compaction.summary_text.clone();
@@ -141,7 +142,7 @@ impl Evaluation<'_> {
         self.at_cut("real", &before, &after, Some(own)).await
     }
 
-    /// Compares at one cut for all, at each size, with what the agent itself kept where it did.
+    /// Rows of one cut: the agent's own summary, if any, and each preset at each size.
     async fn at_cut(
         &self,
         kind: &'static str,
@@ -188,7 +189,7 @@ impl Evaluation<'_> {
         Ok(rows)
     }
 
-    /// Measures each preset where it would compact.
+    /// Rows of each preset, cut where it would compact.
     async fn where_presets_compact(&self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let happenings = happenings(transcript);
         let window = ModelWindow {
@@ -236,7 +237,7 @@ impl Evaluation<'_> {
         Ok(rows)
     }
 
-    /// Has the summary written by each summarizer, and measures it; last the end of the history at the same size.
+    /// Adds a row for each summarizer, and one for the end of the raw history at the same size.
     async fn measure(&self, subject: &Subject<'_>, whole: &SummaryInput, rows: &mut Vec<Row>) -> anyhow::Result<()> {
         let preset = Some(subject.preset.name);
         for summarizer in self.summarizers {
@@ -260,7 +261,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// The messages in so many pieces of about one length, none of which begins with results of calls in the one before.
+/// The messages in `count` pieces of about equal length, none of which begins with results of calls in the piece before
+/// it.
 fn pieces(messages: &[SourceMessage], count: u32) -> Vec<&[SourceMessage]> {
     let count = usize::try_from(count).unwrap_or(1);
     let mut rest = messages;
@@ -290,7 +292,7 @@ fn messages_of(entries: &[Entry]) -> impl Iterator<Item = &NewMessage> {
     })
 }
 
-/// Tokens of four characters, so that sizes can be compared whatever a preset counts by.
+/// Counting in tokens of four characters, so that sizes are comparable under all presets.
 fn by_characters() -> Counting {
     Counting {
         unit: LengthUnit::CodePoints,

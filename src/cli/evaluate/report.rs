@@ -1,4 +1,4 @@
-//! What an evaluation tells: for each cut a table of what was kept, or JSON.
+//! Report of an evaluation: for each cut a table of the kept facts, or JSON.
 
 use super::facts::KINDS;
 use super::measures::History;
@@ -8,51 +8,52 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What one summary keeps of the facts that are used again.
+/// Measures of one summary at one cut.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
-    /// The transcript's file, without its folder.
+    /// File name of the transcript, without its folder.
     pub(super) file: String,
-    /// Where it was cut: `real` where the agent compacted, `simulated` where the preset would, `chosen` where it was asked.
+    /// Kind of the cut: `real` at the agent's own compaction, `simulated` where the preset would compact, `chosen` at
+    /// the requested message.
     pub(super) cut: &'static str,
     /// Messages before the cut.
     pub(super) messages_before: usize,
-    /// Messages behind it.
+    /// Messages after the cut.
     pub(super) messages_after: usize,
     /// The preset; none for the transcript's own summary.
     pub(super) preset: Option<&'static str>,
-    /// Who wrote the summary: `extractive`, a summarizer of the configuration, `transcript`, or `last words` for the end of
-    /// the history, cut to the same size.
+    /// Author of the summary: `extractive`, a summarizer of the configuration, `transcript`, or `last words` for the
+    /// end of the history at the same size.
     pub(super) summarizer: String,
-    /// What is kept of the part before the cut, in tokens of four characters.
+    /// Size of the text, in tokens of four characters.
     pub(super) tokens: usize,
-    /// For each kind of fact how many are kept, and how many are used again.
+    /// Kept facts, for each kind, out of those that are used again.
     pub(super) kept: BTreeMap<&'static str, Kept>,
     /// All kinds together.
     pub(super) named: Kept,
-    /// Of the files and identifiers that it names and that stood before the cut, how many the rest uses.
+    /// Files and identifiers that the rest uses, out of those in the text that occur before the cut.
     pub(super) precision: Kept,
-    /// The share of its text that are bare lists of names, in percent.
+    /// Share of bare lists of names in the text, in percent.
     pub(super) lists_percent: usize,
-    /// Its lines that contradict how a check ended last, and the claims that a compaction would report.
+    /// Lines that contradict the last result of a check, and the claims that a compaction would report.
     pub(super) contradictions: Vec<String>,
-    /// How many messages ago what it says comes next was last touched, on average; none where that names nothing.
+    /// Mean number of messages since the names in its next steps were last used; none if they contain no names.
     pub(super) next_age: Option<usize>,
-    /// The facts that are named, or that come back when ids in the view are expanded; none for a summary that was not
-    /// made here, which leaves no ids.
+    /// Facts that are named, or that come back when ids in the view are expanded; none for a summary that was not made
+    /// here, which has no ids in a view.
     pub(super) named_or_expandable: Option<Kept>,
-    /// For each kind the facts that are not kept; kinds of which all are kept are left out.
+    /// The facts that are not kept, for each kind; kinds without such facts are left out.
     pub(super) lost: BTreeMap<&'static str, Vec<String>>,
-    /// The summary.
+    /// Text of the summary.
     pub(super) text: String,
 }
 
-/// So many of so many.
+/// A number of kept items out of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Kept {
-    /// How many are kept.
+    /// Number of kept items.
     pub(super) kept: usize,
-    /// How many there are.
+    /// Number of all items.
     pub(super) all: usize,
 }
 
@@ -74,21 +75,21 @@ impl Kept {
     }
 }
 
-/// Where a transcript was cut.
+/// Position at which a transcript is split.
 #[derive(Debug, Clone)]
 pub(super) struct Cut {
-    /// The transcript's file, without its folder.
+    /// File name of the transcript, without its folder.
     pub(super) file: String,
-    /// `real` or `simulated`.
+    /// `real`, `simulated` or `chosen`.
     pub(super) kind: &'static str,
     /// Messages before it.
     pub(super) before: usize,
-    /// Messages behind it.
+    /// Messages after it.
     pub(super) after: usize,
 }
 
 impl Row {
-    /// Looks for the facts in a summary's text, and in what can be expanded.
+    /// Searches the facts in a summary's text, and in the originals that can be expanded.
     pub(super) fn of(
         cut: &Cut,
         preset: Option<&'static str>,
@@ -166,7 +167,7 @@ pub(super) fn write(folder: &Path, rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the rows, for people in tables of those that are about the same cut.
+/// Prints the rows: as JSON, or in a table for each cut.
 pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyhow::Result<()> {
     if output.json() {
         return rows.iter().try_for_each(|row| output.value(row));

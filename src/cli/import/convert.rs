@@ -1,4 +1,4 @@
-//! What a transcript says, in the protocol's words.
+//! Conversion of transcripts to protocol messages.
 
 use crate::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
@@ -67,7 +67,7 @@ fn finish_reason(reason: FinishReason) -> pb::FinishReason {
     }
 }
 
-/// What a reply cost.
+/// Usage of a reply.
 pub(super) fn usage(usage: Usage) -> pb::Usage {
     pb::Usage {
         input_tokens: usage.input,

@@ -1,4 +1,4 @@
-//! Playing a transcript as an agent would write it: one message at a time, each reply to a view that was asked for.
+//! Live import: writes a transcript as an agent would, one message at a time, and requests a view before each reply.
 
 use super::plan::Turn;
 use super::play::{Ids, Player};
@@ -11,13 +11,13 @@ use anyhow::Context;
 use serde::Serialize;
 use std::io::Write;
 
-/// The wait of an agent for a compaction when the view does not fit, in seconds: longer than any preset waits for somebody
-/// to agree to one.
+/// Timeout of a view request that waits for a pending compaction, in seconds: longer than any preset waits for
+/// confirmation.
 const WAIT_SECONDS: i64 = 90;
-/// How many messages are asked for at a time when looking what is there already.
+/// Messages requested per page when existing entries are listed.
 const PAGE_SIZE: i32 = 1000;
 
-/// The view that a reply was given.
+/// The view that a reply was given, as a line of the views file.
 #[derive(Debug, Serialize)]
 struct ServedView<'a> {
     session_id: &'a str,
@@ -30,7 +30,7 @@ struct ServedView<'a> {
 }
 
 impl Player {
-    /// Plays messages one by one; those that are there already are passed over.
+    /// Writes messages one by one; those that exist already are skipped.
     pub(super) async fn play_live(
         &mut self,
         session: &pb::Session,
@@ -65,7 +65,7 @@ impl Player {
         Ok(())
     }
 
-    /// The ids of the entries that an earlier, interrupted import left.
+    /// Ids of the entries that an earlier, interrupted import wrote.
     async fn known_entries(&mut self, session_id: &str) -> anyhow::Result<Ids> {
         let mut request = pb::ListMessagesRequest {
             session_id: session_id.to_owned(),
@@ -75,7 +75,7 @@ impl Player {
         let mut known = Ids::new();
         loop {
             let page = self.client.messages.list_messages(request.clone()).await?.into_inner();
-            // What a fork inherited is another session's, and not what is to be written here.
+            // Messages that a fork inherited belong to another session; this import does not write them.
             let own = page.messages.into_iter().filter(|message| message.session_id == session_id);
             known.extend(own.filter_map(|message| Some((message.client_id?, message.message_id))));
             if page.next_page_token.is_empty() {
@@ -85,7 +85,8 @@ impl Player {
         }
     }
 
-    /// Asks for the view as an agent does before a reply: a view that does not fit waits for the pending reduction.
+    /// Requests the view as an agent does before a reply. If it does not fit, the request waits for the pending
+    /// compaction.
     async fn ask(&mut self, session_id: &str, held: View) -> anyhow::Result<View> {
         let request = pb::GetContextRequest {
             session_id: session_id.to_owned(),
@@ -106,7 +107,7 @@ impl Player {
         Ok(view)
     }
 
-    /// True where a compaction said that what no compaction may take out exceeds the window.
+    /// True if a compaction failed because content that no compaction may remove exceeds the window.
     async fn is_excepted(&mut self, session_id: &str) -> anyhow::Result<bool> {
         let compactions = compactions::all(&mut self.client, session_id).await?;
         let mut failures = compactions.iter().filter_map(|compaction| compaction.failure.as_ref());

@@ -1,4 +1,4 @@
-//! `longhand import`: transcripts of other agents, written through the same protocol that agents use.
+//! `longhand import`: writes transcripts of other agents through the protocol that agents use.
 
 mod convert;
 mod live;
@@ -81,7 +81,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Tells what is wrong with the files' lines, and counts it.
+/// Reports faulty lines of the files on standard error. Returns their number.
 fn tell_problems(sources: &[Source]) -> usize {
     let problems =
         sources.iter().flat_map(|source| source.transcript.problems.iter().map(move |problem| (source, problem)));

@@ -1,4 +1,4 @@
-//! What an import will write: sessions, forks and children, and what goes into each in which order.
+//! Plan of an import: sessions, forks and children, and the entries of each, in order.
 
 use super::convert;
 use super::source::Source;
@@ -9,54 +9,54 @@ use prost::Message;
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// What is chosen beside the file; another choice makes another session.
+/// Options that identify the sessions of an import: other options make other sessions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Combination {
     /// The preset, or empty for the daemon's default.
     pub(super) preset: String,
-    /// The model window, in tokens; 0 when none is known.
+    /// The model window, in tokens; 0 if unknown.
     pub(super) window: i64,
-    /// The most the model writes in one reply, in tokens.
+    /// Maximum size of a reply, in tokens.
     pub(super) output: Option<i64>,
-    /// Whether the entries are played as an agent would write them.
+    /// True if the entries are written live, as an agent would.
     pub(super) live: bool,
-    /// True where the usage that replies report is left out.
+    /// True if the usage that replies report is left out.
     pub(super) no_usage: bool,
 }
 
-/// A session to write. What is named by a client's id here is known to the daemon under an id of its own.
+/// A session to write. Sessions and entries are referenced by client ids; the daemon gives them ids of its own.
 #[derive(Debug)]
 pub(super) struct PlannedSession {
-    /// Its own id, by which it is found again.
+    /// Client id, by which the session is found again.
     pub(super) client_id: String,
     /// Its title.
     pub(super) title: String,
-    /// How it begins.
+    /// Its origin.
     pub(super) beginning: Beginning,
-    /// What it names as its source, as JSON.
+    /// Source and options of the import, as JSON.
     pub(super) metadata_json: String,
-    /// What goes into it.
+    /// Its entries, in order.
     pub(super) entries: Vec<Entry>,
 }
 
-/// How a session begins.
+/// Origin of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Beginning {
-    /// As a session of its own, or as the child of another.
+    /// A session of its own, or a child of another.
     New {
-        /// The client id of the session it works for.
+        /// Client id of the parent session.
         parent: Option<String>,
     },
-    /// As a fork.
+    /// A fork.
     Fork {
-        /// The client id of the session it leaves.
+        /// Client id of the forked session.
         of: String,
-        /// The client id of the last entry they share.
+        /// Client id of the last shared entry.
         after: String,
     },
 }
 
-/// What the sessions of one file share: the ids of entries.
+/// Sessions of one file. They share the ids of its entries.
 pub(super) type Group = Vec<PlannedSession>;
 
 #[derive(Serialize)]
@@ -90,7 +90,8 @@ pub(super) fn groups(sources: Vec<Source>, combination: &Combination, own_id: Op
     planner.groups
 }
 
-/// The id of a transcript's session: the same for the same transcript and combination, readable where that is possible.
+/// Client id of a transcript's main session: the same for the same transcript and options, and readable if the
+/// transcript has an id.
 fn main_id(source: &Source, combination: &Combination) -> String {
     let Transcript { format, source_id, .. } = &source.transcript;
     let own = if source_id.is_empty() { &source.content_hash[..16] } else { source_id };
@@ -106,7 +107,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Plans one transcript and the children in it; gives back the client id of its main session.
+    /// Plans one transcript and the children in it. Returns the client id of its main session.
     fn add(&mut self, transcript: Transcript, file: &str, wanted: String, parent: Option<String>) -> String {
         let Transcript { format, source_id, title, branches, children, .. } = transcript;
         let title = shortened_title(if title.is_empty() { file } else { &title });
@@ -138,7 +139,7 @@ impl Planner<'_> {
         main
     }
 
-    /// An id that is short enough for the daemon and not taken here.
+    /// A client id that is short enough for the daemon and unique in this import.
     fn claim(&mut self, wanted: String) -> String {
         let mut id = fitting(&wanted);
         let mut number = 2;
@@ -159,54 +160,54 @@ fn shortened_title(title: &str) -> String {
     title[..end].to_owned()
 }
 
-/// The metadata as JSON. It holds nothing that JSON cannot say.
+/// The metadata as JSON. Every field has a JSON form, so that serialization cannot fail.
 fn metadata(metadata: &Metadata<'_>) -> String {
     serde_json::to_string(metadata).unwrap_or_default()
 }
 
-/// One request of an import that does not play live.
+/// One request of an import that is not live.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// Append messages, together.
+    /// Appends messages, together.
     Append(Vec<pb::NewMessage>),
-    /// Apply a summary that the agent made; its record follows.
+    /// Applies a summary of the agent; its record follows.
     Supply(Supply),
-    /// Make an edit that the agent made; its record follows.
+    /// Applies an edit of the agent; its record follows.
     Edit(Edit),
-    /// See to it that the session has its model window. It comes behind the last summary that the agent made: without a
-    /// window the daemon triggers none, so that none of its own comes between those.
+    /// Sets the session's model window, if it differs. This step follows the last summary of the agent: without a
+    /// window the daemon triggers no compaction, so that none of its own comes between the agent's summaries.
     SetWindow,
 }
 
-/// A summary that the agent made, with entries named by their client ids.
+/// A summary of the agent, with entries referenced by their client ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Supply {
-    /// The agent's id for it.
+    /// The agent's id of the summary.
     pub(super) client_id: String,
-    /// The line it stands on.
+    /// Line of the transcript.
     pub(super) line: usize,
-    /// The summary.
+    /// Text of the summary.
     pub(super) text: String,
-    /// The first entry kept verbatim; none keeps nothing.
+    /// First entry of the tail; none for no tail.
     pub(super) tail_start: Option<String>,
-    /// The last entry that stood before it.
+    /// Last entry before the summary.
     pub(super) until: String,
 }
 
-/// An edit that the agent made, with entries named by their client ids.
+/// An edit of the agent, with entries referenced by their client ids.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Edit {
-    /// The agent's id for it.
+    /// The agent's id of the edit.
     pub(super) client_id: String,
-    /// The line it stands on.
+    /// Line of the transcript.
     pub(super) line: usize,
-    /// The entry that is edited.
+    /// The edited entry.
     pub(super) target: String,
-    /// What stands in its place; nothing leaves it out.
+    /// Replacement parts; empty if the entry is left out.
     pub(super) parts: Vec<pb::Part>,
 }
 
-/// Whether the agent made a summary.
+/// True if the entries contain a summary of the agent.
 pub(super) fn has_compactions(entries: &[Entry]) -> bool {
     entries.iter().any(|entry| matches!(entry, Entry::Compaction(_)))
 }
@@ -231,7 +232,7 @@ pub(super) fn steps(entries: Vec<Entry>) -> Vec<Step> {
                 seen += 1;
                 let (supply, record) = supply(compaction, last.as_deref());
                 batches.step(Step::Supply(supply));
-                // In a request of its own, so that it tells whether the summary was there already.
+                // A request of its own, whose answer states if the record, and so the summary, existed before.
                 batches.step(Step::Append(vec![record]));
                 if seen == compactions {
                     batches.step(Step::SetWindow);
@@ -269,7 +270,7 @@ fn edit(imported: ImportedEdit) -> (Edit, pb::NewMessage) {
     (Edit { client_id, line, target: target_client_id, parts }, convert::message(record))
 }
 
-/// Messages on their way into requests that are as large as the daemon takes.
+/// Collects messages into requests as large as the daemon accepts.
 #[derive(Default)]
 struct Batches {
     steps: Vec<Step>,
@@ -301,16 +302,16 @@ impl Batches {
     }
 }
 
-/// What an agent would write at a time.
+/// One write of an agent in a live import.
 #[derive(Debug)]
 pub(super) struct Turn {
-    /// The edit that it makes first.
+    /// The edit that precedes the message.
     pub(super) edit: Option<Edit>,
     /// The message.
     pub(super) message: pb::NewMessage,
 }
 
-/// What an agent would write, one by one. What an agent's own compaction leaves is its record.
+/// Writes of an agent, one by one. A compaction of the agent is reduced to its record.
 pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<Turn> {
     let turn = |entry| match entry {
         Entry::Message { message, .. } | Entry::Record { message, .. } => {
@@ -361,7 +362,8 @@ mod tests {
         })
     }
 
-    /// The steps in short: ids of what is appended, `=` and the range of a summary, `w` for the window.
+    /// Short form of steps: ids of appended messages, `=` and the range of a summary, `~` and the target of an edit,
+    /// `w` for the window.
     fn told(steps: &[Step]) -> Vec<String> {
         let id = |message: &pb::NewMessage| message.client_id.clone().unwrap_or_default();
         let tell = |step: &Step| match step {

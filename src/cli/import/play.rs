@@ -1,4 +1,4 @@
-//! Writing what was planned: sessions, forks, batches, summaries.
+//! Execution of an import plan: sessions, forks, batches, summaries and edits.
 
 use super::plan::{self, Beginning, Combination, Edit, Group, PlannedSession, Step, Supply};
 use super::report::{Progress, Report};
@@ -15,15 +15,15 @@ use std::fs::File;
 use std::time::Duration;
 use tonic::Status;
 
-/// How often a request is sent again that the daemon had no room for, or that a running reduction stood in the way of.
+/// Maximum number of tries of a request for which the daemon is too busy, or that a running compaction blocks.
 const TRIES_MAX: u32 = 200;
-/// How long to wait before such a request is sent again.
+/// Delay between two tries.
 const RETRY_WAIT: Duration = Duration::from_millis(100);
 
-/// The kind of a record that holds a message which the daemon does not take.
+/// Kind of a record that holds a message which the daemon refuses.
 const REFUSED_RECORD: &str = "refused";
 
-/// The ids of the entries of one file, by the ids they have there.
+/// Daemon ids of the entries of one file, by client id.
 pub(super) type Ids = HashMap<String, String>;
 
 /// Writes sessions to a daemon.
@@ -38,7 +38,7 @@ pub(super) struct Player {
 }
 
 impl Player {
-    /// A player for one import.
+    /// Creates a player for one import.
     pub(super) fn new(
         client: Client,
         combination: Combination,
@@ -50,7 +50,7 @@ impl Player {
         Self { client, clock: Clock::default(), report, progress, views, pace, combination }
     }
 
-    /// Writes everything; what is there already stays as it is.
+    /// Writes all groups. Existing sessions and entries stay as they are.
     pub(super) async fn play(&mut self, groups: Vec<Group>) -> anyhow::Result<()> {
         let began = self.clock.now();
         let result = self.play_groups(groups).await;
@@ -60,7 +60,7 @@ impl Player {
         Ok(())
     }
 
-    /// What was done.
+    /// Report of the import.
     pub(super) fn into_report(self) -> Report {
         self.report
     }
@@ -84,7 +84,7 @@ impl Player {
         Ok(())
     }
 
-    /// The session that was planned: the one that is there, or a new one.
+    /// The planned session: the existing one with its client id, or a new one.
     async fn session(&mut self, planned: &PlannedSession, ids: &Ids) -> anyhow::Result<pb::Session> {
         let request = pb::GetSessionRequest { session_id: planned.client_id.clone() };
         match self.client.sessions.get_session(request).await {
@@ -94,7 +94,8 @@ impl Player {
         let session = match &planned.beginning {
             Beginning::New { parent } => self.create(planned, parent.clone()).await?,
             Beginning::Fork { of, after } => {
-                // As the history was when the branch left: what the agent made of it later is not the branch's.
+                // The fork starts at the revision that sealed the last shared entry: later edits and summaries of the
+                // agent do not belong to the branch.
                 let (session_id, message_id) = (of.clone(), known(ids, after));
                 let request = pb::GetMessageRequest { session_id, message_id };
                 let message = self.client.messages.get_message(request).await?.into_inner().message;
@@ -130,7 +131,7 @@ impl Player {
         Ok(self.client.sessions.create_session(request).await?.into_inner().session)
     }
 
-    /// The model window that was chosen, if one was.
+    /// The chosen model window, if any.
     fn window(&self) -> Option<pb::ModelWindow> {
         (self.combination.window > 0).then(|| pb::ModelWindow {
             context_tokens: self.combination.window,
@@ -168,8 +169,9 @@ impl Player {
         Ok(session)
     }
 
-    /// Appends messages; those that are there already are not written again. One that the daemon will never take, such as
-    /// a call of a tool whose name is too long, is kept as a record, so that what follows it is written too.
+    /// Appends messages; those that exist already are not written again. A message that the daemon can never accept,
+    /// such as a call of a tool whose name is too long, is kept as a record, so that the messages after it are written
+    /// too.
     pub(super) async fn append(
         &mut self,
         session_id: &str,
@@ -217,7 +219,7 @@ impl Player {
         Ok(())
     }
 
-    /// Whether an entry was written before.
+    /// True if an entry exists already.
     async fn is_there(&mut self, session_id: &str, client_id: &str) -> anyhow::Result<bool> {
         let (session_id, message_id) = (session_id.to_owned(), client_id.to_owned());
         match self.client.messages.get_message(pb::GetMessageRequest { session_id, message_id }).await {
@@ -227,8 +229,8 @@ impl Player {
         }
     }
 
-    /// Makes an edit of the agent's own, unless it was made already. One that does not fit the history is told, and left
-    /// as its record.
+    /// Applies an edit of the agent, unless it was applied before. An edit that does not match the history is reported,
+    /// and kept as a record only.
     pub(super) async fn edit(&mut self, session_id: &str, edit: Edit, ids: &Ids) -> anyhow::Result<()> {
         let request = pb::EditMessageRequest {
             session_id: session_id.to_owned(),
@@ -250,7 +252,8 @@ impl Player {
         }
     }
 
-    /// Applies a summary of the agent's own. One that does not fit the history is told, and left as its record.
+    /// Applies a summary of the agent. A summary that does not match the history is reported, and kept as a record
+    /// only.
     async fn supply(&mut self, session_id: &str, supply: Supply, ids: &Ids) -> anyhow::Result<()> {
         let request = pb::SupplySummaryRequest {
             session_id: session_id.to_owned(),
@@ -293,8 +296,8 @@ impl Player {
     }
 }
 
-/// A message that the daemon will never take, as records: its JSON may be larger than one record can be, so that it is
-/// kept in pieces. None for what is a record already.
+/// Records in place of a message that the daemon can never accept. The message's JSON may exceed the maximum size of a
+/// record and is split into pieces. Empty for a message that is a record already.
 fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
     if message.kind() == pb::MessageKind::Record {
         return Ok(Vec::new());
@@ -323,7 +326,7 @@ fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
     Ok(records)
 }
 
-/// Sends a request, and again as long as the daemon has no room for it.
+/// Sends a request, and repeats it while the daemon is too busy, up to the maximum number of tries.
 async fn unless_busy<T>(mut send: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
     let mut tries = 1;
     loop {
@@ -337,17 +340,17 @@ async fn unless_busy<T>(mut send: impl AsyncFnMut() -> Result<T, Status>) -> Res
     }
 }
 
-/// The daemon's id of an entry; an entry that it does not know keeps its own, for the daemon to refuse.
+/// The daemon's id of an entry. An unknown entry keeps its client id, for the daemon to resolve or refuse.
 fn known(ids: &Ids, own: &str) -> String {
     ids.get(own).cloned().unwrap_or_else(|| own.to_owned())
 }
 
-/// Makes the request that supplies a summary or makes an edit the same request each time.
+/// Request id of an agent's summary or edit: the same in every import, so that a repeated import applies it once.
 fn request_id(client_id: &str) -> String {
     blake3::hash(format!("import:{client_id}").as_bytes()).to_hex().to_string()
 }
 
-/// What to call the messages of a request that failed.
+/// Description of a failed request's messages.
 fn range(ids: &[String]) -> String {
     match ids {
         [first, .., last] => format!("entries {first} to {last}"),

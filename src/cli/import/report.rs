@@ -1,4 +1,4 @@
-//! What an import says while it runs, and at its end.
+//! Progress line and final report of an import.
 
 use super::source::Source;
 use crate::cli::compactions::is_live;
@@ -9,29 +9,29 @@ use crate::pb;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 
-/// How often the line that tells the progress changes, in microseconds.
+/// Interval between updates of the progress line, in microseconds.
 const PROGRESS_INTERVAL_MICROS: i64 = 100_000;
-/// How many contexts make the mean time at the beginning, and at the end.
+/// Number of views in the mean duration of the first views, and of the last ones.
 const SAMPLE: usize = 20;
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     sessions: Vec<SessionReport>,
     messages: usize,
     parts: usize,
     records: usize,
-    /// Compactions that the agent made.
+    /// Compactions of the agent.
     agent_compactions: usize,
-    /// Edits that the agent made.
+    /// Edits of the agent.
     agent_edits: usize,
     tokens: Tokens,
     calls: usize,
     unanswered_calls: usize,
     problems: usize,
-    /// Messages and records that were written now.
+    /// Messages and records that this import wrote.
     pub(super) written: i64,
-    /// Messages and records that were there already.
+    /// Messages and records that existed already.
     pub(super) existed: i64,
     reductions: Reductions,
     pub(super) contexts: Contexts,
@@ -45,7 +45,7 @@ struct SessionReport {
     client_id: String,
 }
 
-/// The sums of what the replies reported.
+/// Sums of the usage that the replies reported.
 #[derive(Debug, Default, Serialize)]
 struct Tokens {
     input: i64,
@@ -56,7 +56,7 @@ struct Tokens {
     cost_usd: Option<f64>,
 }
 
-/// The reductions of the sessions, by what became of them.
+/// Compactions of the sessions, by kind and result.
 #[derive(Debug, Default, Serialize)]
 struct Reductions {
     summaries: usize,
@@ -64,18 +64,18 @@ struct Reductions {
     prunes: usize,
     pending: usize,
     without_effect: usize,
-    /// Tokens that those in force took out of the view.
+    /// Tokens by which compactions shrank the view.
     freed_tokens: i64,
 }
 
-/// The views that were asked for.
+/// Statistics of the requested views.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Contexts {
     asked: usize,
     fitted: usize,
-    /// Views that did not fit, behind a failure that says what fills the window.
+    /// Views that did not fit after a failure had reported content that no compaction may remove.
     pub(super) excepted: usize,
-    /// Views that changed in front of what the caller held, so that a provider's cache was lost.
+    /// Views that differ from the held view before its end, so that a provider's cache is lost from there on.
     pub(super) changed_prefixes: usize,
     unpaired: usize,
     milliseconds_first: f64,
@@ -85,7 +85,7 @@ pub(super) struct Contexts {
 }
 
 impl Contexts {
-    /// Counts a view: whether it fitted, what was wrong with its pairs, how long it took in microseconds.
+    /// Counts a view, with its fit, the number of its pairing faults, and its duration in microseconds.
     pub(super) fn add(&mut self, fits: bool, unpaired: usize, micros: i64) {
         self.asked += 1;
         self.fitted += usize::from(fits);
@@ -105,7 +105,7 @@ fn mean_milliseconds(micros: &[i64]) -> f64 {
 }
 
 impl Report {
-    /// A report that knows what stands in the files, and of nothing done yet.
+    /// A report with the totals of the files, before anything is written.
     pub(super) fn expecting(sources: &[Source], problems: usize) -> Self {
         let mut report = Self { problems, ..Self::default() };
         for source in sources {
@@ -122,12 +122,12 @@ impl Report {
         report
     }
 
-    /// How many entries the files have.
+    /// Number of entries in the files.
     pub(super) fn entries(&self) -> usize {
         self.messages + self.records + self.agent_compactions + self.agent_edits
     }
 
-    /// Adds a session that was written, and what became of its reductions.
+    /// Adds a written session and its compactions.
     pub(super) fn session(&mut self, session: &pb::Session, reductions: &[pb::Compaction]) {
         self.sessions.push(SessionReport {
             session_id: session.session_id.clone(),
@@ -136,7 +136,7 @@ impl Report {
         reductions.iter().for_each(|reduction| self.reductions.add(reduction));
     }
 
-    /// Closes the report.
+    /// Computes durations and rates.
     pub(super) fn close(&mut self, began: Timestamp, ended: Timestamp) {
         self.contexts.close();
         self.seconds = (ended.0 - began.0) as f64 / 1_000_000.0;
@@ -234,7 +234,7 @@ impl Reductions {
     }
 }
 
-/// The line on a terminal that tells how far an import is.
+/// Progress line of an import on a terminal.
 #[derive(Debug)]
 pub(super) struct Progress {
     terminal: bool,
@@ -244,12 +244,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A line that tells how many of the entries are done; silent where nobody looks.
+    /// A progress line for this number of entries; silent if standard error is no terminal.
     pub(super) fn new(total: usize) -> Self {
         Self { terminal: std::io::stderr().is_terminal(), total, done: 0, shown: Timestamp::default() }
     }
 
-    /// Shows that more entries are done, and the context usage now.
+    /// Adds finished entries, and shows them with the current context usage.
     pub(super) fn add(&mut self, entries: usize, context: Option<&pb::ContextUsage>, now: Timestamp) {
         self.done += entries;
         if !self.terminal || now.0 - self.shown.0 < PROGRESS_INTERVAL_MICROS {
@@ -259,11 +259,11 @@ impl Progress {
         let tokens = context.and_then(|context| Some((context.context_tokens?, context.window_tokens)));
         let tokens = tokens.map(|(tokens, window)| format!(", context {tokens} of {window} tokens"));
         let line = format!("{} of {} entries{}", self.done, self.total, tokens.unwrap_or_default());
-        // A terminal that is gone is no reason to stop.
+        // A failed write to the terminal does not stop the import.
         let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&self) {
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");

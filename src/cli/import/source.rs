@@ -1,4 +1,4 @@
-//! The files of a transcript: itself, and those of its sub-agents beside it.
+//! Files of a transcript: the main file, and those of its sub-agents.
 
 use crate::interop::{self, Format, Options, Transcript};
 use anyhow::Context;
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 /// The folder in which Claude Code keeps the transcripts of sub-agents.
 const CHILDREN_FOLDER: &str = "subagents";
 
-/// A transcript, and where it came from.
+/// A transcript and its file.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The file's name, without its folder.
+    /// File name without the folder.
     pub(super) file: String,
-    /// The hash of what stands in it, in hex digits.
+    /// Hash of the file's content, in hex digits.
     pub(super) content_hash: String,
-    /// What it says.
+    /// The parsed transcript.
     pub(super) transcript: Transcript,
 }
 
-/// Reads a transcript, and those of its sub-agents, which follow it.
+/// Reads a transcript, followed by those of its sub-agents.
 pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Source>> {
     let main = read_file(path, |bytes, options| interop::parse(bytes, options))?;
     let children = match main.transcript.format {
@@ -43,8 +43,8 @@ fn read_file(
     Ok(Source { file, content_hash: blake3::hash(&bytes).to_hex().to_string(), transcript })
 }
 
-/// The transcripts of a session's sub-agents: those in the session's own folder, and those of the folder it lies in
-/// that say they belong to it. In order of their names.
+/// Transcripts of a session's sub-agents, each group ordered by name: all files in the session's own folder, then the
+/// files in the shared folder that name the session.
 fn child_files(path: &Path, session: &str) -> io::Result<Vec<PathBuf>> {
     let shared = path.parent().unwrap_or(Path::new("")).join(CHILDREN_FOLDER);
     let mut files = transcripts_in(&path.with_extension("").join(CHILDREN_FOLDER))?;
@@ -64,9 +64,9 @@ fn transcripts_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Whether the first line that names a session names this one.
+/// True if the first line that names a session names this one.
 fn belongs_to(file: &Path, session: &str) -> bool {
-    // Whatever else stands on a line is passed over: it need not be text that could be held.
+    // Other fields are skipped: they may contain text that cannot be represented.
     #[derive(serde::Deserialize)]
     struct Named {
         #[serde(rename = "sessionId")]

@@ -1,8 +1,8 @@
-//! One conversation under one policy, message by message: what a daemon would decide, without a daemon.
+//! Simulation of one session under one policy, message by message: the decisions of a daemon, without a daemon.
 //!
-//! The view is the real one: decisions become marks, `model::layouts` makes the layout, and `policy` renders it. Summaries
-//! are written by the built-in summarizer, unless another writer is handed in, and are refused for the reasons for which
-//! the scheduler refuses them. Only time is simpler: a reduction is in force before the next message comes.
+//! The view is the real one: compactions become marks, `model::layouts` derives the layout, and `policy` renders it.
+//! The built-in summarizer writes the summaries, unless the caller passes another writer; a summary is refused for the
+//! same reasons as by the scheduler. Only time is simplified: a compaction is active before the next message comes.
 
 use crate::fold::guards::{self, Decision, Guards, Past};
 use crate::fold::{Fold, Rows};
@@ -30,76 +30,77 @@ use std::rc::Rc;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// Something that a transcript holds, as far as a simulation cares.
+/// An entry of a transcript that affects a simulation.
 #[derive(Debug, Clone)]
 pub enum Happening {
-    /// A message was written.
+    /// A written message.
     Message(Box<NewMessage>),
-    /// The agent itself compacted: what replies report from here on is about a context that no policy here has made.
+    /// A compaction by the agent itself: usage that later replies report is about a context that no policy here has
+    /// made.
     Compaction,
 }
 
-/// A reduction that came into force, or did not.
+/// A compaction that was applied or given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Firing {
-    /// How many messages had been written.
+    /// Number of messages written so far.
     pub message: usize,
-    /// The rung; none for the routine.
+    /// The level; none for maintenance and the last resort.
     pub level: Option<Level>,
-    /// What it did at most.
+    /// Kind of its strongest step.
     pub kind: CompactionKind,
-    /// Whether it was given up: nothing it could do freed enough.
+    /// True if it was given up, because none of its steps freed enough.
     pub refused: bool,
-    /// How full the window was, by reported usage where that counted.
+    /// Context usage before it, in tokens; from reported usage if that was valid.
     pub context_tokens: i64,
-    /// The view before, by the policy's estimate.
+    /// Size of the view before it, by the policy's estimate.
     pub before_tokens: i64,
-    /// The view after, by the same estimate.
+    /// Size of the view after it, by the same estimate.
     pub after_tokens: i64,
-    /// Messages that the view shows afterwards, whole or shortened, beside summary and marker.
+    /// Original messages in the view after it, whole or shortened; summary and marker do not count.
     pub kept: usize,
     /// Parts that it shortened.
     pub cleared: usize,
-    /// Messages that went under the summary.
+    /// Messages that its summary covers.
     pub summarized: usize,
-    /// Messages that it left out.
+    /// Messages that it omitted.
     pub omitted: usize,
-    /// Tokens of the view behind the first change: what no provider has in its cache.
+    /// Tokens of the view from the first change on, which no provider has in its cache.
     pub reread_tokens: i64,
 }
 
-/// What became of a conversation under one policy.
+/// Result of a simulation under one policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// The tokens at which the first rung is due; none when nothing is automatic.
+    /// Tokens at which the first level is due; none if nothing is automatic.
     pub due_tokens: Option<i64>,
-    /// What fired, in order.
+    /// Compactions, applied or given up, in order.
     pub firings: Vec<Firing>,
-    /// How full the window was: after each message, and again after each reduction.
+    /// Context usage after each message, and again after each compaction.
     pub fill: Vec<Point>,
 }
 
-/// How full the window was at one moment.
+/// Context usage at one point of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Point {
-    /// How many messages had been written.
+    /// Number of messages written so far.
     pub message: usize,
     /// Tokens of the context.
     pub tokens: i64,
 }
 
 impl Outcome {
-    /// The fullest that the window became.
+    /// Highest context usage, in tokens.
     pub(super) fn highest_tokens(&self) -> i64 {
         self.fill.iter().map(|point| point.tokens).max().unwrap_or_default()
     }
 
-    /// How full it is at the end.
+    /// Context usage at the end, in tokens.
     pub(super) fn final_tokens(&self) -> i64 {
         self.fill.last().map_or(0, |point| point.tokens)
     }
 
-    /// The reductions that came into force.
+    /// The compactions that were applied.
     pub(super) fn reductions(&self) -> impl Iterator<Item = &Firing> {
         self.firings.iter().filter(|firing| !firing.refused)
     }
@@ -117,18 +118,18 @@ pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happ
     Outcome { due_tokens: overflow::due_at(policy, window), firings: session.firings, fill: session.fill }
 }
 
-/// Where a policy first puts a summary in place of history.
+/// The first summary that a policy puts in place of history.
 #[derive(Debug, Clone)]
 pub(in crate::cli) struct FirstSummary {
-    /// The summary that is to be made.
+    /// Plan of the summary.
     pub(in crate::cli) plan: SummaryPlan,
-    /// What was written before the first message that stays behind the summary.
+    /// Messages before the first message of the tail.
     pub(in crate::cli) before: Vec<Message>,
-    /// Those of it that an id in the view brings back: they are covered or left out, or parts of them are shortened.
+    /// Those of them that an id in the view expands: covered or omitted messages, and messages with shortened parts.
     pub(in crate::cli) expandable: Vec<Message>,
 }
 
-/// Plays a conversation under a policy until the first summary; none when it comes to none.
+/// Plays a conversation under a policy up to the first summary; none if there is no summary.
 pub(in crate::cli) fn first_summary(
     policy: &Policy,
     window: &ModelWindow,
@@ -153,7 +154,7 @@ pub(in crate::cli) fn first_summary(
     None
 }
 
-/// What a summarizer is given for a planned summary.
+/// Input of a summarizer for a planned summary.
 pub fn input_of(policy: &Policy, planned: &SummaryPlan) -> SummaryInput {
     SummaryInput {
         messages: planned.head.clone(),
@@ -167,40 +168,40 @@ pub fn input_of(policy: &Policy, planned: &SummaryPlan) -> SummaryInput {
     }
 }
 
-/// The state of a conversation: what a daemon keeps of one session.
+/// State of a simulated session: the rows and the fold that a daemon has of it.
 pub struct Session<'a> {
     policy: &'a Policy,
     window: &'a ModelWindow,
     writer: Writer<'a>,
     /// All messages, derived ones too, by revision.
     history: BTreeMap<Revision, Message>,
-    /// What they count, where each text is encoded to be counted.
+    /// Token counts of the messages, if the policy counts by encoding each text.
     counts: BTreeMap<Revision, Arc<Counts>>,
     marks: Vec<Mark>,
-    /// What prune marks shorten, by part.
+    /// Parts shortened by prune marks.
     pruned: BTreeMap<PartId, Pruned>,
     layout: Layout,
-    /// What the view shows.
+    /// Messages in the view.
     sources: Vec<SourceMessage>,
     revision: Revision,
     now: Timestamp,
-    /// Messages written.
+    /// Number of messages written so far.
     count: usize,
-    /// Ids given out.
+    /// Number of ids given out.
     ids: u128,
-    /// The fold of what the view shows.
+    /// Fold of the messages in the view.
     fold: Rc<Fold>,
-    /// The compactions that ended, newest first.
+    /// Compactions that ended, newest first.
     ended: Vec<Compaction>,
-    /// The newest compaction, or change that the agent itself made: usage from before it says nothing.
+    /// Revision of the newest compaction, or change by the agent itself: usage from before it is not valid.
     changed_revision: Revision,
     firings: Vec<Firing>,
     fill: Vec<Point>,
-    /// The first summary that came into force since somebody took one.
+    /// The first summary applied since `take_summary` was called last.
     new_summary: Option<SummaryPlan>,
 }
 
-/// A reduction, measured, before it is in force.
+/// A compaction and its effect on the view, before it is applied.
 struct Draft {
     cuts: Cuts,
     summary: Option<(SummaryPlan, String)>,
@@ -252,7 +253,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The context usage.
+    /// Context usage, in tokens.
     pub fn context_tokens(&self) -> i64 {
         self.fold.context_tokens(self.window)
     }
@@ -267,12 +268,12 @@ impl<'a> Session<'a> {
         &self.sources
     }
 
-    /// The compactions so far, refused ones too.
+    /// The compactions so far, also those given up.
     pub fn firings(&self) -> &[Firing] {
         &self.firings
     }
 
-    /// The first summary that came into force since this was asked last.
+    /// The first summary applied since the last call.
     pub fn take_summary(&mut self) -> Option<SummaryPlan> {
         self.new_summary.take()
     }
@@ -281,7 +282,7 @@ impl<'a> Session<'a> {
         self.fold.view.estimated_tokens
     }
 
-    /// Folds everything anew, behind a change of what was there.
+    /// Folds the session from scratch, after a change of existing messages.
     fn fold_anew(&mut self) {
         let Self { policy, changed_revision, .. } = *self;
         self.fold = Rc::new(Fold::new(Rows { policy, messages: &self.sources, changed_revision }, None));
@@ -289,7 +290,7 @@ impl<'a> Session<'a> {
 
     fn next_id(&mut self) -> Uuid {
         self.ids += 1;
-        // As many different digits as a real one has: a placeholder may show it, and then it counts.
+        // As many different digits as a real id has: a placeholder may show the id, whose digits then count as tokens.
         Uuid::from_u128(self.ids.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
     }
 
@@ -332,7 +333,7 @@ impl<'a> Session<'a> {
         message
     }
 
-    /// Takes in what comes next, and does what the policy wants then.
+    /// Plays an entry of the transcript, and the compactions that the policy starts after it.
     fn play(&mut self, happening: &Happening) {
         match happening {
             Happening::Message(message) => {
@@ -340,14 +341,14 @@ impl<'a> Session<'a> {
                 self.reduce();
             }
             Happening::Compaction => {
-                // Behind the first revision, at which a session may still be as it was made.
+                // At least 2: up to the first revision, a session counts as never changed.
                 self.changed_revision = self.revision.max(2);
                 self.fold_anew();
             }
         }
     }
 
-    /// Takes in what somebody wrote; a reply may name the newest view as the one that it was given.
+    /// Appends a message of a client. A reply may name the newest view as the one that it was given.
     pub fn append(&mut self, new: &NewMessage, names_view: bool) {
         self.now = new.origin_time.unwrap_or(self.now).max(self.now);
         let given = || GivenView {
@@ -372,15 +373,15 @@ impl<'a> Session<'a> {
         self.fill.push(Point { message: self.count, tokens: self.context_tokens() });
     }
 
-    /// Does what the policy wants done by itself, until it wants nothing more.
+    /// Applies the policy's automatic compactions until none is due.
     ///
-    /// It ends: a rung that makes no progress is not climbed again until the view has grown, and everything that comes
-    /// into force makes the view smaller.
+    /// The loop ends: a level that makes no progress is not applied again until the view has grown, and every applied
+    /// compaction makes the view smaller.
     fn reduce(&mut self) {
         while self.reduce_once() {}
     }
 
-    /// One decision; true where a compaction came of it or failed, so that there is another one to make.
+    /// Makes one decision. Returns true if a compaction was applied or failed, so that another decision follows.
     pub fn reduce_once(&mut self) -> bool {
         let fold = self.fold.clone();
         let context_tokens = self.context_tokens();
@@ -395,7 +396,7 @@ impl<'a> Session<'a> {
                         self.commit(draft, Trigger::Routine, None, context_tokens, &guards);
                         true
                     }
-                    // Its steps have turned out to free too little.
+                    // The steps of maintenance freed too little.
                     None => self.fit_window(&fold, &guards),
                 }
             }
@@ -404,7 +405,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Takes the last resort, or notes what fills the window, once; whether anything came into force.
+    /// Applies the last resort, or records once what fills the window. Returns true if a compaction was applied.
     fn fit_window(&mut self, fold: &Fold, guards: &Guards) -> bool {
         let cuts = guards::last_resort_cuts(self.scene(), fold, guards);
         if let Some(draft) = self.draft(cuts, None) {
@@ -418,8 +419,8 @@ impl<'a> Session<'a> {
         false
     }
 
-    /// Takes a rung's steps, with a smaller and smaller tail where a summary would free too little; whether anything
-    /// came into force, or failed, so that there is something else to decide.
+    /// Applies a level's steps, with a smaller and smaller tail if a summary would free too little. Returns true if a
+    /// compaction was applied or failed, so that another decision follows.
     fn climb(&mut self, level: Level, context_tokens: i64, guards: &Guards) -> bool {
         let policy = self.policy;
         let Some(rung) = policy.rung(level) else { return false };
@@ -469,7 +470,7 @@ impl<'a> Session<'a> {
         true
     }
 
-    /// What a rung's work comes to, with its summary written; none when that frees too little.
+    /// Draft of a level's compaction, with its summary written; none if it frees too little.
     fn propose(&self, work: &Work, least: i64) -> Option<Draft> {
         let is_enough = |draft: &Draft| draft.gain() >= least;
         let Some(planned) = &work.summary else { return self.draft(work.cuts.clone(), None).filter(is_enough) };
@@ -487,7 +488,7 @@ impl<'a> Session<'a> {
         longest
     }
 
-    /// What is done in place of a summary that cannot be made: the policy's fallback, or what the other steps cut.
+    /// Fallback for a summary that cannot be made: the policy's fallback, or the level's other steps alone.
     fn stand_in(&self, work: Work, least: i64) -> Option<Draft> {
         let summary = work.summary?;
         let fallback = plan::fallback(self.scene(), &summary.fallback);
@@ -497,7 +498,7 @@ impl<'a> Session<'a> {
         draft(fallback.cuts).or_else(|| draft(others))
     }
 
-    /// What cuts and a summary would do to the view; none when that is nothing, or makes it no smaller.
+    /// Draft of a compaction with `cuts` and `summary`; none if there is nothing to do, or the view would not shrink.
     fn draft(&self, cuts: Cuts, summary: Option<(&SummaryPlan, String)>) -> Option<Draft> {
         if cuts.is_empty() && summary.is_none() {
             return None;
@@ -513,7 +514,7 @@ impl<'a> Session<'a> {
         (after.estimated_tokens < before.estimated_tokens).then_some(Draft { cuts, summary, before, after })
     }
 
-    /// Puts a reduction in force, and notes what it did.
+    /// Applies a compaction, and records its effect.
     fn commit(
         &mut self,
         draft: Draft,
@@ -544,7 +545,7 @@ impl<'a> Session<'a> {
             self.new_summary.get_or_insert_with(|| plan.clone());
         }
         self.write(&cuts, summary.as_ref());
-        // What replies report is about what the agent itself showed its model, which is no longer this view.
+        // Usage in later replies is about the view that the agent itself gave its model, which is no longer this view.
         self.changed_revision = self.revision;
         self.fold_anew();
         let outcome = CompactionOutcome {
@@ -561,7 +562,7 @@ impl<'a> Session<'a> {
         self.note_fill();
     }
 
-    /// Notes how a compaction ended.
+    /// Records the end of a compaction.
     fn end(
         &mut self,
         trigger: Trigger,
@@ -576,11 +577,11 @@ impl<'a> Session<'a> {
         self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).unwrap_or(usize::MAX));
     }
 
-    /// Writes a reduction into the history: as marks, from which the layout follows.
+    /// Writes a compaction into the history: as marks, from which the layout is derived.
     fn write(&mut self, cuts: &Cuts, summary: Option<&(SummaryPlan, String)>) {
         let compaction = CompactionId(self.next_id());
         let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
-        // What follows a summary is what the transcript says: nobody is asked to go on.
+        // No continuation follows the summary: the transcript goes on with its own messages.
         let changes = plan::changes(self.scene(), cuts, written);
         for row in changes::rows(self.revision + 1, self.revision, compaction, changes) {
             match row {
@@ -632,7 +633,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What a reduction did at most.
+/// Kind of the strongest step of a compaction.
 fn kind(cuts: &Cuts, has_summary: bool) -> CompactionKind {
     match (has_summary, cuts.omitted.is_empty()) {
         (true, _) => CompactionKind::Summary,
@@ -641,7 +642,7 @@ fn kind(cuts: &Cuts, has_summary: bool) -> CompactionKind {
     }
 }
 
-/// Original messages among those of a view.
+/// Number of original messages among those of a view.
 fn shown(sources: &[SourceMessage]) -> usize {
     sources.iter().filter(|source| !source.message.kind.is_derived()).count()
 }

@@ -1,4 +1,4 @@
-//! `longhand simulate`: a transcript under several policies, without a daemon and without a model.
+//! `longhand simulate`: plays a transcript under several policies, without a daemon and without a model.
 
 pub mod engine;
 mod plot;
@@ -29,8 +29,8 @@ pub(super) struct Arguments {
     /// The most the model writes in one reply, in tokens; default: unknown
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
     output: Option<i64>,
-    /// What every request carries beside the messages, such as a system prompt and descriptions of tools, in tokens; usage
-    /// that the transcript reports has it in it
+    /// What every request carries beside the messages, such as a system prompt and descriptions of tools, in tokens;
+    /// usage that the transcript reports has it in it
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(i64).range(0..=limits::TOKENS_MAX))]
     overhead: i64,
@@ -73,7 +73,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
-/// The presets of these names, each once; all of them when there are no names.
+/// The presets with these names, each once; all presets if there are no names.
 pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
     if names.is_empty() {
         return Ok(presets::all());
@@ -90,8 +90,8 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
     Ok(chosen)
 }
 
-/// What a policy sees of a transcript's current branch. Records are never in a view; messages are as they were written,
-/// whatever was edited later.
+/// Messages and compactions of a transcript's current branch. Records are left out, since no view contains them.
+/// Messages have their original text, regardless of later edits.
 pub(super) fn happenings(transcript: Transcript) -> Vec<Happening> {
     let main = transcript.branches.into_iter().next();
     let entries = main.into_iter().flat_map(|branch| branch.entries);
@@ -104,7 +104,7 @@ pub(super) fn happenings(transcript: Transcript) -> Vec<Happening> {
         .collect()
 }
 
-/// The model that wrote the most messages; of equals the one that began. Empty when none is named.
+/// The model that wrote the most messages; on a tie, the one that came first. Empty if no message names a model.
 pub(super) fn main_model(happenings: &[Happening]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for happening in happenings {

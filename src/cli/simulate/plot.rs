@@ -1,4 +1,4 @@
-//! A simulation as a drawing: how full the window is over the conversation, a line for each preset.
+//! A simulation as an SVG drawing: context usage over the conversation, with a line for each preset.
 
 use super::engine::{Firing, Outcome, Point};
 use super::report::Report;
@@ -6,16 +6,16 @@ use crate::model::compaction::CompactionKind;
 use std::fmt::Write;
 
 const WIDTH: f64 = 1_000.0;
-/// The field in which lines are drawn: left, right, top and bottom edge.
+/// Drawing area of the lines: left, right, top and bottom edge.
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 980.0;
 const TOP: f64 = 64.0;
 const BOTTOM: f64 = 470.0;
-/// Room above the fullest moment.
+/// Range of the vertical axis, as a factor of the highest context usage.
 const HEADROOM: f64 = 1.06;
-/// Lines across and down that the field is divided by, at most.
+/// Maximum number of ticks on an axis.
 const TICKS_MAX: i64 = 8;
-/// Where the names of the presets begin, and how far apart they stand.
+/// Top of the legend, height of its rows, and number of its columns.
 const LEGEND_TOP: f64 = 562.0;
 const LEGEND_ROW: f64 = 20.0;
 const LEGEND_COLUMNS: usize = 3;
@@ -25,7 +25,7 @@ const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00
 /// Lines of the same colour differ by their dashes.
 const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
 
-/// The drawing, as a file of its own.
+/// The drawing, as an SVG document.
 pub(super) fn svg(report: &Report) -> String {
     let scale = Scale::of(report);
     let rows = report.outcomes.len().div_ceil(LEGEND_COLUMNS).max(1);
@@ -59,7 +59,7 @@ fn push(svg: &mut String, line: std::fmt::Arguments<'_>) {
     let _ = writeln!(svg, "{line}");
 }
 
-/// From messages and tokens to places.
+/// Mapping from messages and tokens to coordinates.
 struct Scale {
     messages: i64,
     tokens: i64,
@@ -153,8 +153,7 @@ fn line(svg: &mut String, scale: &Scale, index: usize, preset: &str, outcome: &O
     }
 }
 
-/// The points that a drawing of this size can show: of those that share a column, the first, the lowest, the highest and
-/// the last.
+/// The points that are visible at this size: of those in one column, the first, the lowest, the highest and the last.
 fn thinned(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut kept = Vec::new();
     for column in places.chunk_by(|(before, _), (after, _)| before.floor() == after.floor()) {
@@ -170,7 +169,7 @@ fn thinned(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
     kept
 }
 
-/// A point where something happened, with words for whoever rests the pointer on it.
+/// Draws the symbol of a compaction, with a tooltip.
 fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, firing: &Firing) {
     let tokens = if firing.refused { firing.context_tokens } else { firing.after_tokens };
     let (x, y) = scale.place(&Point { message: firing.message, tokens });
@@ -231,7 +230,7 @@ fn ticks(limit: i64) -> impl Iterator<Item = i64> {
     (0..=limit).step_by(usize::try_from(step).unwrap_or(usize::MAX))
 }
 
-/// A number of tokens as an axis shows it.
+/// Short form of a token count, for an axis.
 fn short(tokens: i64) -> String {
     match tokens {
         0..1_000 => tokens.to_string(),
@@ -249,7 +248,7 @@ fn escaped(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // XML has no way to say these.
+            // XML cannot represent these.
             control if control.is_control() => escaped.push(' '),
             plain => escaped.push(plain),
         }
@@ -286,7 +285,7 @@ mod tests {
         Report { file: file.to_owned(), messages: 3, window, outcomes: fills.iter().map(outcome).collect() }
     }
 
-    /// Whether every element is closed in the order in which it was opened.
+    /// True if the elements are properly nested and closed.
     fn is_well_formed(svg: &str) -> bool {
         let mut open = Vec::new();
         for tag in svg.split('<').skip(1) {
@@ -312,7 +311,7 @@ mod tests {
         assert_eq!(svg.matches("summary after message 2, from 900 to 100 tokens").count(), 2);
         assert!(svg.contains("a&lt;b&gt;&amp;&quot;c&quot;.jsonl: tokens in the context"));
         assert!(svg.contains("a@1: 1<") && svg.contains("window: 950"));
-        // A fall is drawn straight down: twice at the same place, at two heights.
+        // A drop is a vertical line: two points with the same x and different y.
         let scale = Scale { messages: 3, tokens: 954 };
         assert!(svg.contains(&format!("{:.1},{:.1} {:.1},{:.1}", scale.x(2), scale.y(900), scale.x(2), scale.y(100))));
     }

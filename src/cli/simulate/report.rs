@@ -1,4 +1,4 @@
-//! What a simulation tells: a table to choose by, one for each preset with what fired when, or JSON.
+//! Report of a simulation: a table that compares the presets, and one for each preset with its compactions, or JSON.
 
 use super::engine::{Firing, Outcome};
 use crate::cli::output::{Align, Output, Table, count};
@@ -6,20 +6,20 @@ use crate::model::compaction::CompactionKind;
 use crate::model::usage::ModelWindow;
 use serde::Serialize;
 
-/// A transcript under several presets.
+/// Results of a transcript under several presets.
 #[derive(Debug)]
 pub(super) struct Report {
-    /// The transcript's file, without its folder.
+    /// File name of the transcript, without its folder.
     pub(super) file: String,
-    /// How many messages it has.
+    /// Number of its messages.
     pub(super) messages: usize,
-    /// The window that all were judged by.
+    /// Model window of all simulations.
     pub(super) window: ModelWindow,
-    /// What became of it, by preset.
+    /// Results by preset.
     pub(super) outcomes: Vec<(&'static str, Outcome)>,
 }
 
-/// What one preset did, in sums.
+/// Totals of one preset.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Totals {
     prunes: usize,
@@ -50,14 +50,14 @@ impl Totals {
         totals
     }
 
-    /// How often the beginning of the view changed: each time a provider's cache holds less of it.
+    /// Number of changes at the beginning of the view; each of them leaves less of it in a provider's cache.
     fn changed_prefixes(&self) -> usize {
         self.prunes + self.omissions + self.summaries
     }
 }
 
 impl Report {
-    /// Prints the report, for people or for programs.
+    /// Prints the report as text or JSON.
     pub(super) fn print(&self, output: &mut Output) -> anyhow::Result<()> {
         if output.json() {
             return output.value(&self.json());
@@ -216,7 +216,7 @@ struct PresetJson<'a> {
     changed_prefixes: usize,
     reread_tokens: i64,
     reductions: Vec<FiringJson>,
-    /// Messages written, and tokens of the context then.
+    /// Pairs of messages written so far and tokens of the context then.
     fill: Vec<(usize, i64)>,
 }
 

@@ -13,7 +13,7 @@ use crate::policy::plan::Scene;
 use crate::policy::{Policy, dsl, presets};
 use uuid::Uuid;
 
-/// Six turns of 1 000 tokens each, by four characters a token: message N has revision N.
+/// Six turns of 1 000 tokens each, at four characters a token: message N has revision N.
 const TALK: &str = "u1 2000c\na1 2000c\nu2 2000c\na2 2000c\nu3 2000c\na3 2000c\nu4 2000c\na4 2000c\nu5 2000c\na5 2000c\n\
      u6 2000c\na6 2000c";
 /// A window of 6 000 tokens with 1 000 for a reply: a summary is due at 5 000.
@@ -35,7 +35,7 @@ fn failed(revision: Revision) -> Compaction {
     ended(revision, CompactionState::Failed)
 }
 
-/// One that left a view of so many tokens.
+/// A compaction that left a view of `tokens_after` tokens.
 fn done(revision: Revision, tokens_after: i64) -> Compaction {
     let outcome = Outcome { tokens_before: 6_000, tokens_after, ..Outcome::default() };
     Compaction { outcome: Some(outcome), ..ended(revision, CompactionState::Done) }
@@ -56,7 +56,7 @@ fn policy() -> Policy {
     policy
 }
 
-/// The guards of `TALK`, and whether a summary begins.
+/// The guards of `TALK`, and true if a summary begins.
 fn guards(policy: &Policy, past: Past<'_>) -> (Guards, bool) {
     guards_of(TALK, policy, past)
 }
@@ -67,7 +67,7 @@ fn guards_of(talk: &str, policy: &Policy, past: Past<'_>) -> (Guards, bool) {
     let scene = Scene { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
     let fold = Fold::new(Rows { policy, messages: &messages, changed_revision: 0 }, None);
     let guards = Guards::new(scene, &fold, past);
-    // Where guards hold the levels back, the last resort brings the view into its window.
+    // If guards hold the levels back, the last resort brings the view into its window.
     let decision = decide(scene, &fold, &guards);
     (guards, decision.is_some_and(|decision| decision != Decision::LastResort))
 }
@@ -87,7 +87,7 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let held = Past { ended: &failures, ..Past::default() };
     assert_eq!(decided(&policy, &WINDOW, held), Some(Decision::LastResort));
     assert_eq!(decided(&policy, &roomy, held), None, "the view fits");
-    // One that failed itself would only fail again: the view has to grow first.
+    // A last resort that failed would only fail again: the view has to grow first.
     for (revision, expected) in [(12, None), (11, Some(Decision::LastResort))] {
         let dead = asked(ended(revision, CompactionState::Dead), Trigger::Window);
         let failures = [dead, failed(10), failed(9)];
@@ -163,7 +163,7 @@ fn the_breaker_opens_after_as_many_failures_and_closes_after_as_many_requests() 
     let of = |ended: &[Compaction]| guards(&policy(), Past { ended, ..Past::default() });
     let (closed, _) = of(&[failed(6)]);
     assert_eq!((closed.failure_count, closed.breaker_turns), (1, 0));
-    // Behind the tenth message: one request of the user, and one message of 500 tokens with its answer.
+    // After the tenth message: one request of the user, and one message of 500 tokens with its answer.
     let (open, begins) = of(&[failed(11), failed(10)]);
     assert_eq!((open.failure_count, open.breaker_turns, begins), (2, 3, false), "half of what it waits for");
     let (open, begins) = of(&[failed(10), failed(9)]);

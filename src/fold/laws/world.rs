@@ -20,18 +20,18 @@ use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::Policy;
 use crate::policy::plan::{self, Scene, SummaryPlan, Written};
 
-/// What somebody does. The numbers choose among what there is.
+/// A step of a client. The numbers choose among the existing items.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
-    /// A request, with an image if asked for.
+    /// A request, optionally with an image.
     Request(Words, bool),
-    /// A reply with thoughts and so many calls.
+    /// A reply with reasoning and a number of calls.
     Reply(Words, Words, usize),
-    /// Results of so many calls that have none, the newest first if asked for, with an image if asked for.
+    /// Results of a number of calls that have none, optionally the newest first and with an image.
     Results(Words, usize, bool, bool),
-    /// A reply with a call, its result, and words behind it.
+    /// A reply with a call, its result, and text after it.
     Whole(Words),
-    /// A result that answers nothing, or answers for the second time.
+    /// A result without a call, or a second result for a call.
     Stray(usize),
     /// Instructions in between.
     System(Words),
@@ -47,13 +47,13 @@ pub(super) enum Step {
     Seal(usize),
     /// Pins a message.
     Pin(usize),
-    /// Takes back the newest reduction.
+    /// Undoes the newest compaction.
     Undo,
-    /// Clears by hand.
+    /// A prune by hand.
     Clear,
-    /// Climbs the highest rung by hand.
+    /// Applies the highest level by hand.
     Climb,
-    /// Nobody writes for hours.
+    /// Hours without a write.
     Pause,
 }
 
@@ -86,7 +86,7 @@ fn words() -> impl Strategy<Value = Words> {
     (0_usize..5, length).prop_map(|(writing, length)| Words { writing, length })
 }
 
-/// Something that somebody does.
+/// Any step of a client.
 pub(super) fn step() -> impl Strategy<Value = Step> {
     let pick = || 0_usize..1_000;
     let flag = any::<bool>;
@@ -111,16 +111,16 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a daemon keeps of a session.
+/// The rows of a session, as a daemon keeps them.
 pub(super) struct World {
     pub(super) policy: Policy,
     pub(super) window: ModelWindow,
-    /// The summaries that somebody writes; none where every summary is refused.
+    /// The text of summaries; none if every summary is refused.
     pub(super) summary: Option<String>,
-    /// What was written, derived messages too, by revision.
+    /// All written messages, including derived ones, by revision.
     pub(super) messages: BTreeMap<Revision, Message>,
     pub(super) marks: Vec<Mark>,
-    /// What prune marks shorten, each with the mark, in their order.
+    /// The parts that prune marks shorten, each with its mark, in their order.
     pruned: Vec<(Revision, Pruned)>,
     pub(super) revision: Revision,
     pub(super) now: Timestamp,
@@ -156,7 +156,7 @@ impl World {
         self.revision
     }
 
-    /// Writes a message; its revision.
+    /// Writes a message and returns its revision.
     fn write(&mut self, role: Role, kind: MessageKind, bodies: Vec<PartBody>, finish: Option<Finish>) -> Revision {
         let revision = self.tick();
         let parts = bodies.into_iter().map(|body| self.part(revision, body)).collect();
@@ -222,7 +222,7 @@ impl World {
         })
     }
 
-    /// Does what a step says, apart from reductions. Whether anything was written.
+    /// Executes a step that is not a compaction. Returns true if anything was written.
     pub(super) fn take(&mut self, step: &Step) -> bool {
         let sealed = || Some(Finish::default());
         let reason = |reason| Some(Finish { reason: Some(reason), ..Finish::default() });
@@ -295,7 +295,7 @@ impl World {
                 self.messages.entry(open).and_modify(seal);
             }
             Step::Pin(number) => {
-                // What is not shown, or not whole, comes back by an undo and not by a pin.
+                // A message that is hidden or shortened comes back by an undo and not by a pin.
                 let is_whole =
                     |source: &&SourceMessage| source.message.kind == MessageKind::Normal && source.pruned.is_empty();
                 let whole: Vec<Revision> =
@@ -318,7 +318,7 @@ impl World {
         true
     }
 
-    /// An open message, by its place.
+    /// An open message, by its index.
     fn open(&self, number: usize) -> Option<Revision> {
         let open: Vec<Revision> = self
             .originals()
@@ -328,7 +328,7 @@ impl World {
         open.get(number.checked_rem(open.len())?).copied()
     }
 
-    /// What clients wrote and a view should account for.
+    /// The messages of clients that a view should account for.
     pub(super) fn originals(&self) -> impl Iterator<Item = &Message> {
         self.messages.values().filter(|message| message.kind == MessageKind::Normal)
     }
@@ -338,7 +338,7 @@ impl World {
         self.marks.push(Mark { revision, body });
     }
 
-    /// The newest change that was not a compaction, and the newest undo that the user has not gone on from.
+    /// The newest change that was not a compaction, and the newest undo without a later message of the user.
     pub(super) fn changes(&self) -> (Revision, Option<Revision>) {
         let newest = |is_wanted: fn(&MarkBody) -> bool| {
             self.marks.iter().rev().find(|mark| is_wanted(&mark.body)).map(|mark| mark.revision)
@@ -350,7 +350,7 @@ impl World {
         (changed.unwrap_or(0), undone.filter(|undone| spoken.is_none_or(|spoken| spoken < *undone)))
     }
 
-    /// What a view at a revision is made of under some marks.
+    /// The view at a revision under some marks, with its inputs.
     pub(super) fn picture(&self, marks: &[Mark], at: Revision) -> Picture {
         let layout = layouts::layout_at(marks, at);
         let is_made = |mark: &Mark| mark.revision <= at && layout.undone_prunes.binary_search(&mark.revision).is_err();
@@ -373,12 +373,12 @@ impl World {
         Picture { at, layout, sources, view }
     }
 
-    /// The picture of now.
+    /// The newest view.
     pub(super) fn look(&self) -> Picture {
         self.picture(&self.marks, self.revision)
     }
 
-    /// A message as it was at a revision, with what the prunes that hold then make of it.
+    /// A message as it was at a revision, with the effect of the prunes that were active then.
     fn source(
         &self,
         prunes: &BTreeSet<Revision>,
@@ -436,7 +436,7 @@ impl World {
     }
 }
 
-/// A view with what it is made of.
+/// A view with its inputs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Picture {
     pub(super) at: Revision,

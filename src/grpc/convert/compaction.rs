@@ -1,4 +1,4 @@
-//! Reductions.
+//! Conversion of compactions.
 
 use super::session::read_window;
 use super::{id, range, read_enum, time, usage};
@@ -14,7 +14,7 @@ use crate::model::ids::MessageId;
 use crate::model::summary_request::{Purpose, Spending, SummaryRequest};
 use crate::pb;
 
-/// A reduction from request to end.
+/// A compaction from request to end.
 pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
     let spending = Spending::of(&compaction.requests);
     pb::Compaction {
@@ -69,7 +69,7 @@ pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRe
     }
 }
 
-/// One request to a model with what it was made for.
+/// One request to a model with its purpose.
 pub(in crate::grpc) fn request_for((purpose, request): (Purpose, SummaryRequest)) -> pb::SummaryRequest {
     let mut told = summary_request(request);
     match purpose {
@@ -79,7 +79,7 @@ pub(in crate::grpc) fn request_for((purpose, request): (Purpose, SummaryRequest)
     told
 }
 
-/// A change that was taken back or brought back.
+/// A change that was undone or redone.
 pub(in crate::grpc) fn changed(reversed: Reversed) -> pb::Change {
     let change = match reversed {
         Reversed::Reduction(reduction) => pb::change::Change::Compaction(compaction(*reduction)),
@@ -94,7 +94,7 @@ pub(super) fn rewrite(rewrite: Rewrite) -> pb::Rewrite {
     pb::Rewrite { kind: kind.into(), mark_revision: rewrite.mark, message_id: id(rewrite.edited) }
 }
 
-/// What a reduction does.
+/// Kind of a compaction.
 pub(in crate::grpc) fn kind(kind: CompactionKind) -> pb::CompactionKind {
     match kind {
         CompactionKind::Prune => pb::CompactionKind::Prune,
@@ -103,7 +103,7 @@ pub(in crate::grpc) fn kind(kind: CompactionKind) -> pb::CompactionKind {
     }
 }
 
-/// A rung of the ladder.
+/// A level of the policy; unspecified for none.
 pub(in crate::grpc) fn level(level: Option<Level>) -> pb::CompactionLevel {
     match level {
         None => pb::CompactionLevel::Unspecified,
@@ -113,7 +113,7 @@ pub(in crate::grpc) fn level(level: Option<Level>) -> pb::CompactionLevel {
     }
 }
 
-/// The rung that a request names, if it names one.
+/// The level that a request names; none if it names none.
 pub(in crate::grpc) fn read_level(number: i32) -> Result<Option<Level>> {
     Ok(match read_enum("level", number)? {
         pb::CompactionLevel::Unspecified => None,
@@ -123,7 +123,7 @@ pub(in crate::grpc) fn read_level(number: i32) -> Result<Option<Level>> {
     })
 }
 
-/// What is asked for: a summary, unless the request says something else.
+/// The requested kind of compaction: a summary by default.
 pub(in crate::grpc) fn read_kind(number: i32) -> Result<CompactionKind> {
     Ok(match read_enum("kind", number)? {
         pb::CompactionKind::Prune => CompactionKind::Prune,
@@ -132,7 +132,7 @@ pub(in crate::grpc) fn read_kind(number: i32) -> Result<CompactionKind> {
     })
 }
 
-/// What a provider said.
+/// A provider's refusal of a view.
 pub(in crate::grpc) fn read_overflow(request: pb::ReportOverflowRequest) -> Overflow {
     Overflow {
         status: u16::try_from(request.status_code).ok().filter(|status| *status > 0),
@@ -142,7 +142,7 @@ pub(in crate::grpc) fn read_overflow(request: pb::ReportOverflowRequest) -> Over
     }
 }
 
-/// Who asked for it.
+/// Reason of a compaction's request.
 pub(in crate::grpc) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
     match trigger {
         Trigger::Threshold => pb::CompactionTrigger::Threshold,
@@ -154,7 +154,7 @@ pub(in crate::grpc) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
     }
 }
 
-/// Where it stands.
+/// State of a compaction.
 pub(in crate::grpc) fn state(state: CompactionState) -> pb::CompactionState {
     match state {
         CompactionState::Ready => pb::CompactionState::Ready,
@@ -167,7 +167,7 @@ pub(in crate::grpc) fn state(state: CompactionState) -> pb::CompactionState {
     }
 }
 
-/// What it did, in numbers.
+/// Result of a compaction, in numbers.
 pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
     pb::CompactionOutcome {
         covered: outcome.covered.into_iter().map(range).collect(),
@@ -197,7 +197,7 @@ fn contradiction(found: Contradiction) -> pb::Contradiction {
     pb::Contradiction { kind: contradiction_kind(kind).into(), claim, history, message_id: id(message) }
 }
 
-/// The subject of such a claim.
+/// The subject of a claim that the history contradicts.
 pub(in crate::grpc) fn contradiction_kind(kind: ContradictionKind) -> pb::ContradictionKind {
     match kind {
         ContradictionKind::Check => pb::ContradictionKind::Check,
@@ -206,7 +206,7 @@ pub(in crate::grpc) fn contradiction_kind(kind: ContradictionKind) -> pb::Contra
     }
 }
 
-/// What a reduction by hand would do.
+/// The plan of a compaction by hand.
 pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
     let foreseen = plan.foreseen.unwrap_or_default();
     let ids = |ids: Vec<MessageId>| ids.into_iter().map(|id| id.to_string()).collect();
@@ -244,13 +244,13 @@ pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
     }
 }
 
-/// Why it ended without effect.
+/// Reason why a compaction ended without effect.
 pub(super) fn failure(failure: Failure) -> pb::CompactionFailure {
     let Failure { reason, message, overhead_tokens } = failure;
     pb::CompactionFailure { reason: reason.as_str().to_owned(), message, overhead_tokens }
 }
 
-/// A finished summary that a client brings along.
+/// A finished summary that a client supplies.
 pub(in crate::grpc) fn read_summary(request: pb::SupplySummaryRequest) -> NewSummary {
     NewSummary {
         text: request.text,

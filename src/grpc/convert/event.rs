@@ -1,4 +1,4 @@
-//! Events, and the frames of a stream of them.
+//! Conversion of events, and of the frames of an event stream.
 
 use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
 use super::message::{draft, draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
@@ -18,7 +18,7 @@ use crate::pb::snapshot_item::Item;
 use crate::pb::subscribe_events_request::Start as ProtoStart;
 use crate::pb::subscribe_events_response::Frame as ProtoFrame;
 
-/// Which stream is wanted.
+/// Parameters of an event stream.
 pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Result<SubscribeRequest> {
     let start = match request.start {
         Some(ProtoStart::AfterCursor(cursor)) => Start::After(cursor),
@@ -37,7 +37,7 @@ pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Re
     })
 }
 
-/// Which past events are wanted.
+/// Parameters of a list of past events.
 pub(in crate::grpc) fn read_list(request: pb::ListEventsRequest) -> Result<ListEvents> {
     Ok(ListEvents {
         session: request.session_id,
@@ -59,7 +59,7 @@ fn read_kind(field: &str, number: i32) -> Result<EventKind> {
     EventKind::from_number(kind.into()).ok_or_else(|| super::not_given(field))
 }
 
-/// Whether a client that does not know the kind may skip the event and still tell history, marks and ends rightly.
+/// True if a client that does not know the kind may skip the event and still has history, marks and ends right.
 fn ignorable(kind: EventKind) -> bool {
     match kind {
         EventKind::SessionUpdated
@@ -99,7 +99,7 @@ pub(super) fn event(served: ServedEvent) -> pb::Event {
         cursor,
         session_id: event.session_id.to_string(),
         revision: event.revision,
-        // The protocol's numbers are the model's.
+        // The numbers of the protocol and of the model are the same.
         kind: kind as i32,
         ignorable: ignorable(kind),
         event_time: Some(time(event.time)),
@@ -111,7 +111,7 @@ pub(super) fn event(served: ServedEvent) -> pb::Event {
     }
 }
 
-/// A page of past events. A page with much content ends early, and the next one begins behind its last event.
+/// A page of past events. A page with much content ends early, and the next one begins after its last event.
 pub(in crate::grpc) fn page(events: Vec<ServedEvent>, next_cursor: String) -> pb::ListEventsResponse {
     let mut page = pb::ListEventsResponse { events: Vec::with_capacity(events.len()), next_cursor };
     let mut bytes = 0;
@@ -129,7 +129,7 @@ pub(in crate::grpc) fn page(events: Vec<ServedEvent>, next_cursor: String) -> pb
     page
 }
 
-/// What a frame of a stream is on the wire: one frame, or several if its events hold much content.
+/// The frames of the protocol for a frame of a stream: one, or several if its events have much content.
 pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> {
     let item = |item| ProtoFrame::SnapshotItem(pb::SnapshotItem { item: Some(item) });
     let frame = match frame {
@@ -170,7 +170,7 @@ fn wrap(frame: ProtoFrame) -> pb::SubscribeEventsResponse {
     pb::SubscribeEventsResponse { frame: Some(frame) }
 }
 
-/// Events in batches that a frame holds; an event that is longer than a frame has one for itself.
+/// Events in batches of at most a frame's size; an event that is longer than a frame has one for itself.
 fn batches(events: Vec<ServedEvent>, cursor: String) -> Vec<pb::EventBatch> {
     let mut batches = Vec::new();
     let mut batch = pb::EventBatch::default();
@@ -188,7 +188,7 @@ fn batches(events: Vec<ServedEvent>, cursor: String) -> Vec<pb::EventBatch> {
         batch.more = more;
         batch.events.push(event);
     }
-    // The last batch also stands for what the filter left out behind it.
+    // The cursor of the last batch is also after the events that the filter skipped.
     batches.push(pb::EventBatch { cursor, ..batch });
     batches
 }
@@ -318,7 +318,7 @@ fn message_appended(
     }
 }
 
-/// What a reply said it cost, and its window.
+/// The usage that a reply reported, and its window.
 fn usage_recorded(message: MessageId, said: Usage, given: ModelWindow) -> pb::UsageRecorded {
     pb::UsageRecorded { message_id: message.to_string(), usage: Some(usage(said)), window: Some(window(given)) }
 }

@@ -1,4 +1,4 @@
-//! Messages, parts and drafts.
+//! Conversion of messages, parts and drafts.
 
 use super::session::window;
 use super::{not_given, read_duration, read_enum, read_optional_time, read_usage, time, usage};
@@ -68,7 +68,7 @@ pub(in crate::grpc) fn read_new_messages(messages: Vec<pb::NewMessage>) -> Resul
     numbered.map(|(index, message)| read_new_message(&format!("messages[{index}]"), message)).collect()
 }
 
-/// Who speaks.
+/// Role of a speaker.
 pub(super) fn role(role: Role) -> pb::Role {
     match role {
         Role::User => pb::Role::User,
@@ -88,7 +88,7 @@ fn read_role(field: &str, number: i32) -> Result<Role> {
     }
 }
 
-/// What a message is for.
+/// Purpose of a message.
 pub(super) fn kind(kind: MessageKind) -> pb::MessageKind {
     match kind {
         MessageKind::Normal => pb::MessageKind::Normal,
@@ -124,13 +124,13 @@ fn finish(finish: Finish) -> pb::Finish {
     }
 }
 
-/// The view that a reply was given.
+/// The view that a reply answers.
 fn given_view(view: GivenView) -> pb::GivenView {
     let GivenView { revision, hash, window: given, shortened } = view;
     pb::GivenView { revision, view_hash: hash.to_vec(), window: Some(window(given)), shortened }
 }
 
-/// How a message ends; one that says nothing ends without a reason.
+/// Details of a seal; without them a message ends without a reason.
 pub(in crate::grpc) fn read_finish(field: &str, finish: Option<pb::Finish>) -> Result<NewFinish> {
     let Some(finish) = finish else { return Ok(NewFinish::default()) };
     Ok(NewFinish {
@@ -141,7 +141,7 @@ pub(in crate::grpc) fn read_finish(field: &str, finish: Option<pb::Finish>) -> R
     })
 }
 
-/// Why a reply ended; unspecified for messages that are no replies.
+/// Reason of a reply's end; unspecified for messages that are not replies.
 pub(super) fn finish_reason(reason: Option<FinishReason>) -> pb::FinishReason {
     match reason {
         None => pb::FinishReason::Unspecified,
@@ -154,7 +154,7 @@ pub(super) fn finish_reason(reason: Option<FinishReason>) -> pb::FinishReason {
     }
 }
 
-/// Why a reply ended; none where that is not said.
+/// Reason of a reply's end; none if unspecified.
 pub(super) fn read_finish_reason(field: &str, number: i32) -> Result<Option<FinishReason>> {
     Ok(match read_enum(field, number)? {
         pb::FinishReason::Unspecified => None,
@@ -177,7 +177,7 @@ fn part(part: Part) -> pb::Part {
     }
 }
 
-/// The parts of a message; the ids and revisions of parts are the server's, and not read.
+/// The parts of a message. Part ids and revisions are assigned by the server and ignored here.
 pub(in crate::grpc) fn read_parts(field: &str, parts: Vec<pb::Part>) -> Result<Vec<NewPart>> {
     let numbered = parts.into_iter().enumerate();
     numbered.map(|(index, part)| read_part(&format!("{field}[{index}]"), part)).collect()
@@ -188,7 +188,7 @@ fn read_part(field: &str, part: pb::Part) -> Result<NewPart> {
     Ok(NewPart { client_id: part.client_id, body: read_body(field, body)?.into(), metadata_json: part.metadata_json })
 }
 
-/// The parts that join an open message: whole ones, and drafts that close with the words they have.
+/// Parts for an open message: whole ones, and drafts that close with the text they have.
 pub(in crate::grpc) fn read_open_parts(parts: Vec<pb::Part>) -> Result<Vec<OpenPart>> {
     let numbered = parts.into_iter().enumerate();
     numbered.map(|(index, part)| read_open_part(&format!("parts[{index}]"), part)).collect()
@@ -216,7 +216,7 @@ fn read_draft_id(text: &str) -> Result<PartId> {
     })
 }
 
-/// What a part says.
+/// Content of a part.
 pub(super) fn body(body: PartBody) -> Body {
     match body {
         PartBody::Text(text) => Body::Text(pb::TextPart { text }),
@@ -319,7 +319,7 @@ fn read_media(field: &str, media: pb::MediaPart) -> Result<Media> {
     Ok(Media { mime_type: media.mime_type, name: media.name, source })
 }
 
-/// What a draft will be.
+/// Kind of a draft's part.
 pub(super) fn draft_kind(reasoning: bool) -> pb::DraftKind {
     if reasoning { pb::DraftKind::Reasoning } else { pb::DraftKind::Text }
 }
@@ -329,7 +329,7 @@ pub(in crate::grpc) fn draft((part, reasoning, text): (PartId, bool, String)) ->
     pb::Draft { part_id: part.to_string(), kind: draft_kind(reasoning).into(), text }
 }
 
-/// Words for a draft.
+/// Text for a draft.
 pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Result<DraftWordsToAdd> {
     let reasoning = match read_enum("kind", request.kind)? {
         pb::DraftKind::Unspecified | pb::DraftKind::Text => false,
@@ -340,7 +340,7 @@ pub(in crate::grpc) fn read_draft_words(request: pb::AppendDraftRequest) -> Resu
     Ok(DraftWordsToAdd { part, client_id, reasoning, offset, delta })
 }
 
-/// Which messages a list holds.
+/// Parameters of a list of messages.
 pub(in crate::grpc) fn read_list(request: pb::ListMessagesRequest) -> ListMessages {
     ListMessages {
         page_size: request.page_size.into(),

@@ -1,8 +1,8 @@
-//! Between the protocol's types and the domain's. A function named `read_…` takes what a client sent; the others write
-//! what it gets.
+//! Conversion between the protocol's types and the domain's. A function named `read_…` converts from the protocol; the
+//! others convert to it.
 //!
-//! Only the form of a request is checked here: values that are missing, and numbers that stand for nothing. What a
-//! value may be is for `app` to say. Every refusal names the field by its path in the request.
+//! Only the form of a request is checked here: missing values, and unknown enum numbers. `app` checks the values. Every
+//! refusal names the field by its path in the request.
 
 pub(in crate::grpc) mod compaction;
 pub(in crate::grpc) mod event;
@@ -31,7 +31,7 @@ pub(in crate::grpc) fn time(time: Timestamp) -> prost_types::Timestamp {
     prost_types::Timestamp { seconds: time.0.div_euclid(MICROS), nanos }
 }
 
-/// An instant; what is finer than a microsecond is dropped.
+/// An instant, truncated to microseconds.
 fn read_time(field: &str, time: prost_types::Timestamp) -> Result<Timestamp> {
     if !SECONDS.contains(&time.seconds) || !NANOS.contains(&time.nanos) {
         return Err(Error::field(field, "is no point in time between the years 1 and 9999"));
@@ -43,7 +43,7 @@ fn read_optional_time(field: &str, time: Option<prost_types::Timestamp>) -> Resu
     time.map(|time| read_time(field, time)).transpose()
 }
 
-/// A length of time, which may not be negative.
+/// A duration, which must not be negative.
 pub(in crate::grpc) fn read_duration(field: &str, duration: prost_types::Duration) -> Result<Duration> {
     match (u64::try_from(duration.seconds), u32::try_from(duration.nanos)) {
         (Ok(seconds), Ok(nanos)) if NANOS.contains(&duration.nanos) => Ok(Duration::new(seconds, nanos)),
@@ -51,7 +51,7 @@ pub(in crate::grpc) fn read_duration(field: &str, duration: prost_types::Duratio
     }
 }
 
-/// An enum's value. A number that this version does not know is refused rather than guessed at.
+/// An enum's value. A number that this version does not know is refused.
 fn read_enum<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
     T::try_from(number).map_err(|_| Error::field(field, format!("{number} is no value that this version knows")))
 }
@@ -60,7 +60,7 @@ fn not_given(field: &str) -> Error {
     Error::field(field, "is not given")
 }
 
-/// A count, as far as 32 bits reach.
+/// A count, capped at 32 bits.
 pub(in crate::grpc) fn count(count: impl TryInto<i32>) -> i32 {
     count.try_into().unwrap_or(i32::MAX)
 }
@@ -70,7 +70,7 @@ fn id(id: Option<impl ToString>) -> Option<String> {
     id.map(|id| id.to_string())
 }
 
-/// What a reply cost.
+/// Usage of a reply.
 pub(super) fn usage(usage: Usage) -> pb::Usage {
     pb::Usage {
         input_tokens: usage.input,
@@ -83,7 +83,7 @@ pub(super) fn usage(usage: Usage) -> pb::Usage {
     }
 }
 
-/// What a reply cost.
+/// Usage of a reply.
 pub(in crate::grpc) fn read_usage(usage: pb::Usage) -> Usage {
     Usage {
         input: usage.input_tokens,
@@ -100,7 +100,7 @@ fn range(range: RevisionRange) -> pb::RevisionRange {
     pb::RevisionRange { first_revision: range.first, last_revision: range.last }
 }
 
-/// The bytes that a message takes inside another one: its tag, its length and itself.
+/// The bytes of a message inside another one: its tag, its length and its content.
 fn framed_len(message: &impl prost::Message) -> usize {
     let len = message.encoded_len();
     1 + prost::length_delimiter_len(len) + len

@@ -1,4 +1,4 @@
-//! Sessions and windows.
+//! Conversion of sessions and windows.
 
 use super::{id, time};
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
@@ -38,7 +38,7 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
     }
 }
 
-/// What keeps its automatic reductions from going on without end.
+/// The guards that hold a session's automatic compactions back.
 fn guard_state(guards: Guards) -> pb::GuardState {
     pb::GuardState {
         failure_count: guards.failure_count,
@@ -49,7 +49,7 @@ fn guard_state(guards: Guards) -> pb::GuardState {
     }
 }
 
-/// How much a model can take.
+/// The token limits of a model.
 pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
     pb::ModelWindow {
         model: window.model,
@@ -60,7 +60,7 @@ pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
     }
 }
 
-/// How much a model can take.
+/// The token limits of a model.
 pub(in crate::grpc) fn read_window(window: pb::ModelWindow) -> ModelWindow {
     ModelWindow {
         model: window.model,
@@ -71,7 +71,7 @@ pub(in crate::grpc) fn read_window(window: pb::ModelWindow) -> ModelWindow {
     }
 }
 
-/// What a new session is to be.
+/// The properties of a new session.
 pub(in crate::grpc) fn read_new(request: pb::CreateSessionRequest) -> NewSession {
     NewSession {
         client_id: request.client_id,
@@ -85,7 +85,7 @@ pub(in crate::grpc) fn read_new(request: pb::CreateSessionRequest) -> NewSession
     }
 }
 
-/// What is to change in a session.
+/// A change of a session.
 pub(in crate::grpc) fn read_change(request: pb::UpdateSessionRequest) -> SessionChange {
     SessionChange {
         title: request.title,
@@ -102,7 +102,7 @@ pub(in crate::grpc) fn read_change(request: pb::UpdateSessionRequest) -> Session
 pub(in crate::grpc) fn context_usage(context: &ContextUsage) -> pb::ContextUsage {
     let ContextUsage { context_tokens, window_tokens, due_tokens, due, pending } = *context;
     let ratio = match context_tokens {
-        // Tokens stay far below the 2^53 up to which the division is exact.
+        // Token counts stay far below 2^53, up to which the division is exact.
         Some(tokens) if window_tokens > 0 => tokens as f64 / window_tokens as f64,
         _ => 0.0,
     };
@@ -116,7 +116,7 @@ pub(in crate::grpc) fn context_usage(context: &ContextUsage) -> pb::ContextUsage
     }
 }
 
-/// What an acknowledged write survives.
+/// Durability of an acknowledged write.
 pub(in crate::grpc) fn durability(durability: Durability) -> pb::Durability {
     match durability {
         Durability::Full => pb::Durability::Full,

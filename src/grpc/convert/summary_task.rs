@@ -1,4 +1,4 @@
-//! Summary tasks.
+//! Conversion of summary tasks.
 
 use super::compaction::{level, read_level, trigger};
 use super::message::read_finish_reason;
@@ -7,7 +7,7 @@ use crate::app::Result;
 use crate::app::summary_tasks::{Hold, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
 use crate::pb;
 
-/// A summary that is to be written, and what a model is to be asked.
+/// A summary that is to be written, with the prompt for a model.
 pub(in crate::grpc) fn task(task: &Task, prompt: Prompt) -> pb::SummaryTask {
     pb::SummaryTask {
         compaction_id: task.compaction.to_string(),
@@ -29,7 +29,7 @@ pub(in crate::grpc) fn task(task: &Task, prompt: Prompt) -> pb::SummaryTask {
     }
 }
 
-/// Which task a client wants.
+/// A request to lease a task.
 pub(in crate::grpc) fn read_lease(request: pb::LeaseSummaryTaskRequest) -> Result<LeaseRequest> {
     let levels = request.levels.iter().map(|level| read_level(*level));
     Ok(LeaseRequest {
@@ -41,7 +41,7 @@ pub(in crate::grpc) fn read_lease(request: pb::LeaseSummaryTaskRequest) -> Resul
     })
 }
 
-/// What a client wants to be different.
+/// A client's changes to a task.
 pub(in crate::grpc) fn read_edit(request: pb::EditSummaryTaskRequest) -> (Hold, NewEdit) {
     let hold =
         Hold { compaction: request.compaction_id, token: request.lease_token, base_revision: request.base_revision };
@@ -69,7 +69,7 @@ pub(in crate::grpc) fn read_reply(request: pb::CompleteSummaryTaskRequest) -> Re
     Ok((hold, reply))
 }
 
-/// Why a client gives a task back.
+/// Reason for giving a task back.
 pub(in crate::grpc) fn read_failure(number: i32) -> Result<Release> {
     Ok(match read_enum("failure", number)? {
         pb::SummaryTaskFailure::Unspecified | pb::SummaryTaskFailure::Transient => Release::Transient,

@@ -1,4 +1,4 @@
-//! Views, and the frames they come in.
+//! Conversion of views, and of the frames that they are sent in.
 
 use super::message::{body, role};
 use super::{count, framed_len, id, range, read_duration, read_enum, time};
@@ -14,7 +14,7 @@ use crate::pb::get_context_response::Frame;
 use std::sync::Arc;
 use std::vec;
 
-/// Which view is wanted.
+/// Parameters of a request for a view.
 pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<ContextRequest> {
     let action = match read_enum("overflow_action", request.overflow_action)? {
         pb::OverflowAction::Unspecified | pb::OverflowAction::Return => OverflowAction::Return,
@@ -54,7 +54,7 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
     }
 }
 
-/// What a message carries of its original; everything else is not set.
+/// The fields that a view message copies from its original; all other fields are unset.
 fn carried(carried: &Carried) -> pb::ContextMessage {
     let Carried { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } =
         carried.clone();
@@ -71,7 +71,7 @@ fn carried(carried: &Carried) -> pb::ContextMessage {
     }
 }
 
-/// Whose words a summary's are.
+/// Author of a summary.
 fn provenance(provenance: &Provenance) -> pb::Provenance {
     let author = match provenance.author {
         Author::BuiltIn => pb::SummaryAuthor::BuiltIn,
@@ -127,7 +127,7 @@ fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHisto
     }
 }
 
-/// What is left out by no mark.
+/// Messages that are left out by no mark.
 fn unmarked(left_out: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHistory {
     pb::OmittedHistory { range: Some(range(left_out)), mark_revision: 0, reason: reason.into(), compaction_id: None }
 }
@@ -137,7 +137,7 @@ fn unmarked(left_out: RevisionRange, reason: pb::OmitReason) -> pb::OmittedHisto
 pub(in crate::grpc) struct Frames {
     header: Option<pb::ContextHeader>,
     messages: vec::IntoIter<ViewMessage>,
-    /// The message that did not fit the frame before.
+    /// The message that did not fit in the previous frame.
     held: Option<pb::ContextMessage>,
     end: Option<pb::ContextEnd>,
 }
@@ -168,7 +168,7 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
 }
 
 impl Frames {
-    /// As many of the next messages as one frame holds, and one at least if there is one.
+    /// The next messages, up to a frame's size; at least one if there is one.
     fn next_messages(&mut self) -> Vec<pb::ContextMessage> {
         let mut messages = Vec::new();
         let mut bytes = 0;

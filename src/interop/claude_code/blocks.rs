@@ -1,4 +1,4 @@
-//! The blocks of a Claude Code line, which are those of Anthropic's messages.
+//! The content blocks of a Claude Code line, in the format of Anthropic's messages.
 
 use crate::interop::content::{self, Output};
 use crate::interop::draft::Draft;
@@ -11,13 +11,13 @@ use serde_json::value::RawValue;
 const PROVIDER: &str = "anthropic";
 const CONTENT: &str = "/message/content";
 
-/// Whether a line of the user's side holds tool results.
+/// True if a line with the user's role contains tool results.
 pub(super) fn has_results(line: &Object<'_>) -> bool {
     let blocks = line.object("message").and_then(|message| message.list("content")).unwrap_or_default();
     blocks.into_iter().any(|block| raw::object(block).is_some_and(|block| block.string("type") == "tool_result"))
 }
 
-/// The words of a message: its text, or those of its text blocks.
+/// The text of a message, or of its text blocks.
 pub(super) fn words(message: &Object<'_>) -> String {
     if let Some(text) = message.text("content") {
         return text.text;
@@ -27,7 +27,7 @@ pub(super) fn words(message: &Object<'_>) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Adds what a line of the user's side holds: tool results to one message, the rest to the other.
+/// Adds the content of a line with the user's role: tool results to one message, the rest to the other.
 pub(super) fn user<'a>(
     said: &mut Draft<'a>,
     results: &mut Draft<'a>,
@@ -43,7 +43,7 @@ pub(super) fn user<'a>(
     })
 }
 
-/// Adds what a line of a reply holds.
+/// Adds the content of a line of a reply.
 pub(super) fn assistant<'a>(
     draft: &mut Draft<'a>,
     message: &Object<'a>,
@@ -78,7 +78,7 @@ fn each<'a>(
     Ok(())
 }
 
-/// Adds a block, if it is of a kind that has a part of its own and may stand on that side.
+/// Adds a block, if its kind has a part type of its own and is valid for the message's role.
 fn block_of<'a>(draft: &mut Draft<'a>, ledger: &mut Ledger, block: &Object<'a>, kind: &str, pointer: &str) -> bool {
     let reply = draft.role == Role::Assistant;
     let (part, mapped): (_, &[&str]) = match kind {
@@ -141,7 +141,7 @@ fn output<'a>(item: &'a RawValue, pointer: &str) -> Output<'a> {
     }
 }
 
-/// The media of an image or a document, and where its bytes stand.
+/// The media of an image or a document, with the value of its bytes and the pointer to it.
 fn media<'a>(block: &Object<'a>, pointer: &str) -> Option<(Media, Option<(&'a RawValue, String)>)> {
     let source = block.object("source")?;
     let name = block.string("title");
@@ -153,7 +153,7 @@ fn media<'a>(block: &Object<'a>, pointer: &str) -> Option<(Media, Option<(&'a Ra
         }
         "url" => {
             let source = MediaSource::Uri(source.id("url")?);
-            // The line does not say, and media without a type are refused.
+            // The line does not contain the type, and media without one are refused.
             let mime_type = if block.string("type") == "image" { "image/*" } else { "application/*" };
             Some((Media { mime_type: mime_type.to_owned(), name, source }, None))
         }

@@ -1,4 +1,4 @@
-//! Claude Code's format, line by line.
+//! Tests of Claude Code's format.
 
 use crate::interop::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
 use crate::interop::{Format, Transcript, parse_child};
@@ -260,7 +260,7 @@ fn edits_inside_an_abandoned_branch_are_branches_of_it() {
         user("y1", Some("x2"), json!("given up earlier")),
         user("x3", Some("x2"), json!("given up later")),
         reply("x4", Some("x3"), "m3", text("three"), 1),
-        // What a hook writes late tells nothing about where the conversation stands.
+        // The late output of a hook does not show the current position of the conversation.
         line("progress", "late", Some("y1")),
         user("u2", Some("a1"), json!("2")),
     ]);
@@ -305,7 +305,7 @@ fn an_edited_first_prompt_shares_nothing() {
 fn tools_hooks_and_chains_that_break_give_nothing_up() {
     let meta = |uuid: &str| with(user(uuid, Some("a2"), json!("hook says")), json!({"isMeta":true}));
     let cases: [Vec<Value>; 4] = [
-        // Results of parallel calls hang under different lines of one reply, and progress hangs anywhere.
+        // Results of parallel calls have different lines of one reply as parents, and progress has any parent.
         vec![
             user("u1", None, json!("1")),
             reply("a1", Some("u1"), "m1", call("c1"), 1),
@@ -316,7 +316,7 @@ fn tools_hooks_and_chains_that_break_give_nothing_up() {
             reply("a3", Some("r1"), "m2", text("done"), 1),
             user("u2", Some("a3"), json!("2")),
         ],
-        // What a hook adds in the user's place is no prompt.
+        // A hook's text with the user's role is no prompt.
         vec![
             user("u1", None, json!("1")),
             reply("a2", Some("u1"), "m1", text("a"), 1),
@@ -324,7 +324,7 @@ fn tools_hooks_and_chains_that_break_give_nothing_up() {
             meta("h2"),
             user("u2", Some("a2"), json!("2")),
         ],
-        // None of the prompts after one message leads on: something else is going on.
+        // If none of the prompts after one message leads on, the tree branches for another reason.
         vec![
             user("u1", None, json!("1")),
             reply("a1", Some("u1"), "m1", call("c1"), 1),
@@ -332,7 +332,7 @@ fn tools_hooks_and_chains_that_break_give_nothing_up() {
             user("u3", Some("a1"), json!("/cost")),
             result("r1", Some("a1"), "c1"),
         ],
-        // A parent that stands nowhere.
+        // Parents that are not in the file.
         vec![user("u1", Some("gone"), json!("1")), user("u2", Some("lost"), json!("2")), user("u3", None, json!("3"))],
     ];
     for lines in cases {

@@ -1,30 +1,30 @@
-//! Which lines of a Claude Code transcript were given up.
+//! Abandoned branches of a Claude Code transcript.
 //!
-//! When a person edits a prompt, the new one gets the same parent as the old one, and the conversation goes on behind
-//! it. So of several prompts that follow the same message, the one that leads to where the conversation stands was
-//! kept, and the others begin abandoned branches. If none leads there, something else made the tree branch, and nothing
-//! was given up.
+//! When a person edits a prompt, the new one gets the same parent as the old one, and the conversation continues after
+//! it. So of several prompts that follow the same message, the one that leads to the current position of the
+//! conversation was kept, and the others start abandoned branches. If none leads there, the tree branches for another
+//! reason, and nothing was abandoned.
 
 use super::Row;
 use std::collections::HashMap;
 
-/// A branch that was given up.
+/// An abandoned branch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fork {
     /// Its number; the main branch is 0.
     pub(super) branch: usize,
     /// The branch that it leaves.
     pub(super) from: usize,
-    /// The index of the first line that the two do not share.
+    /// Index of the first line that the two do not share.
     pub(super) leaves_at: usize,
 }
 
-/// The lines of a conversation, sorted onto branches.
+/// The lines of a conversation, sorted into branches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Tree {
     /// The branch of each line.
     pub(super) branch_of: Vec<usize>,
-    /// The branches but for the main one, in the order of their numbers.
+    /// The branches without the main one, in the order of their numbers.
     pub(super) forks: Vec<Fork>,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Tree {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Before {
     Line(usize),
-    /// It is the first of its chain.
+    /// None: the prompt is the first message of its chain.
     Nothing,
 }
 
 impl Tree {
-    /// Sorts lines onto branches.
+    /// Sorts lines into branches.
     pub(super) fn grow(rows: &[Row<'_>]) -> Self {
         let parents = parents(rows);
         let latest = latest(rows, &parents);
@@ -51,10 +51,10 @@ impl Tree {
         let groups = rivals.iter().flat_map(|(before, prompts)| prompts.iter().map(|prompt| (*prompt, *before)));
         let group_of: HashMap<usize, Before> = groups.collect();
         let mut tree = Self { branch_of: Vec::with_capacity(rows.len()), forks: Vec::new() };
-        // Where the conversation of each branch stands.
+        // The current position of each branch.
         let mut tips = vec![rows.iter().rposition(|row| row.talks)];
         for index in 0..rows.len() {
-            // What has no place in the tree belongs to the file, and so to its main branch.
+            // A line without a position in the tree belongs to the main branch.
             let from = parents[index].map_or(0, |parent| tree.branch_of[parent]);
             let group = group_of.get(&index);
             let kept = group.and_then(|group| leading(*group, &group_of, &parents, tips[from]));
@@ -70,7 +70,7 @@ impl Tree {
         tree
     }
 
-    /// The line that holds the summary of a boundary: the next message of the conversation on its branch.
+    /// The line with the summary of a boundary: the next message of the conversation on its branch.
     pub(super) fn summary_of(&self, rows: &[Row<'_>], boundary: usize) -> Option<usize> {
         let branch = self.branch_of[boundary];
         let next = (boundary + 1..rows.len())
@@ -79,7 +79,7 @@ impl Tree {
     }
 }
 
-/// The line that each line follows. One that is named but stands nowhere before it does not count.
+/// The line that each line follows. A named parent that is not before the line does not count.
 fn parents(rows: &[Row<'_>]) -> Vec<Option<usize>> {
     let mut by_uuid: HashMap<&str, usize> = HashMap::new();
     let mut parents = Vec::with_capacity(rows.len());
@@ -103,7 +103,7 @@ fn latest(rows: &[Row<'_>], parents: &[Option<usize>]) -> Vec<usize> {
     latest
 }
 
-/// The message or boundary that a prompt follows, past hooks and progress; none if the chain to it is broken.
+/// The message or boundary that a prompt follows, skipping hooks and progress; none if the chain to it is broken.
 fn before(rows: &[Row<'_>], parents: &[Option<usize>], prompt: usize) -> Option<Before> {
     let mut index = prompt;
     loop {
@@ -115,7 +115,7 @@ fn before(rows: &[Row<'_>], parents: &[Option<usize>], prompt: usize) -> Option<
     }
 }
 
-/// The one of a group of prompts that leads to where a branch stands.
+/// The prompt of a group that leads to the current position of a branch.
 fn leading(
     group: Before,
     group_of: &HashMap<usize, Before>,

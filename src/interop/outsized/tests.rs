@@ -12,7 +12,7 @@ fn read(lines: &[Value]) -> (Vec<String>, Transcript) {
     (lines, transcript)
 }
 
-/// What the records of a transcript hold that are pieces of a line, put together.
+/// The joined text of the records with the pieces of a line.
 fn pieces(transcript: &Transcript, line: usize) -> String {
     let mut data = String::new();
     for entry in &transcript.branches[0].entries {

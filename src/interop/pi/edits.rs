@@ -1,5 +1,5 @@
-//! Context edits: a later entry says what a model is shown of an earlier one, or that it is shown nothing of it. pi makes
-//! one on demand of an extension, and where it hides a reply that failed because the context was too large.
+//! Context edits: a later entry replaces an earlier one in the model's context, or omits it. pi makes one at the
+//! request of an extension, and to hide a reply that failed because the context was too large.
 
 use super::{Content, Reader, outputs};
 use crate::interop::content;
@@ -10,7 +10,7 @@ use crate::interop::{Entry, Format};
 use crate::model::message::{NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 
-/// Whether pi lets a later entry edit what this one shows a model.
+/// True if pi lets a later entry edit this one.
 pub(super) fn is_editable(entry: &Object<'_>, kind: &str) -> bool {
     let role = || entry.object("message").map(|message| message.string("role")).unwrap_or_default();
     match kind {
@@ -20,19 +20,19 @@ pub(super) fn is_editable(entry: &Object<'_>, kind: &str) -> bool {
     }
 }
 
-/// Where an entry finds its target.
+/// Position of an edit's target, relative to the edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// On its way through the conversation, where pi shows it.
+    /// On the edit's path through the conversation, visible in pi's context.
     Shown,
-    /// There too, under the newest compaction.
+    /// On the path, but covered by the newest compaction.
     Covered,
-    /// On another way.
+    /// On another path.
     Elsewhere,
 }
 
 impl Reader {
-    /// An edit of an earlier entry. One that pi would refuse, or that changes nothing it shows, is a record.
+    /// An edit of an earlier entry. An edit that pi would refuse, or that has no visible effect, becomes a record.
     pub(super) fn edit<'a>(&mut self, line: &'a Line, entry: &Object<'a>, parent: Option<usize>) -> Content<'a> {
         match self.target_and_parts(line, entry, parent) {
             Ok((target, parts)) => Content::Edit { target, parts },
@@ -70,10 +70,10 @@ impl Reader {
         Ok((target.client_id.unwrap_or_default(), parts))
     }
 
-    /// Looks for the target on the way back from an entry's parent.
+    /// Searches for the target on the path from an entry's parent to the root.
     fn find(&self, target: usize, parent: Option<usize>) -> Found {
         let mut at = parent;
-        // The newest compaction: the entry from which on it kept everything, or nothing.
+        // The first entry kept by the newest compaction; the inner value is none if it kept nothing.
         let mut newest: Option<Option<&str>> = None;
         let mut found = Found::Shown;
         while let Some(node) = at {
@@ -94,7 +94,7 @@ impl Reader {
         Found::Elsewhere
     }
 
-    /// The parts that stand in the place of those of the target, which keeps its role and the call that it answers.
+    /// The parts that replace those of the target; the target's role and call id stay.
     fn replacement<'a>(
         &mut self,
         line: &'a Line,
@@ -113,7 +113,7 @@ impl Reader {
             }
             None => {
                 let provider = if target.provider.is_empty() { "pi" } else { &target.provider };
-                // Calls that stay have the ids that the target's have.
+                // Calls that stay have the ids of the target's calls.
                 self.blocks(&mut draft, replacement, "/replacement/content", provider, Ledger::answered)?;
             }
         }

@@ -1,4 +1,4 @@
-//! pi's formats, entry by entry.
+//! Tests of pi's formats.
 
 use crate::interop::tests::{check, compactions, ids, messages, problems, read, record_kinds, texts};
 use crate::interop::{Entry, Format, Options, REST_RECORD, Transcript, parse};
@@ -20,7 +20,7 @@ fn session(lines: &[Value]) -> Transcript {
     transcript
 }
 
-/// An entry with a message, under a parent.
+/// An entry with a message and a parent.
 fn entry(id: &str, parent: Option<&str>, message: Value) -> Value {
     json!({"type":"message","id":id,"parentId":parent,"timestamp":"2026-01-02T03:04:06.500Z","message":message})
 }
@@ -62,7 +62,7 @@ fn a_reply_keeps_its_blocks_usage_and_reason() {
     assert_eq!(finish.reason, Some(FinishReason::ToolCalls));
     assert_eq!((usage.input, usage.output, usage.cache_read, usage.cache_write), (3, 68, 5, 19964));
     assert_eq!((usage.total, usage.cost_usd), (Some(20040), Some(0.075894)));
-    // The metadata is the line's own text without what the parts have.
+    // The metadata is the line's own text without the values that are in the parts.
     let metadata = message.metadata_json.as_ref().unwrap();
     assert!(metadata.contains(r#""cost":{"total":0.075894}},"stopReason":"toolUse""#), "{metadata}");
     assert!(metadata.contains(r#"["/message/content/0/thinkingSignature",0,"thinkingSignature"]"#), "{metadata}");
@@ -229,7 +229,7 @@ fn version_1_goes_by_the_order_of_lines() {
         r#"{"type":"thinking_level_change","thinkingLevel":"low"}"#,
         r#"{"type":"message","message":{"role":"user","content":"second"}}"#,
         r#"{"type":"message","message":{"role":"user","content":"third"}}"#,
-        // The index counts the lines that can be read, the header included: 2 is the change of the thinking level.
+        // The index counts the parsed lines, including the header: 2 is the change of the thinking level.
         r#"{"type":"compaction","summary":"so far","firstKeptEntryIndex":2,"tokensBefore":1234}"#,
         r#"{"type":"message","message":{"role":"user","content":"fourth"}}"#,
     ]
@@ -286,7 +286,8 @@ fn context_edit(id: &str, parent: &str, target: &str, replacement: Value) -> Val
     json!({"type":"context_edit","id":id,"parentId":parent,"targetId":target,"replacement":replacement})
 }
 
-/// What stands before the edits: a note, a request, a command of the user, a call with its result, an abandoned reply.
+/// A session with these edits, after a note, a request, a user's command, a call with its result, and an abandoned
+/// reply.
 fn edited(edits: &[Value]) -> Transcript {
     let call = json!([{"type":"toolCall","id":"c1","name":"read","arguments":{}}]);
     let result = json!({"role":"toolResult","toolCallId":"c1","content":"no such file","isError":true});
@@ -371,7 +372,7 @@ fn a_context_edit_that_pi_would_not_show_is_a_record() {
         assert_eq!(transcript.problems[0].message, stays(problem));
         assert_eq!(record_kinds(&transcript.branches[0]).last(), Some(&"context_edit"), "{problem}");
     }
-    // What a compaction kept can be edited behind it.
+    // Entries that a compaction kept can be edited after it.
     for target in ["a1", "r1", "u2"] {
         let transcript = edited(&from_a1(target));
         assert_eq!(transcript.problems, [], "{target}");

@@ -1,28 +1,27 @@
-//! Where the message that an id names stands in the conversation.
+//! The position in the conversation of a message that an id names.
 
 use super::State;
 use crate::model::Revision;
 use crate::model::mark::{Mark, MarkBody};
 
-/// Where a message stands, whichever of its ids names it.
+/// The position of a message, by any of its ids.
 ///
-/// What stands in another message's place, an edit or a replay, stands at that message's place. A summary and its marker
-/// stand for all that is in front of their tail. Any other message stands where it came, also while it is covered,
-/// pinned or left out by a compaction.
+/// A message that replaces another, an edit or a replay, has the position of that message. A summary and its marker
+/// cover all positions before their tail. Any other message has the position at which it came, even while it is
+/// covered, pinned or omitted by a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// The first place that it stands for: a tail which begins with it begins here.
+    /// The first position that it covers: a tail that begins with it begins here.
     pub first: Revision,
-    /// The last place that it stands for: a conversation which ends with it ends here.
+    /// The last position that it covers: a conversation that ends with it ends here.
     pub last: Revision,
-    /// The message that stands there now: the newest edit or the replay, where there is one.
+    /// The message that is shown there now: the newest edit or the replay, if there is one.
     pub shown: Revision,
-    /// The rewind that left it out of the conversation, if one did.
+    /// The rewind that removed it from the conversation, if one did.
     pub left_by: Option<Revision>,
 }
 
-/// Where the message that came at `revision` stands in the conversation as it is at revision `at`. `marks` are ascending
-/// by revision.
+/// The position, as of revision `at`, of the message that came at `revision`. `marks` are ascending by revision.
 pub fn position(marks: &[Mark], at: Revision, revision: Revision) -> Position {
     let state = State::at(marks, at);
     let summary = state.marks.iter().find_map(|mark| match &mark.body {
@@ -42,7 +41,7 @@ pub fn position(marks: &[Mark], at: Revision, revision: Revision) -> Position {
     Position { first: place, last: place, shown, left_by: state.rewound_by(place) }
 }
 
-/// The mark that pins what stands at a place, if one holds at revision `at`.
+/// The mark that pins the message at a position, if one is active at revision `at`.
 pub fn pin(marks: &[Mark], at: Revision, place: Revision) -> Option<Revision> {
     let state = State::at(marks, at);
     let pins = |mark: &&&Mark| matches!(mark.body, MarkBody::Pinned { target } if state.place(target) == place);
@@ -50,7 +49,7 @@ pub fn pin(marks: &[Mark], at: Revision, place: Revision) -> Option<Revision> {
 }
 
 impl State<'_> {
-    /// The place of a message: for what stands in the place of another, that one's.
+    /// The position of a message: for a replacement, the position of its target.
     pub(super) fn place(&self, revision: Revision) -> Revision {
         self.replacements.get(&revision).copied().unwrap_or(revision)
     }

@@ -1,35 +1,35 @@
-//! Undo and redo: which mark takes back the newest change of the picture, and which brings it back.
+//! Undo and redo: the mark that undoes the newest change of the view, and the mark that redoes it.
 //!
-//! Both are marks that take back an earlier mark: an undo that of the change, a redo that of the undo, an undo of what
-//! was brought back that of the redo. So every mark is taken back once at most, and what holds follows from the marks
-//! alone.
+//! Both are marks that undo an earlier mark: an undo names the mark of the change, a redo the mark of the undo, and an
+//! undo of a redone change the mark of the redo. So every mark is undone at most once, and the active changes follow
+//! from the marks alone.
 
 use super::{State, stands};
 use crate::model::Revision;
 use crate::model::mark::{Mark, MarkBody};
 
-/// A change of the picture that can be taken back or brought back.
+/// A change of the view that can be undone or redone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reversal {
     /// The mark that made the change: a rewind, an edit, a prune or a compaction.
     pub change: Revision,
-    /// The mark that has to be taken back for it.
+    /// The mark that must be undone for it.
     pub target: Revision,
 }
 
-/// What a redo finds.
+/// The result of the search for a redo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Redo {
-    /// This can be brought back.
+    /// This change can be redone.
     Possible(Reversal),
-    /// Something was taken back, but changes were made since on what the undo left; the newest by this mark.
+    /// A change was undone, but other changes were made since on the result; the newest by this mark.
     Overtaken(Revision),
-    /// Nothing is taken back.
+    /// No change is undone.
     Nothing,
 }
 
-/// What an undo takes back: the newest change that is in force at revision `at`. A compaction counts while its summary
-/// stands; pins have their own way back.
+/// The change that an undo reverses: the newest change that is active at revision `at`. A compaction counts while its
+/// summary is active; pins are removed by their own call.
 pub fn newest_change(marks: &[Mark], at: Revision) -> Option<Reversal> {
     let state = State::at(marks, at);
     let undoable = |mark: &&Mark| {
@@ -44,8 +44,8 @@ pub fn newest_change(marks: &[Mark], at: Revision) -> Option<Reversal> {
     state.live.iter().rev().find_map(undoable)
 }
 
-/// What a redo brings back at revision `at`: what was taken back last, as long as no change was made since. Appends and
-/// pins do not matter.
+/// The change that a redo restores at revision `at`: the change that was undone last, if no change was made since.
+/// Appends and pins do not matter.
 pub fn newest_undone(marks: &[Mark], at: Revision) -> Redo {
     let state = State::at(marks, at);
     let is_live = |mark: &Mark| state.live.binary_search_by_key(&mark.revision, |live| live.revision).is_ok();
@@ -62,7 +62,7 @@ pub fn newest_undone(marks: &[Mark], at: Revision) -> Redo {
     Redo::Nothing
 }
 
-/// Whether a mark changes what a view shows of the conversation. Where a fork begins is no change of it.
+/// True if the mark changes the content of a view of the conversation. The beginning of a fork does not.
 fn is_change(mark: &Mark) -> bool {
     match mark.body {
         MarkBody::Rewound { of_fork, .. } => !of_fork,
@@ -71,8 +71,9 @@ fn is_change(mark: &Mark) -> bool {
     }
 }
 
-/// The mark that a mark takes back or brings back in the end, and how many marks that takes: none for the mark itself,
-/// an odd number for what takes it back, an even one for what brings it back. None for one that takes back nothing.
+/// The mark at the end of a chain of undos, and the length of the chain: zero for a mark that undoes nothing, an odd
+/// number if the chain undoes that mark, an even number if it redoes it. None for a mark that undoes a mark that does
+/// not exist.
 fn origin<'a>(marks: &'a [Mark], mark: &'a Mark) -> Option<(&'a Mark, usize)> {
     let (mut origin, mut depth) = (mark, 0);
     while let MarkBody::Undone { mark: target } = origin.body {

@@ -26,7 +26,7 @@ fn edited(revision: Revision, target: Revision, replacement: Revision) -> Mark {
     mark(revision, MarkBody::Edited { target, replacement: Some(replacement) })
 }
 
-/// An edit that leaves a message out.
+/// An edit that omits a message.
 fn taken_out(revision: Revision, target: Revision) -> Mark {
     mark(revision, MarkBody::Edited { target, replacement: None })
 }
@@ -50,13 +50,13 @@ fn pruned(revision: Revision) -> Mark {
     )
 }
 
-/// A reduction that leaves messages out.
+/// A compaction that omits messages.
 fn left_out(revision: Revision, omitted: RevisionRange) -> Mark {
     let omitted = vec![omitted];
     mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 0, omitted, replay: None })
 }
 
-/// A compaction whose marker and summary stand right before its mark.
+/// A compaction whose marker and summary come right before its mark.
 fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail_start: Revision) -> Mark {
     let body = CompactedMark {
         compaction: compaction(revision),
@@ -72,7 +72,7 @@ fn compacted(revision: Revision, base: Revision, covered: &[RevisionRange], tail
     mark(revision, MarkBody::Compacted(body))
 }
 
-/// A summary of the first messages with some of them in front.
+/// A summary of the first messages, with some of them retained before it.
 fn beside(retained: &[Revision]) -> Mark {
     let Mark { revision, body: MarkBody::Compacted(body) } = compacted(20, 17, &[range(1, 8)], 9) else {
         unreachable!("a compaction")
@@ -80,8 +80,8 @@ fn beside(retained: &[Revision]) -> Mark {
     mark(revision, MarkBody::Compacted(CompactedMark { retained: retained.to_vec(), retained_first: true, ..body }))
 }
 
-/// A layout in short: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline; `R` for retained, `C` for a
-/// continuation.
+/// A layout in short notation: `M12 S13 P4 E3>15 6-9 16-` for marker, summary, pinned, edit, inline; `R` for retained,
+/// `C` for a continuation.
 fn sketch(layout: &Layout) -> String {
     let spans = layout.spans.iter().map(|span| match span {
         Span::Inline { first, last: Some(last) } => format!("{first}-{last}"),
@@ -96,7 +96,8 @@ fn sketch(layout: &Layout) -> String {
     spans.collect::<Vec<_>>().join(" ")
 }
 
-/// What a layout leaves out, in short: `4-6@7 3@9` for messages 4 to 6 rewound by mark 7, and 3 edited by mark 9.
+/// The omissions of a layout in short notation: `4-6@7 3@9` for messages 4 to 6 rewound by mark 7, and 3 edited by mark
+/// 9.
 fn omissions(layout: &Layout) -> String {
     let omitted = layout.omitted.iter().map(|omitted| match omitted.reason {
         OmitReason::Rewound | OmitReason::Reduced => {
@@ -107,7 +108,7 @@ fn omissions(layout: &Layout) -> String {
     omitted.collect::<Vec<_>>().join(" ")
 }
 
-/// A history in words, its marks, the sketch of its layout, and what that leaves out.
+/// The name of a history, its marks, the short notation of its layout, and its omissions.
 type Case = (&'static str, Vec<Mark>, &'static str, &'static str);
 
 fn check(cases: Vec<Case>) {
@@ -209,7 +210,7 @@ fn summaries() {
     ]);
 }
 
-/// A compaction that asks the model to go on, right before its mark.
+/// A compaction with a continuation right before its mark.
 fn continued(revision: Revision, base: Revision, covered: &[RevisionRange], tail_start: Revision) -> Mark {
     let Mark { body: MarkBody::Compacted(body), .. } = compacted(revision - 1, base, covered, tail_start) else {
         unreachable!("a compaction")
@@ -217,7 +218,7 @@ fn continued(revision: Revision, base: Revision, covered: &[RevisionRange], tail
     mark(revision, MarkBody::Compacted(CompactedMark { continuation: Some(revision - 1), ..body }))
 }
 
-/// A prune that replays a request, right before its mark.
+/// A prune with a replay of a request right before its mark.
 fn replayed(revision: Revision, target: Revision) -> Mark {
     let replay = Some(Replay { target, replacement: revision - 1 });
     mark(revision, MarkBody::Pruned { compaction: compaction(revision), part_count: 0, omitted: Vec::new(), replay })
@@ -337,7 +338,7 @@ fn undo_pops_the_newest_change_in_force() {
         popped.push(undo(revision, change));
     }
     assert_eq!(found(&popped, 50), None);
-    // What was brought back is taken back by the mark that brought it back.
+    // A redone change is undone by the mark that redid it.
     popped.push(undo(51, 50));
     assert_eq!(found(&popped, 51), Some((10, 51)));
 }
@@ -414,7 +415,7 @@ fn what_was_left_out_and_comes_back_from_under_a_summary_makes_it_fall() {
     }
 }
 
-/// Any marks at all, well-formed or not.
+/// Arbitrary marks, well-formed or not.
 fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
     let revision = || -2_i64..60;
     let body = prop_oneof![

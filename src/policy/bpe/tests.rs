@@ -20,7 +20,7 @@ const COUNTS: [(&str, [i64; 3]); 13] = [
     ("0123456789", [4, 4, 10]),
 ];
 
-/// A vocabulary file with all single bytes and the tokens given, in the order of their ranks.
+/// A vocabulary file with all single bytes and the given tokens, in the order of their ranks.
 fn file(tokens: &[&str]) -> Vec<u8> {
     let bytes = (0..=u8::MAX).map(|byte| vec![byte]);
     let lines = bytes.chain(tokens.iter().map(|token| token.as_bytes().to_vec())).enumerate();
@@ -31,7 +31,7 @@ fn vocabulary(tokens: &[&str]) -> Vocabulary {
     Vocabulary::parse("test", &file(tokens)).expect("a vocabulary")
 }
 
-/// Qwen's vocabulary, written out from the tables that are built in.
+/// Qwen's vocabulary, written out from the built-in tables.
 fn qwen() -> Vocabulary {
     let bpe = &Encoding::Qwen.tokenizer().bpe;
     let lines = (0..bpe.num_tokens() as u32)
@@ -86,7 +86,7 @@ fn a_vocabulary_counts_as_the_built_in_encoding_that_it_was_written_from() {
         .expect("both agree");
 }
 
-/// A text in one piece, joined one pair at a time as the definition says.
+/// The ends of the tokens of one piece, joined one pair at a time according to the definition.
 fn joined_slowly(vocabulary: &Vocabulary, piece: &[u8]) -> Vec<usize> {
     let mut starts: Vec<usize> = (0..=piece.len()).collect();
     loop {
@@ -109,7 +109,7 @@ proptest! {
         let turn = shuffle as usize % tokens.len().max(1);
         tokens.rotate_left(turn);
         let own = vocabulary(&tokens);
-        // A piece that is a token is one token, whatever its parts would be joined to.
+        // A piece that is a token is one token, even if joining its parts gives others.
         prop_assume!(own.rank(text.as_bytes()).is_none());
         prop_assert_eq!(own.tokenize(&text).ends, joined_slowly(&own, text.as_bytes()));
     }
@@ -135,7 +135,7 @@ proptest! {
 #[test]
 fn a_text_is_cut_where_its_tokens_end() {
     let letters = "a b c d e f g h i j";
-    // Text, tokens, what qwen-agent leaves of the front, and on both sides.
+    // Text, tokens, and the text that qwen-agent keeps at the beginning, and at both ends.
     for (text, tokens, prefix, both) in [
         (letters, 5, "a b c d e", "a b... i j"),
         (letters, 1, "a", "a"),

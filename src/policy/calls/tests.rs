@@ -5,7 +5,7 @@ use super::*;
 use crate::model::message::Replaced;
 use crate::policy::{dsl, pairing, presets, render, select};
 
-/// Which call each result answers: the names of the messages, and what the call was given as input.
+/// The pairs of results and calls: the names of their messages, and the input of the call.
 fn answered(text: &str) -> Vec<String> {
     let messages = dsl::parse(text);
     let calls = Calls::of(&messages);
@@ -40,7 +40,7 @@ fn whoever_answers_for_others_takes_the_nearest_call_or_names_it() {
         "{calls}t3 by=runner\n  result c0 out=\"x\" of=a1 done\nt4 by=runner\n  result c0 out=\"x\" of=a2 done\n"
     );
     assert_eq!(answered(&named), ["t3 a1 1", "t4 a2 2"]);
-    // One who calls by that id answers nobody else's.
+    // A writer with a call of its own with that id answers no call of others.
     let own = "a1 by=one\n  call read#c0 in=1\nt2 by=one\n  result c0 out=\"x\" done\na3 by=two\n  call read#c0 in=3\n\
                t4 by=one\n  result c0 out=\"again\" done\n";
     assert_eq!(answered(own), ["t2 a1 1"]);
@@ -86,13 +86,13 @@ fn a_call_runs_until_its_own_writer_goes_on_or_anybody_after_a_request() {
     check(&format!("{own}a3 by=one \"so\"\n"), None);
 }
 
-/// Something that one of several agents does.
+/// An action of one of several agents.
 #[derive(Debug, Clone)]
 enum Act {
-    /// A reply with so many calls, whose ids begin anew each time; a runner of its own answers some of them, naming them
-    /// or not; the others stay without an answer.
+    /// A reply with this number of calls, whose ids start anew in each reply; a runner of its own answers some of them,
+    /// with or without the name of the message; the others stay unanswered.
     Call { calls: usize, answers: usize, named: bool, together: bool },
-    /// Words.
+    /// Text.
     Say,
 }
 
@@ -115,7 +115,7 @@ fn messages_of(agent: usize, acts: &[Act]) -> Vec<String> {
         let made: String =
             (0..calls).map(|call| format!("  call read#c{call} in={{\"is\":\"{name}-{call}\"}}\n")).collect();
         messages.push(format!("{name} by=agent{agent}\n{made}"));
-        // Whoever answers in the place of an agent has to say for which.
+        // A writer that answers for an agent must name the message with the call.
         let (by, of) =
             if named { ("runner".to_owned(), format!(" of={name}")) } else { (format!("agent{agent}"), String::new()) };
         let results: Vec<String> =
@@ -130,7 +130,7 @@ fn messages_of(agent: usize, acts: &[Act]) -> Vec<String> {
     messages
 }
 
-/// What several agents write to one session, each in its own order.
+/// Messages of several agents in one session, each in its own order.
 fn interleaved() -> impl Strategy<Value = String> {
     let agents = prop::collection::vec(prop::collection::vec(act(), 1..5), 2..4);
     (agents, prop::collection::vec(0_usize..8, 80)).prop_map(|(agents, turns)| {
@@ -143,7 +143,7 @@ fn interleaved() -> impl Strategy<Value = String> {
     })
 }
 
-/// What a call or a result is about, which its id does not say.
+/// The subject of a call or a result, which its id does not contain.
 fn subject(body: &PartBody) -> Option<String> {
     match body {
         PartBody::ToolCall(call) => {
@@ -202,7 +202,7 @@ proptest! {
             let (called, answered) = (about(&messages[..end], true), about(&messages[end..], false));
             prop_assert!(called.is_disjoint(&answered), "cut at {}: {:?}", end, called.intersection(&answered));
         }
-        // What is open of an agent that has not gone on is in front of no boundary.
+        // No boundary is after an open call of an agent that has not continued.
         let running = Calls::of(&messages).unfinished(&messages).running;
         prop_assert!(select::last_safe_cut(&messages) <= running.unwrap_or(messages.len()));
     }

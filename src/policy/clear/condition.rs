@@ -1,4 +1,4 @@
-//! Whether a clearing happens now, and how much of what may go it takes.
+//! Decides if a clear step applies now, and how many of the clearable parts it clears.
 
 use super::Clear;
 use super::protection::{Found, Search};
@@ -9,51 +9,50 @@ use crate::model::view::SourceMessage;
 use crate::policy::validate::Check;
 use serde::{Deserialize, Serialize};
 
-/// On what condition a clearing happens.
+/// Condition of a clear step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum When {
     /// Always.
     Always,
-    /// While more than so many parts of the kind stand in the view, protected ones included.
+    /// More than this number of parts of the kind are in the view, protected ones included.
     Items {
-        /// The number.
+        /// The number of parts.
         above: Count,
     },
-    /// When the last reply is so old.
+    /// The last reply is old enough.
     Idle {
-        /// The seconds since the reply.
+        /// Age of the last reply in seconds.
         seconds: u32,
     },
-    /// While the parts of the kind are longer than so many units together, protected ones included. Parts without words
-    /// are left alone.
+    /// The parts of the kind are longer than `above` together, protected ones included. Parts without text stay.
     Units {
-        /// The units, in the policy's unit of length.
+        /// Threshold in the policy's unit of length.
         above: u64,
-        /// The oldest go until the rest is no longer than this.
+        /// The oldest parts are cleared until the rest is no longer than this, in the same unit.
         down_to: u64,
     },
 }
 
-/// A number, fixed or by the window. As JSON it is the number, or the fields of [`OfWindow`].
+/// A number, fixed or derived from the window. As JSON it is the number, or the fields of [`OfWindow`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Count {
-    /// So many.
+    /// A fixed number.
     Fixed(u32),
-    /// By the size of the window.
+    /// A number derived from the size of the window.
     OfWindow(OfWindow),
 }
 
-/// A number that follows from the size of the window.
+/// A number derived from the size of the window.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OfWindow {
-    /// One for each so many tokens of the context …
+    /// Number of context tokens that add one to the number.
     pub tokens_each: u32,
-    /// … but at least this many …
+    /// Minimum of the number.
     pub least: u32,
-    /// … and at most this many.
+    /// Maximum of the number.
     pub most: u32,
 }
 
@@ -96,7 +95,7 @@ impl When {
     }
 }
 
-/// What goes now of what may go, in the order of the walk.
+/// Returns the clearable parts that are cleared now, in the order of the walk.
 pub(super) fn limit<'a>(
     clear: &Clear,
     window: &ModelWindow,
@@ -123,7 +122,7 @@ pub(super) fn limit<'a>(
     free.split_off(free.len() - goes)
 }
 
-/// How many of the oldest must go until no more than so many units are left, or all of them.
+/// Number of the oldest parts to clear until at most `down_to` units are left, or of all parts.
 fn oldest_down_to(free: &[Found<'_>], units: u64, down_to: u64) -> usize {
     let mut left = units;
     let oldest = free.iter().rev().take_while(|found| {
@@ -134,7 +133,7 @@ fn oldest_down_to(free: &[Found<'_>], units: u64, down_to: u64) -> usize {
     oldest.count()
 }
 
-/// The time of the model's last reply. A failure is none.
+/// The time of the model's last reply. A failed reply does not count.
 pub fn last_reply(messages: &[SourceMessage]) -> Option<Timestamp> {
     let replies = messages.iter().map(|source| &source.message).filter(|message| {
         let is_failure = message.finish.reason == Some(FinishReason::Error);
@@ -143,7 +142,7 @@ pub fn last_reply(messages: &[SourceMessage]) -> Option<Timestamp> {
     replies.map(|message| message.create_time).max()
 }
 
-/// Whether so many seconds have passed since the model last replied.
+/// True if the model's last reply is at least this number of seconds old.
 fn is_idle(messages: &[SourceMessage], now: Timestamp, seconds: u32) -> bool {
     last_reply(messages).is_some_and(|last| now >= last.plus_millis(i64::from(seconds).saturating_mul(1_000)))
 }

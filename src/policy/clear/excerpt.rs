@@ -1,4 +1,4 @@
-//! The beginning and the end of what is cleared.
+//! Excerpts of cleared outputs: their beginning and their end.
 
 use crate::model::cut::Cut;
 use crate::policy::LengthUnit;
@@ -6,17 +6,17 @@ use crate::policy::tokens::length;
 use crate::policy::truncate::{prefix, suffix};
 use serde::{Deserialize, Serialize};
 
-/// How an excerpt is made: by lines for outputs of some tools, by units for all others. What is short stays whole.
+/// Rules for excerpts: by lines for outputs of some tools, by units for all others. A short output stays whole.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Excerpt {
-    /// What stands in front of an excerpt; `{part}` becomes the id by which the original can be read.
+    /// Text before an excerpt; `{part}` becomes the id by which the original can be read.
     pub before: String,
-    /// What stands behind it, with the same filled in.
+    /// Text after an excerpt, with the same field.
     pub after: String,
-    /// How outputs of programs are cut.
+    /// Excerpts by lines, for outputs of programs.
     pub lines: Lines,
-    /// How other outputs are cut.
+    /// Excerpts by units, for other outputs.
     pub units: Units,
 }
 
@@ -24,18 +24,18 @@ pub struct Excerpt {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Lines {
-    /// The tools it is for.
+    /// Names of the tools it applies to.
     pub tools: Vec<String>,
-    /// The section that is cut, which begins on a line of its own with this name and a colon; an output without it is
-    /// cut as a whole.
+    /// Name of the section that is truncated; a line that starts with the name and a colon begins it. An output without
+    /// sections is truncated as a whole.
     pub section: String,
     /// The names of the other sections, which stay whole.
     pub other_sections: Vec<String>,
-    /// So many lines of the beginning stay.
+    /// Number of lines kept at the beginning.
     pub head: u32,
-    /// So many lines of the end stay.
+    /// Number of lines kept at the end.
     pub tail: u32,
-    /// What stands between them; `{omitted}` becomes the number of lines left out.
+    /// Text between them; `{omitted}` becomes the number of omitted lines.
     pub marker: String,
 }
 
@@ -43,18 +43,18 @@ pub struct Lines {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Units {
-    /// A text no longer than this stays whole.
+    /// Maximum length of a text that stays whole.
     pub above: u32,
-    /// So many units of the beginning stay.
+    /// Number of units kept at the beginning.
     pub head: u32,
-    /// So many units of the end stay.
+    /// Number of units kept at the end.
     pub tail: u32,
-    /// What stands between them; `{omitted}` becomes the number of units left out.
+    /// Text between them; `{omitted}` becomes the number of omitted units.
     pub marker: String,
 }
 
 impl Excerpt {
-    /// The cut of an output of a tool. One that leaves nothing out keeps the whole text.
+    /// The truncation of a tool's output. If nothing is omitted, it keeps the whole text.
     pub(super) fn cut(&self, unit: LengthUnit, tool: &str, text: &str) -> Cut {
         let by_lines = self.lines.tools.iter().any(|name| name == tool);
         let kept = if by_lines { self.lines.kept(text) } else { self.units.kept(unit, text) };
@@ -64,8 +64,8 @@ impl Excerpt {
 }
 
 impl Lines {
-    /// The bytes kept of both ends and what stands between them; none when the section is short. Of a section of
-    /// nothing but blanks only the name stays.
+    /// Number of bytes kept at both ends and the text between them; none if the section is short. Of a section of
+    /// blanks only the name stays.
     fn kept(&self, text: &str) -> Option<(usize, String, usize)> {
         let (start, end) = match self.section(text) {
             None => (0, text.len()),
@@ -88,7 +88,7 @@ impl Lines {
         Some((start + head_end, marker, text.len() - start - tail_start))
     }
 
-    /// Where the words of the section begin, and where the next section does; none when the text has no sections.
+    /// The byte offsets of the section's text and of the next section; none if the text has no sections.
     fn section(&self, text: &str) -> Option<(usize, usize)> {
         let begins = section_start(text, &self.section);
         if begins.is_none() && self.other_sections.iter().all(|name| section_start(text, name).is_none()) {
@@ -101,7 +101,7 @@ impl Lines {
     }
 }
 
-/// Where the first line that begins a section stands, and where the words behind its name do.
+/// The byte offsets of the first line that begins a section, and of the text after its name.
 fn section_start(text: &str, name: &str) -> Option<(usize, usize)> {
     let label = format!("{name}: ");
     let at = text.match_indices(&label).map(|(at, _)| at);

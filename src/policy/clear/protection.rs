@@ -1,4 +1,4 @@
-//! What may be cleared: what the walk finds, and what it leaves alone.
+//! Finds the parts that may be cleared, and skips the protected ones.
 
 use super::condition::{Count, When};
 use super::{Clear, Instead, Target, Weigh};
@@ -16,72 +16,71 @@ use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// What a clearing leaves alone, counted from the newest.
+/// Protection from a clear step, counted from the newest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Keep {
-    /// The last turns, begun by requests.
+    /// Number of last turns that are protected; requests begin them.
     pub turns: u32,
-    /// The last turns that hold anything of what is cleared.
+    /// Number of last turns that are protected, counting only turns that have a part of the kind.
     pub turns_with_any: u32,
-    /// The last messages of the view; one that says nothing is not in it.
+    /// Number of last messages of the view that are protected; empty messages are not in the view.
     pub messages: u32,
-    /// Of what turns and messages do not protect, the newest up to this many tokens; the one that crosses the limit
-    /// goes.
+    /// Tokens of the newest of the other parts that are protected; the part that crosses the limit is not.
     pub tokens: i64,
-    /// Of what turns and messages do not protect, so many of the newest.
+    /// Number of the newest of the other parts that are protected.
     pub items: Count,
-    /// Whether outputs of calls that failed are among these, although they are never cleared.
+    /// Counts outputs of failed calls among these items, although they are never cleared.
     pub failed_items: bool,
 }
 
-/// What the walk does at a part that was cleared before.
+/// Next action of the walk at a part that was cleared before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PastCleared {
-    /// It ends: what lies behind was judged then.
+    /// Ends the walk: older parts were evaluated when that part was cleared.
     Stop,
-    /// It goes on with the message before.
+    /// Continues with the message before.
     NextMessage,
-    /// It goes on with the next part.
+    /// Continues with the next part.
     GoOn,
 }
 
-/// In which order the walk looks at the parts of one message.
+/// Order in which the walk visits the parts of one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartOrder {
-    /// The last first.
+    /// The last part first.
     NewestFirst,
-    /// The first first, although the messages are walked from the last.
+    /// The first part first, although the walk visits the last message first.
     AsWritten,
 }
 
-/// What the walk found.
+/// Result of the walk.
 pub(super) struct Search<'a> {
-    /// What may go, in the order of the walk.
+    /// The clearable parts, in the order of the walk.
     pub(super) free: Vec<Found<'a>>,
-    /// How many parts of the kind stand in the view uncleared, protected ones included.
+    /// Number of uncleared parts of the kind in the view, protected ones included.
     pub(super) items: u64,
-    /// The length of their words, in the policy's unit.
+    /// Length of their texts, in the policy's unit.
     pub(super) units: u64,
 }
 
 /// A part that may be cleared.
 pub(super) struct Found<'a> {
-    /// Its message.
+    /// The message of the part.
     pub(super) source: &'a SourceMessage,
     /// The part.
     pub(super) part: &'a Part,
-    /// For an output, the call it answers.
+    /// The call that an output answers.
     pub(super) call: Option<Call<'a>>,
-    /// What it weighs.
+    /// Estimate of the part.
     pub(super) tokens: i64,
-    /// The length of its words, in the policy's unit.
+    /// Length of its text, in the policy's unit.
     pub(super) units: u64,
 }
 
-/// A call, and the message it stands in.
+/// A call, and its message.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub(super) source: &'a SourceMessage,
@@ -127,7 +126,7 @@ pub(super) fn search<'a>(
     walk.found
 }
 
-/// Whether the walk goes on.
+/// Control of the walk.
 #[derive(PartialEq)]
 enum Going {
     On,
@@ -138,21 +137,21 @@ struct Walk<'a, 'p> {
     policy: &'p Policy,
     clear: &'p Clear,
     items_kept: u64,
-    /// By the parts of their results.
+    /// The calls by the ids of their result parts.
     calls: HashMap<PartId, Call<'a>>,
-    /// Requests behind the message that is looked at.
+    /// Number of requests after the current message.
     turns: u32,
-    /// Turns up to it that hold anything of what is cleared.
+    /// Number of turns, from the newest to the current one, that have a part of the kind.
     turns_with_any: u32,
     last_turn_with_any: Option<u32>,
-    /// What was found where turns and messages protect nothing.
+    /// Totals of the parts that turns and messages do not protect.
     tokens_seen: i64,
     items_seen: u64,
     found: Search<'a>,
 }
 
 impl<'a> Walk<'a, '_> {
-    /// Looks at the parts of one message; they are only counted when the message is fixed.
+    /// Visits the parts of one message; if the message is fixed, they are only counted.
     fn message(&mut self, source: &'a SourceMessage, is_fixed: bool) -> Going {
         let parts = &source.message.parts;
         for index in 0..parts.len() {
@@ -200,7 +199,7 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
-    /// Whether the part is of the kind that is cleared, and of a tool whose outputs are.
+    /// True if the step clears parts of this kind and of this tool.
     fn is_wanted(&self, part: &Part) -> bool {
         match (self.clear.target, &*part.body) {
             (Target::Outputs, PartBody::ToolResult(result)) => self.is_wanted_result(part, result),
@@ -217,19 +216,19 @@ impl<'a> Walk<'a, '_> {
         (has_ended_well || self.clear.failed_too) && self.is_of_wanted_tool(part)
     }
 
-    /// Whether a result is of a tool whose outputs are cleared.
+    /// True if the step clears outputs of the result's tool.
     fn is_of_wanted_tool(&self, part: &Part) -> bool {
         let tool = self.calls.get(&part.id).map(|found| found.call.tool.as_str());
         let is_protected = tool.is_some_and(|tool| self.clear.protected_tools.iter().any(|name| name == tool));
         !is_protected && self.clear.only_tools.contain(tool)
     }
 
-    /// Whether a part without words is passed over; where their length decides, it always is.
+    /// True if a part without text is skipped; if the condition is a length, it always is.
     fn passes_over_silence(&self, body: &PartBody) -> bool {
         matches!(self.clear.when, When::Units { .. }) || (!self.clear.empty_too && brings_no_media(body))
     }
 
-    /// Whether the part is a failure that is never cleared and yet is one of the items that are kept.
+    /// True if the part is a failed output that is never cleared, but counts as one of the protected items.
     fn is_kept_failure(&self, part: &Part) -> bool {
         match &*part.body {
             PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
@@ -240,8 +239,8 @@ impl<'a> Walk<'a, '_> {
     }
 }
 
-/// Whether a mark has cleared the part already, or only shortened it. An excerpt is cleared once any mark is on it:
-/// it could only be made of the same words.
+/// True if a mark has cleared the part, and not only shortened it. For an excerpt any mark is enough: a second excerpt
+/// could only be made of the same text.
 fn is_cleared(clear: &Clear, pruned: &Pruned) -> bool {
     match &clear.instead {
         Instead::Words(_) => pruned.cut.as_ref().is_none_or(Cut::keeps_nothing),
@@ -269,7 +268,7 @@ fn weigh(
     (tokens, units)
 }
 
-/// The words of a part as marks have left them; the limit on outputs in views is not a mark.
+/// The text of a part after its marks; the limit on outputs in views is not a mark.
 fn words<'a>(body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>> {
     let text = match body {
         PartBody::ToolResult(result) => &result.output,
@@ -285,12 +284,12 @@ fn words<'a>(body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>
     Some(cut.map_or(Cow::Borrowed(text.as_str()), |cut| Cow::Owned(cut.apply(text))))
 }
 
-/// Whether the part is an output without media.
+/// True if the part is an output without media.
 fn brings_no_media(body: &PartBody) -> bool {
     matches!(body, PartBody::ToolResult(result) if result.attachments.is_empty())
 }
 
-/// The call of each result, by the result's part.
+/// The call of each result, by the id of the result part.
 fn calls(messages: &[SourceMessage]) -> HashMap<PartId, Call<'_>> {
     let calls = Calls::of(messages);
     let answered = calls.iter().filter_map(|called| {

@@ -1,4 +1,4 @@
-//! What a view shows in place of what is cleared.
+//! The replacement of a cleared part in a view.
 
 use super::protection::{Call, Found};
 use super::{Clear, Instead, Target};
@@ -11,10 +11,10 @@ use crate::policy::Policy;
 use crate::policy::tokens::{estimate_part, estimate_part_of};
 use uuid::Uuid;
 
-/// The input of a call that lost it.
+/// The input of a call whose input was cleared.
 const NO_INPUT: &str = "{}";
 
-/// The cuts that clear a part, and its call where the calls lose their input.
+/// The truncations that clear a part, and the input of its call if the step clears inputs.
 pub(super) fn cuts(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Vec<(PartId, Cut)> {
     let cut = cut(policy, clear, now, found);
     let is_shorter = || weight(policy, found, Some(&cut)) < weight(policy, found, None);
@@ -31,7 +31,7 @@ pub(super) fn cuts(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found
     cuts
 }
 
-/// Whether there are no words to make an excerpt of. A cut that keeps none would take the media away too.
+/// True if an output has no text for an excerpt. A truncation that keeps no text would remove the media too.
 fn is_excerpt_of_nothing(clear: &Clear, found: &Found<'_>) -> bool {
     let PartBody::ToolResult(result) = &*found.part.body else { return false };
     matches!(clear.instead, Instead::Excerpt(_)) && result.output.is_empty()
@@ -45,7 +45,8 @@ fn cut(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Cut
     let unit = policy.counting.unit;
     match (&clear.instead, &*found.part.body, clear.target) {
         (Instead::Words(words), PartBody::ToolResult(result), Target::Attachments) => {
-            // A cut that keeps any of an output keeps what came with it, so the words that stay are given whole.
+            // A truncation that keeps any text of an output keeps its media, so the text that stays is a placeholder as
+            // a whole.
             let shown = shown_output(found, &result.output);
             let about = result.attachments.iter().map(|media| words.about_media(unit, now, found, media));
             let notes: Vec<String> = about.filter(|note| !note.is_empty()).collect();
@@ -63,13 +64,13 @@ fn cut(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Cut
     }
 }
 
-/// An output as the marks on it have left it.
+/// An output as its marks show it.
 fn shown_output(found: &Found<'_>, output: &str) -> String {
     let pruned = found.source.pruned_part(found.part.id);
     pruned.and_then(|pruned| pruned.cut.as_ref()).map_or_else(|| output.to_owned(), |cut| cut.apply(output))
 }
 
-/// What the part weighs in a message, as it is or with a cut.
+/// Estimate of the part in its message, as it is or with a truncation.
 fn weight(policy: &Policy, found: &Found<'_>, cut: Option<&Cut>) -> i64 {
     let tool = found.call.map(|found| found.call.tool.as_str());
     let Some(cut) = cut else { return estimate_part_of(policy, found.source, found.part, tool) };

@@ -7,7 +7,7 @@ use crate::policy::{LengthUnit, dsl, plan, presets};
 
 use proptest::prelude::*;
 
-/// One turn: outputs of a length in tokens, each by a protected tool or not.
+/// One turn: outputs with their length in tokens, each of a protected tool or not.
 fn turn(number: usize, outputs: &[(u16, bool)]) -> String {
     let mut text = format!("u{number} \"x\"\na{number}\n");
     for (index, (tokens, is_protected)) in outputs.iter().enumerate() {
@@ -71,7 +71,7 @@ fn a_rule_without_protection_clears_the_newest_output_too() {
     assert_eq!(select(&policy, &messages).freed_tokens, 1);
 }
 
-/// What a rule clears, with what stands there instead, by the names of the parts.
+/// The names of the parts that a rule clears, with their replacements.
 fn cleared(rule: &Clear, now: i64, text: &str) -> Vec<(String, String)> {
     let messages = dsl::parse(text);
     let policy = presets::opencode::seed();
@@ -308,7 +308,7 @@ fn a_number_can_follow_the_window() {
     assert!(serde_json::from_str::<Count>(r#"{"tokens_each":1,"least":1,"most":2,"more":3}"#).is_err());
 }
 
-/// Rules of every kind, with as little protection as there can be.
+/// Rules of every kind, with as little protection as possible.
 fn rules() -> Vec<Clear> {
     let all = || Clear { failed_too: true, weigh: Weigh::Part, ..grows("{tool} {target} {first} {mime}") };
     vec![

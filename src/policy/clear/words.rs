@@ -1,4 +1,4 @@
-//! Words about what is cleared, with what they tell of it filled in.
+//! Placeholders for cleared parts, with fields about the part.
 
 use super::protection::Found;
 use crate::model::part::{Media, PartBody, ToolCall};
@@ -8,31 +8,32 @@ use crate::policy::tokens::length;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Words about a part.
+/// A placeholder for a part.
 ///
-/// These are filled in: `{tool}`, `{target}` (what the call names: a path, a command, a pattern), `{lines}`, `{length}`
-/// (in the policy's unit), `{first}` (the first line), `{hint}`, `{mime}` and `{name}` of media, `{time}` (when it was
-/// cleared, as `2026-01-31T12:00:00.000Z`), and `{message}` and `{part}`, the ids by which the original can be read.
+/// These fields are filled in: `{tool}`, `{target}` (the object of the call: a path, a command, a pattern), `{lines}`,
+/// `{length}` (in the policy's unit), `{first}` (the first line), `{hint}`, `{mime}` and `{name}` of media, `{time}`
+/// (the time of the clearing, as `2026-01-31T12:00:00.000Z`), and `{message}` and `{part}`, the ids by which the
+/// original can be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Words {
-    /// The words.
+    /// Text of the placeholder.
     pub text: String,
-    /// How to get it again: the first that fits the tool becomes `{hint}`.
+    /// Hints how to get the content again: the first that applies to the tool becomes `{hint}`.
     pub hints: Vec<Hint>,
 }
 
-/// How an output can be got again.
+/// A hint how to get an output again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hint {
-    /// For these tools; empty: for every tool.
+    /// Names of the tools it applies to; empty: all tools.
     pub tools: Vec<String>,
-    /// The words, in which the same fields are filled in, but for `{hint}`.
+    /// Text of the hint, with the same fields except `{hint}`.
     pub text: String,
 }
 
-/// The fields of an input that name what a call is about, the most telling first.
+/// The fields of an input that name the object of a call, the most specific first.
 const TARGET_FIELDS: [&str; 13] = [
     "file_path",
     "filePath",
@@ -48,15 +49,15 @@ const TARGET_FIELDS: [&str; 13] = [
     "description",
     "name",
 ];
-/// The target of a call that names nothing.
+/// The target of a call without such a field.
 const NO_TARGET: &str = "unnamed input";
 /// The tool of an output without a call.
 const NO_TOOL: &str = "unknown tool";
-/// At most so many characters of a target, of a first line, of a type of media.
+/// Maximum number of characters of a target, of a first line, and of a media type.
 const FIELD_CHARS: usize = 128;
 
 impl Words {
-    /// The words about a part.
+    /// The placeholder for a part.
     pub(super) fn about(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>) -> String {
         let media = match &*found.part.body {
             PartBody::Media(media) => Some(media),
@@ -65,7 +66,7 @@ impl Words {
         self.filled(unit, now, found, media)
     }
 
-    /// The words about a media item that came with an output.
+    /// The placeholder for a media item of an output.
     pub(super) fn about_media(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>, media: &Media) -> String {
         self.filled(unit, now, found, Some(media))
     }
@@ -99,7 +100,7 @@ impl Words {
     }
 }
 
-/// The text with its fields filled in, once: what is filled in is not looked at again. Unknown fields stay as they are.
+/// The text with its fields filled in, once: the values are not searched for fields. Unknown fields stay as they are.
 fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut filled = String::new();
     let mut rest = text;
@@ -119,7 +120,7 @@ fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     filled + rest
 }
 
-/// What a call is about: the first telling field of its input, or else the first text in it.
+/// The object of a call: the first known field of its input, or else its first text.
 fn target(call: &ToolCall) -> Option<String> {
     let Ok(Value::Object(fields)) = serde_json::from_str(&call.input_json) else { return None };
     let telling = TARGET_FIELDS.iter().filter_map(|field| fields.get(*field));
@@ -127,7 +128,7 @@ fn target(call: &ToolCall) -> Option<String> {
     texts.into_iter().find(|text| !text.is_empty())
 }
 
-/// The first line that says something, cut to a bearable length.
+/// The first line that is not blank, truncated to `FIELD_CHARS` characters.
 fn one_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("");
     match line.char_indices().nth(FIELD_CHARS) {
@@ -136,7 +137,7 @@ fn one_line(text: &str) -> String {
     }
 }
 
-/// A type of media in one line without brackets, so that it cannot end the words around it.
+/// A media type in one line without brackets, so that it cannot end the placeholder around it.
 fn without_brackets(mime_type: &str) -> String {
     let plain = mime_type.chars().filter(|character| !"[]".contains(*character));
     plain.map(|character| if character.is_control() { ' ' } else { character }).take(FIELD_CHARS).collect()

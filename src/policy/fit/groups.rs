@@ -1,6 +1,6 @@
-//! Leaving out messages in the middle, or at the beginning when there are few, until the rest fits.
+//! Omits messages in the middle, or at the beginning if there are few, until the rest is within the target.
 //!
-//! What goes or stays together is a call with its results, or a message that has neither.
+//! A group, which is omitted or kept as a whole, is a call with its results, or a message without either.
 
 use crate::model::cut::Cuts;
 use crate::model::message::Role;
@@ -12,27 +12,28 @@ use crate::policy::tokens::Tally;
 use crate::policy::validate::Check;
 use serde::{Deserialize, Serialize};
 
-/// Leaving out groups.
+/// Parameters of the omission of groups.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Groups {
-    /// The share of the main rung's limit down to which groups go.
+    /// The target: the share of the main level's limit down to which groups are omitted.
     pub target_ratio: f64,
-    /// How many go at a time: from the middle while there are more than twice as many, else from the beginning.
+    /// Number of groups omitted at a time: from the middle if there are more than twice as many, else from the
+    /// beginning.
     pub batch: u32,
-    /// With no more groups than this none goes. The last batch may leave fewer.
+    /// Nothing is omitted if there are this many groups or fewer. The last batch may leave fewer.
     pub minimum: u32,
 }
 
 impl Groups {
-    /// Notes what is wrong with the parameters.
+    /// Adds an error to `check` for each invalid parameter.
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         check.share(self.target_ratio, &format!("{path}.target_ratio"));
         check.that(self.batch >= 1, &format!("{path}.batch"), "must be at least 1");
     }
 }
 
-/// Leaves out groups until the rest fits. A system message at the beginning stays, and so does what is unfinished.
+/// Omits groups until the rest is within the target. A system message at the beginning and unfinished messages stay.
 pub(super) fn cut(rule: &Groups, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let Some(goal) = super::goal(policy, window, rule.target_ratio) else { return Cuts::default() };
     let mut tally = Tally::of(policy, messages);
@@ -41,7 +42,7 @@ pub(super) fn cut(rule: &Groups, policy: &Policy, window: &ModelWindow, messages
         groups.remove(0);
     }
     let batch = rule.batch.max(1) as usize;
-    // What goes is taken from the end of the first half, so that no batch moves the whole list.
+    // Groups are taken from the end of the first half, so that no batch moves the whole list.
     let (mut first, mut second) = (groups, Vec::new());
     let mut omitted = Vec::new();
     while tally.tokens() > goal && first.len() + second.len() > rule.minimum as usize {

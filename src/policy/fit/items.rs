@@ -1,7 +1,8 @@
-//! Messages taken apart into what agents with flat lists call messages: what is said, each call, each result.
+//! Splits messages into items, as agents with flat lists of messages have them: the text of a message, each call, each
+//! result.
 //!
-//! What a strategy decides about each item becomes cuts of parts and messages left out, in a way that keeps results with
-//! their calls and what nobody has answered yet.
+//! A strategy decides about each item. This module turns its decisions into truncations of parts and omissions of
+//! messages, so that results stay with their calls, and messages without a reply stay.
 
 use crate::model::cut::{Cut, Cuts};
 use crate::model::message::{MessageKind, Role};
@@ -11,53 +12,53 @@ use crate::policy::tokens::{self, Counting};
 use crate::policy::{Policy, select, truncate, turns};
 use std::borrow::Cow;
 
-/// What an item is.
+/// Kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// What a user says, media included.
+    /// Text of a user, media included.
     Request,
-    /// What the model says.
+    /// Text of the model.
     Reply,
-    /// A call of a tool.
+    /// A tool call.
     Call,
-    /// What a tool gave back.
+    /// A tool result.
     Result,
 }
 
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Item {
-    /// The message, by index.
+    /// Index of the message.
     pub(super) message: usize,
-    /// What it is.
+    /// Kind of the item.
     pub(super) kind: Kind,
-    /// Its parts, by index.
+    /// Indexes of its parts in the message.
     parts: Vec<usize>,
-    /// What it weighs as a view shows it.
+    /// Estimate of the item as a view shows it.
     pub(super) tokens: i64,
 }
 
-/// What becomes of an item.
+/// Decision about an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It stays as it is.
+    /// The item stays as it is.
     Stays,
-    /// So many tokens of it stay, of both ends.
+    /// This number of tokens stays, at both ends.
     BothSides(i64),
-    /// So many tokens of it stay, of the beginning.
+    /// This number of tokens stays, at the beginning.
     Beginning(i64),
-    /// Words stand in its place.
+    /// The placeholder replaces the item.
     Placeholder,
-    /// It is left out.
+    /// The item is omitted.
     Goes,
 }
 
-/// The words that strategies put in the place of others.
+/// The texts by which strategies replace others.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Words<'a> {
-    /// Between the two ends of a text.
+    /// Text between the two ends of a truncated text.
     pub(super) ellipsis: &'a str,
-    /// In place of a text that goes while its message stays.
+    /// Text in place of a text that is removed while its message stays.
     pub(super) placeholder: &'a str,
 }
 
@@ -65,11 +66,11 @@ pub(super) struct Words<'a> {
 pub(super) struct Items<'a> {
     policy: &'a Policy,
     messages: &'a [SourceMessage],
-    /// In the order of the messages; in a message what is said comes first, then the calls, then the results.
+    /// The items in the order of the messages; in a message the text comes first, then the calls, then the results.
     pub(super) list: Vec<Item>,
-    /// What the instructions weigh, which are no items: they always stay.
+    /// Estimate of the system messages, which are not items: they always stay.
     pub(super) instructions: i64,
-    /// Which message answers a call of which, by index: the call's first; ascending.
+    /// Pairs of message indexes, ascending: the message with a call, and the message with its result.
     pairs: Vec<(usize, usize)>,
 }
 
@@ -101,7 +102,7 @@ impl<'a> Items<'a> {
         let own: Vec<usize> = that(|body| matches!(body, PartBody::Text(_) | PartBody::Marker(_) | PartBody::Media(_)))
             .filter(|&part| !self.is_blank(source, &parts[part]))
             .collect();
-        // A message without calls and results is an item even when it says nothing.
+        // A message without calls and results is an item even if it is empty.
         if !own.is_empty() || (calls.is_empty() && results.is_empty()) {
             self.push(message, said, own);
         }
@@ -118,12 +119,12 @@ impl<'a> Items<'a> {
         matches!(*part.body, PartBody::Text(_)) && self.shown(source, part).is_empty()
     }
 
-    /// What the items weigh together.
+    /// Estimate of all items together.
     pub(super) fn tokens(&self) -> i64 {
         self.list.iter().map(|item| item.tokens).fold(0, i64::saturating_add)
     }
 
-    /// Whether an item begins a turn.
+    /// True if the item starts a turn.
     pub(super) fn starts_turn(&self, item: &Item) -> bool {
         item.kind == Kind::Request && turns::starts_turn(&self.messages[item.message].message)
     }
@@ -133,13 +134,13 @@ impl<'a> Items<'a> {
         own.iter().take_while(|item| item.message == message).any(|item| item.kind == Kind::Call)
     }
 
-    /// Whether an item holds something that is no text, which no cut can shorten.
+    /// True if the item has media, which cannot be truncated.
     pub(super) fn has_media(&self, item: &Item) -> bool {
         let parts = &self.messages[item.message].message.parts;
         item.parts.iter().any(|&part| parts[part].body.brings_media())
     }
 
-    /// Whether the placeholder stands there already.
+    /// True if a part of the item is replaced by the placeholder already.
     pub(super) fn is_gone(&self, item: &Item, words: Words<'_>) -> bool {
         let source = &self.messages[item.message];
         let is_placeholder = |&part: &usize| {
@@ -149,8 +150,9 @@ impl<'a> Items<'a> {
         item.parts.iter().any(is_placeholder)
     }
 
-    /// What the fates come to. A message is left out when all of it goes, it is not the last request, the model has
-    /// answered it, and no call parts from its result; else words stand in place of what should go, and calls stay.
+    /// The truncations and omissions that follow from the fates. A message is omitted if all its items are, it is not
+    /// the last request, the model has replied after it, and no call is separated from its result. Otherwise the
+    /// placeholder replaces the items that should be omitted, and calls stay.
     pub(super) fn cuts(&self, fates: &[Fate], words: Words<'_>) -> Cuts {
         let omitted = self.omitted(fates);
         let mut cuts = Cuts::default();
@@ -166,7 +168,7 @@ impl<'a> Items<'a> {
         cuts
     }
 
-    /// For each message, whether it is left out whole.
+    /// For each message, true if it is omitted as a whole.
     fn omitted(&self, fates: &[Fate]) -> Vec<bool> {
         let settled = select::nearest_safe_cut(self.messages, self.messages.len());
         let last_request = self.list.iter().rev().find(|item| self.starts_turn(item)).map(|item| item.message);
@@ -175,7 +177,7 @@ impl<'a> Items<'a> {
         let mut omitted = vec![false; self.messages.len()];
         items().filter(|(item, _)| item.message < settled).for_each(|(item, _)| omitted[item.message] = true);
         staying.chain(last_request).for_each(|message| omitted[message] = false);
-        // Whatever stays keeps its partners, which may keep theirs.
+        // A message that stays keeps the messages of its calls and results, which may keep others.
         let mut is_settled = false;
         while !is_settled {
             is_settled = true;
@@ -190,22 +192,23 @@ impl<'a> Items<'a> {
         omitted
     }
 
-    /// The cuts of one item whose message stays.
+    /// Adds the truncations of one item whose message stays.
     fn shorten(&self, item: &Item, fate: Fate, words: Words<'_>, cuts: &mut Cuts) {
         let source = &self.messages[item.message];
         match (fate, item.kind) {
             (Fate::Stays, _) | (Fate::Goes | Fate::Placeholder, Kind::Call) => {}
             (Fate::BothSides(_) | Fate::Beginning(_), Kind::Call) => {
-                // What the model is not asked to read again. A call must keep an input, and its result needs the call.
+                // The model need not read the input of the call again, so `{}` replaces it. The call itself stays: its
+                // result needs it.
                 let parts = &source.message.parts;
                 let calls = parts.iter().filter(|part| matches!(*part.body, PartBody::ToolCall(_))).count();
                 let answered = self.pairs.partition_point(|(call, _)| *call <= item.message)
                     - self.pairs.partition_point(|(call, _)| *call < item.message);
-                // A call that still runs stays as it is.
+                // A call without a result stays as it is.
                 let part = item.parts.first().map(|&part| &parts[part]).filter(|_| calls == answered);
                 part.into_iter().for_each(|part| self.cut(source, part, Cut::placeholder("{}"), cuts));
             }
-            // Words beside calls can go without a trace.
+            // Text beside calls is removed without a placeholder.
             (Fate::Goes, Kind::Reply) if self.has_calls(item.message) => self.replace(item, "", cuts),
             (Fate::Goes | Fate::Placeholder, Kind::Request | Kind::Reply | Kind::Result) => {
                 self.replace(item, words.placeholder, cuts);
@@ -219,7 +222,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Puts words in place of the first text or media item, and nothing in place of the others.
+    /// Replaces the first text or media part of the item by `words`, and the others by nothing.
     fn replace(&self, item: &Item, words: &str, cuts: &mut Cuts) {
         let source = &self.messages[item.message];
         let parts = item.parts.iter().map(|&part| &source.message.parts[part]);
@@ -230,7 +233,8 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Keeps so many tokens of an item's texts, which count as one text with line breaks between them. Media stay.
+    /// Keeps this number of tokens of an item's texts, which count as one text with line breaks between them. Media
+    /// stay.
     fn keep_some(&self, item: &Item, tokens: i64, ellipsis: Option<&str>, placeholder: &str, cuts: &mut Cuts) {
         let source = &self.messages[item.message];
         let has_text = |part: &&usize| text(&source.message.parts[**part].body).is_some();
@@ -241,14 +245,14 @@ impl<'a> Items<'a> {
         let media = item.tokens.saturating_sub(tokens::estimate_parts(self.policy, source, &own));
         let room = tokens.saturating_sub(media);
         let Some(kept) = kept(&self.policy.counting, &joined, room, ellipsis) else { return };
-        // A result may say nothing, but a message that says nothing would not be in the view.
+        // A result may be empty, but an empty message would not be in the view.
         if kept.is_nothing() && item.kind != Kind::Result {
             return self.replace(item, placeholder, cuts);
         }
         let (head, mut middle, tail) = match kept {
             Kept::Ends { head, middle, tail } => (head, middle, tail),
             Kept::Text(text) => {
-                // No bytes of theirs are these words: the words of all stand in place of the first.
+                // This text is no byte range of the parts: it replaces the first part, and nothing replaces the others.
                 let mut words = text.as_str();
                 return parts.iter().for_each(|part| {
                     self.cut(source, part, Cut::placeholder(std::mem::take(&mut words)), cuts);
@@ -270,7 +274,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// Adds a cut unless it is there already.
+    /// Adds a truncation, unless the part has it already.
     fn cut(&self, source: &SourceMessage, part: &Part, cut: Cut, cuts: &mut Cuts) {
         let existing = source.pruned_part(part.id).and_then(|pruned| pruned.cut.as_ref());
         if existing != Some(&cut) {
@@ -278,7 +282,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// How a view shortens a part now.
+    /// The truncation of a part in the view now.
     fn existing(&self, source: &SourceMessage, part: &Part) -> Option<Cut> {
         if let Some(pruned) = source.pruned_part(part.id) {
             return Some(pruned.cut.clone().unwrap_or_else(|| Cut::placeholder(self.policy.placeholder())));
@@ -291,14 +295,14 @@ impl<'a> Items<'a> {
         }
     }
 
-    /// What a view shows of a part's text.
+    /// The text of a part in the view now.
     fn shown<'b>(&self, source: &SourceMessage, part: &'b Part) -> Cow<'b, str> {
         let original = text(&part.body).unwrap_or_default();
         self.existing(source, part).map_or(Cow::Borrowed(original), |cut| Cow::Owned(cut.apply(original)))
     }
 }
 
-/// The text of a part that a cut can shorten.
+/// The text of a part that can be truncated.
 pub(super) fn text(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Text(text) => Some(text),
@@ -313,11 +317,11 @@ pub(super) fn text(body: &PartBody) -> Option<&str> {
     }
 }
 
-/// What stays of a text.
+/// The rest of a truncated text.
 enum Kept<'a> {
-    /// Bytes of both ends, with words between them.
+    /// Number of bytes kept at both ends, and the text between them.
     Ends { head: usize, middle: &'a str, tail: usize },
-    /// Words of a text that was encoded in another form than it is stored in.
+    /// The kept text, if the tokenizer encoded another normal form than the stored one.
     Text(String),
 }
 
@@ -330,8 +334,9 @@ impl Kept<'_> {
     }
 }
 
-/// So many tokens of a text: of both ends with an ellipsis between them, which counts, or of the beginning alone where
-/// there is no ellipsis or no room beside it. None when the text has no more. Of an odd number the end gets one more.
+/// Returns the rest of a text under a limit of tokens: both ends with an ellipsis between them, which counts, or the
+/// beginning alone if there is no ellipsis or no room beside it. None if the text is within the limit. If the number is
+/// odd, the end keeps one more.
 fn kept<'a>(counting: &Counting, text: &str, tokens: i64, ellipsis: Option<&'a str>) -> Option<Kept<'a>> {
     let tokens = tokens.max(0);
     let between = ellipsis.map(|ellipsis| (ellipsis, tokens - tokens::estimate_text(counting, ellipsis)));
@@ -361,11 +366,11 @@ fn kept<'a>(counting: &Counting, text: &str, tokens: i64, ellipsis: Option<&'a s
     Some(Kept::Text([head, middle, tail].concat()))
 }
 
-/// The cut of a text that is shown in a certain way now, cut again to so many bytes at both ends of what is shown.
+/// A new truncation of a text that may be truncated already, to a number of bytes at both ends of the shown text.
 fn recut(original: &str, existing: Option<Cut>, shown: &str, (head, middle, tail): (usize, &str, usize)) -> Cut {
     let cut = Cut { head, middle: middle.to_owned(), tail, ..Cut::default() };
     let Some(old) = existing else { return cut };
-    // Where nothing stands around them, the ends of what is shown are those of the original.
+    // If the existing truncation has no text around the ends, the ends of the shown text are those of the original.
     let old_head = original.floor_char_boundary(old.head.min(original.len()));
     let old_tail = original.len() - original.ceil_char_boundary(original.len().saturating_sub(old.tail)).max(old_head);
     if old.before.is_empty() && old.after.is_empty() && head <= old_head && tail <= old_tail {

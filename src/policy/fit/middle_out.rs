@@ -1,21 +1,23 @@
-//! Leaving out the middle of a long list, whatever it weighs: some providers take only so many messages.
+//! Omits the middle of a list of too many messages, whatever its token count: some providers limit the number of
+//! messages.
 
 use crate::model::cut::Cuts;
 use crate::model::view::SourceMessage;
 use crate::policy::select::{self, Group};
 use serde::{Deserialize, Serialize};
 
-/// Leaving out the middle.
+/// Parameters of the omission of the middle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MiddleOut {
-    /// How many messages may stay. A call and its results stay together, so that there may be some more.
+    /// Maximum number of messages. A call and its results stay together, so that a few more can stay.
     pub max_messages: u32,
-    /// At least so many groups of messages stay, half of them at each end.
+    /// Minimum number of groups that stay, half of them at each end.
     pub minimum_groups: u32,
 }
 
-/// Keeps both ends: as many groups as have so many messages on average, of an odd number one more at the end.
+/// Omits the middle. The number of groups that stay is `max_messages` divided by the average size of a group; if it is
+/// odd, the end keeps one more.
 pub(super) fn cut(rule: &MiddleOut, messages: &[SourceMessage]) -> Cuts {
     let max = rule.max_messages as usize;
     if messages.len() <= max {

@@ -1,7 +1,8 @@
-//! From the newest message back, as much as fits: the request where it ends is cut, and results on the way are.
+//! Keeps as much as fits, from the newest message back. A result that does not fit is truncated; the first other item
+//! that does not fit ends the walk, and is truncated if it is a request.
 //!
-//! This is what Qwen-Agent did up to 0.0.29. A result that is too long is cut to the room that is left, which stays as
-//! large for what comes before it.
+//! Qwen-Agent did this up to 0.0.29. A result is truncated to the remaining room, which stays the same for the messages
+//! before it.
 
 use super::items::{Fate, Items, Kind, Words};
 use crate::model::cut::Cuts;
@@ -11,26 +12,26 @@ use crate::policy::Policy;
 use crate::policy::validate::Check;
 use serde::{Deserialize, Serialize};
 
-/// From the newest message back.
+/// Parameters of the strategy that starts at the newest message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewestFirst {
-    /// What stands between the two ends of a result that is cut.
+    /// Text between the two ends of a truncated result.
     pub ellipsis: String,
-    /// What stands in place of a text that goes while its message must stay.
+    /// Text in place of a text that is removed while its message must stay.
     pub placeholder: String,
 }
 
 impl NewestFirst {
-    /// Notes what is wrong with the rule.
+    /// Adds an error to `check` for each invalid parameter.
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         check.that(!self.placeholder.is_empty(), &format!("{path}.placeholder"), "must have words");
     }
 }
 
-/// Brings the messages under the limit of the policy's main rung.
+/// Brings the messages within the limit of the policy's main level.
 ///
-/// When nothing at all would be left, nothing is decided: the original refuses such a list.
+/// If nothing at all would be left, nothing is removed: the original refuses such a list.
 pub(super) fn cut(rule: &NewestFirst, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let items = Items::of(policy, messages);
     let mut room = super::room(policy, window, items.instructions);
@@ -53,12 +54,12 @@ pub(super) fn cut(rule: &NewestFirst, policy: &Policy, window: &ModelWindow, mes
             break;
         }
     }
-    // A request of which nothing is left goes.
+    // A request of which nothing is left is omitted.
     fates.iter_mut().filter(|fate| **fate == Fate::Beginning(0)).for_each(|fate| *fate = Fate::Goes);
     if fates.iter().all(|fate| *fate == Fate::Goes) {
         return Cuts::default();
     }
-    // The last request stays, in the room that is left.
+    // The last request stays, truncated to the remaining room.
     let last_request = items.list.iter().rposition(|item| items.starts_turn(item));
     if let Some(request) = last_request.filter(|&request| fates[request] == Fate::Goes && room > 0) {
         fates[request] = Fate::Beginning(room);

@@ -1,7 +1,8 @@
-//! A budget for all tool outputs together: the newest have it first, and an output that no longer fits is cut.
+//! A token budget for all tool outputs together: the newest outputs come first, and an output that does not fit is
+//! truncated.
 //!
-//! Gemini CLI does this to a history before it summarizes it, so that the tail does not consist of outputs alone. An
-//! older and smaller output may fit again behind a larger one that did not, and what is left of a cut output counts.
+//! Gemini CLI does this to a history before it summarizes it, so that the tail does not consist of outputs alone. A
+//! smaller, older output may fit after a larger one did not. The rest of a truncated output counts too.
 
 use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::PartId;
@@ -14,25 +15,25 @@ use crate::policy::validate::Check;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// A budget for all tool outputs together.
+/// Parameters of the budget for all tool outputs together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputBudget {
-    /// The budget.
+    /// The budget in tokens.
     pub budget_tokens: i64,
-    /// At most so many units are kept of an output that does not fit.
+    /// Maximum length of an output that does not fit, in units.
     pub max_units: u32,
-    /// How much of these is kept of its beginning, between 0 and 1; the rest is kept of its end.
+    /// Share of these units kept at its beginning, between 0 and 1; the rest is kept at its end.
     pub head_share: f64,
-    /// Words in front; `{head}` and `{tail}` become the units kept of both ends, `{part}` the id by which the whole
-    /// output can be read.
+    /// Text before the output; `{head}` and `{tail}` become the units kept at both ends, `{part}` the id by which the
+    /// whole output can be read.
     pub before: String,
-    /// What stands where something was left out; `{omitted}` becomes the number of units.
+    /// Text in place of the omitted middle; `{omitted}` becomes its number of units.
     pub marker: String,
 }
 
 impl OutputBudget {
-    /// Notes what is wrong with the parameters.
+    /// Adds an error to `check` for each invalid parameter.
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         check.not_negative(self.budget_tokens, &format!("{path}.budget_tokens"));
         check.that(self.max_units >= 1, &format!("{path}.max_units"), "must be at least 1");
@@ -40,8 +41,7 @@ impl OutputBudget {
     }
 }
 
-/// Cuts the outputs that the budget has no room for, newest first. Outputs of messages that are still being written
-/// count and stay.
+/// Truncates the outputs that exceed the budget, newest first. Outputs of open messages count and stay.
 pub(super) fn cut(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessage]) -> Cuts {
     let mut cuts = Cuts::default();
     let mut used = 0_i64;
@@ -69,14 +69,14 @@ pub(super) fn cut(rule: &OutputBudget, policy: &Policy, messages: &[SourceMessag
             };
             let text = shorter.apply(&shown);
             used = used.saturating_add(estimate_text(&policy.counting, &text));
-            // A cut speaks of the original, which an earlier cut has hidden.
+            // A truncation refers to the original text. If an earlier one hides it, a placeholder holds the new text.
             cuts.parts.push((part.id, if pruned.is_some() { Cut::placeholder(text) } else { shorter }));
         }
     }
     cuts
 }
 
-/// The text that a model reads as the result: a failure as an object, in lines.
+/// The text that a model reads as the result: an error as a JSON object, on several lines.
 fn read<'a>(result: &ToolResult, shown: &'a str) -> Cow<'a, str> {
     match result.status {
         ResultStatus::Completed => Cow::Borrowed(shown),
@@ -86,7 +86,7 @@ fn read<'a>(result: &ToolResult, shown: &'a str) -> Cow<'a, str> {
     }
 }
 
-/// The cut that brings an output within the limit; none when it is within. A character is never split.
+/// The truncation of an output to the limit; none if it is within. It never splits a character.
 fn shorter(rule: &OutputBudget, policy: &Policy, text: &str, part: PartId) -> Option<Cut> {
     let unit = policy.counting.unit;
     let max = rule.max_units as usize;
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// What is cut, by name, with the units kept of both ends.
+    /// The truncated outputs by name, with the units kept at both ends.
     fn cut_of(rule: &OutputBudget, text: &str) -> Vec<(String, usize, usize)> {
         let policy = presets::pi::v1_5();
         let messages = dsl::parse(text);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn what_is_left_of_an_output_counts_and_a_short_output_stays_whole() {
-        // 50 of 60 are used; 90 characters become 40 and their words, and leave nothing for the one before.
+        // 50 of 60 are used; 90 characters become 40 and the text before them, and leave nothing for the output before.
         let text =
             "u1 \"go\"\na1\n  tool bash#c1 out=5t done\n  tool bash#c2 out=90c done\n  tool bash#c3 out=50t done";
         assert_eq!(cut_of(&rule(60, 40), text), [("c2".to_owned(), 8, 32)]);
@@ -177,13 +177,13 @@ mod tests {
     fn an_output_that_was_cut_before_is_measured_as_it_is_shown() {
         let text = "u1 \"go\"\na1\n  tool bash#c1 out=5000c done pruned\n  tool bash#c2 out=10t done";
         assert_eq!(cut_of(&rule(10 + 9, 10), text), []);
-        // The placeholder of 33 characters is 9 tokens, and is cut when these do not fit.
+        // The placeholder of 33 characters is 9 tokens, and is truncated if these do not fit.
         assert_eq!(cut_of(&rule(10 + 8, 10), text), [("c1".to_owned(), 0, 0)]);
     }
 
     #[test]
     fn a_failure_weighs_the_object_that_a_model_reads() {
-        // Nine characters are 24 with what is around them.
+        // Nine characters become 24 with the object around them.
         let text = "u1 \"go\"\na1\n  tool bash#c1 out=9c error";
         assert_eq!(cut_of(&rule(7, 4), text), []);
         assert_eq!(cut_of(&rule(6, 4), text), [("c1".to_owned(), 0, 4)]);

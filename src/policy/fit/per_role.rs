@@ -1,7 +1,9 @@
-//! Shortening the messages of each role in turn, older ones first down to a note, until the rest fits.
+//! Truncates the messages of each role in turn, and replaces older ones by a note, until the messages are within the
+//! target.
 //!
-//! The strategy walks in tiers. A tier is left out when the messages fit by then; the passes of one tier are not. When
-//! all tiers were not enough it walks again with half of every measure, as often as it may.
+//! The strategy works in tiers. A tier is skipped if the messages are within the target by then; the passes of one tier
+//! are always applied together. If all tiers were not enough, they are applied again with half of every measure, at
+//! most `halvings` times.
 
 use super::texts::Texts;
 use crate::model::cut::Cuts;
@@ -16,23 +18,24 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Shortening by role.
+/// Parameters of the truncation by role.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PerRole {
-    /// The share of the main rung's limit down to which messages are shortened.
+    /// The target: the share of the main level's limit down to which messages are shortened.
     pub target_ratio: f64,
-    /// What is done, in this order.
+    /// The tiers, in order.
     pub tiers: Vec<Tier>,
-    /// How often it is done again with half of every measure.
+    /// Maximum number of further rounds, each with half of every measure of the round before.
     pub halvings: u32,
-    /// Which messages bring the result of a tool, besides those that hold one.
+    /// Signs of tool results in messages that have no tool result part.
     pub results: ResultSigns,
-    /// Whether a text that is a JSON object is cut from its whole again in each round, and left whole after the last one.
+    /// True if a text that is a JSON object is truncated from its original text in each round, and stays whole after
+    /// the last round.
     pub json_starts_over: bool,
 }
 
-/// Passes that are taken together or not at all.
+/// Passes that are applied together or not at all.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tier {
@@ -44,64 +47,64 @@ pub struct Tier {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pass {
-    /// Whose messages.
+    /// Author of the messages.
     pub of: Speaker,
-    /// So many of the newest are spared.
+    /// Number of newest messages that are spared.
     pub spared: u32,
-    /// Only messages that weigh more tokens than this, each as a list of its own, are touched.
+    /// Only messages of more tokens than this are changed, each counted as a list of its own.
     pub above_tokens: i64,
-    /// How much is kept of the beginning of the others, in units; a text that is not longer stays. With 0 the note
-    /// stands in place of the message, and its media go too.
+    /// Number of units kept at the beginning of the other messages; a text that is not longer stays. With 0 the note
+    /// replaces the message, its media included.
     pub keep_units: u32,
-    /// What stands behind what is kept; `{id}` becomes the id by which the message can be read.
+    /// Text after the kept beginning; `{id}` becomes the id by which the message can be read.
     pub note: String,
-    /// How those that are spared are cut; absent: not at all.
+    /// Truncation of the spared messages; absent: none.
     pub spared_cut: Option<BothEnds>,
 }
 
-/// Whose messages a pass is about.
+/// Author of the messages of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
-    /// Tools, whatever the role under which their results come.
+    /// Tools, whatever the role of their results is.
     Tools,
-    /// Everything in the role of the user.
+    /// All messages with the role `user`.
     User,
     /// The model.
     Assistant,
 }
 
-/// A cut that keeps both ends.
+/// A truncation that keeps both ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BothEnds {
-    /// A text may have so many units for each token that all messages may have together …
+    /// Maximum length of a text, in units for each token of the target for all messages; `max_units` limits it too.
     pub units_per_token: u32,
-    /// … but at most so many units.
+    /// Maximum length of a text in units, whatever the target is.
     pub max_units: u32,
-    /// So many of them are set aside for the words around; half of the rest is kept of each end, of an odd number one
-    /// more of the end.
+    /// Units of the maximum length that are reserved for the texts between and after the ends. Half of the rest is kept
+    /// at each end; if it is odd, the end keeps one more.
     pub reserve_units: u32,
-    /// What stands between the ends.
+    /// Text between the ends.
     pub middle: String,
-    /// What stands behind them.
+    /// Text after the ends.
     pub after: String,
 }
 
-/// What tells that a text is the result of a tool, in agents that write them as plain messages.
+/// Signs by which a text is recognized as a tool result, in agents that write results as plain messages.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ResultSigns {
-    /// A text with one of these words.
+    /// Strings; a text that contains one is a result.
     pub words: Vec<String>,
-    /// A JSON object with one of these fields.
+    /// Field names; a JSON object that has one is a result.
     pub fields: Vec<String>,
-    /// A JSON object with one of these words anywhere.
+    /// Strings; a JSON object that contains one anywhere is a result.
     pub json_words: Vec<String>,
 }
 
 impl PerRole {
-    /// Notes what is wrong with the parameters.
+    /// Adds an error to `check` for each invalid parameter.
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         check.share(self.target_ratio, &format!("{path}.target_ratio"));
         check.that(!self.tiers.is_empty(), &format!("{path}.tiers"), "must have a tier");
@@ -114,7 +117,7 @@ impl PerRole {
     }
 }
 
-/// Shortens messages until they fit. Open messages are left alone.
+/// Shortens messages until they are within the target. Open messages stay as they are.
 pub(super) fn cut(rule: &PerRole, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let Some(goal) = super::goal(policy, window, rule.target_ratio) else { return Cuts::default() };
     let mut desk = Desk { policy, messages, changed: BTreeMap::new(), tally: Tally::of(policy, messages) };
@@ -137,7 +140,7 @@ pub(super) fn cut(rule: &PerRole, policy: &Policy, window: &ModelWindow, message
     desk.cuts()
 }
 
-/// The messages while they are worked on.
+/// The messages and their changes so far.
 struct Desk<'a> {
     policy: &'a Policy,
     messages: &'a [SourceMessage],
@@ -203,7 +206,7 @@ impl Desk<'_> {
         }
     }
 
-    /// Takes the changes of some messages back.
+    /// Reverts the changes of the given messages.
     fn restore(&mut self, indexes: &[usize]) {
         for &index in indexes {
             if self.changed.remove(&index).is_some() {
@@ -246,7 +249,7 @@ impl ResultSigns {
             return true;
         }
         let Some(text) = texts.only() else { return false };
-        // Reading JSON is the dearest of it, and most texts are none.
+        // Parsing JSON is the most expensive check, and most texts are not JSON.
         has(text, &self.fields) | has(text, &self.json_words)
             && fields(text).is_some_and(|fields| {
                 self.fields.iter().any(|name| fields.contains_key(name)) || has(text, &self.json_words)
@@ -254,7 +257,7 @@ impl ResultSigns {
     }
 }
 
-/// The fields of a text that is a JSON object.
+/// The fields of a text that is a JSON object; none if it is not.
 fn fields(text: &str) -> Option<BTreeMap<String, IgnoredAny>> {
     if text.trim_ascii_start().starts_with('{') { serde_json::from_str(text).ok() } else { None }
 }

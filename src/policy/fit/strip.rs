@@ -1,4 +1,4 @@
-//! Taking a field out of texts that are JSON objects, such as the arguments that a tool's result repeats.
+//! Removes a field from texts that are JSON objects, such as the arguments that a tool's result repeats.
 
 use super::items::text;
 use crate::model::cut::{Cut, Cuts};
@@ -12,18 +12,18 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
-/// Taking a field out.
+/// Parameters of the removal of a JSON field.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Strip {
-    /// The field of the text that holds an object …
+    /// Name of the top-level field of the text that contains an object.
     pub object: String,
-    /// … with the field that goes.
+    /// Name of the field that is removed from that object.
     pub field: String,
 }
 
 impl Strip {
-    /// Notes what is wrong with the parameters.
+    /// Adds an error to `check` for each invalid parameter.
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         check.that(!self.object.is_empty(), &format!("{path}.object"), "must name a field");
         check.that(!self.field.is_empty(), &format!("{path}.field"), "must name a field");
@@ -31,14 +31,14 @@ impl Strip {
 }
 
 impl Strip {
-    /// Whether it takes anything out of a part.
+    /// True if the rule removes something from the part.
     pub(in crate::policy) fn applies_to(&self, body: &PartBody) -> bool {
         text(body).is_some_and(|text| place(self, text).is_some())
     }
 }
 
-/// Takes the field out of the words of messages and the outputs of tools. What is shortened already stays as it is, and
-/// so do open messages.
+/// Removes the field from the texts of messages and the outputs of tools. Parts that are shortened already and open
+/// messages stay as they are.
 pub(super) fn cut(rule: &Strip, messages: &[SourceMessage]) -> Cuts {
     let mut cuts = Cuts::default();
     for source in messages.iter().filter(|source| source.message.sealed_revision.is_some()) {
@@ -52,9 +52,9 @@ pub(super) fn cut(rule: &Strip, messages: &[SourceMessage]) -> Cuts {
     cuts
 }
 
-/// The bytes of the field with its value, and with the comma that goes with it.
+/// The byte range of the field with its value, and of the comma that is removed with it.
 fn place(rule: &Strip, text: &str) -> Option<Range<usize>> {
-    // Reading JSON is dear, and most texts are none.
+    // Parsing JSON is expensive, and most texts are not JSON.
     if !text.trim_ascii_start().starts_with('{') || !text.contains(rule.field.as_str()) {
         return None;
     }
@@ -66,7 +66,7 @@ fn place(rule: &Strip, text: &str) -> Option<Range<usize>> {
     let brace = offset(text, object.get())? + 1;
     match index.checked_sub(1) {
         Some(before) => Some(end_of(fields.0[before].1)?..end),
-        // The first field takes the comma behind it along, and the blanks there.
+        // If the first field is removed, the comma after it and the blanks there are removed too.
         None if fields.0.len() > 1 => {
             let behind = text.get(end..)?.find('"')?;
             Some(brace..end + behind)
@@ -75,7 +75,7 @@ fn place(rule: &Strip, text: &str) -> Option<Range<usize>> {
     }
 }
 
-/// Where a piece of a text begins.
+/// The byte offset of a piece of a text.
 fn offset(text: &str, piece: &str) -> Option<usize> {
     let start = piece.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
     (start + piece.len() <= text.len()).then_some(start)
@@ -112,7 +112,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
     }
 }
 
-/// The name of a field, copied only when it is written with escapes.
+/// The name of a field, copied only if it is written with escapes.
 #[derive(Deserialize)]
 struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 

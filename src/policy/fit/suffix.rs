@@ -1,8 +1,8 @@
-//! The newest messages that fit, from a request on.
+//! Keeps the newest messages that fit, starting with a request.
 //!
-//! This is JoyAgent's cut: from the end back while messages fit, then forward to the next request, so that a
-//! conversation always begins with one. Instructions at the beginning are charged in advance, and once more where the
-//! walk meets them.
+//! This is JoyAgent's strategy: from the end back while messages fit, then forward to the next request, so that a
+//! conversation always starts with one. The tokens of a system message at the beginning are subtracted in advance, and
+//! once more if the walk reaches it.
 
 use crate::model::cut::Cuts;
 use crate::model::message::{MessageKind, Role};
@@ -12,8 +12,8 @@ use crate::policy::tokens::estimate_source;
 use crate::policy::turns::is_request;
 use crate::policy::{Policy, select};
 
-/// Leaves out what does not fit under the limit of the policy's main rung. The last request always stays, and so does
-/// what follows it.
+/// Omits everything that exceeds the limit of the policy's main level. The last request and everything after it always
+/// stay.
 pub(super) fn cut(policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let is_instruction = |source: &&SourceMessage| source.message.role == Role::System;
     let weigh = |source: &SourceMessage| estimate_source(policy, source);
@@ -32,7 +32,7 @@ pub(super) fn cut(policy: &Policy, window: &ModelWindow, messages: &[SourceMessa
     let Some(request) = requests().find(|&index| index >= start).or_else(|| requests().next_back()) else {
         return Cuts::default();
     };
-    // What is left out ends before the request, or earlier where a call would part from its result.
+    // The omitted range ends before the request, or earlier if a call would be separated from its result.
     let end = Some(select::nearest_safe_cut(messages, request)).filter(|&end| end <= request).unwrap_or(0);
     let goes = |source: &&SourceMessage| !is_instruction(source) && source.message.kind != MessageKind::Record;
     let omitted = messages[..end].iter().filter(goes).map(|source| source.message.revision).collect();

@@ -1,7 +1,7 @@
-//! The texts of a message as a view shows them, and shortening them together.
+//! The texts of a message as a view shows them, and truncation of all of them together.
 //!
-//! The words of people and models and the outputs of tools are one text here, as they are in agents whose messages have
-//! a single content. Thoughts and the inputs of calls are no part of it.
+//! The texts of users and models and the outputs of tools are one text here, as they are in agents whose messages have
+//! a single content. Reasoning and the inputs of calls do not belong to it.
 
 use crate::model::cut::Cut;
 use crate::model::ids::{CompactionId, PartId};
@@ -26,9 +26,9 @@ struct Piece<'a> {
     kind: Kind,
     original: &'a str,
     shown: Cow<'a, str>,
-    /// How much of the beginning of what is shown is the beginning of the original, in bytes.
+    /// Number of bytes at the start of `shown` that are the start of the original.
     head: usize,
-    /// What is to be shown from now on; none while nothing changes.
+    /// The new truncation; none while nothing changes.
     cut: Option<Cut>,
 }
 
@@ -36,7 +36,7 @@ struct Piece<'a> {
 enum Kind {
     Text,
     Output,
-    /// It has no text, and only goes when nothing of a message stays.
+    /// Without text; removed only if the whole message is replaced.
     Media,
 }
 
@@ -72,12 +72,12 @@ impl<'a> Texts<'a> {
         Self { unit, pieces: source.message.parts.iter().filter_map(piece).collect() }
     }
 
-    /// What is shown of each text.
+    /// The shown text of each piece.
     pub(super) fn shown(&self) -> impl Iterator<Item = &str> {
         self.pieces.iter().filter(|piece| piece.kind != Kind::Media).map(|piece| piece.shown.as_ref())
     }
 
-    /// What is shown of the text, if there is one and nothing beside it.
+    /// The shown text, if it is the only piece.
     pub(super) fn only(&self) -> Option<&str> {
         match self.pieces.as_slice() {
             [piece] if piece.kind != Kind::Media => Some(&piece.shown),
@@ -85,12 +85,12 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// How long they are together.
+    /// The length of all texts together, in units.
     pub(super) fn length(&self) -> usize {
         self.shown().map(|text| length(self.unit, text)).sum()
     }
 
-    /// Keeps at most so many units of the beginning, if there are more, and says so behind them.
+    /// Keeps at most the first `max_units` units. If something is left out, `note` follows.
     pub(super) fn keep_head(&mut self, max_units: usize, note: &str) {
         let mut room = Some(max_units);
         for piece in self.pieces.iter_mut().filter(|piece| piece.kind != Kind::Media) {
@@ -110,7 +110,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Keeps so many units of the beginning and of the end, if there are more, with words between and behind them.
+    /// Keeps the first and the last units, if there are more, with `middle` between them and `note` after them.
     pub(super) fn keep_both_ends(&mut self, [first, last]: [usize; 2], middle: &str, note: &str) {
         let total = self.length();
         let mut before = 0;
@@ -142,7 +142,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// Shows these words in place of everything, media included.
+    /// Replaces everything by this text, media included.
     pub(super) fn replace(&mut self, words: &str) {
         let speaks = self.pieces.iter().position(|piece| piece.kind != Kind::Media).unwrap_or(0);
         for (index, piece) in self.pieces.iter_mut().enumerate() {
@@ -151,7 +151,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// The message as it is with the changes, if there are any.
+    /// The message with the changes; none if nothing changed.
     pub(super) fn changed(self, source: &SourceMessage) -> Option<SourceMessage> {
         if self.pieces.iter().all(|piece| piece.cut.is_none()) {
             return None;
@@ -166,7 +166,7 @@ impl<'a> Texts<'a> {
 }
 
 impl Piece<'_> {
-    /// The cut that leaves nothing of it; an output still says why.
+    /// The truncation that leaves nothing of the piece; an output shows `words` instead.
     fn nothing(&self, words: &str) -> Cut {
         match self.kind {
             Kind::Text | Kind::Media => Cut::default(),
@@ -174,7 +174,7 @@ impl Piece<'_> {
         }
     }
 
-    /// Shows what the cut leaves, unless that is what is shown already.
+    /// Applies the truncation, unless it leaves exactly the text that is shown already.
     fn show(&mut self, cut: Cut) {
         let (shown, head) = shown(&cut, self.original);
         if self.kind == Kind::Media || shown != self.shown {
@@ -183,7 +183,7 @@ impl Piece<'_> {
     }
 }
 
-/// What a cut leaves of a text, and how much of its beginning is the text's own, in bytes.
+/// The text that a truncation leaves, and the number of bytes at its start that are the start of the original.
 fn shown<'a>(cut: &Cut, original: &str) -> (Cow<'a, str>, usize) {
     let head = if cut.before.is_empty() { original.floor_char_boundary(cut.head.min(original.len())) } else { 0 };
     (Cow::Owned(cut.apply(original)), head)

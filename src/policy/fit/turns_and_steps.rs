@@ -1,7 +1,7 @@
-//! From the oldest turn on, as little as makes the rest fit: whole turns, then results, then steps between the first and
-//! the last, then the last step's results, then words.
+//! Removes as little as needed, from the oldest turn on: whole turns, then results, then steps between the first and
+//! the last, then the results of the last step, then texts.
 //!
-//! This is what Qwen-Agent does since 0.0.30. A step is what the model says and calls, with what the tools gave back.
+//! Qwen-Agent does this since 0.0.30. A step is text and calls of the model with the results of the calls.
 
 use super::items::{Fate, Items, Kind, Words};
 use crate::model::cut::Cuts;
@@ -12,28 +12,28 @@ use crate::policy::validate::Check;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// From the oldest turn on.
+/// Parameters of the strategy that starts at the oldest turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TurnsAndSteps {
-    /// What stands between the two ends of a text that is cut.
+    /// Text between the two ends of a truncated text.
     pub ellipsis: String,
-    /// What stands in place of a text that goes while its message stays.
+    /// Text in place of a text that is removed while its message stays.
     pub placeholder: String,
 }
 
 impl TurnsAndSteps {
-    /// Notes what is wrong with the rule.
+    /// Adds an error to `check` for each invalid parameter.
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         check.that(!self.placeholder.is_empty(), &format!("{path}.placeholder"), "must have words");
     }
 }
 
-/// Brings the messages under the limit of the policy's main rung.
+/// Brings the messages within the limit of the policy's main level.
 pub(super) fn cut(rule: &TurnsAndSteps, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let items = Items::of(policy, messages);
     let room = super::room(policy, window, items.instructions);
-    // Where the instructions alone fill the window, no cut of the conversation helps.
+    // If the system messages alone fill the window, no truncation of the conversation helps.
     if room <= 0 {
         return Cuts::default();
     }
@@ -49,14 +49,14 @@ pub(super) fn cut(rule: &TurnsAndSteps, policy: &Policy, window: &ModelWindow, m
     items.cuts(&reduction.fates, words)
 }
 
-/// A reduction under way.
+/// The state of a compaction in progress.
 struct Reduction<'a> {
     items: &'a Items<'a>,
     words: Words<'a>,
-    /// What each item still weighs.
+    /// Remaining tokens of each item.
     tokens: Vec<i64>,
     fates: Vec<Fate>,
-    /// The tokens that are too many.
+    /// Number of tokens above the limit.
     exceedance: i64,
 }
 
@@ -66,13 +66,13 @@ impl<'a> Reduction<'a> {
         Self { items, words, tokens, fates: vec![Fate::Stays; items.list.len()], exceedance }
     }
 
-    /// The turns; what stands before the first request is one too.
+    /// The turns; the items before the first request are one too.
     fn turns(&self) -> Vec<Range<usize>> {
         let list = &self.items.list;
         self.runs(0..list.len(), |index| self.items.starts_turn(&list[index]))
     }
 
-    /// The request, and each run of what the model says and calls with the results behind it.
+    /// The request, and each run of text and calls of the model with the results after it.
     fn steps(&self, turn: Range<usize>) -> Vec<Range<usize>> {
         let kind = |index: usize| match self.items.list[index].kind {
             Kind::Request => 0,
@@ -82,7 +82,7 @@ impl<'a> Reduction<'a> {
         self.runs(turn, |index| kind(index) < 2 && kind(index) != kind(index - 1))
     }
 
-    /// A range in pieces, each of which begins where something holds.
+    /// Splits a range into pieces, each of which starts at an index for which `begins` is true.
     fn runs(&self, range: Range<usize>, begins: impl Fn(usize) -> bool) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = Vec::new();
         for index in range {
@@ -131,12 +131,12 @@ impl<'a> Reduction<'a> {
         }
     }
 
-    /// A turn that is one step: no model has said anything in it.
+    /// Handles a turn that is one step, without text or calls of a model after the request.
     fn whole_step(&mut self, turn: Range<usize>) {
         self.last_step(turn.clone(), &[turn]);
     }
 
-    /// Squeezes the results of the last step, and when that is not enough the words of all that is left.
+    /// Squeezes the results of the last step, and if that is not enough, the rest of the first and the last step.
     fn last_step(&mut self, last: Range<usize>, left: &[Range<usize>]) {
         for index in self.results(last) {
             self.squeeze(index);
@@ -144,12 +144,13 @@ impl<'a> Reduction<'a> {
         if self.exceedance > 0 {
             self.squeeze_words(left);
         }
-        // What could be done has been done; the turns behind stay whole.
+        // Nothing more can be removed here; the later turns stay whole.
         self.exceedance = 0;
     }
 
-    /// Squeezes everything up to the first item that is cut. As in the original, that one is cut to what it weighs when
-    /// just enough has gone before it: blanks at its ends weigh nothing, but count where it is cut.
+    /// Squeezes items up to and including the first one that is truncated. As in the original, if the items before it
+    /// free exactly enough, that item is truncated to its own estimate: the estimate ignores blanks at the ends of a
+    /// text, the truncation counts them.
     fn squeeze_words(&mut self, left: &[Range<usize>]) {
         for index in left.iter().cloned().flatten() {
             let is_cut = self.tokens[index] > self.exceedance;
@@ -171,14 +172,14 @@ impl<'a> Reduction<'a> {
         self.fates[range].fill(Fate::Goes);
     }
 
-    /// Cuts an item by the tokens that are too many, or puts words in its place when it has no more than that.
+    /// Truncates an item by the tokens above the limit, or replaces it by the placeholder if it has no more than that.
     fn squeeze(&mut self, index: usize) {
         if self.tokens[index] > self.exceedance {
             self.shorten(index);
             return;
         }
         self.fates[index] = Fate::Placeholder;
-        // The words that stand there already cannot go a second time.
+        // An item that is the placeholder already frees nothing.
         if !self.items.is_gone(&self.items.list[index], self.words) {
             self.exceedance -= self.tokens[index];
         }

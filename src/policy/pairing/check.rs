@@ -1,4 +1,4 @@
-//! An independent check of what pairing promises. It shares no code with `pair`, so that a test can trust it.
+//! An independent check of the guarantees of pairing. It shares no code with `pair`, so that a test can trust it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::model::view::ViewMessage;
 
-/// What is wrong with the calls and results of a view, one sentence each; empty when a model can be given the view.
+/// Returns the errors in the calls and results of a view, one sentence each; empty if a model can be given the view.
 pub fn violations(messages: &[ViewMessage]) -> Vec<String> {
     let mut found = Vec::new();
     let mut index = 0;
@@ -23,7 +23,7 @@ pub fn violations(messages: &[ViewMessage]) -> Vec<String> {
     found
 }
 
-/// Each role may say only what providers let it say, and must say something.
+/// Each message must have parts, and only those that providers allow for its role.
 fn check_roles(index: usize, message: &ViewMessage, found: &mut Vec<String>) {
     if message.parts.is_empty() {
         found.push(format!("message {index} is empty"));
@@ -45,7 +45,7 @@ fn check_roles(index: usize, message: &ViewMessage, found: &mut Vec<String>) {
     }
 }
 
-/// The calls of a message and the results in the tool messages behind it must be the same ids, each once.
+/// The calls of a message and the results in the tool messages after it must have the same ids, each once.
 fn check_answers(index: usize, message: &ViewMessage, behind: &[ViewMessage], found: &mut Vec<String>) {
     let mut seen: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for part in &message.parts {
@@ -53,7 +53,7 @@ fn check_answers(index: usize, message: &ViewMessage, behind: &[ViewMessage], fo
             seen.entry(&call.call_id).or_default().0 += 1;
         }
     }
-    // A view that begins with a tool message has nothing in front of it that could have called.
+    // If a view begins with a tool message, no message before it can have its calls.
     let results = if message.role == Role::Tool { std::slice::from_ref(message) } else { &[] };
     for part in results.iter().chain(behind).flat_map(|message| &message.parts) {
         if let PartBody::ToolResult(result) = &*part.body {

@@ -75,7 +75,7 @@ fn parse(text: &str) -> Vec<ViewMessage> {
     number(messages.collect())
 }
 
-/// The inverse, with the revision behind each role; `!x` is an interrupted result, `?x` a result told as words.
+/// The inverse, with the revision after each role; `!x` is an interrupted result, `?x` a result as text.
 fn sketch(messages: &[ViewMessage]) -> String {
     let part = |part: &ViewPart| match &*part.body {
         PartBody::ToolCall(call) => format!("+{}", call.call_id),
@@ -100,13 +100,14 @@ fn sketch(messages: &[ViewMessage]) -> String {
     messages.iter().map(message).collect::<Vec<_>>().join(" | ")
 }
 
-/// The messages with every result behind the call that `answers` says.
+/// The messages with every result after the call that `answers` returns for it.
 fn paired(messages: Vec<ViewMessage>) -> Vec<ViewMessage> {
     let answered = answers(&messages).into_iter().collect();
     pair(INTERRUPTED, messages, &answered)
 }
 
-/// Whether pairing has nothing left to do. What it made has no ids, and would be nobody's result the next time.
+/// True if pairing changes nothing. Results that pairing made have no ids, and a second pairing would find no call for
+/// them.
 fn is_canonical(mut messages: Vec<ViewMessage>) -> bool {
     let parts = messages.iter_mut().flat_map(|message| &mut message.parts);
     for (number, part) in (1 << 32..).zip(parts.filter(|part| part.source.is_none())) {
@@ -206,7 +207,7 @@ fn the_check_finds_what_is_wrong() {
     }
 }
 
-/// Conversations in which anything stands anywhere; few call ids make for duplicates, gaps and results before calls.
+/// Conversations with all parts in any order; few call ids, so that duplicates, gaps and results before calls occur.
 fn conversations() -> impl Strategy<Value = Vec<ViewMessage>> {
     let call_id = || (0..6_u8).prop_map(|id| format!("c{id}"));
     let name = || "[a-z]{1,3}";
@@ -229,7 +230,7 @@ fn conversations() -> impl Strategy<Value = Vec<ViewMessage>> {
     proptest::collection::vec(message, 0..12).prop_map(number)
 }
 
-/// What several agents write to one session at a time: each calls and answers in order, some calls stay open.
+/// Messages of several agents in one session: each calls and answers in order, and some calls stay open.
 fn interleaved_writers() -> impl Strategy<Value = Vec<ViewMessage>> {
     let writer = proptest::collection::vec((1_usize..4, any::<bool>(), any::<bool>()), 1..5);
     let writers = proptest::collection::vec(writer, 1..4);
@@ -259,7 +260,7 @@ fn interleaved_writers() -> impl Strategy<Value = Vec<ViewMessage>> {
     })
 }
 
-/// For each result part, by a look at everything before it, the call part it answers.
+/// For each result part the call part it answers, found by a search in everything before it.
 fn answers(messages: &[ViewMessage]) -> BTreeMap<PartId, PartId> {
     let mut answers: BTreeMap<PartId, PartId> = BTreeMap::new();
     let parts: Vec<&ViewPart> = messages.iter().flat_map(|message| &message.parts).collect();
@@ -277,7 +278,7 @@ fn answers(messages: &[ViewMessage]) -> BTreeMap<PartId, PartId> {
     answers
 }
 
-/// Everything pairing promises of one input.
+/// Checks all guarantees of pairing for one input.
 fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     let paired = paired(messages.to_vec());
     prop_assert_eq!(violations(&paired), Vec::<String>::new());
@@ -293,7 +294,7 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
         }
     }
     prop_assert_eq!(behind, answers.clone(), "which result answers which call");
-    // Without the results that moved, everything stands where it stood and says what it said, told results included.
+    // Apart from the moved results, all parts keep their order and their content, including results shown as text.
     let stays = |part: &&ViewPart| part.source.is_some_and(|id| !answers.contains_key(&id));
     let before = messages.iter().flat_map(|message| &message.parts).filter(stays);
     let told = before.flat_map(|part| match &*part.body {
@@ -302,13 +303,13 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     });
     let after = paired.iter().flat_map(|message| &message.parts).filter(stays).cloned();
     prop_assert_eq!(after.collect::<Vec<_>>(), told.collect::<Vec<_>>());
-    // Results that moved are unchanged, too.
+    // The content of moved results is unchanged too.
     let moved = |messages: &[ViewMessage]| -> BTreeMap<PartId, ViewPart> {
         let parts = messages.iter().flat_map(|message| &message.parts).filter(|part| !stays(part));
         parts.filter_map(|part| Some((part.source?, part.clone()))).collect()
     };
     prop_assert_eq!(moved(&paired), moved(messages));
-    // A message says where each of its parts comes from.
+    // A message names the source of each of its parts.
     for message in paired.iter().filter(|message| message.standing != Standing::Paired) {
         let original = messages.iter().find(|original| original.source == message.source).expect("a source");
         prop_assert_eq!(original.revision, message.revision);

@@ -1,4 +1,4 @@
-//! A summary of that part of a view which somebody chooses.
+//! A summary of a range of a view that the caller chooses.
 
 use super::{Scene, Work, inline, is_in_front, selected, slot, spare_pinned, summary_of};
 use crate::model::Revision;
@@ -11,8 +11,8 @@ use crate::policy::select::{self, Selection};
 use crate::policy::{Rung, Step};
 use foldhash::HashSet;
 
-/// Whether a tail can start at a place: the view shows a message there, and in front of it nothing is still being written
-/// or run, and no call that has its result behind it.
+/// True if a tail can start at this position: the view shows a message there, and before it there is no open message,
+/// no running call, and no call that has its result after it.
 pub fn tail_can_start(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
     stands_at(&inline, tail_start)
@@ -20,8 +20,8 @@ pub fn tail_can_start(sources: &[SourceMessage], tail_start: Revision) -> bool {
         && !Calls::of(&*inline).are_split(|source| is_in_front(source, tail_start))
 }
 
-/// Whether what a summary is made of can start at a place: the view shows a message there, no summary in front of it,
-/// since a view has one at most, and no call in front of it that has its result behind it.
+/// True if the summarized range can start at this position: the view shows a message there, no summary before it, since
+/// a view has one at most, and no call before it that has its result after it.
 pub fn head_can_start(sources: &[SourceMessage], head_start: Revision) -> bool {
     let inline = inline(sources);
     stands_at(&inline, head_start)
@@ -29,8 +29,8 @@ pub fn head_can_start(sources: &[SourceMessage], head_start: Revision) -> bool {
         && !Calls::of(&*inline).are_split(|source| is_in_front(source, head_start))
 }
 
-/// The summary that a rung ends in, of what stands between two places in the view, without what else the rung does.
-/// Nothing when there is nothing to cover, or when it cannot be made of just that.
+/// The summary of the level's last step, for the messages between two positions in the view, without the level's other
+/// steps. Empty if there is nothing to cover, or if no summary of exactly these messages is possible.
 pub fn summary_within(scene: Scene<'_>, rung: &Rung, bounds: Bounds) -> Work {
     let sources = scene.sources;
     let Bounds { head_start, tail_start } = bounds;
@@ -48,7 +48,7 @@ pub fn summary_within(scene: Scene<'_>, rung: &Rung, bounds: Bounds) -> Work {
         None => selected(scene, rule, &inline),
     };
     let Some(mut summary) = summary_of(scene, rule, &inline, front, selection) else { return Work::default() };
-    // What stands in front stays as it is, and what would stand in for the summary is about the whole view.
+    // The messages before the range stay as they are, and the fallback applies to the whole view only.
     let parts: HashSet<PartId> =
         summary.front.iter().flat_map(|source| &source.message.parts).map(|part| part.id).collect();
     summary.cuts.parts.retain(|(part, _)| !parts.contains(part));
@@ -57,12 +57,12 @@ pub fn summary_within(scene: Scene<'_>, rung: &Rung, bounds: Bounds) -> Work {
     Work { cuts: summary.cuts.clone(), summary: Some(summary) }
 }
 
-/// Whether a view shows a message at a place.
+/// True if the view shows a message at this position.
 fn stands_at(inline: &[SourceMessage], place: Revision) -> bool {
     inline.get(in_front(inline, place)).is_some_and(|source| slot(source) == place)
 }
 
-/// How many messages stand in front of a place.
+/// Number of messages before a position.
 fn in_front(inline: &[SourceMessage], place: Revision) -> usize {
     inline.iter().filter(|source| is_in_front(source, place)).count()
 }

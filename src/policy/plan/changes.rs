@@ -1,4 +1,4 @@
-//! What a plan changes, for whoever writes it: the store, or a simulation.
+//! The changes that a plan makes, as the store or a simulation writes them.
 
 use super::{Scene, SummaryPlan, marker_text, omitted_ranges};
 use crate::model::changes::{Changes, SummaryChange};
@@ -14,15 +14,15 @@ use foldhash::HashMap;
 pub struct Written<'a> {
     /// The plan.
     pub plan: &'a SummaryPlan,
-    /// The summary.
+    /// Text of the summary.
     pub text: &'a str,
-    /// The summarizer that wrote it.
+    /// Name of the summarizer that wrote it.
     pub summarizer: &'a str,
-    /// What it cost.
+    /// Usage of the requests for it.
     pub usage: Option<Usage>,
 }
 
-/// The changes of cuts and a summary.
+/// Returns the changes of truncations, omissions and a summary.
 pub fn changes(scene: Scene<'_>, cuts: &Cuts, summary: Option<Written<'_>>) -> Changes {
     let by_part: HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
     let cut_of = |source: &SourceMessage| {

@@ -1,4 +1,4 @@
-//! Plans as somebody wants them instead: another tail, other messages kept beside the summary.
+//! Plans changed by a caller: another tail, other messages kept beside the summary.
 
 use super::{Scene, SummaryPlan, attached, covered, inline, slot};
 use crate::model::ids::MessageId;
@@ -7,22 +7,22 @@ use crate::model::view::SourceMessage;
 use crate::policy::calls::Calls;
 use crate::policy::select;
 
-/// What is to be different.
+/// The changes to a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PlanEdit {
-    /// The first message that is kept verbatim; none for the plan's own.
+    /// The first message that is kept verbatim; none keeps the plan's own.
     pub tail_start: Option<MessageId>,
-    /// The messages under the summary that the view shows all the same, beside those that stand in front of what it is
-    /// made of; none for the plan's own.
+    /// The covered messages that the view shows nevertheless, beside those before the summarized range; none keeps the
+    /// plan's own.
     pub retained: Option<Vec<MessageId>>,
 }
 
-/// The plan of a summary with another boundary, made for the same view.
+/// Returns the plan of a summary with another boundary, made for the same view.
 ///
 /// # Errors
 ///
-/// A sentence fragment that says why the plan cannot be like that. Nothing that is open or running is ever covered, no
-/// call loses its result, and what is pinned stays in view whatever the plan says.
+/// A sentence fragment with the reason why the plan is not possible. No open message and no running call is ever
+/// covered, no call loses its result, and pinned messages stay in the view whatever the plan contains.
 pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<SummaryPlan, &'static str> {
     let inline = inline(scene.sources);
     let at = |id: MessageId| inline.iter().position(|source| source.message.id == id);
@@ -60,7 +60,7 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
         if Calls::of(head).are_split(is_kept) {
             return Err("a call and its result are kept together or not at all");
         }
-        // What is pinned and under the summary stays anyhow, and so does what stands in front.
+        // Covered messages that are pinned stay anyway, and so do the messages before the summarized range.
         let kept = head.iter().filter(|source| is_kept(source) && !scene.layout.pinned.contains(&slot(source)));
         plan.retained = front.iter().chain(kept).map(|source| source.message.revision).collect();
     }

@@ -1,4 +1,4 @@
-//! The context editing of Anthropic's interface, done here rather than there.
+//! The context editing of Anthropic's API, done by Longhand instead.
 
 use super::Preset;
 use crate::policy::clear::{Count, Keep, Target, Weigh};

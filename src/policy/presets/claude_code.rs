@@ -1,6 +1,6 @@
-//! Claude Code: three rungs as its published design describes them, and what can be observed of the product.
+//! Claude Code: three levels according to its published design, and the observed behaviour of the product.
 //!
-//! The design's highest rung is called dream there; it is the deep level here.
+//! The design calls its highest level dream; here it is the deep level.
 
 use super::Preset;
 use crate::policy::clear::{Count, Hint, Instead, Keep, Words};
@@ -208,7 +208,7 @@ fn counting(usage: UsageCount) -> Counting {
     }
 }
 
-/// Strictly above a share of the window.
+/// A threshold strictly above a share of the window.
 fn above(ratio: f64) -> Threshold {
     Threshold { limit: Limit::Ratio { ratio }, inclusive: false, minimum_tokens: 0 }
 }
@@ -217,7 +217,7 @@ fn two_lines() -> String {
     "[Tool output compressed: {tool} of {target} ({lines} lines)]\n{hint}".to_owned()
 }
 
-/// How an output is got again, by the kind of tool.
+/// Hints how to get an output again, by kind of tool.
 fn hints() -> Vec<Hint> {
     let hint = |tools: &[&str], text: &str| Hint {
         tools: tools.iter().map(|&tool| tool.to_owned()).collect(),
@@ -276,7 +276,7 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
     }
 }
 
-/// A summary that a model gives between the tags of the design; the view has tags of its own.
+/// A summary that the model writes between the tags of the design; the view has other tags.
 fn in_tags(summary: Summary) -> Summary {
     let rules = vec![
         "Leave out long outputs of tools, what only repeats something else, and routine operations.".to_owned(),
@@ -285,7 +285,7 @@ fn in_tags(summary: Summary) -> Summary {
     Summary { prompt: PromptStyle { answer_tag: Some("summary".to_owned()), rules, ..summary.prompt }, ..summary }
 }
 
-/// A report that says of each file what became of it.
+/// A report with the state of each file.
 fn report(summary: Summary) -> Summary {
     let rules = vec!["Behind each critical file stands REWRITTEN, IN PROGRESS or NEW.".to_owned()];
     Summary { prompt: PromptStyle { rules, ..summary.prompt }, ..summary }
@@ -295,7 +295,7 @@ fn section(heading: &str, holds: Option<Topic>) -> Section {
     Section { heading: heading.to_owned(), holds, bullet: Bullet::Dash }
 }
 
-/// The four sections of the design, with a heading of their own for what it says must be preserved.
+/// The four sections of the design, with a heading for each topic that the design preserves.
 fn auto_sections() -> Vec<Section> {
     vec![
         section("## Goal", Some(Topic::Goal)),

@@ -1,4 +1,4 @@
-//! Codex CLI: a summary, and in front of it what the user said last, word for word.
+//! Codex CLI: a summary, and before it the user's last requests verbatim.
 
 use super::Preset;
 use crate::policy::select::Requests;

@@ -1,8 +1,8 @@
 //! Gemini CLI: a state snapshot in place of the older part of a conversation, which the model acknowledges.
 //!
-//! The split is by characters of JSON. What came later is a budget for tool outputs, their masking between summaries,
-//! and a second look of the model at its own summary. `gemini-cli@0.26` stands for what was introduced with 0.26 in its
-//! form of today (0.61).
+//! The boundary is a share of the JSON characters. Later versions added a budget for tool outputs, the masking of
+//! outputs between summaries, and a second request in which the model verifies its own summary. `gemini-cli@0.26` has
+//! the features introduced with 0.26 in their current form (0.61).
 
 use super::Preset;
 use crate::policy::clear::{Excerpt, Instead, Keep, Lines, Units, Weigh};
@@ -14,7 +14,7 @@ use crate::policy::{
     TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
-/// What is true of both versions.
+/// Deviation of both versions.
 const UNREAD: &str = "The last request, results that no reply has read, open messages and running calls are never \
                       summarized and do not count for the split; Gemini CLI decides before they are in its history.";
 const ALONE: &str = "A summary is never made of the summary before it alone; Gemini CLI makes one when that has the \
@@ -31,7 +31,7 @@ pub const AUGUST_2025: Preset = Preset {
     policy: august_2025,
 };
 
-/// `qwen-code@2025-08`: what Qwen Code took over.
+/// `qwen-code@2025-08`: Qwen Code's copy of it.
 pub const QWEN_AUGUST_2025: Preset = Preset {
     name: "qwen-code@2025-08",
     description: "Qwen Code of August 2025, which was Gemini CLI's: the older 70 % become a state snapshot.",
@@ -193,7 +193,7 @@ pub fn v0_26() -> Policy {
             ],
             stop_when_enough: false,
         }),
-        // A failure holds until a summary is made: for as good as ever.
+        // A failure opens the breaker until a summary succeeds; 1 000 turns are practically no limit.
         guards: Guards { breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3, ..Guards::default() },
         ..august_2025()
     }

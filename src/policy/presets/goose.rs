@@ -1,5 +1,5 @@
-//! goose: short texts in place of old calls' outputs as the conversation grows, and a summary of everything when it is
-//! nearly full.
+//! goose: short texts in place of the outputs of old calls as the conversation grows, and a summary of everything when
+//! the window is nearly full.
 
 use super::Preset;
 use crate::policy::bpe::Encoding;
@@ -111,7 +111,7 @@ pub fn v0_8() -> Policy {
     }
 }
 
-/// The cutoff is `window * 0.8 / 10000` calls, a batch a fifth of that.
+/// Clears outputs above a cutoff of `window * 0.8 / 10000` calls; a batch is a fifth of that.
 fn tool_pairs() -> Clear {
     let cutoff = OfWindow { tokens_each: 12_500, least: 10, most: 500 };
     let batch = OfWindow { tokens_each: 62_500, least: 3, most: 100 };
@@ -119,7 +119,7 @@ fn tool_pairs() -> Clear {
         keep: Keep { turns: 1, items: Count::OfWindow(cutoff), ..Keep::default() },
         batch: Some(Count::OfWindow(batch)),
         failed_too: true,
-        // A short output that stayed would stand in the oldest batch for ever.
+        // A short output that is not cleared would stay in the oldest batch for ever.
         only_if_shorter: false,
         ..Clear::outputs(
             "[Historical tool call summary] {tool} was called about {target}. It gave {lines} lines ({length} \

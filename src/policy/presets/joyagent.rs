@@ -1,7 +1,7 @@
 //! JoyAgent.
 //!
-//! Its cut of messages from a request on is written and tested, but nothing in it calls that; what holds are the limits
-//! on what a tool gives back and on what a summary of a task is made of.
+//! Its truncation of messages to the newest from a request on is written and tested, but never called; in effect are
+//! only the limits on tool outputs and on the input of a task's summary.
 
 use super::Preset;
 use crate::policy::tokens::{Detail, Envelope};
@@ -11,7 +11,7 @@ use crate::policy::{
     Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
-/// A limit that no view reaches: such a rung is climbed by hand only.
+/// A limit that no view reaches: such a level is applied by hand only.
 const BY_HAND_TOKENS: i64 = 1_000_000_000_000;
 
 /// `joyagent`: November 2025.

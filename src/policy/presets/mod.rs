@@ -1,7 +1,7 @@
-//! The agents whose behaviour Longhand can take on, one file each.
+//! Presets: the agents whose behaviour Longhand can reproduce, one file each.
 //!
-//! A preset is a policy with a name and a version. Where the agent has a defect that one of Longhand's promises rules
-//! out, the preset keeps the promise, and says so in its deviations.
+//! A preset is a policy with a name and a version. If an agent has a defect that breaks one of Longhand's promises, the
+//! preset keeps the promise, and names this in its deviations.
 
 pub mod anthropic;
 pub mod claude_code;
@@ -29,10 +29,10 @@ pub struct Preset {
     pub name: &'static str,
     /// One sentence for a list.
     pub description: &'static str,
-    /// Where Longhand acts differently from this agent on purpose, a sentence each.
+    /// Deliberate differences between Longhand and this agent, one sentence each.
     own_deviations: &'static [&'static str],
-    /// Where each value comes from: the path of a field in the policy's JSON, and its source. What is said of a field
-    /// holds for what is inside of it, unless a longer path says something else.
+    /// Source of each value, by the path of a field in the policy's JSON. The source of a field applies to the fields
+    /// inside it, unless a longer path has another one.
     pub sources: &'static [(&'static str, &'static str)],
     policy: fn() -> Policy,
 }
@@ -43,8 +43,8 @@ impl Preset {
         (self.policy)()
     }
 
-    /// Where Longhand acts differently from the agent on purpose, a sentence each: first what is so for this agent, then
-    /// what is so for every agent whose summaries a model writes, and for every one that acts by itself.
+    /// Deliberate differences between Longhand and the agent, one sentence each: first those of this agent, then those
+    /// of all agents whose summaries a model writes, and of all that act automatically.
     pub fn deviations(&self) -> Vec<&'static str> {
         let policy = self.policy();
         let mut steps = policy.ladder().flat_map(|(_, level)| &level.steps);
@@ -55,7 +55,7 @@ impl Preset {
         self.own_deviations.iter().chain(common).chain(automatic).chain(minimum_gain).copied().collect()
     }
 
-    /// Where the value at a path comes from.
+    /// Source of the value at a path.
     pub fn source(&self, path: &str) -> Option<&'static str> {
         let covers =
             |field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
@@ -64,7 +64,7 @@ impl Preset {
     }
 }
 
-/// Deviations of every agent whose summaries a model writes.
+/// Deviations of all agents whose summaries a model writes.
 const SUMMARIZING: [&str; 3] = [
     "Where no model makes a summary and the agent has no step of its own for that, the built-in summarizer makes it; the \
      agent ends there, or goes on without.",
@@ -74,7 +74,7 @@ const SUMMARIZING: [&str; 3] = [
      summarizer writes it.",
 ];
 
-/// Deviations of every agent that acts by itself and names no minimum gain.
+/// Deviations of all agents that act automatically and have no minimum gain of their own.
 const MINIMUM_GAIN: [&str; 2] = [
     "A compaction that would free less than a twentieth of the window is not made, unless a figure of the agent says what \
      is worth it.",
@@ -82,7 +82,7 @@ const MINIMUM_GAIN: [&str; 2] = [
      five times.",
 ];
 
-/// Deviations of every agent that acts by itself.
+/// Deviations of all agents that act automatically.
 const AUTOMATIC: [&str; 2] = [
     "A threshold, or a target, that leaves no room for a reply counts as one that just leaves it.",
     "Where the agent's own steps leave a view that exceeds its window, a last resort truncates the longest outputs and \
@@ -133,7 +133,7 @@ mod tests {
     use serde_json::Value;
     use std::collections::BTreeSet;
 
-    /// The paths of all fields that hold a value of their own, and of all that hold others.
+    /// Collects the paths of all fields with a value of their own, and of all fields with other fields in them.
     fn paths(prefix: &str, value: &Value, leaves: &mut BTreeSet<String>, inner: &mut BTreeSet<String>) {
         let children: Vec<(String, &Value)> = match value {
             Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), value)).collect(),

@@ -1,7 +1,7 @@
-//! Neovate Code: clears old outputs, then puts one summary in place of everything.
+//! Neovate Code: clears old outputs, then replaces everything by one summary.
 //!
-//! The two presets differ where the code of 2026 does something else than its own design: there the code is `@2026`,
-//! and the design is `@2026-fixed`.
+//! There are two presets because the code of 2026 differs from its own design: `@2026` is the code, `@2026-fixed` the
+//! design.
 
 use super::Preset;
 use crate::policy::bpe::Encoding;

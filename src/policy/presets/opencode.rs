@@ -1,10 +1,10 @@
-//! OpenCode, as its published design describes it, and as it is published.
+//! OpenCode, according to its published design, and according to its published code.
 //!
-//! The view is marker, summary, tail, later messages. Old outputs are cleared by a job of their own, which never stands
-//! in for a summary that is due.
+//! The view is marker, summary, tail, later messages. A job of its own clears old outputs; it never replaces a due
+//! summary.
 //!
-//! The two versions differ in values: how many turns stay and how much they may weigh, whether views cut long outputs,
-//! whether old outputs are cleared, and the sections of a summary.
+//! The two versions differ in values: the number of turns in the tail and their tokens, the truncation of long outputs
+//! in views, the clearing of old outputs, and the sections of a summary.
 
 use super::Preset;
 use crate::policy::clear::{Keep, PastCleared};
@@ -175,7 +175,7 @@ pub const V1_18: Preset = Preset {
     policy: v1_18,
 };
 
-/// The design's words behind an output that is cut, in views and for a summarizer.
+/// The design's text after a truncated output, in views and for a summarizer.
 const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
 
 /// The policy of `opencode@seed`.
@@ -202,7 +202,7 @@ pub fn v1_18() -> Policy {
     policy(V1_18.name, last_turns(None, 15_000), Summary { prompt, ..summary(v1_18_sections(), "\n[truncated]") })
 }
 
-/// What both versions have in common.
+/// The common values of both versions.
 fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
     Policy {
         preset: preset.to_owned(),

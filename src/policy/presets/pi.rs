@@ -1,6 +1,6 @@
 //! pi, the coding agent.
 //!
-//! pi clears nothing and cuts nothing in what the model reads: a summary is its only reduction.
+//! pi neither clears nor truncates anything that the model reads: a summary is its only compaction.
 
 use super::Preset;
 use crate::policy::select::{LargeResults, Recent};
@@ -143,22 +143,22 @@ const SOURCES: &[(&str, &str)] = &[
     ("guards.attempts_max", "pi: retry.maxRetries is 3"),
 ];
 
-/// What became different from one version to another.
+/// The differences between the versions.
 struct Version {
     name: &'static str,
-    /// What media weigh.
+    /// Estimates of media.
     media: MediaUnits,
     large_results: LargeResults,
-    /// Recovery of a reply that its request left no room for.
+    /// Enables the recovery of a reply that had no room after its request.
     recovers_length: bool,
-    /// True where the threshold is evaluated between runs, and not between the requests of one.
+    /// True if the threshold is evaluated between runs, and not between the requests of one run.
     between_runs: bool,
     summary_tokens: i64,
-    /// Whether thoughts are written out for the summarizer.
+    /// Includes reasoning in the transcript for the summarizer.
     reasoning: bool,
-    /// The sections of the summary of a split turn's front.
+    /// The sections of the summary of a split turn's beginning.
     split_turn_sections: fn() -> Vec<Section>,
-    /// Whether instructions by hand are told for that front too.
+    /// Includes custom instructions in the summary of a split turn's beginning.
     split_turn_instructions: bool,
 }
 
@@ -192,7 +192,7 @@ pub fn v1_5() -> Policy {
     })
 }
 
-/// What pi takes an image for, in characters.
+/// pi's estimate of an image, in characters.
 const IMAGE_UNITS: u32 = 4_800;
 
 fn policy(version: &Version) -> Policy {
@@ -282,7 +282,7 @@ fn summary(version: &Version) -> Summary {
     }
 }
 
-/// What 0.73 wants to know of the front of a split turn.
+/// The sections in which 0.73 summarizes the beginning of a split turn.
 fn early_sections() -> Vec<Section> {
     let section =
         |heading: &str, holds| Section { heading: heading.to_owned(), holds: Some(holds), bullet: Bullet::Dash };

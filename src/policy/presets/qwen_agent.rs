@@ -1,7 +1,8 @@
 //! Qwen-Agent.
 //!
-//! It looks at all messages before every request, counts them exactly and cuts without a model until they fit. The
-//! algorithm was replaced in September 2025; both are here. What its dialogue retrieval agent does comes with both.
+//! It evaluates all messages before every request, counts them exactly, and truncates and omits without a model until
+//! they fit. The algorithm was replaced in September 2025; both versions are here. Both include the behaviour of its
+//! dialogue retrieval agent.
 
 use super::Preset;
 use crate::policy::bpe::Encoding;
@@ -13,7 +14,7 @@ use crate::policy::{
     SummaryRole, TextWeight, Threshold, Trigger, UsageCount, ViewStyle,
 };
 
-/// Where the values come from, in both versions.
+/// Sources of the values, in both versions.
 const SOURCES: &[(&str, &str)] = &[
     ("preset", "this preset's name"),
     ("render_version", "Longhand's renderer"),

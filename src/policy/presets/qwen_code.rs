@@ -1,5 +1,5 @@
-//! Qwen Code: first Gemini CLI's split with rounds of tool calls kept, later a summary of everything with the files and
-//! images used last, and clearing of old outputs in between.
+//! Qwen Code: first Gemini CLI's boundary with the last rounds of tool calls kept, later a summary of everything with
+//! the last used files and images, and clearing of old outputs in between.
 
 use super::{Preset, gemini_cli};
 use crate::policy::clear::{Count, Instead, Keep, Target, Tools, When, Words};
@@ -122,17 +122,17 @@ pub const V0_24: Preset = Preset {
     policy: v0_24,
 };
 
-/// Outputs of these tools are cleared by 0.15 …
+/// Tools whose outputs 0.15 clears.
 const CLEARED_TOOLS: [&str; 7] =
     ["read_file", "run_shell_command", "grep_search", "glob", "web_fetch", "edit", "write_file"];
 
-/// … and of these by 0.24 too.
+/// Further tools whose outputs 0.24 clears.
 const CLEARED_TOOLS_SINCE: [&str; 3] = ["web_search", "read_mcp_resource", "skill"];
 
-/// Clearing waits for so many seconds without a reply.
+/// Seconds without a reply before a clear step applies.
 const IDLE_SECONDS: u32 = 3_600;
 
-/// So many of a kind are never cleared.
+/// Number of the newest parts of a kind that are never cleared.
 const KEPT_ITEMS: u32 = 5;
 
 /// The policy of `qwen-code@0.15`.
@@ -145,7 +145,7 @@ pub fn v0_15() -> Policy {
         truncate: None,
         routine: vec![Step::Clear(Clear {
             keep: Keep { failed_items: true, ..kept() },
-            // It counts words alone; later media count too.
+            // 0.15 counts only text; later versions count media too.
             minimum_tokens: 1,
             empty_too: true,
             only_tools: tools(&CLEARED_TOOLS, &[]),
@@ -242,8 +242,8 @@ fn kept() -> Keep {
     Keep { items: Count::Fixed(KEPT_ITEMS), ..Keep::default() }
 }
 
-/// Outputs of the compactable tools, when nobody has spoken for an hour. Whatever their length: a shorter view is not
-/// the point, a cold cache is read again anyway.
+/// Clears outputs of the compactable tools after an hour without a reply, whatever their length: the purpose is not a
+/// shorter view, since a cold cache is read again anyway.
 fn idle_outputs() -> Clear {
     Clear {
         keep: kept(),
@@ -265,7 +265,7 @@ fn idle_media() -> Clear {
     }
 }
 
-/// Media that came with outputs which are not cleared themselves.
+/// Clears media of outputs that are not cleared themselves.
 fn idle_attachments() -> Clear {
     let Tools::These(protected_tools) = tools(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE) else { return idle_media() };
     Clear {

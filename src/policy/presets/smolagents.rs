@@ -1,7 +1,7 @@
 //! smolagents.
 //!
-//! It has no compression and counts no tokens: outputs are cut in the middle, and that is all that happens by itself.
-//! What it does have is a summary mode, which writes the steps so far out for a new plan.
+//! It has no compaction and counts no tokens: the only automatic action is the truncation of outputs in the middle. It
+//! has a summary mode, which writes out the steps so far for a new plan.
 
 use super::Preset;
 use crate::policy::{

@@ -1,8 +1,8 @@
 //! Suna: a rolling summary in its first months, rules by role since.
 //!
-//! The rules are applied before every request, by the agent's own count: reported usage decides nothing. What they take
-//! out is recorded as marks here, so that the next request begins with what the last one left; the version of 2025 began
-//! anew with the originals each time, that of 2026 stores what it compressed, too.
+//! The rules are applied before every request, according to the agent's own count: reported usage decides nothing. Here
+//! their results are recorded as marks, so that the next request starts from the result of the last one. The version of
+//! 2025 started from the originals each time; that of 2026 stores its compressed messages too.
 
 use super::Preset;
 use crate::policy::bpe::Encoding;
@@ -144,11 +144,11 @@ pub const V2026: Preset = Preset {
     policy: v2026,
 };
 
-/// What litellm counts around each message.
+/// Tokens that litellm adds for each message.
 const MESSAGE_UNITS: u32 = 3;
-/// What the id beside a message weighs: a UUID has 23 tokens of cl100k_base on average.
+/// Tokens of the id beside a message: a UUID has 23 tokens of cl100k_base on average.
 const ID_UNITS: u32 = 23;
-/// What stands behind the beginning of a message.
+/// Text after the kept beginning of a message.
 const EXPAND_NOTE: &str = "... (truncated)\n\nmessage_id \"{id}\"\nUse expand-message tool to see contents";
 
 /// The policy of `suna@2025-04`.
@@ -264,7 +264,7 @@ fn tiers() -> Vec<Tier> {
     ]
 }
 
-/// How the newest messages are cut.
+/// The truncation of the newest messages.
 fn both_ends() -> BothEnds {
     BothEnds {
         units_per_token: 2,
@@ -292,7 +292,7 @@ fn rung(limit: Limit, inclusive: bool, steps: Vec<Step>) -> Rung {
     }
 }
 
-/// What all versions have.
+/// The common values of all versions.
 fn policy(name: &str, message_units: u32) -> Policy {
     Policy {
         preset: name.to_owned(),

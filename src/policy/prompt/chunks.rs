@@ -1,13 +1,13 @@
-//! Cutting a transcript into pieces that fit a window.
+//! Splits a transcript into pieces that fit a window.
 
 use super::data::{ends_line, from_cut};
 use super::{GAP, MARGIN};
 
-/// How many tokens a text may have in the worst ordinary case.
+/// Upper estimate of the tokens of a text in ordinary cases.
 ///
-/// What a model's own tokenizer says is not known here. Code and JSON have about three ASCII characters to a token,
-/// other scripts up to one token a character; so a text that fits by this measure fits in fact, but for rare ones, which
-/// the provider then refuses.
+/// The count of a model's own tokenizer is not known here. Code and JSON have about three ASCII characters to a token,
+/// other scripts up to one token a character; so a text that fits by this estimate almost always fits in fact. If one
+/// does not, the provider refuses it.
 pub fn weight(text: &str) -> i64 {
     let (ascii, others) =
         text.chars().fold(
@@ -19,11 +19,11 @@ pub fn weight(text: &str) -> i64 {
     ascii.saturating_add(2) / 3 + others
 }
 
-/// The least that a piece holds: a margin and a character, so that every cut makes progress.
+/// The smallest size of a piece, in tokens: a margin and a character, so that every split makes progress.
 const ROOM_MIN: i64 = 2;
 
-/// Joins entries into pieces of at most `room`, in order. An entry that is larger by itself is cut, at the end of a
-/// line where there is one; where there is none, what follows the cut has a margin. Nothing is left out.
+/// Joins entries into pieces of at most `room` tokens, in order. An entry that is larger by itself is split, at the end
+/// of a line if possible; otherwise the text after the split has a margin. Nothing is left out.
 pub fn chunks(entries: &[String], room: i64) -> Vec<String> {
     let room = room.max(ROOM_MIN);
     let mut pieces = Vec::new();
@@ -43,7 +43,7 @@ pub fn chunks(entries: &[String], room: i64) -> Vec<String> {
         if !piece.is_empty() {
             pieces.push(std::mem::take(&mut piece));
         }
-        // The margin in front of what is left of a line counts too.
+        // The margin before the rest of a line counts too.
         let mut rest = entry.as_str();
         let mut margin = "";
         while weight(rest) + weight(margin) > room {
@@ -61,10 +61,11 @@ pub fn chunks(entries: &[String], room: i64) -> Vec<String> {
     pieces
 }
 
-/// The same in at most `pieces_max` pieces: the middle of long entries is left out until that is enough.
+/// The same in at most `pieces_max` pieces: the middle of long entries is left out, and if that is not enough, whole
+/// pieces.
 pub fn condensed(entries: &[String], room: i64, pieces_max: usize) -> Vec<String> {
     let mut longest = room.max(1);
-    // Room for the note about what is left out.
+    // Room for the note about omitted pieces.
     let inner = room.saturating_sub(weight(STRETCH)).max(1);
     loop {
         let short: Vec<String> = entries.iter().map(|entry| without_middle(entry, longest)).collect();
@@ -79,14 +80,14 @@ pub fn condensed(entries: &[String], room: i64, pieces_max: usize) -> Vec<String
     }
 }
 
-/// What stands where whole pieces are missing.
+/// Text in place of omitted pieces.
 const STRETCH: &str = "[... a long stretch is left out here ...]\n\n";
 
-/// What is left of a long entry at least, in tokens.
+/// Size down to which long entries are shortened, in tokens.
 const LEAST_ENTRY: i64 = 24;
 
-/// The first pieces and the last ones, and a word about those between. The end matters more: it is what the work
-/// stands on.
+/// Keeps the first and the last pieces, with a note in place of those between. More of the end is kept: the current
+/// work depends on it.
 fn thinned(mut pieces: Vec<String>, pieces_max: usize) -> Vec<String> {
     let dropped = pieces.len().saturating_sub(pieces_max);
     let from = pieces_max / 4;
@@ -97,19 +98,19 @@ fn thinned(mut pieces: Vec<String>, pieces_max: usize) -> Vec<String> {
     pieces
 }
 
-/// An entry of about `longest` tokens: its beginning and its end, and a word about what is missing.
+/// An entry shortened to about `longest` tokens: its beginning, a note about the omitted middle, and its end.
 fn without_middle(entry: &str, longest: i64) -> String {
     let Some((head, note, middle, tail)) = ends(entry, longest) else { return entry.to_owned() };
     format!("{head}\n{note}\n{}", from_cut(middle, tail))
 }
 
-/// The same of a text that has no margins yet, such as a summary of a piece.
+/// The same for a text without margins, such as a summary of a piece.
 pub fn note_without_middle(text: &str, longest: i64) -> String {
     let Some((head, note, _, tail)) = ends(text, longest) else { return text.to_owned() };
     format!("{head}\n{note}\n{tail}")
 }
 
-/// The beginning and the end of a text that is too long, with what is said of its middle, and that.
+/// The beginning of a text that is too long, the note about its middle, the middle, and its end.
 fn ends(text: &str, longest: i64) -> Option<(&str, String, &str, &str)> {
     if weight(text) <= longest {
         return None;
@@ -118,21 +119,21 @@ fn ends(text: &str, longest: i64) -> Option<(&str, String, &str, &str)> {
     let tail = suffix(rest, (longest / 3).max(1));
     let middle = rest.strip_suffix(tail).unwrap_or_default();
     let note = format!("[... {} characters are left out here ...]", middle.chars().count());
-    // Where nothing is left of the middle, the tail follows the head.
+    // If the middle is empty, the end follows the beginning.
     Some((head, note, if middle.is_empty() { head } else { middle }, tail))
 }
 
-/// Splits a text that is too long: as much as fits, and the rest. Both ends make progress.
+/// Splits a text that is too long into as much as fits, at least one character, and the rest.
 fn split(text: &str, room: i64) -> (&str, &str) {
     let (most, rest) = prefix(text, room);
-    // A cut at a line's end is worth a quarter of the piece.
+    // To split at the end of a line, the first piece may be up to a quarter shorter.
     match most.rfind('\n') {
         Some(at) if at + 1 > most.len() / 4 * 3 => text.split_at(at + 1),
         Some(_) | None => (most, rest),
     }
 }
 
-/// The longest start of a text that weighs at most `room`, but one character at least, and the rest.
+/// The longest beginning of a text with at most `room` tokens, but at least one character, and the rest.
 fn prefix(text: &str, room: i64) -> (&str, &str) {
     let mut measure = Measure::default();
     for (at, letter) in text.char_indices() {
@@ -144,7 +145,7 @@ fn prefix(text: &str, room: i64) -> (&str, &str) {
     (text, "")
 }
 
-/// The longest end of a text that weighs at most `room`.
+/// The longest end of a text with at most `room` tokens.
 fn suffix(text: &str, room: i64) -> &str {
     let mut measure = Measure::default();
     for (at, letter) in text.char_indices().rev() {

@@ -1,25 +1,26 @@
 //! Data in a prompt, marked so that nothing in it can pass for the prompt's own structure.
 //!
-//! The structure of a prompt is what stands at the beginning of a line: tags, labels of a transcript, notes about what
-//! is left out. A label is followed by data on its own line; every further line of data has [`MARGIN`] in front of it.
-//! So a text that contains `[User]:` or a closing tag is a text behind a margin, however it is spelled and whatever
-//! ends its lines, and taking the margins away gives back the very same text.
+//! The structure of a prompt is at the beginning of lines: tags, labels of a transcript, notes about omissions. Data
+//! follows a label on the same line; every further line of data begins with [`MARGIN`]. So a text that contains
+//! `[User]:` or a closing tag comes after a margin, in any spelling and with any line endings, and removing the margins
+//! restores exactly the same text.
 
 use crate::policy::Summary;
 use std::borrow::Cow;
 
-/// The mark in front of every line of data that has no label in front of it.
+/// The mark before every line of data that does not follow a label.
 pub const MARGIN: &str = "> ";
 
-/// Tags that hold data, besides the policy's for the previous summary.
+/// Tags around data, besides the policy's own for the previous summary.
 const TAGS: [&str; 4] = ["conversation", "partial-summary", "draft-summary", "previous-summary"];
 
-/// The characters behind which a reader may see the beginning of a line: models take other separators than `\n` for such.
+/// True for characters after which a reader may see a new line: models treat other separators than `\n` as line ends
+/// too.
 pub fn ends_line(letter: char) -> bool {
     matches!(letter, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Data that stands behind a label: a margin in front of every line but the first.
+/// Data after a label: a margin before every line but the first.
 pub fn behind_label(text: &str) -> Cow<'_, str> {
     if !text.contains(ends_line) {
         return Cow::Borrowed(text);
@@ -36,25 +37,25 @@ pub fn behind_label(text: &str) -> Cow<'_, str> {
     Cow::Owned(marked)
 }
 
-/// Data that stands by itself: a margin in front of every line.
+/// Data without a label: a margin before every line.
 pub fn block(text: &str) -> String {
     format!("{MARGIN}{}", behind_label(text))
 }
 
-/// A piece of a marked text, from where it was cut to its end: in the middle of a line it gets a margin of its own.
+/// The rest of a marked text after a split: if the split is in the middle of a line, the rest gets a margin of its own.
 pub(super) fn from_cut(before: &str, rest: &str) -> String {
     let in_line = before.chars().next_back().is_some_and(|last| !ends_line(last));
     if in_line && !rest.is_empty() { format!("{MARGIN}{rest}") } else { rest.to_owned() }
 }
 
-/// Marked data between tags. The tags for data that are in it are made harmless too, for whoever reads them in the
-/// middle of a line.
+/// Marked data between tags. Tags for data inside it are escaped too, for readers that notice them in the middle of a
+/// line.
 pub(super) fn tagged(rules: &Summary, tag: &str, text: &str) -> String {
     let tags = TAGS.into_iter().chain([rules.prompt.previous_tag.as_str()]);
     format!("<{tag}>\n{}\n</{tag}>", defused(&tags.collect::<Vec<_>>(), text))
 }
 
-/// The text with these tags made harmless, however they are spelled: `</conversation>` becomes `<\/conversation>`.
+/// The text with these tags escaped, in any spelling: `</conversation>` becomes `<\/conversation>`.
 pub(in crate::policy) fn defused<'a>(tags: &[&str], text: &'a str) -> Cow<'a, str> {
     let mut out = String::new();
     let mut from = 0;
@@ -75,7 +76,7 @@ pub(in crate::policy) fn defused<'a>(tags: &[&str], text: &'a str) -> Cow<'a, st
     Cow::Owned(out)
 }
 
-/// Characters of which nothing is seen, or only a gap.
+/// True for characters that are invisible, or visible only as a gap.
 fn is_blank(letter: char) -> bool {
     letter.is_whitespace()
         || letter.is_control()

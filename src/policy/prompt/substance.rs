@@ -1,8 +1,8 @@
-//! The check of a model's answer: can it stand for the history it was asked about?
+//! The check that a model's answer can replace the history that it summarizes.
 //!
-//! A summary takes the place of what it covers, so an answer that only looks like one loses all of that. It has to have
-//! the sections that were asked for, or enough words for what it covers; and it must not be a refusal in a few words,
-//! by the model or by a filter in front of it.
+//! A summary replaces the messages that it covers, so an answer that only looks like a summary would lose them. An
+//! answer must have the requested sections, or enough text for what it covers. It must not be a short refusal, by the
+//! model or by a filter before it.
 
 use super::{Detail, Scope, entries, sections, weight};
 use crate::model::compaction::{Failure, FailureReason};
@@ -13,37 +13,37 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-/// Of the sections that were asked for, at least this part makes an answer a summary, in percent. Models leave out what
-/// they have nothing for, and translate headings.
+/// Minimum share of the requested sections, in percent, for an answer to be a summary. Models leave out sections for
+/// which they have no content, and translate headings.
 pub const SECTIONS_PERCENT: usize = 50;
 
-/// Without them a summary has at least one token for so many that it covers …
+/// Covered tokens for each token that a summary without the sections must have, up to [`SUBSTANCE_TOKENS_MAX`].
 pub const COVERED_PER_TOKEN: i64 = 50;
 
-/// … up to this many, which is some three sentences.
+/// Upper limit of that minimum, in tokens: about three sentences.
 pub const SUBSTANCE_TOKENS_MAX: i64 = 100;
 
-/// A refusal in more tokens than these is an answer all the same: it says something.
+/// Maximum length of a refusal, in tokens: a longer one has content, and counts as an answer.
 const REFUSAL_TOKENS_MAX: i64 = 400;
 
-/// A filter's note is shorter.
+/// Maximum length of a filter's note, in tokens.
 const FILTER_TOKENS_MAX: i64 = 120;
 
-/// The measure of an answer.
+/// Requirements for an answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Expected<'a> {
-    /// The form that was asked for.
+    /// The requested form.
     pub rules: &'a Summary,
-    /// The part of the history that was asked about.
+    /// The requested part of the history.
     pub scope: Scope,
-    /// The size of what it was made from, in tokens by [`weight`].
+    /// Size of the summary's input, in tokens by [`weight`].
     pub covered_tokens: i64,
-    /// About how many words it might have; 0 for no limit.
+    /// Approximate maximum number of words; 0 for no limit.
     pub words: i64,
 }
 
 impl<'a> Expected<'a> {
-    /// The measure of an answer about this history.
+    /// The requirements for a summary of this history.
     pub fn of_history(rules: &'a Summary, messages: &[&SourceMessage], previous: Option<&str>, words: i64) -> Self {
         let told = entries(&rules.transcript, Detail::full(&rules.transcript), messages);
         let told: i64 = told.iter().map(|entry| weight(entry)).sum();
@@ -51,16 +51,16 @@ impl<'a> Expected<'a> {
         Self { rules, scope: Scope::History, covered_tokens, words }
     }
 
-    /// The fewest tokens that an answer without the sections has.
+    /// Minimum number of tokens of an answer without the sections.
     pub fn least_tokens(&self) -> i64 {
         let least = (self.covered_tokens / COVERED_PER_TOKEN).clamp(1, SUBSTANCE_TOKENS_MAX);
         if self.words > 0 { least.min(self.words) } else { least }
     }
 
-    /// Says why a text cannot be the summary, if it cannot: `SUMMARY_DECLINED` or `SUMMARY_WITHOUT_SUBSTANCE`.
+    /// Returns an error if a text cannot be the summary: `SUMMARY_DECLINED` or `SUMMARY_WITHOUT_SUBSTANCE`.
     pub fn check(&self, text: &str) -> Result<(), Failure> {
         let parts = self.parts(text);
-        // All of it may be set like a heading.
+        // The whole answer may be formatted as a heading.
         if is_refusal(&parts.body) || is_refusal(text) {
             return Err(failure(
                 FailureReason::SummaryDeclined,
@@ -85,7 +85,7 @@ impl<'a> Expected<'a> {
         Err(failure(FailureReason::SummaryWithoutSubstance, message))
     }
 
-    /// Takes an answer apart.
+    /// Splits an answer into sections and text.
     fn parts(&self, text: &str) -> Parts {
         let asked: Vec<String> = match self.rules.format {
             SummaryFormat::Prose if self.scope == Scope::History => Vec::new(),
@@ -94,7 +94,7 @@ impl<'a> Expected<'a> {
                 sections.iter().map(|section| bare(&section.heading)).collect()
             }
         };
-        // An element may stand on one line with what is in it.
+        // An element may be on one line with its content.
         let (text, root) = match &self.rules.format {
             SummaryFormat::Elements { root } => (TAG.replace_all(text, "\n$0\n"), root.to_lowercase()),
             SummaryFormat::Headings | SummaryFormat::Prose => (Cow::Borrowed(text), String::new()),
@@ -129,13 +129,13 @@ impl<'a> Expected<'a> {
     }
 }
 
-/// An answer, taken apart.
+/// The sections and the text of an answer.
 struct Parts {
-    /// Sections that were asked for.
+    /// Number of requested sections.
     asked: usize,
-    /// Sections that are there, by their names or, in another language, by their headings.
+    /// Number of sections found, by their names or, in another language, by their headings.
     sections: usize,
-    /// The words in them, without fillers.
+    /// The text in the sections, without fillers.
     body: String,
 }
 
@@ -143,7 +143,7 @@ fn failure(reason: FailureReason, message: String) -> Failure {
     Failure::new(reason, message)
 }
 
-/// The first words of a text, on one line.
+/// The beginning of a text, on one line.
 fn start(text: &str) -> String {
     const SHOWN: usize = 120;
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -153,7 +153,7 @@ fn start(text: &str) -> String {
     }
 }
 
-/// A heading, an element's tag or an item without what sets it apart, in small letters.
+/// The text of a heading, an element's tag or a list item without its markup, in lower case.
 fn bare(line: &str) -> String {
     let marks = |letter: char| letter.is_whitespace() || "#*_-<>/.)".contains(letter);
     let words = line.trim_start_matches(|letter: char| marks(letter) || letter.is_ascii_digit());
@@ -169,31 +169,31 @@ fn is_tag(line: &str) -> bool {
     line.starts_with('<') && line.ends_with('>') && !line.contains(char::is_whitespace)
 }
 
-/// Tells a line that says that there is nothing to tell.
+/// True if the line is empty or states that there is no content.
 fn is_nothing(line: &str, filler: &str) -> bool {
     let words = bare(line);
     let words = words.trim_matches(['(', ')', '[', ']', '`']);
     words.is_empty() || words == bare(filler).trim_matches(['(', ')', '[', ']', '`']) || NOTHING.contains(&words)
 }
 
-/// The words for that, in small letters.
+/// Statements that there is no content, in lower case.
 const NOTHING: [&str; 8] = ["none", "n/a", "nothing", "none yet", "无", "keine", "aucun", "なし"];
 
-/// Tells a text that says no more than that nobody wrote a summary.
+/// True if the text only refuses to write a summary.
 fn is_refusal(body: &str) -> bool {
     let tokens = weight(body);
     if tokens > REFUSAL_TOKENS_MAX {
         return false;
     }
-    // Marks of quotation and emphasis around it mean nothing.
+    // Quotation marks and emphasis around the text are ignored.
     let words = body.trim_start_matches(|letter: char| !letter.is_alphanumeric()).to_lowercase();
     let words = words.replace(['’', 'ʼ'], "'");
     REFUSALS.iter().any(|refusal| refusal.is_match(&words))
         || (tokens <= FILTER_TOKENS_MAX && FILTERS.iter().any(|filter| filter.is_match(&words)))
 }
 
-/// The beginnings of refusals, in small letters. Each says that the writer will not or cannot, and what: a text that only begins
-/// with regret, or only tells of something that failed, is none.
+/// The beginnings of refusals, in lower case. Each states that the writer will not or cannot do something, and names
+/// it. A text that only begins with regret, or only reports a failure, is no refusal.
 static REFUSALS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let sorry = "(?:(?:(?:oh|well|hi|hello)[,.!]? )?(?:i'?m (?:\\w+ )?sorry|i am (?:\\w+ )?sorry|sorry|(?:my )?apologies\
                  |i apologi[sz]e|unfortunately|regrettably|thank you for [^.!]*[.!])[,.!:;]?(?: but| that)?\\W{0,3}.{0,60}?)?";
@@ -236,7 +236,7 @@ static REFUSALS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     compiled(&patterns)
 });
 
-/// The beginnings of filters' notes, in small letters.
+/// The beginnings of filters' notes, in lower case.
 static FILTERS: LazyLock<Vec<Regex>> = LazyLock::new(|| {
     let what = "(?:request|response|prompt|content|output|input|message|conversation|query|completion|generation|reply|\
                 answer)s?";

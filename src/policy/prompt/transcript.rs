@@ -1,4 +1,4 @@
-//! History as text, as the policy wants it written out. What it quotes has a margin on every line that does not begin
+//! History as text, in the form that the policy requires. Quoted text has a margin on every line that does not begin
 //! with a label, so that no text can add an entry of its own.
 
 use super::{behind_label as data, block, cut};
@@ -9,26 +9,26 @@ use crate::policy::calls::Calls;
 use crate::policy::{LengthUnit, Transcript, TranscriptForm, tokens};
 use serde_json::Value;
 
-/// How much of what tools were given and gave back is told, in UTF-16 units; none: all of it.
+/// Maximum length of tool outputs and inputs in a transcript, in UTF-16 units; none: no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail {
-    /// Of an output.
+    /// Maximum length of an output.
     pub output_units: Option<usize>,
-    /// Of an input.
+    /// Maximum length of an input.
     pub input_units: Option<usize>,
 }
 
 impl Detail {
-    /// As little as is still worth telling.
+    /// The smallest useful limits.
     pub const LEAST: Self = Self { output_units: Some(120), input_units: Some(240) };
 
-    /// As much as the policy says; inputs whole.
+    /// The policy's limit for outputs; inputs in full.
     pub fn full(rules: &Transcript) -> Self {
         let units = usize::try_from(rules.output_units).unwrap_or(usize::MAX);
         Self { output_units: (units > 0).then_some(units), input_units: None }
     }
 
-    /// What is tried in turn until the transcript fits; never more than the policy says.
+    /// The limits to try in turn until the transcript fits; never more than the policy's own.
     pub fn ladder(rules: &Transcript) -> [Self; 3] {
         let full = Self::full(rules);
         let at_most = |units: usize| Some(full.output_units.map_or(units, |most| most.min(units)));
@@ -40,10 +40,10 @@ impl Detail {
     }
 }
 
-/// What stands for an output that was cleared.
+/// Text in place of a cleared output.
 const CLEARED: &str = "[Old tool result content cleared]";
 
-/// The entries of a transcript, oldest first. Messages in which there is nothing to tell have none.
+/// The entries of a transcript, oldest first. Messages without content for it have none.
 pub fn entries(rules: &Transcript, detail: Detail, messages: &[&SourceMessage]) -> Vec<String> {
     let writer = Writer { rules, detail };
     let messages = messages.iter().copied().filter(|source| source.message.kind != MessageKind::Record);
@@ -57,14 +57,14 @@ pub fn entries(rules: &Transcript, detail: Detail, messages: &[&SourceMessage]) 
     texts.into_iter().filter(|text| !text.is_empty()).collect()
 }
 
-/// What holds for all entries.
+/// The common settings of all entries.
 struct Writer<'a> {
     rules: &'a Transcript,
     detail: Detail,
 }
 
 impl Writer<'_> {
-    /// Every result stands behind its call, wherever it came.
+    /// Entries with every result after its call, wherever it was stored.
     fn paired(&self, messages: &[&SourceMessage]) -> Vec<String> {
         let calls = Calls::of(messages.iter().copied());
         let (results, called) = (calls.by_call(), calls.by_result());
@@ -122,12 +122,13 @@ impl Writer<'_> {
             return format!("{label}: {CLEARED}");
         }
         let told = self.told(result);
-        // OpenCode cuts what a tool gave back, and not why it failed.
+        // OpenCode truncates outputs, but not error messages.
         let is_cut = result.status == ResultStatus::Completed || self.detail != Detail::full(self.rules);
         if is_cut { format!("{label}: {}", self.output(&told)) } else { format!("{label}: {}", data(&told)) }
     }
 
-    /// The entries of one message: thoughts, words, calls as functions with named arguments, results where they stand.
+    /// The entries of one message: reasoning, texts, calls as functions with named arguments, results in their own
+    /// positions.
     fn in_place(&self, message: &Message) -> Vec<String> {
         let mut entries = Vec::new();
         if self.rules.reasoning && message.role == Role::Assistant {
@@ -142,7 +143,7 @@ impl Writer<'_> {
             Role::User => entries.push(format!("[User]: {}", data(&texts.concat()))),
             Role::Assistant if texts.is_empty() => {}
             Role::Assistant => entries.push(format!("[Assistant]: {}", data(&texts.join("\n")))),
-            // pi's results hold their texts themselves, and its system messages are no part of a transcript.
+            // pi's results contain their texts themselves, and its system messages are not in a transcript.
             Role::Tool | Role::System => {}
         }
         let calls = message.parts.iter().filter(|_| self.rules.calls).filter_map(|part| match &*part.body {
@@ -165,7 +166,7 @@ impl Writer<'_> {
         entries
     }
 
-    /// What was said, and of what tools did a sentence each.
+    /// Entries with the texts, and one sentence for each tool result.
     fn digest(&self, messages: &[&SourceMessage]) -> Vec<String> {
         let calls = Calls::of(messages.iter().copied());
         let called = calls.by_result();
@@ -201,7 +202,7 @@ impl Writer<'_> {
                 Role::User => lines.push(format!("[User]: {}", data(&said.join("\n")))),
                 Role::System => lines.push(format!("[System]: {}", data(&said.join("\n")))),
             }
-            // A tool to a line: on one line an output could go on with the sentence of another tool.
+            // One line for each tool: on a common line an output could continue with the sentence of another tool.
             if !tools.is_empty() {
                 lines.push(format!("[Tool Results Summary: {}]", tools.join(";\n")));
             }
@@ -211,8 +212,8 @@ impl Writer<'_> {
         messages.iter().map(entry).collect()
     }
 
-    /// One message as goose writes it: the role, and a line for each thing in it. What was said stands behind margins
-    /// throughout: nothing else tells it from calls and results.
+    /// One message as goose writes it: the role, and a line for each part. Every line of text has a margin: nothing
+    /// else distinguishes it from calls and results.
     fn lines(&self, source: &SourceMessage) -> String {
         let mut lines = Vec::new();
         for part in &source.message.parts {
@@ -232,7 +233,7 @@ impl Writer<'_> {
             }
         }
         let role = match source.message.role {
-            // A result is something that the user's side says.
+            // A result belongs to the user's side.
             Role::User | Role::Tool => "user",
             Role::Assistant => "assistant",
             Role::System => "system",
@@ -240,7 +241,7 @@ impl Writer<'_> {
         if lines.is_empty() { String::new() } else { format!("[{role}]:\n{}", lines.join("\n")) }
     }
 
-    /// What stands for a media item, if anything does.
+    /// The text in place of a media item; none if the policy has no such text.
     fn note(&self, media: &Media) -> Option<String> {
         let name = if media.name.is_empty() { "file" } else { &media.name };
         let note = self.rules.media_note.replace("{mime}", &data(&media.mime_type)).replace("{name}", &data(name));
@@ -252,14 +253,14 @@ impl Writer<'_> {
         format!("{}({})", data(&call.tool), data(&self.input(call)))
     }
 
-    /// An output with notes for what is attached to it.
+    /// An output with notes for its media.
     fn told(&self, result: &ToolResult) -> String {
         let mut lines = vec![result.output.clone()];
         lines.extend(result.attachments.iter().filter_map(|media| self.note(media)));
         lines.join("\n")
     }
 
-    /// An output, cut. What is left out is counted from the limit on, even where a character stood across it.
+    /// An output, truncated. The omitted length is counted from the limit on, even if the limit splits a character.
     fn output(&self, output: &str) -> String {
         let Some(units) = self.detail.output_units else { return data(output).into_owned() };
         match cut(output, units) {
@@ -275,7 +276,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A call's input as compact JSON, cut if need be.
+    /// A call's input as compact JSON, truncated if needed.
     fn input(&self, call: &ToolCall) -> String {
         let json = match serde_json::from_str::<Value>(&call.input_json) {
             Ok(value) => script_json(&value),
@@ -306,15 +307,15 @@ impl Writer<'_> {
     }
 }
 
-/// What stands behind a cut output where the policy cuts none, and too long a transcript had to become shorter.
+/// Text after an output that was truncated to shorten the transcript, if the policy has no marker of its own.
 const UNMARKED: &str = "\n[truncated]";
 
-/// Whether a prune mark took the part out of views.
+/// True if a prune mark is on the part.
 fn is_cleared(source: &SourceMessage, part: &Part) -> bool {
     source.pruned_part(part.id).is_some()
 }
 
-/// What a text or a marker says, if anything.
+/// The text of a text part or a marker; none if it is empty.
 fn words(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Text(text) if !text.is_empty() => Some(text),
@@ -331,7 +332,7 @@ fn words(body: &PartBody) -> Option<&str> {
     }
 }
 
-/// What a text or a marker says, also if it says nothing in a text.
+/// The same, but with empty text parts.
 fn any_words(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Text(text) => Some(text),
@@ -347,7 +348,7 @@ fn any_words(body: &PartBody) -> Option<&str> {
     }
 }
 
-/// A thought.
+/// The text of a reasoning part.
 fn thought(body: &PartBody) -> Option<&str> {
     match body {
         PartBody::Reasoning(text) => Some(text),
@@ -355,11 +356,11 @@ fn thought(body: &PartBody) -> Option<&str> {
     }
 }
 
-/// A value as JavaScript's `JSON.stringify` writes it, but for numbers too large or too small for plain digits.
+/// A value as JavaScript's `JSON.stringify` writes it, except for numbers too large or too small for plain digits.
 fn script_json(value: &Value) -> String {
     match value {
         Value::Number(number) => match number.as_f64() {
-            // A whole number has no fraction there, however it was written.
+            // A whole number has no fraction there, in whatever form it was written.
             Some(float) if number.is_f64() && float.fract() == 0.0 && float.abs() < 1e21 => {
                 format!("{}", float + 0.0)
             }

@@ -1,15 +1,15 @@
-//! A transcript in one piece, for who is asked once.
+//! A transcript in one piece, for summarizers that are asked only once.
 
 use super::{Detail, GAP, chunks, condensed, entries};
 use crate::model::view::SourceMessage;
 use crate::policy::Transcript;
 
-/// Where not even the shortest transcript fits, it is made of so many parts: the first, and the newest.
+/// Number of pieces to keep if not even the shortest transcript fits: the first, and the newest.
 const PARTS_MAX: usize = 4;
 const PARTS: i64 = 4;
 
-/// The transcript in one piece that weighs about `room` at most: with shorter outputs if need be, and in the end without
-/// the middle of long entries or a stretch between its beginning and its end.
+/// The transcript in one piece of about `room` tokens at most: with shorter outputs if needed, and in the end without
+/// the middle of long entries or the pieces between its beginning and its end.
 pub fn whole(rules: &Transcript, messages: &[&SourceMessage], room: i64) -> String {
     let mut least = Vec::new();
     for detail in Detail::ladder(rules) {

@@ -8,7 +8,7 @@ fn range(first: Revision, last: Revision) -> RevisionRange {
     RevisionRange { first, last }
 }
 
-/// pi's policy, which weighs four characters as a token, with room for so many tokens.
+/// pi's policy, which counts four characters as a token, with retrieval of at most `budget_tokens` tokens.
 fn policy(budget_tokens: i64) -> Policy {
     let heading = "Earlier:".to_owned();
     let rule = Retrieval { budget_tokens, passage_tokens: 20, query_units: 200, heading };
@@ -32,7 +32,7 @@ fn what_is_covered_or_reduced_is_looked_through_and_what_is_gone_or_shown_is_not
         (covered(&[range(11, 19)], &[reduced]), vec![range(11, 25)], 60),
         (covered(&[range(11, 13)], &[(range(14, 30), OmitReason::Rewound)]), vec![range(11, 13)], 50),
         (covered(&[range(11, 11)], &[(range(12, 12), OmitReason::Edited)]), vec![range(11, 11)], 50),
-        // A replacement stands in the place of its target, though it was written in what was rewound.
+        // A replacement is in the position of its target, although it was written in a rewound range.
         (
             covered(&[range(11, 13), range(17, 17)], &[(range(14, 30), OmitReason::Rewound)]),
             vec![range(11, 13), range(17, 17)],
@@ -140,7 +140,7 @@ fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
     assert!(text.contains(words) && words.contains("needle") && words.len() < text.len() / 2, "{words}");
     let Some(Shortened::Truncated { omitted_length }) = passage.shortened else { panic!("{passage:?}") };
     let left_out = text.len() as i64 - words.len() as i64;
-    // Blanks at the edges of a passage are no words.
+    // Blanks at the edges of a passage do not count.
     assert!((left_out - 4..=left_out).contains(&omitted_length), "{omitted_length} of {left_out}");
     assert_eq!((recalled.role, recalled.standing, recalled.source), (Role::User, Standing::Retrieved, None));
 }

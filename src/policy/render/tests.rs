@@ -7,7 +7,7 @@ fn policy(name: &str) -> Policy {
     presets::find(name).expect("a preset").policy()
 }
 
-/// A view in short: a line for each message with its role, standing and parts.
+/// A view in short: a line for each message with its role, kind and parts.
 fn sketch(view: &View) -> Vec<String> {
     let part = |part: &ViewPart| {
         let body = match &*part.body {
@@ -114,7 +114,7 @@ fn a_reply_behind_an_acknowledgement_is_asked_for() {
     let asked = [[summary, answer, r#"User Filler: "go on""#].as_slice(), &shown].concat();
     check(&policy, &format!("a9 summary \"S1\"\n{tail}"), &asked);
     check(&policy, "a9 summary \"S1\"\nu3 \"x\"", &[summary, answer, shown[1]]);
-    // What the summary carries along is said by the user, so nobody needs to ask.
+    // The summary's attachments have the role `user`, so no resume text is needed.
     let carried = [[summary, answer, r#"User Summary: "file", media"#].as_slice(), &shown].concat();
     check(&policy, &format!("a9 summary \"S1\"\n  text \"file\"\n  media image/png\n{tail}"), &carried);
 }

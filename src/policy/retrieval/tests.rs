@@ -3,7 +3,7 @@ use crate::policy::presets::qwen_agent;
 use crate::policy::{CountPer, MediaUnits, Rounding, TextWeight, UsageCount};
 use proptest::prelude::*;
 
-/// A token is a character.
+/// A counting in which a character is a token.
 fn characters() -> Counting {
     Counting {
         unit: LengthUnit::CodePoints,

@@ -1,8 +1,8 @@
-//! Gemini CLI's tail: what stands behind a share of the history, measured as the JSON of its contents.
+//! Gemini CLI's tail: the messages after a share of the history, measured as the JSON of its contents.
 //!
-//! The cut is proposed for the contents that a request to Gemini would have: results that follow each other are one
-//! content, and the live summary and what the model is said to have answered to it stand in front and are measured too.
-//! A cut that would cover nothing else than these is none.
+//! The boundary is chosen in the contents that a request to Gemini would have: consecutive results are one content. The
+//! active summary and its acknowledgement come first and are measured too. No boundary is chosen that would cover only
+//! these.
 
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
@@ -10,44 +10,44 @@ use crate::policy::tokens::{Content, contents};
 use crate::policy::validate::Check;
 use serde::{Deserialize, Serialize};
 
-/// What stands behind a share of the history.
+/// The tail after a share of the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fraction {
     /// The share of the history's characters that is summarized, more than 0 and less than 1.
     pub summarize_ratio: f64,
-    /// Where exactly the cut is.
+    /// Rule for the exact boundary.
     pub cut: FractionCut,
-    /// When less than this share would be summarized, nothing is.
+    /// Nothing is summarized if the boundary covers less than this share.
     pub minimum_ratio: f64,
 }
 
-/// Where exactly a cut by share is.
+/// Rule for the exact boundary of a tail by share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FractionCut {
-    /// Before the message with which the share is reached, or before the next request if that is a reply or a result.
-    /// Without one, everything is summarized.
+    /// Before the message that reaches the share, or before the next request if that message is a reply or a result. If
+    /// there is none, everything is summarized.
     Reached {},
-    /// Before the first request that has the share before it. Without one, everything is summarized when the last
-    /// message is a reply that calls no tool, and otherwise what stands before the last request.
+    /// Before the first request that has the share before it. If there is none, everything is summarized if the last
+    /// message is a reply without tool calls, and otherwise everything before the last request.
     Request {},
-    /// The same, except that a history that ends in tool calls is cut before its last rounds of calls and results, and
-    /// one that ends in results is summarized whole.
+    /// The same, except for two cases: if the history ends in tool calls, the boundary is before its last rounds of
+    /// calls and results; if it ends in results, everything is summarized.
     Rounds {
-        /// How many rounds stay, besides the calls at the end.
+        /// Number of rounds that stay, besides the calls at the end.
         rounds: u32,
     },
 }
 
-/// A content, and the message that it begins with; none in front of the messages.
+/// A content, and the index of the message that it begins with; none for contents before the messages.
 struct Placed {
     content: Content,
     message: Option<usize>,
 }
 
 impl Fraction {
-    /// Notes what is wrong with the parameters.
+    /// Adds an error to `check` for each invalid parameter.
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         let inside = self.summarize_ratio > 0.0 && self.summarize_ratio < 1.0;
         check.that(inside, &format!("{path}.summarize_ratio"), "must be more than 0 and less than 1");
@@ -88,10 +88,10 @@ impl Fraction {
     }
 }
 
-/// A tail of a smaller share is not halved.
+/// A tail of this share of the history or less is not halved.
 const LEAST_KEPT: f64 = 0.01;
 
-/// The contents of a request: the live summary with its answer, and the messages.
+/// The contents of a request: the active summary with its acknowledgement, and the messages.
 fn placed(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMessage]) -> Vec<Placed> {
     let mut list: Vec<Placed> = Vec::new();
     if let Some(summary) = summary {
@@ -116,7 +116,7 @@ fn placed(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMe
     list
 }
 
-/// What the policy's words around a summary add to it.
+/// Number of units that the policy's prefix and suffix add to a summary.
 fn length_of_wrapper(policy: &Policy) -> i64 {
     let empty = Content::of_text(false, "").part_units;
     let words = [&policy.view.summary_prefix, &policy.view.summary_suffix];
@@ -134,7 +134,7 @@ fn reached(contents: &[Placed], units: &[i64], target: f64) -> usize {
     contents[start..].iter().position(is_request).map_or(contents.len(), |offset| start + offset)
 }
 
-/// The first request that has the target before it, or else the last request.
+/// The first request that has the target before it; as an error, the last request.
 fn request(contents: &[Placed], units: &[i64], target: f64) -> Result<usize, usize> {
     let mut last = 0;
     let mut before = 0_i64;
@@ -150,7 +150,7 @@ fn request(contents: &[Placed], units: &[i64], target: f64) -> Result<usize, usi
     Err(last)
 }
 
-/// Where the last rounds before the calls at the end begin.
+/// Index of the first of the last rounds before the calls at the end.
 fn before_rounds(contents: &[Placed], rounds: u32) -> usize {
     let mut start = contents.len() - 1;
     for _ in 0..rounds {
@@ -259,7 +259,7 @@ mod tests {
             (format!("u0 \"go\"\n{rounds}"), 7),
             (format!("u0 \"go\"\n{rounds}a9 \"done\""), 8),
             ("u0 \"go\"\na1\n  call x#c1".to_owned(), 1),
-            // Results in messages of their own make one round with their calls.
+            // Results in messages of their own form one round with their calls.
             (
                 "u0 \"go\"\na1\n  call x#c1\n  call x#c2\nt1\n  result c1 out=9c done\nt2\n  \
                  result c2 out=9c done\na3\n  call x#c3"

@@ -1,13 +1,13 @@
-//! The last messages, by number.
+//! A tail of a fixed number of messages.
 
 use crate::model::view::SourceMessage;
 use serde::{Deserialize, Serialize};
 
-/// The last messages.
+/// The tail of the last messages.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Last {
-    /// How many.
+    /// Number of messages.
     pub messages: u32,
 }
 

@@ -1,4 +1,4 @@
-//! pi's tail: from the newest message back until a budget is reached, then forward to where a cut may be.
+//! pi's tail: from the newest message back until a budget is reached, then forward to an allowed boundary.
 
 use crate::model::message::{Message, Role};
 use crate::model::view::SourceMessage;
@@ -7,22 +7,22 @@ use crate::policy::tokens::estimate_source;
 use crate::policy::turns::only_brings_results;
 use serde::{Deserialize, Serialize};
 
-/// The newest messages whose tokens reach a budget. Instructions to the model stay in any case, beside the summary.
+/// The newest messages whose tokens reach a budget. System messages always stay, beside the summary.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recent {
-    /// The budget.
+    /// The budget in tokens.
     pub keep_tokens: i64,
-    /// What stays when the results of the last calls exceed the budget by themselves.
+    /// The tail if the results of the last calls alone exceed the budget.
     #[serde(default)]
     pub large_results: LargeResults,
 }
 
-/// What stays when the results of the last calls exceed the budget by themselves: no cut may be before any of them.
+/// The tail if the results of the last calls alone exceed the budget: no boundary may be before any of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LargeResults {
-    /// They and the reply that made the calls: pi since 0.87.
+    /// The results and the reply that made the calls: pi since 0.87.
     #[default]
     WithCall,
     /// Everything: pi up to 0.73, which then has nothing to summarize.
@@ -49,8 +49,8 @@ impl Recent {
         first
     }
 
-    /// The messages among those to be summarized that a view goes on showing: instructions to the model, which pi keeps
-    /// apart from the conversation.
+    /// Indexes of the covered messages that the view still shows: system messages, which pi keeps apart from the
+    /// conversation.
     pub(super) fn retained(head: &[SourceMessage]) -> Vec<usize> {
         (0..head.len()).filter(|&index| head[index].message.role == Role::System).collect()
     }
@@ -60,7 +60,7 @@ impl Recent {
     }
 }
 
-/// Whether pi cuts before such a message: somebody speaks in it.
+/// True if pi allows a boundary before the message: a user message or a reply, unless it only has tool results.
 fn is_cut_point(message: &Message) -> bool {
     match message.role {
         Role::User | Role::Assistant => !only_brings_results(message),
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_cut_before_a_request_splits_no_turn() {
-        // In pi an entry that no view shows, between a2 and u3, would make this the middle of the turn of u1.
+        // In pi an entry between a2 and u3 that no view shows would make this the middle of the turn of u1.
         check(200, TURNS, 2, None);
     }
 
@@ -120,7 +120,7 @@ mod tests {
             [LargeResults::WithCall, LargeResults::WithEverything].map(|rule| selected(500, rule, text).head_end)
         };
         assert_eq!(cuts(before_reply), [3, 0]);
-        // A reply behind the results is a place to cut, so they do not matter.
+        // A boundary is allowed before the reply after the results, so the results make no difference.
         assert_eq!(cuts(text), [5, 5]);
     }
 
@@ -128,7 +128,7 @@ mod tests {
     fn instructions_stay_beside_the_summary() {
         let selection = selected(100, LargeResults::WithCall, "s1 400c\nu2 400c\na3 400c\ns4 4c\nu5 400c\na6 400c");
         assert_eq!((selection.head_end, selection.retained), (5, vec![0, 3]));
-        // A summary of nothing but instructions would stand for nothing.
+        // A summary that covers only system messages would replace nothing.
         assert_eq!(selected(100, LargeResults::WithCall, "s1 400c\na2 400c"), Selection::default());
     }
 

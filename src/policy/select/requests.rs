@@ -1,4 +1,4 @@
-//! Codex's tail: what the user said last, word for word, and nothing of what was done about it.
+//! Codex's tail: the newest requests of the user verbatim, without the replies and tool results.
 
 use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::PartId;
@@ -10,24 +10,25 @@ use crate::policy::truncate::{self, Truncate};
 use crate::policy::turns::starts_turn;
 use serde::{Deserialize, Serialize};
 
-/// The newest requests, as many as fit a budget. Everything else is summarized, apart from what nobody has answered.
+/// The newest requests, as many as fit a budget. Everything else is summarized, apart from messages without a reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requests {
-    /// At most so many; absent: as many as fit.
+    /// Maximum number of requests; absent: as many as fit.
     pub messages: Option<u32>,
-    /// The budget; the request that crosses it is cut, those before it go. Absent: no limit.
+    /// The budget in tokens; the request that crosses it is truncated, those before it are summarized. Absent: no
+    /// limit.
     pub keep_tokens: Option<i64>,
-    /// Whether requests are passed over that hold anything besides text.
+    /// True if requests with parts other than text are skipped.
     pub text_only: bool,
-    /// What stands where the crossing request is cut, between its beginning and its end; `{omitted}` becomes the number
-    /// of units left out.
+    /// Text between the beginning and the end of the truncated request; `{omitted}` becomes the number of omitted
+    /// units.
     pub marker: String,
 }
 
 impl Requests {
-    /// Which of the first `head_end` messages stay, ascending, and how the crossing one is cut. Requests behind them
-    /// stay anyway, and are counted.
+    /// Indexes of the messages before `head_end` that stay, ascending, and the truncation of the crossing one. Requests
+    /// from `head_end` on stay anyway, and count.
     pub(super) fn retained(&self, policy: &Policy, messages: &[SourceMessage], head_end: usize) -> (Vec<usize>, Cuts) {
         let mut room = self.keep_tokens.unwrap_or(i64::MAX);
         let mut retained = Vec::new();
@@ -57,8 +58,8 @@ impl Requests {
             && (!self.text_only || source.message.parts.iter().all(|part| is_text(&part.body)))
     }
 
-    /// The parts of a request that has no room: those in front that fit stay, the next text is cut in its middle, and
-    /// the others go.
+    /// The truncations of a request that exceeds the room: its first parts stay as long as they fit, the next text
+    /// loses its middle, and the rest is removed.
     fn shortened(&self, policy: &Policy, source: &SourceMessage, mut room: i64) -> Vec<(PartId, Cut)> {
         let mut cuts = Vec::new();
         for part in &source.message.parts {
@@ -77,7 +78,7 @@ impl Requests {
         cuts
     }
 
-    /// The beginning and the end of a text, in so many tokens.
+    /// The truncation of a text to its beginning and its end, within this number of tokens.
     fn cut(&self, policy: &Policy, text: &str, tokens: i64) -> Cut {
         let units = tokens.saturating_mul(i64::from(policy.counting.units_per_token.max(1)));
         let rule = Truncate {

@@ -4,7 +4,7 @@ use crate::policy::tokens::Weights;
 use crate::policy::{Step, dsl, presets};
 use proptest::prelude::*;
 
-/// What a generated conversation is made of. Two writers' lines come in any order.
+/// A line of a generated conversation. The lines of two writers come in any order.
 #[derive(Debug, Clone)]
 enum Line {
     Request(u16),
@@ -25,7 +25,7 @@ fn line() -> impl Strategy<Value = Line> {
     ]
 }
 
-/// The conversation: results answer one of the latest calls, some calls are never answered.
+/// The conversation: results answer one of the latest calls, and some calls are never answered.
 fn conversation(lines: &[Line]) -> Vec<SourceMessage> {
     let mut text = String::new();
     let mut open: Vec<String> = Vec::new();
@@ -74,7 +74,7 @@ fn policies() -> Vec<Policy> {
     ]
 }
 
-/// Every way in which a selection is wrong for any policy.
+/// The faults of a selection that are faults under every policy.
 fn faults(messages: &[SourceMessage], selection: Selection) -> Vec<String> {
     let (head, tail) = messages.split_at(selection.head_end);
     let mut faults = Vec::new();
@@ -161,7 +161,7 @@ fn a_step_of_several_messages_runs_as_a_whole() {
     let text = "u0 \"x\"\na1 \"y\"\nu2 \"x\"\na3\n  call bash#c1\na4\n  call bash#c2";
     let messages = dsl::parse(text);
     assert_eq!(SafeCuts::of(&messages).last, 3);
-    // With a result in between, the model has spoken again, and the first call was given up.
+    // With a result in between, the model has replied again, and the first call is abandoned.
     let messages = dsl::parse(&format!("{}\n  tool bash#c3 out=4c done\na5 \"z\"", &text[..text.len() - 17]));
     assert_eq!(SafeCuts::of(&messages).last, 5);
 }

@@ -1,4 +1,4 @@
-//! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not.
+//! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not fit.
 
 use super::SafeCuts;
 use crate::model::usage::ModelWindow;
@@ -13,18 +13,18 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LastTurns {
-    /// At most this many turns, and 0 keeps nothing; absent: as many as fit.
+    /// Maximum number of turns; 0 keeps nothing. Absent: as many as fit.
     pub turns: Option<u32>,
-    /// The budget is this share of the usable window …
+    /// The budget as a share of the usable window.
     pub budget_ratio: f64,
-    /// … but at least this …
+    /// Minimum of the budget, in tokens.
     pub budget_min_tokens: i64,
-    /// … and at most this.
+    /// Maximum of the budget, in tokens.
     pub budget_max_tokens: i64,
 }
 
 impl LastTurns {
-    /// When no turn fits, or all of them do, there is no tail, and everything is summarized.
+    /// If no turn fits, or all of them do, there is no tail, and everything is summarized.
     pub(super) fn cut(
         &self,
         policy: &Policy,
@@ -37,7 +37,7 @@ impl LastTurns {
         let mut total = 0_i64;
         let mut keep = None;
         for turn in turns.iter().rev().take(self.turns.map_or(usize::MAX, |turns| turns as usize)) {
-            // Only what may stay is weighed, however long the history is.
+            // Only messages that may stay are estimated, however long the history is.
             let weights = Weights::of(policy, &messages[turn.start..turn.end]);
             let length = turn.end - turn.start;
             let size = weights.tokens(0..length);
@@ -46,8 +46,8 @@ impl LastTurns {
                 keep = Some(turn.start);
                 continue;
             }
-            // Where results are messages of their own, a cut before one would part it from its call; in OpenCode the
-            // two are one message.
+            // If results are messages of their own, a boundary before one would separate it from its call; in OpenCode
+            // the two are one message.
             let remaining = budget - total;
             let fits = |&start: &usize| cuts.safe[turn.start + start] && weights.tokens(start..length) <= remaining;
             let split = (1..length).find(|start| remaining > 0 && fits(start));

@@ -1,24 +1,24 @@
-//! The texts of each message and what a chat format puts around them, as litellm counts a list of messages.
+//! Counts the texts of each message and the chat format around them, as litellm counts a list of messages.
 //!
-//! A message weighs a fixed number of units, its role's name, its texts, the inputs of its calls without the names of
-//! the tools, and its results with the ids of their calls. A list weighs a fixed number more: the beginning of the
-//! reply. Thoughts and provider blocks are not in the lists that litellm is given, and weigh nothing.
+//! The units of a message are a fixed number, and those of its role's name, its texts, the inputs of its calls without
+//! the names of the tools, and its results with the ids of their calls. A list has a fixed number more: the beginning
+//! of the reply. Reasoning and provider blocks are not in the lists that litellm is given, and count nothing.
 
 use super::{Counting, Shown, role_name, weight};
 use crate::model::message::Role;
 use serde::{Deserialize, Serialize};
 
-/// What a chat format puts around texts, in units.
+/// Units that a chat format adds to texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChatFormat {
-    /// Around each message, its role's name not counted.
+    /// Units of each message, without its role's name.
     pub message_units: u32,
-    /// Around a list of messages.
+    /// Units of a list of messages.
     pub list_units: u32,
 }
 
-/// The units of one message; those of the list are the caller's business.
+/// The units of one message; the caller adds those of the list.
 pub(super) fn units(format: ChatFormat, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
     let envelope = i64::from(format.message_units).saturating_add(weight(counting, role_name(role)));
     parts.iter().map(|part| part_units(counting, part)).fold(envelope, i64::saturating_add)

@@ -1,7 +1,7 @@
-//! Gemini's contents: what their parts weigh in a request, and how long they are as JSON.
+//! Gemini's contents: the units of their parts in a request, and their length as JSON.
 //!
-//! A message becomes contents of two kinds: what is said and called, and, as the user's, what tools gave back. This is
-//! our own rendering of the wire format: `{"role":R,"parts":[…]}` with parts `{"text":T}`, `{"text":T,"thought":true}`,
+//! A message becomes contents of two kinds: its texts and calls, and, with the role `user`, its results. This is our
+//! own rendering of the wire format: `{"role":R,"parts":[…]}` with parts `{"text":T}`, `{"text":T,"thought":true}`,
 //! `{"functionCall":{"name":N,"args":J}}`, `{"functionResponse":{"id":C,"name":N,"response":{"output":T}}}` with
 //! `error` for `output` after a failure, `{"inlineData":{"mimeType":M,"data":D}}` and
 //! `{"fileData":{"mimeType":M,"fileUri":U}}`.
@@ -14,21 +14,22 @@ use foldhash::HashMap;
 
 /// The units of one message, as Gemini CLI estimates the parts of a request.
 ///
-/// A result weighs its tool's name too; here the call brings that along, because a result alone does not know its tool.
+/// Gemini CLI also counts the name of a result's tool; here the call includes it, because a result alone does not have
+/// it.
 pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
     parts.iter().map(|part| part_units(counting, part)).fold(0, i64::saturating_add)
 }
 
-/// What a result weighs beside its words where characters are counted.
+/// Units of a result beside its text, if characters are counted.
 const RESULT_UNITS: i64 = 64;
 
-/// The units of one message, as Qwen Code counts characters: the words of texts and outputs, and the JSON of calls with
-/// their ids.
+/// The units of one message, as Qwen Code counts characters: the texts and outputs, and the JSON of calls with their
+/// ids.
 pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
     let of = |part: &Shown<'_>| match part {
         Shown::Text(text) | Shown::Reasoning(text) => weight(counting, text),
         Shown::Call { call, input_json } => {
-            // Every call has an id in Qwen Code, which makes one up where a provider gives none.
+            // Every call has an id in Qwen Code, which makes one up if a provider gives none.
             let id = r#""id":,"#.len() as i64 + string(&call.call_id);
             call_json(&call.tool, input_json).saturating_add(id)
         }
@@ -62,18 +63,18 @@ fn opaque_units(opaque: &Opaque) -> i64 {
     length(LengthUnit::Utf16, &String::from_utf8_lossy(&opaque.data)) as i64
 }
 
-/// One content, as far as its length and what it does matter.
+/// One content, as far as its length and its kind of parts matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::policy) struct Content {
-    /// Whether the model speaks; else the user does, or tools.
+    /// True if the role is the model; otherwise it is the user, also for results.
     pub(in crate::policy) is_model: bool,
-    /// How many parts it has.
+    /// Number of parts.
     pub(in crate::policy) parts: i64,
-    /// How many of them are results.
+    /// Number of parts that are results.
     pub(in crate::policy) results: i64,
-    /// Whether a tool is called.
+    /// True if it has a tool call.
     pub(in crate::policy) calls: bool,
-    /// The length of its parts as JSON, without what stands between and around them.
+    /// Length of its parts as JSON, without the commas between them and the JSON around them.
     pub(in crate::policy) part_units: i64,
 }
 
@@ -82,12 +83,12 @@ impl Content {
         Self { is_model, parts: 0, results: 0, calls: false, part_units: 0 }
     }
 
-    /// A content that says so many words.
+    /// A content with one text.
     pub(in crate::policy) fn of_text(is_model: bool, text: &str) -> Self {
         Self { parts: 1, part_units: text_json(text), ..Self::new(is_model) }
     }
 
-    /// Whether it holds results and nothing else.
+    /// True if all its parts are results.
     pub(in crate::policy) fn only_results(&self) -> bool {
         self.results == self.parts
     }
@@ -100,8 +101,8 @@ impl Content {
     }
 }
 
-/// The contents of stored messages as a view will show them, each with the index of its message. A message of which a
-/// model sees nothing has none.
+/// The contents of stored messages as a view will show them, each with the index of its message. A message without
+/// anything visible to a model has none.
 pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -> Vec<(usize, Content)> {
     let bodies = messages.iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
     let tools: HashMap<&str, &str> = bodies
@@ -115,7 +116,7 @@ pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -
         for part in super::shown_one_by_one(policy, source) {
             let is_result = matches!(part, Shown::Result { .. });
             let is_model = source.message.role == Role::Assistant && !is_result;
-            // What a user says beside results is in the same content; the model's words are not.
+            // Text of a user beside results is in the same content; text of the model is not.
             let fits = contents.last().is_some_and(|(last, content)| *last == index && content.is_model == is_model);
             if !fits {
                 contents.push((index, Content::new(is_model)));
@@ -162,7 +163,7 @@ fn call_json(tool: &str, input_json: &str) -> i64 {
     (skeleton + string(tool)).saturating_add(json::compact_json_units(LengthUnit::Utf16, input_json))
 }
 
-/// What a tool gave back, as the object that a model reads.
+/// The length of a result, as the object that a model reads.
 fn response_json(result: &ToolResult, output: &str) -> i64 {
     let field = match result.status {
         ResultStatus::Completed => "output",

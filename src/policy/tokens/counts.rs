@@ -1,4 +1,4 @@
-//! What messages weigh, worked out once: counts that are kept with the name of the counting they were made by.
+//! Stored counts of messages, with the name of the counting that they were made by.
 
 use super::{Counting, TextWeight, as_is, shown, units, weight};
 use crate::model::ids::MessageId;
@@ -9,15 +9,16 @@ use crate::policy::{Policy, Truncate};
 use foldhash::HashMap;
 use serde::Serialize;
 
-/// The name of a policy's counting, if its counts are worth keeping: where each text is encoded to be counted. Equal
-/// names mean equal counts of every message. A length is worked out faster than it is read.
+/// The name of a policy's counting; none if its counts are not worth keeping. Equal names mean equal counts of every
+/// message. Counts are kept if each text must be encoded to be counted; a length is computed faster than a count is
+/// read.
 pub fn basis(policy: &Policy) -> Option<String> {
     #[derive(Serialize)]
     struct Basis<'a> {
         counting: &'a Counting,
-        /// Outputs weigh what views show of them.
+        /// Outputs count as views show them.
         truncate: &'a Option<Truncate>,
-        /// The words that a vocabulary has, which its name alone does not tell.
+        /// Fingerprint of a vocabulary's tokens, which its name alone does not identify.
         vocabulary: Option<&'a str>,
     }
     let vocabulary = match &policy.counting.text {
@@ -52,7 +53,7 @@ pub fn count(policy: &Policy, role: Role, bodies: &[&PartBody]) -> Counts {
     Counts { whole, parts }
 }
 
-/// The counts of a part, if they are known and no mark is on it.
+/// The counts of a part, if they are known and no mark changes the part.
 pub(super) fn of(source: &SourceMessage, part: &Part) -> Option<PartCounts> {
     source.counts.as_ref()?;
     of_part(source, source.message.parts.iter().position(|other| other.id == part.id)?)
@@ -65,13 +66,13 @@ pub(super) fn of_part(source: &SourceMessage, index: usize) -> Option<PartCounts
     if source.pruned_part(part.id).is_none() { counts.parts.get(index).copied() } else { None }
 }
 
-/// The messages with counts on which no mark is.
+/// The counted messages that no mark changes.
 pub(super) fn by_id<'a>(sources: impl IntoIterator<Item = &'a SourceMessage>) -> HashMap<MessageId, &'a SourceMessage> {
     let is_counted = |source: &&SourceMessage| source.counts.is_some() && source.pruned.is_empty();
     sources.into_iter().filter(is_counted).map(|source| (source.message.id, source)).collect()
 }
 
-/// The units of a message of a view, if it shows a counted message as that was written.
+/// The units of a message of a view, if it shows a counted message as it was written.
 pub(super) fn of_view(counted: &HashMap<MessageId, &SourceMessage>, message: &ViewMessage) -> Option<i64> {
     let source = counted.get(&message.source?)?;
     let is_itself = message.standing == Standing::Shown && message.role == source.message.role;

@@ -1,49 +1,50 @@
 //! The length of each message with its envelope, as JoyAgent counts: every result is a message of its own.
 //!
-//! A message weighs a fixed number of units, its role's name, its words, the names and inputs of its calls, and the id
-//! of the call that it answers. Images weigh by their size in tiles; the size is read from the image itself.
+//! The units of a message are a fixed number, and those of its role's name, its texts, the names and inputs of its
+//! calls, and the id of the call that it answers. Images count by their size in tiles; the size is read from the image
+//! itself.
 
 use super::{Counting, Shown, role_name, weight};
 use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource};
 use serde::{Deserialize, Serialize};
 
-/// What is weighed around the words, in units.
+/// Units that the envelope adds to texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Envelope {
-    /// Around each message, its role's name not counted.
+    /// Units of each message, without its role's name.
     pub message_units: u32,
-    /// Around a list of messages.
+    /// Units of a list of messages.
     pub list_units: u32,
-    /// How closely a model looks at images.
+    /// Resolution at which a model reads images.
     pub detail: Detail,
 }
 
-/// How closely a model looks at an image.
+/// Resolution at which a model reads an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Detail {
-    /// At all of it at once, whatever its size.
+    /// The whole image at once, whatever its size.
     Low,
-    /// In tiles. An image of unknown size weighs what the policy says of images.
+    /// In tiles. An image of unknown size has the policy's number of units for images.
     Medium,
-    /// In tiles. An image of unknown size weighs four of them.
+    /// In tiles. An image of unknown size counts as four tiles.
     High,
 }
 
-/// What an image weighs that is looked at as a whole, and what is added to the tiles of any other.
+/// Units of an image that is read as a whole; images in tiles have them in addition.
 const BASE_UNITS: i64 = 85;
-/// What a tile weighs.
+/// Units of a tile.
 const TILE_UNITS: i64 = 170;
-/// The sides of a tile, in pixels.
+/// Side length of a tile, in pixels.
 const TILE_PIXELS: f64 = 512.0;
-/// An image is scaled down until its longer side is no longer than this …
+/// Maximum length of an image's longer side, in pixels; a larger image is scaled down first.
 const LONG_SIDE_PIXELS: f64 = 2_048.0;
-/// … and then scaled, up or down, until its shorter side is this long.
+/// Length of an image's shorter side after the second scaling, up or down, in pixels.
 const SHORT_SIDE_PIXELS: f64 = 768.0;
 
-/// The units of one message, which has parts; those of the list are the caller's business.
+/// The units of one message, which has parts; the caller adds those of the list.
 pub(super) fn units(envelope: Envelope, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
     let around = |role: Role| i64::from(envelope.message_units).saturating_add(weight(counting, role_name(role)));
     let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
@@ -78,7 +79,7 @@ fn media_units(detail: Detail, counting: &Counting, media: &Media) -> i64 {
     }
 }
 
-/// What the tiles of an image weigh.
+/// The units of an image in tiles.
 fn tile_units(width: u32, height: u32) -> i64 {
     // Sides are whole pixels after each step.
     let scaled = |side: f64, scale: f64| (side * scale).floor().max(1.0);
@@ -90,7 +91,7 @@ fn tile_units(width: u32, height: u32) -> i64 {
     tiles(width).saturating_mul(tiles(height)).saturating_mul(TILE_UNITS).saturating_add(BASE_UNITS)
 }
 
-/// Width and height of a PNG, a GIF or a JPEG, as its header tells them.
+/// Width and height of a PNG, a GIF or a JPEG, read from its header.
 fn size(bytes: &[u8]) -> Option<(u32, u32)> {
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         return Some((number(bytes.get(16..20)?), number(bytes.get(20..24)?)));
@@ -102,12 +103,12 @@ fn size(bytes: &[u8]) -> Option<(u32, u32)> {
     jpeg_size(bytes.strip_prefix(b"\xff\xd8")?)
 }
 
-/// Looks for the segment that tells a JPEG's size.
+/// Finds the segment that has a JPEG's size.
 fn jpeg_size(mut rest: &[u8]) -> Option<(u32, u32)> {
     loop {
         let (marker, behind) = (rest.get(1)?, rest.get(2..)?);
         let length = number(behind.get(..2)?) as usize;
-        // Frames of every kind, but not the tables whose numbers lie between them.
+        // The markers of frames of every kind, without those of tables, whose numbers lie between them.
         if rest[0] == 0xff && matches!(marker, 0xc0..=0xc3 | 0xc5..=0xc7 | 0xc9..=0xcb | 0xcd..=0xcf) {
             return Some((number(behind.get(5..7)?), number(behind.get(3..5)?)));
         }

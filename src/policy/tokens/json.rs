@@ -2,25 +2,25 @@
 //!
 //! A message is `{"role":R,"content":[…]}`, with parts `{"type":"text","text":T}`, `{"type":"reasoning","text":T}`,
 //! `{"type":"tool-call","toolCallId":C,"toolName":N,"input":J}` and
-//! `{"type":"tool-result","toolCallId":C,"toolName":N,"output":{"type":"text","value":T}}`, with `error-text` when the
-//! tool failed. Results stand in messages of the tool, wherever they are stored. A result does not know the name of its
-//! tool, so the call weighs it twice.
+//! `{"type":"tool-result","toolCallId":C,"toolName":N,"output":{"type":"text","value":T}}`, with `error-text` if the
+//! tool failed. Results are in messages of the tool, wherever they are stored. A result does not have the name of its
+//! tool, so the call counts it twice.
 //!
-//! A media item weighs the same however many bytes it has, and the input of a call weighs its JSON without blanks
-//! between tokens.
+//! All media items have the same number of units, whatever their size, and the input of a call counts as its JSON
+//! without blanks between tokens.
 
 use super::{Counting, LengthUnit, Shown, length, role_name};
 use crate::model::message::Role;
 use crate::model::part::ResultStatus;
 
-/// The units of one message, which has parts; the comma behind it is the caller's business.
+/// The units of one message, which has parts; the caller adds the comma after it.
 pub(super) fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
     let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
     let runs = parts.chunk_by(|before, after| is_result(before) == is_result(after));
     let envelopes = runs.map(|run| {
         let role = match role {
             _ if run.iter().any(is_result) => Role::Tool,
-            // Words beside results become the user's.
+            // Text beside results has the role `user`.
             Role::Tool => Role::User,
             other => other,
         };
@@ -31,7 +31,7 @@ pub(super) fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64
     units.fold(0, i64::saturating_add).saturating_sub(1)
 }
 
-/// What stands around so many parts, with the commas between them.
+/// The length of the JSON around this number of parts, with the commas between them.
 fn envelope(role: Role, parts: usize) -> usize {
     r#"{"role":"","content":[]}"#.len() + role_name(role).len() + parts.saturating_sub(1)
 }
@@ -68,14 +68,14 @@ fn texts(counting: &Counting, skeleton: &str, texts: &[&str]) -> i64 {
 
 /// The length of a text as a JSON string, quotes included.
 pub(super) fn json_string_units(unit: LengthUnit, text: &str) -> usize {
-    // Without branches and in bytes, because every byte of a history comes by here: five for a control character, four
-    // less for one with a short name, one for what is escaped itself.
+    // Without branches and in bytes, because every byte of a history is counted here: five more for a control
+    // character, four less for one with a short name, one more for an escaped quote or backslash.
     let escapes = |byte: &u8| {
         let is_control = u8::from(*byte < 0x20);
         let has_name = u8::from(matches!(byte, 0x08..=0x0a | 0x0c | 0x0d));
         is_control * 5 - has_name * 4 + u8::from(*byte == b'"') + u8::from(*byte == b'\\')
     };
-    // So many of them fit a byte.
+    // The sum of this many bytes fits in a byte.
     let pieces = text.as_bytes().chunks(usize::from(u8::MAX / 5));
     let escapes: usize = pieces.map(|piece| usize::from(piece.iter().map(escapes).sum::<u8>())).sum();
     length(unit, text) + escapes + 2

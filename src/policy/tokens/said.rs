@@ -1,9 +1,8 @@
-//! What is said and what tools gave back, as Qwen-Agent counts a list of messages: without thoughts, and with the calls
-//! or without them.
+//! Counts texts and tool results as Qwen-Agent counts a list of messages: without reasoning, and with or without calls.
 //!
-//! The texts of a message are weighed as one, without the blanks around them. Media in a request weigh the note that
-//! names them. A call weighs as Python writes its name and its arguments, and the texts beside it weigh nothing; releases
-//! before 0.0.30 weigh texts alone.
+//! The texts of a message are counted as one, without the blanks around them. Media in a request count as the note that
+//! names them. A call counts as its name and its arguments in Python's notation, and the texts beside it count nothing;
+//! releases before 0.0.30 count texts alone.
 
 use super::{Counting, Shown, weight};
 use crate::model::message::Role;
@@ -12,23 +11,23 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::sync::LazyLock;
 
-/// What is weighed besides what is said.
+/// Options of the count of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Said {
-    /// Whether calls weigh anything.
+    /// Counts calls too.
     pub calls: bool,
-    /// How the note ends that names the media of a request.
+    /// End of the note that names the media of a request.
     pub note: NoteEnd,
 }
 
-/// How the note ends that names the media of a request.
+/// End of the note that names the media of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoteEnd {
-    /// The words follow in the same line.
+    /// The text follows on the same line.
     Line,
-    /// The words follow in a paragraph of their own.
+    /// The text follows in a paragraph of its own.
     Paragraph,
 }
 
@@ -52,12 +51,12 @@ pub(super) fn units(said: Said, counting: &Counting, role: Role, parts: &[Shown<
     others.fold(own, i64::saturating_add)
 }
 
-/// The text without what Python takes for blanks at its ends.
+/// The text without the characters at its ends that Python treats as blanks.
 fn strip(text: &str) -> &str {
     text.trim_matches(|character: char| character.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&character))
 }
 
-/// The note that names the media of a request, in Chinese if anything in the request is.
+/// The note that names the media of a request, in Chinese if the text or a name in the request contains Chinese.
 fn note(end: NoteEnd, text: &str, media: &[&Media]) -> String {
     if media.is_empty() {
         return String::new();
@@ -89,12 +88,12 @@ fn named(media: &Media, chinese: bool) -> String {
     format!("{kind}({})", media.name.trim())
 }
 
-/// A call as Python writes a dictionary of its name and its arguments.
+/// A call in Python's notation of a dictionary with its name and its arguments.
 fn written(call: &ToolCall, input_json: &str) -> String {
     format!("{{'name': {}, 'arguments': {}}}", quoted(&call.tool), quoted(input_json))
 }
 
-/// A text as Python writes it in code.
+/// A text in Python's notation of a string literal.
 fn quoted(text: &str) -> String {
     static UNPRINTABLE: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[\p{C}\p{Z}]$").expect("a constant pattern"));
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };

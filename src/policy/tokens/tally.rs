@@ -1,10 +1,10 @@
-//! A count of messages that is kept up while they are cut and left out.
+//! A token counter for messages that is updated while they are truncated and omitted.
 
 use super::{Counting, addend, list_tokens, source_units};
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
 
-/// What each of a list of messages weighs now, and all of them.
+/// The current units of each message of a list, and their sum.
 #[derive(Debug, Clone)]
 pub struct Tally<'a> {
     policy: &'a Policy,
@@ -13,14 +13,14 @@ pub struct Tally<'a> {
 }
 
 impl<'a> Tally<'a> {
-    /// Weighs stored messages as a view will show them.
+    /// Counts stored messages as a view will show them.
     pub fn of(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
         let weights: Vec<i64> = messages.iter().map(|message| weigh(policy, message)).collect();
         let sum = weights.iter().copied().fold(0, i64::saturating_add);
         Self { policy, weights, sum }
     }
 
-    /// The tokens of all that is left.
+    /// The tokens of all remaining messages.
     pub fn tokens(&self) -> i64 {
         list_tokens(self.counting(), self.sum)
     }
@@ -30,12 +30,12 @@ impl<'a> Tally<'a> {
         self.weights.get(index).map_or(0, |weight| list_tokens(self.counting(), *weight))
     }
 
-    /// Weighs a message again.
+    /// Counts a message again.
     pub fn recount(&mut self, index: usize, message: &SourceMessage) {
         self.set(index, weigh(self.policy, message));
     }
 
-    /// Leaves a message out.
+    /// Removes a message from the count.
     pub fn leave_out(&mut self, index: usize) {
         self.set(index, 0);
     }

@@ -116,7 +116,7 @@ fn a_json_range_weighs_what_its_json_weighs() {
     let Value::Array(items) = &json else { panic!("an array") };
     let exact = Policy { counting: Counting { units_per_token: 1, ..policy.counting.clone() }, ..policy.clone() };
     assert_eq!(estimate_messages(&exact, &messages), length(LengthUnit::Utf16, &json.to_string()) as i64);
-    // The call weighs the name that its result repeats.
+    // The call counts the name that its result repeats.
     let single = length(LengthUnit::Utf16, &items[1].to_string()) + r#""toolName":"re\"ad","#.len();
     assert_eq!(estimate_message(&exact, &messages[2]), single as i64);
     assert_eq!(estimate_messages(&policy, &messages), estimate_text(&policy.counting, &json.to_string()));
@@ -164,7 +164,7 @@ fn what_a_summary_carries_along_in_a_message_of_its_own_weighs_all_of_it() {
 fn a_call_weighs_its_json_as_its_agent_holds_it() {
     let without_id = r#"{"functionCall":{"name":"glob","args":{"a":12}}}"#;
     let with_id = r#"{"functionCall":{"id":"call_1","name":"glob","args":{"a":12}}}"#;
-    // Gemini's calls have no ids, and bring along the name that their results say again.
+    // Gemini's calls have no ids, and include the name that their results repeat.
     for (policy, json, beside) in [
         (presets::qwen_code::v0_24(), with_id, ""),
         (presets::qwen_code::v0_15(), with_id, ""),
@@ -271,7 +271,7 @@ fn a_chat_weighs_its_texts_and_what_is_around_them() {
         let messages = dsl::parse(text);
         Weights::of(&policy, &messages).tokens(0..messages.len())
     };
-    // As litellm 1.72.2 counts them.
+    // The counts of litellm 1.72.2.
     assert_eq!(weigh("u1 \"hello world\""), 9);
     assert_eq!(weigh("u1 \"hello world\"\nu2 \"hello world\""), 15);
     assert_eq!(weigh(""), 0);

@@ -1,6 +1,6 @@
-//! The words of each message, as pi counts them: texts, reasoning, a call's tool name and input, a result's output.
+//! Counts the texts of each message as pi does: texts, reasoning, a call's tool name and input, a result's output.
 //!
-//! Blocks of other kinds weigh nothing, and neither does the wrapper that a view puts around a summary.
+//! Blocks of other kinds count nothing, and neither does the wrapper that a view puts around a summary.
 
 use super::{Counting, Shown, json, weight};
 
@@ -20,7 +20,7 @@ pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
     parts.iter().map(of).fold(0, i64::saturating_add)
 }
 
-/// The units of a call's input: its JSON without the blanks between tokens, where only its length matters.
+/// The units of a call's input; if only its length counts, those of its JSON without the blanks between tokens.
 fn input_units(counting: &Counting, input_json: &str) -> i64 {
     match counting.text {
         super::TextWeight::Length => json::compact_json_units(counting.unit, input_json),

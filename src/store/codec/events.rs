@@ -1,4 +1,4 @@
-//! Events on disk: a message of its own for each kind. The tags are for ever.
+//! Events on disk: one protobuf message for each kind. The tags never change.
 
 use super::{
     DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, encode, id_bytes, ranges_from_disk,
@@ -343,7 +343,7 @@ fn encode_of_compaction(body: &EventBody) -> Vec<u8> {
     }
 }
 
-/// Reads the bytes of `event.body`.
+/// Decodes the bytes of `event.body`.
 pub(crate) fn decode_event(kind: i32, bytes: &[u8]) -> Result<EventBody> {
     let kind =
         EventKind::from_number(kind).ok_or_else(|| Error::corrupt("event", format_args!("unknown kind {kind}")))?;

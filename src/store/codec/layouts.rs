@@ -1,5 +1,5 @@
-//! Layouts on disk: whole, or as the difference to the one before. An edit or a pin changes one place of a layout, however
-//! many marks there are. The tags are for ever.
+//! Layouts on disk: whole, or as the difference to the previous one. An edit or a pin changes one place of a layout,
+//! however many marks there are. The tags never change.
 
 use super::{DiskRange, Number as _, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, required, uuid};
 use crate::model::Revision;
@@ -15,7 +15,7 @@ struct DiskSpan {
     kind: i32,
     #[prost(int64, tag = "2")]
     first: i64,
-    /// The end of an inline range, or what an edit stands for.
+    /// The end of an inline range, or the target of an edit.
     #[prost(int64, optional, tag = "3")]
     last: Option<i64>,
 }
@@ -56,7 +56,7 @@ struct DiskWhole {
     undone_prunes: Vec<i64>,
 }
 
-/// How a list changed: `inserted` stands in the place of `removed` items from `start` on.
+/// A change of a list: `inserted` replaces `removed` items from `start` on.
 macro_rules! splice {
     ($name:ident, $item:ty, $kind:tt) => {
         #[derive(Clone, PartialEq, prost::Message)]
@@ -70,7 +70,7 @@ macro_rules! splice {
         }
 
         impl $name {
-            /// The difference between two lists; none where they are equal.
+            /// The difference between two lists; none if they are equal.
             fn between(before: &[$item], after: &[$item]) -> Option<Self> {
                 let start = before.iter().zip(after).take_while(|(before, after)| before == after).count();
                 let (before, after) = (&before[start..], &after[start..]);
@@ -98,7 +98,7 @@ splice!(SpanSplice, DiskSpan, message);
 splice!(OmittedSplice, DiskOmitted, message);
 splice!(RevisionSplice, i64, int64);
 
-/// What stands under the active summary, where that changed; without it, nothing does.
+/// The new messages covered by the active summary, if they changed; none without a summary.
 #[derive(Clone, PartialEq, prost::Message)]
 struct CoveredChange {
     #[prost(message, optional, tag = "1")]
@@ -107,7 +107,7 @@ struct CoveredChange {
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskDifference {
-    /// The revision of the whole layout that it goes back to.
+    /// The revision of the whole layout that it is based on.
     #[prost(int64, tag = "1")]
     whole_revision: i64,
     #[prost(message, optional, tag = "2")]
@@ -122,7 +122,7 @@ struct DiskDifference {
     undone_prunes: Option<RevisionSplice>,
 }
 
-/// One of the two.
+/// Exactly one of the two is set.
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskLayout {
     #[prost(message, optional, tag = "1")]
@@ -226,8 +226,8 @@ pub(crate) fn encode_layout(layout: &Layout) -> Vec<u8> {
     encode(&DiskLayout { whole: Some(layout.into()), difference: None })
 }
 
-/// The bytes of `layout.body` for the difference between two layouts. The first is that of the row before; `whole_revision`
-/// is that of the newest row with a whole one.
+/// The bytes of `layout.body` for the difference between two layouts. `before` is the layout of the previous row;
+/// `whole_revision` is the revision of the newest row with a whole layout.
 pub(crate) fn encode_layout_difference(before: &Layout, after: &Layout, whole_revision: Revision) -> Vec<u8> {
     let (before, after) = (DiskWhole::from(before), DiskWhole::from(after));
     let covered = (before.covered != after.covered).then_some(CoveredChange { covered: after.covered });
@@ -244,7 +244,7 @@ pub(crate) fn encode_layout_difference(before: &Layout, after: &Layout, whole_re
     })
 }
 
-/// The revision of the row with the whole layout that these bytes go back to; none for those of a whole one.
+/// The revision of the row with the whole layout that these bytes are based on; none if they are a whole layout.
 pub(crate) fn layout_base(bytes: &[u8]) -> Result<Option<Revision>> {
     let disk: DiskLayout = decode("layout", bytes)?;
     match disk {
@@ -254,7 +254,7 @@ pub(crate) fn layout_base(bytes: &[u8]) -> Result<Option<Revision>> {
     }
 }
 
-/// Reads a layout from the bytes of its rows, the whole one first, then each difference.
+/// Decodes a layout from the bytes of its rows, the whole one first, then each difference.
 pub(crate) fn decode_layout<'b>(rows: impl IntoIterator<Item = &'b [u8]>) -> Result<Layout> {
     let mut layout: Option<DiskWhole> = None;
     for row in rows {

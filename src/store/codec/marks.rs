@@ -1,4 +1,4 @@
-//! Marks on disk: a message of its own for each kind of mark. The tags are for ever.
+//! Marks on disk: one protobuf message for each kind of mark. The tags never change.
 
 use super::{DiskRange, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
 use crate::model::cut::Cut;

@@ -1,4 +1,4 @@
-//! Disk formats: what the encoded columns hold. The numbers here are on disks, and never change their meaning.
+//! Disk formats of the encoded columns. The numbers here are on disks, and never change their meaning.
 
 mod events;
 mod layouts;
@@ -48,7 +48,7 @@ macro_rules! numbers {
 pub(crate) trait Number: Sized {
     /// The number on disk.
     fn number(self) -> i32;
-    /// What the number means.
+    /// The value with this number; an error for an unknown number.
     fn from_number(number: i32) -> Result<Self>;
 }
 
@@ -116,7 +116,7 @@ numbers!(
     OmitReason::Replayed = 4
 );
 
-/// The lane a kind of message lives in, see the migration.
+/// The message class of a kind of message, see the migration.
 pub(crate) fn lane(kind: MessageKind) -> i32 {
     match kind {
         MessageKind::Normal | MessageKind::Branch => 0,
@@ -126,7 +126,7 @@ pub(crate) fn lane(kind: MessageKind) -> i32 {
     }
 }
 
-/// Reads an id's 16 bytes.
+/// Decodes an id's 16 bytes.
 pub(crate) fn uuid(bytes: &[u8]) -> Result<Uuid> {
     Uuid::from_slice(bytes).map_err(|error| Error::corrupt("public_id", error))
 }
@@ -135,8 +135,8 @@ fn id_bytes(id: Uuid) -> Vec<u8> {
     id.as_bytes().to_vec()
 }
 
-/// Bytes at the end of an encoded column by which a reader finds out that a disk has changed the others. It is no
-/// protection against anybody: that is what the chain is for.
+/// Length of the check at the end of an encoded column, by which a reader detects bytes that a disk has changed. It is
+/// no protection against attackers; that is the purpose of the chain.
 const CHECK_BYTES: usize = 4;
 
 fn check_of(bytes: &[u8]) -> [u8; CHECK_BYTES] {
@@ -145,13 +145,13 @@ fn check_of(bytes: &[u8]) -> [u8; CHECK_BYTES] {
     [a, b, c, d]
 }
 
-/// Adds the check to bytes that go to a column.
+/// Adds the check to the bytes of a column.
 pub(crate) fn with_check(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes.extend(check_of(&bytes));
     bytes
 }
 
-/// The bytes of a column without their check, if they are what was written.
+/// The bytes of a column without their check; an error if the check does not match.
 pub(crate) fn without_check<'a>(table: &'static str, bytes: &'a [u8]) -> Result<&'a [u8]> {
     match bytes.split_last_chunk::<CHECK_BYTES>() {
         Some((bytes, check)) if check_of(bytes) == *check => Ok(bytes),
@@ -159,12 +159,12 @@ pub(crate) fn without_check<'a>(table: &'static str, bytes: &'a [u8]) -> Result<
     }
 }
 
-/// A message as the bytes of a column.
+/// A protobuf message as the bytes of a column.
 pub(crate) fn encode(row: &impl prost::Message) -> Vec<u8> {
     with_check(row.encode_to_vec())
 }
 
-/// Reads the bytes of a column.
+/// Decodes the bytes of a column.
 pub(crate) fn decode<M: prost::Message + Default>(table: &'static str, bytes: &[u8]) -> Result<M> {
     decode_plain(table, without_check(table, bytes)?)
 }
@@ -173,7 +173,7 @@ fn decode_plain<M: prost::Message + Default>(table: &'static str, bytes: &[u8]) 
     M::decode(bytes).map_err(|error| Error::corrupt(table, error))
 }
 
-/// A field that is always written.
+/// The value of a field that is always written; an error if it is missing.
 fn required<T>(table: &'static str, field: &str, value: Option<T>) -> Result<T> {
     value.ok_or_else(|| Error::corrupt(table, format_args!("{field} is missing")))
 }
@@ -324,7 +324,7 @@ pub(crate) struct DiskOutcome {
     duration_ms: i64,
     #[prost(int64, tag = "12")]
     omitted_count: i64,
-    /// Absent in rows of before anybody noted it.
+    /// Absent in older rows, which did not record it.
     #[prost(bool, tag = "13")]
     supplied: bool,
     #[prost(message, optional, tag = "14")]
@@ -438,7 +438,7 @@ pub(crate) fn decode_outcome(bytes: &[u8]) -> Result<Outcome> {
     decode::<DiskOutcome>("job", bytes)?.try_into()
 }
 
-/// The columns of a message that no query looks into.
+/// The columns of a message that no query uses.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct MessageHead {
     #[prost(string, tag = "1")]
@@ -451,12 +451,12 @@ pub(crate) struct MessageHead {
     pub(crate) origin_time: Option<i64>,
     #[prost(string, optional, tag = "5")]
     pub(crate) metadata_json: Option<String>,
-    /// The metadata, compressed, and its length before; in place of the plain text where that is shorter.
+    /// The compressed metadata, in place of the plain text if shorter; the next field is the length before compression.
     #[prost(bytes = "vec", optional, tag = "6")]
     pub(crate) packed_metadata: Option<Vec<u8>>,
     #[prost(int64, tag = "7")]
     pub(crate) metadata_length: i64,
-    /// For an edit: the id of the message that it replaces, and who wrote that.
+    /// For an edit: the id of the message that it replaces, and the writer of that message.
     #[prost(bytes = "vec", optional, tag = "8")]
     pub(crate) replaced_id: Option<Vec<u8>>,
     #[prost(string, tag = "9")]
@@ -464,19 +464,19 @@ pub(crate) struct MessageHead {
 }
 
 impl MessageHead {
-    /// The head of what stands in the place of a message.
+    /// The head of a message that replaces another.
     pub(crate) fn replacing(original: &Message) -> Self {
         let replaced_id = Some(id_bytes(original.id.0));
         Self { replaced_id, replaced_writer: original.writer().to_owned(), ..Self::default() }
     }
 
-    /// What it replaces.
+    /// The message that it replaces.
     pub(crate) fn replaces(&self) -> Result<Option<Replaced>> {
         let Some(id) = &self.replaced_id else { return Ok(None) };
         Ok(Some(Replaced { message: MessageId(uuid(id)?), writer: self.replaced_writer.clone() }))
     }
 
-    /// The head with its metadata compressed when that pays.
+    /// The encoded head, with its metadata compressed if that saves space.
     pub(crate) fn encode_packed(mut self) -> Vec<u8> {
         if let Some(text) = &self.metadata_json
             && text.len() >= limits::COMPRESS_METADATA_BYTES_MIN
@@ -560,7 +560,7 @@ pub(crate) fn decode_finish(bytes: &[u8]) -> Result<Finish> {
     })
 }
 
-/// What a mutation answered, so that the same request is answered the same way for ever.
+/// The answer to a mutation, kept so that a repeated request gets the same answer for ever.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct DiskReceipt {
     #[prost(int64, tag = "1")]

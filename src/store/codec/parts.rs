@@ -1,4 +1,4 @@
-//! Parts on disk.
+//! Disk format of parts and of their bodies.
 
 use super::{DiskUsage, Number as _, decode_plain, with_check, without_check};
 use crate::limits;
@@ -62,7 +62,7 @@ struct DiskResult {
     end_time: Option<i64>,
 }
 
-/// Two texts and a usage or some bytes: enough for markers, steps, opaque blocks and records.
+/// Two texts and a usage or some bytes: the common form of markers, steps, opaque blocks and records.
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskPair {
     #[prost(string, tag = "1")]
@@ -120,7 +120,7 @@ pub(crate) fn part_kind(body: &PartBody) -> i32 {
     }
 }
 
-/// Bytes that are stored once, under their hash.
+/// Bytes that are stored once, by their hash.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EncodedBlob {
     pub(crate) hash: [u8; 32],
@@ -136,7 +136,7 @@ pub(crate) struct EncodedPart {
     pub(crate) codec: i32,
     pub(crate) length: i64,
     pub(crate) salt: [u8; 16],
-    /// blake3 over the salt and the bytes before compression: what the chain commits to.
+    /// blake3 over the salt and the bytes before compression, to which the chain commits.
     pub(crate) commitment: [u8; 32],
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) blob_hash: Option<[u8; 32]>,
@@ -144,21 +144,21 @@ pub(crate) struct EncodedPart {
 }
 
 impl EncodedPart {
-    /// What the part counts in its message, its media included: bytes before compression.
+    /// The bytes of the part before compression, including its media.
     pub(crate) fn bytes(&self) -> i64 {
         let media = self.blobs.iter().filter(|blob| Some(blob.hash) != self.blob_hash);
         media.map(|blob| blob.length).sum::<i64>() + self.length
     }
 }
 
-/// What the chain commits to in place of a body.
+/// The commitment of the chain to a body.
 pub(crate) fn commitment(salt: &[u8], plain: &[u8]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(salt).update(plain);
     *hasher.finalize().as_bytes()
 }
 
-/// The level at which more effort no longer pays for texts of this size.
+/// The compression level; higher levels do not pay for texts of this size.
 const ZSTD_LEVEL: i32 = 3;
 
 thread_local! {
@@ -205,7 +205,7 @@ pub(crate) fn decompress(table: &'static str, codec: i32, length: i64, data: Vec
     if plain.len() == length { Ok(plain) } else { Err(Error::corrupt(table, "a body has another length")) }
 }
 
-/// A part's bytes before compression, out of the column that holds them.
+/// A part's bytes before compression, from the column that contains them.
 pub(crate) fn inline_body(codec: i32, length: i64, body: &[u8]) -> Result<Vec<u8>> {
     decompress("part", codec, length, without_check("part", body)?.to_vec())
 }
@@ -231,7 +231,7 @@ fn media_to_disk(media: &Media, blobs: &mut Vec<EncodedBlob>) -> DiskMedia {
     DiskMedia { mime_type: media.mime_type.clone(), name: media.name.clone(), source: Some(source) }
 }
 
-/// Encodes a part: its body as bytes, compressed when that pays, with large media and large bodies apart.
+/// Encodes a part: its body as bytes, compressed if that saves space, with large media and large bodies as blobs.
 pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u8; 16]) -> EncodedPart {
     let micros = |time: Option<Timestamp>| time.map(|time| time.0);
     let mut blobs = Vec::new();
@@ -290,7 +290,7 @@ pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u
     EncodedPart { kind, codec, length, salt, commitment, body: Some(with_check(body)), blob_hash: None, blobs }
 }
 
-/// The blobs that a part's bytes refer to.
+/// The hashes of the blobs that a part's bytes refer to.
 pub(crate) fn media_blobs(plain: &[u8]) -> Result<Vec<Vec<u8>>> {
     let disk: DiskPart = decode_plain("part", plain)?;
     let of = |media: &DiskMedia| match &media.source {

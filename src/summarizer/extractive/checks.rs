@@ -1,55 +1,57 @@
-//! Checks: tests, builds and every other command whose end is news, each with how it ended last.
+//! Checks: tests, builds and other commands with a relevant outcome, each with its last one.
 
 use super::commands;
 use super::text;
 use std::collections::{HashMap, VecDeque};
 
-/// The most commands that have not passed to remember, the newest.
+/// Maximum number of commands that have not passed to remember, the newest.
 const OPEN_MAX: usize = 64;
 
-/// The end of a check.
+/// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It did what it was asked.
+    /// It succeeded.
     Passed,
     /// It failed.
     Failed,
-    /// Nobody let it end.
+    /// It was stopped before its end.
     Stopped,
 }
 
-/// A command: how it ended last.
+/// A command with its last outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Check {
     /// The command.
     pub(super) command: String,
-    /// The folder it ran in, where that is not the first one.
+    /// The folder it ran in, if that is not the first one.
     pub(super) folder: String,
-    /// Its end.
+    /// Its outcome.
     pub(super) outcome: Outcome,
-    /// The line of its output that says so, or of a program that checks nothing what it printed last; may be empty.
+    /// The line of its output that states the outcome, or the last line printed by a program that is no check; may be
+    /// empty.
     pub(super) says: String,
-    /// When.
+    /// Position of its last run.
     pub(super) at: i64,
     /// True for a check of the work.
     pub(super) verifies: bool,
 }
 
 impl Check {
-    /// The command and its directory.
+    /// The command and its folder.
     pub(super) fn named(&self) -> String {
         let command = text::code(&text::clip(&self.command, 140));
         if self.folder.is_empty() { command } else { format!("{command} in {}", text::code(&self.folder)) }
     }
 
-    /// The thing that it checks, whatever part of it: of one program that passed on several parts the last run counts.
+    /// The check's subject without the tested part: of several passed runs of one program on different parts the last
+    /// counts.
     pub(super) fn subject(&self) -> String {
         let words = self.command.split_whitespace();
         let verbs = words.take_while(|word| !word.starts_with('-') && !word.contains(['/', '.']));
         format!("{} {}", self.folder, verbs.collect::<Vec<_>>().join(" "))
     }
 
-    /// Its words once it is history.
+    /// The text for a failure in the past.
     pub(super) fn failure(&self) -> String {
         let says = text::code(&text::clip(&self.says, 160));
         let says = if self.says.is_empty() { String::new() } else { format!(": {says}") };
@@ -60,17 +62,17 @@ impl Check {
 /// The checks of a history.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
-    /// In the order in which they ran first.
+    /// In the order of their first run.
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
-    /// Where the one that ended last is.
+    /// Index of the check with the last outcome.
     newest: usize,
-    /// The newest that have not passed.
+    /// Indexes of the newest checks that have not passed.
     open: VecDeque<usize>,
 }
 
 impl Checks {
-    /// Takes in how a command ended; what it put right is given back as lessons.
+    /// Adds an outcome of a command; returns the failures that it ended, as lessons.
     pub(super) fn end(&mut self, check: Check, output: &str) -> Vec<(String, i64)> {
         let passed = check.outcome == Outcome::Passed;
         let lessons = if passed { self.settle(&check) } else { Vec::new() };
@@ -89,7 +91,7 @@ impl Checks {
         lessons
     }
 
-    /// Puts a check in the place of what was known of it.
+    /// Replaces the known state of a check.
     pub(super) fn put(&mut self, check: Check) {
         let next = self.all.len();
         let place = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
@@ -101,16 +103,16 @@ impl Checks {
         if place == next { self.all.push(check) } else { self.all[place] = check }
     }
 
-    /// The one that ended last.
+    /// The check with the last outcome.
     pub(super) fn newest(&self) -> Option<&Check> {
         self.all.get(self.newest)
     }
 
-    /// The failures that a success ends: of the same command, a narrower one, or one that ended in it. Another form of a
-    /// command that failed is a lesson.
+    /// Resolves the failures that a success ends: of the same command, a narrower one, or a list of commands that ends
+    /// with it. A failure of another form of the command becomes a lesson.
     fn settle(&mut self, passed: &Check) -> Vec<(String, i64)> {
         let command = passed.command.as_str();
-        // `./...` is everything below.
+        // `./...` includes everything below.
         let whole = command.strip_suffix("...").unwrap_or("\n");
         let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
         let mut lessons = Vec::new();
@@ -126,7 +128,7 @@ impl Checks {
             if !is_settled {
                 lessons.push((format!("{}; then {} worked", check.failure(), passed.named()), check.at));
             }
-            // A command that only failed once is no check, and a check is told by how it ended last.
+            // A command that only failed once is no check, and a check is known by its last outcome.
             (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
             check.says.clear();
         }
@@ -134,7 +136,7 @@ impl Checks {
         lessons
     }
 
-    /// Those that tell whether the work is right and passed, newest first.
+    /// The passed checks of the work, newest first.
     pub(super) fn passed(&self) -> Vec<&Check> {
         let mut passed: Vec<&Check> =
             self.all.iter().filter(|check| check.verifies && check.outcome == Outcome::Passed).collect();

@@ -1,21 +1,21 @@
-//! Commands and their outputs: what a command was for, how it ended, and the line that decides it.
+//! Commands and their outputs: the purpose of a command, its outcome, and the decisive line of its output.
 
 use super::text;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// What a command is for.
+/// Purpose of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Tells whether the work is right: a test, a build, a check.
+    /// Checks the work: a test, a build, a lint.
     Verify,
     /// Records work: a commit, a push, a release.
     Record,
     /// Changes something: installs, moves, deletes.
     Change,
-    /// Runs a program whose end or failure is news.
+    /// Runs a program whose result or failure is relevant.
     Run,
-    /// Only looks.
+    /// Only reads.
     Look,
 }
 
@@ -49,7 +49,7 @@ static RECORD: LazyLock<Regex> = LazyLock::new(|| {
 static EXIT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bexit(?:ed)?(?: with)?[ _]?(?:code|status)?[: >]+([1-9]\d*)\b"));
 
-/// What tells of failure in the output of a check whose exit nobody saw.
+/// Signs of failure in the output of a check whose exit status is unknown.
 static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?mx)\b[1-9]\d*\s+(?:tests?\s+)?(?:failed|failures?|errors?|failing)\b|\berror\ TS\d+|^\s*error(?:\[\w+\])?:
@@ -60,7 +60,7 @@ static FAILURE: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// A line that names what is wrong, in the forms in which compilers, interpreters and test runners print it.
+/// A line that names the error, in the forms in which compilers, interpreters and test runners print it.
 static STRONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)^\s*(?:\*\*\s*\(|error(?:\[\w+\])?:|(?:\w+\.)*\w*(?:Error|Exception)\b|E\s{3}|fatal:|panic|[Aa]ssert(?:ion)?\b
@@ -75,7 +75,7 @@ static WEAK: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// A line that only says that something failed.
+/// A line that only states that something failed.
 static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)could\ not\ compile|aborting\ due|compilation\ (?:failed|error)|^\W*exit\ code|\bexited\ with\b
@@ -86,11 +86,11 @@ static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// What says that warnings are errors.
+/// Signs that warnings are errors.
 static STRICT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
 
-/// A line that begins with a place and is no mere warning.
+/// A line that begins with a source location; the caller excludes warnings and notes.
 static PLACED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\S+\.\w{1,5}:\d+:(?:\d+:)? [A-Za-z]"));
 
 static LOCATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./-]*\w\.\w{1,6}(?::\d+|\(\d+,\d+\))"));
@@ -105,9 +105,10 @@ static RESULT: LazyLock<Regex> = LazyLock::new(|| {
 
 static COMMITTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?m)^\[(\S+)(?: \([^)]*\))? ([0-9a-f]{7,40})\] (.+)$"));
 
-/// The commands that a command line runs one after the other, without those that only say where and how they run.
+/// The commands that a command line runs one after the other, without here-documents, changes of folder, variables and
+/// redirections.
 pub(super) fn simple(command: &str) -> Vec<String> {
-    // Input that is handed to a program is no command.
+    // A here-document is input of a program and no command.
     static HANDED: LazyLock<Regex> = LazyLock::new(|| pattern(r#"<<-?\s*['"]?([A-Za-z_]+)['"]?"#));
     let mut cleaned = String::with_capacity(command.len());
     let mut rest = command;
@@ -126,7 +127,7 @@ pub(super) fn simple(command: &str) -> Vec<String> {
     split(&cleaned).into_iter().map(str::to_owned).collect()
 }
 
-/// The commands in a line that hands nothing to any of them.
+/// The commands in a command line without here-documents.
 fn split(command: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let (mut start, mut quote, mut escaped) = (0, None, false);
@@ -138,7 +139,7 @@ fn split(command: &str) -> Vec<&str> {
             ('\\', _) => escaped = true,
             (letter, Some(open)) if letter == open => quote = None,
             ('"' | '\'', None) => quote = Some(letter),
-            // `2>&1` is no end.
+            // `2>&1` is no separator.
             ('&', None) if command[..at].ends_with('>') => {}
             ('&' | '|' | ';' | '\n', None) => {
                 parts.push(&command[start..at]);
@@ -151,7 +152,7 @@ fn split(command: &str) -> Vec<&str> {
     parts.into_iter().map(core).filter(|part| !part.is_empty() && !part.starts_with("cd ")).collect()
 }
 
-/// A simple command without variables before it and redirections behind it.
+/// A simple command without the variables before it and the redirections after it.
 fn core(part: &str) -> &str {
     let mut rest = part.trim().trim_start_matches(['(', '{']).trim_start();
     while let Some((word, behind)) = rest.split_once(' ')
@@ -164,7 +165,7 @@ fn core(part: &str) -> &str {
     if rest.starts_with('#') { "" } else { rest[..end].trim() }
 }
 
-/// What a simple command is for. The verb decides, not its arguments: looking at a test is no test.
+/// The purpose of a simple command. The verb decides, not its arguments: reading a test is no test.
 pub(super) fn purpose(part: &str) -> Purpose {
     if RECORD.is_match(part) {
         return Purpose::Record;
@@ -213,12 +214,12 @@ pub(super) fn purpose(part: &str) -> Purpose {
         "auth",
         "api",
     ];
-    // `git -C there log` and `gh issue view` say it one word later.
+    // In `git -C there log` and `gh issue view` the verb comes one word later.
     let looks = part.split_whitespace().skip(1).take(2).any(|verb| LOOKS.contains(&verb));
     if LOOKERS.contains(&program) || looks && !VERIFY.is_match(part) || program.is_empty() {
         return Purpose::Look;
     }
-    // Files are arguments, whatever they are called.
+    // Files are arguments, whatever their names.
     let verbs = part.split_whitespace().skip(1).take(3);
     let verbs = verbs.filter(|word| !word.contains('/') && (program == "mix" || !word.contains('.')));
     let head = [program].into_iter().chain(verbs).collect::<Vec<_>>().join(" ");
@@ -231,7 +232,7 @@ pub(super) fn purpose(part: &str) -> Purpose {
     }
 }
 
-/// The folder that a command line goes to first, unless it is named from the root of the disk.
+/// The folder that a command line changes to first; none for an absolute path, a home folder or a variable.
 pub(super) fn folder(command: &str) -> Option<&str> {
     let behind = command.trim_start().strip_prefix("cd ")?;
     let end = behind.find([' ', '&', ';', '\n', '|']).unwrap_or(behind.len());
@@ -239,8 +240,8 @@ pub(super) fn folder(command: &str) -> Option<&str> {
     (!folder.is_empty() && !behind.starts_with(['/', '~', '$', '"']) && folder != "..").then_some(folder)
 }
 
-/// The folder from the root of the disk that a command line goes to: empty where it goes nowhere, none where nobody can
-/// tell.
+/// The absolute path of the folder that a command line changes to: empty if it changes nothing, none if the folder is
+/// unknown.
 pub(super) fn folder_from_root(command: &str) -> Option<&str> {
     let goes =
         |words: &str| words.split([' ', '\n', ';', '&', '|', '(', ')']).any(|word| matches!(word, "cd" | "pushd"));
@@ -253,14 +254,14 @@ pub(super) fn folder_from_root(command: &str) -> Option<&str> {
     (folder.starts_with('/') && !goes(&behind[end..])).then(|| folder.trim_end_matches('/'))
 }
 
-/// True for an output that begins or ends with the status of a command that failed.
+/// True for an output that begins or ends with the exit status of a failed command.
 pub(super) fn tells_exit(output: &str) -> bool {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let ends = [lines.next(), lines.next_back()];
     ends.into_iter().flatten().any(|line| EXIT.is_match(head(line, 400)))
 }
 
-/// Whether an output tells of failure although its tool says that it completed.
+/// True if an output reports a failure although its tool call completed.
 pub(super) fn tells_failure(output: &str) -> bool {
     let tail = tail(output, 6_000);
     EXIT.is_match(tail) || FAILURE.is_match(tail)
@@ -284,15 +285,15 @@ pub(super) fn head(text: &str, limit: usize) -> &str {
     &text[..end]
 }
 
-/// The line of an output that decides that something failed, with the place it is about. Banners come before it and
-/// verdicts behind it; neither says what is wrong.
+/// The line of an output that states the error, with its source location. Banners come before it and verdicts after it;
+/// neither states the error.
 pub(super) fn deciding(output: &str) -> Option<String> {
-    /// How far the place may stand behind the words.
+    /// Maximum distance of the location after the error, in lines.
     const PLACE_LINES_MAX: usize = 8;
     let output = text::clean(tail(output, 65_536));
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| line.len() > 3).collect();
     let find = |is: &dyn Fn(&str) -> bool| lines.iter().position(|line| is(line) && !EMPTY.is_match(line));
-    // Where warnings are errors, nothing else is an error.
+    // If warnings are errors, a warning is the error.
     let at = find(&|line| STRONG.is_match(line))
         .or_else(|| if STRICT.is_match(&output) { find(&|line| line.starts_with("warning:")) } else { None })
         .or_else(|| {
@@ -302,7 +303,7 @@ pub(super) fn deciding(output: &str) -> Option<String> {
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
     let mut words =
         text::one_line(lines[at].trim_start_matches("<tool_use_error>").trim_end_matches("</tool_use_error>"));
-    // Some name the error on one line and say it on the next.
+    // Some tools name the error on one line and describe it on the next.
     if (words.len() < 12 || words.ends_with("Error)") || words.ends_with(':'))
         && let Some(next) = lines.get(at + 1)
     {
@@ -317,7 +318,7 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     Some(words)
 }
 
-/// The line of an output that says how it went: the last that counts something, or else the last that says so.
+/// The line of an output that states the outcome: the last one with counts, or else the last one of a known form.
 pub(super) fn result(output: &str) -> Option<String> {
     static COUNTS: LazyLock<Regex> = LazyLock::new(|| {
         pattern(
@@ -331,7 +332,7 @@ pub(super) fn result(output: &str) -> Option<String> {
     Some(text::one_line(line.trim_matches(['=', ' ', '-'])))
 }
 
-/// The last line of an output that says something.
+/// The last line of an output with a letter or a digit.
 pub(super) fn last_line(output: &str) -> Option<String> {
     let output = text::clean(tail(output, 4_000));
     let line = output.lines().rev().map(str::trim).find(|line| line.chars().any(char::is_alphanumeric))?;
@@ -345,7 +346,7 @@ pub(super) fn commits(output: &str) -> Vec<(String, String, String)> {
     found.map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned())).collect()
 }
 
-/// The message of a commit behind its first line, without who signed it.
+/// The message of a commit after its first line, without trailers.
 pub(super) fn message_body(command: &str, subject: &str) -> String {
     let command = text::clean(command);
     let Some((_, behind)) = command.split_once(subject) else { return String::new() };
@@ -356,7 +357,7 @@ pub(super) fn message_body(command: &str, subject: &str) -> String {
     });
     let mut body = String::new();
     for line in lines {
-        // Lines are broken wherever the column ends.
+        // Lines are wrapped at a fixed column; joining them restores sentences.
         let goes_on = !body.is_empty() && !body.ends_with('\n') && !line.trim_start().starts_with(['-', '*', '#']);
         if line.trim().is_empty() {
             body.push_str("\n\n");
@@ -371,7 +372,7 @@ pub(super) fn message_body(command: &str, subject: &str) -> String {
     body
 }
 
-/// A command as it is quoted: its first line.
+/// The form in which a command is quoted: its first line.
 pub(super) fn shown(command: &str) -> String {
     let command = text::clean(command);
     let mut lines = command.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));

@@ -1,11 +1,11 @@
-//! Composition: which items get the room there is, and how the text is put together.
+//! Composition: selects the lines that fit the budget, and renders the sections.
 
 use super::text::{self, Fingerprint};
 use crate::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, TextWeight, Topic};
 use std::collections::HashMap;
 
-/// Each topic's share of the room, in percent, in the order in which what is left over is offered to them. Files are lists:
-/// they get no more than their share.
+/// Each topic's share of the budget, in percent, in the order in which the remainder is offered to them. Files are
+/// lists: they get no more than their share.
 pub(super) const SHARES: [(Topic, usize); 9] = [
     (Topic::Goal, 7),
     (Topic::InProgress, 14),
@@ -18,53 +18,53 @@ pub(super) const SHARES: [(Topic, usize); 9] = [
     (Topic::Files, 5),
 ];
 
-/// How many items of a topic are looked at. No budget holds more.
+/// Maximum number of candidates of a topic. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
 
-/// What a token holds at least, by length, where tokens are counted exactly: names and numbers break into small ones.
+/// Minimum length of a token in length units, if tokens are counted exactly: names and numbers split into small ones.
 const EXACT_UNITS: u32 = 2;
 
-/// One line of a section, before it is known whether there is room for it.
+/// One line of a section, before the selection.
 #[derive(Debug, Clone)]
 pub(super) struct Item {
-    /// Where it belongs.
+    /// Its topic.
     pub(super) topic: Topic,
-    /// What it says: one harmless line, without a bullet.
+    /// Its text: one line without structure, and without a bullet.
     pub(super) text: String,
-    /// Its shorter forms, each shorter than the one before.
+    /// Its shorter forms, in order of falling length.
     pub(super) shorter: Vec<String>,
-    /// How much it matters beside the other items of its topic.
+    /// Its importance among the items of its topic.
     pub(super) score: f64,
-    /// Where it stands among them: ascending.
+    /// Its order among them, ascending.
     pub(super) order: i64,
 }
 
 impl Item {
-    /// A line with its weight and its place.
+    /// Creates an item with its importance and order.
     pub(super) fn new(topic: Topic, text: &str, score: f64, order: i64) -> Self {
         Self { topic, text: text::defuse(text), shorter: Vec::new(), score, order }
     }
 
-    /// The same in less words, where all of them do not fit.
+    /// Adds a shorter form, used if the longer ones do not fit.
     pub(super) fn or(mut self, shorter: &str) -> Self {
         self.shorter.push(text::defuse(shorter));
         self
     }
 }
 
-/// How the sections of a summary are told apart.
+/// Format of the sections of a summary.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Form<'a> {
     /// Its sections, in order.
     pub(super) sections: &'a [Section],
-    /// What an empty one says.
+    /// Text of an empty section.
     filler: &'a str,
-    /// The element around all of them, where sections are elements; otherwise they have headings.
+    /// The element around all sections, if sections are elements; otherwise they have headings.
     root: Option<&'a str>,
 }
 
 impl<'a> Form<'a> {
-    /// The form that rules ask for.
+    /// The format that the rules ask for.
     pub(super) fn of(rules: &'a Summary) -> Self {
         let root = match &rules.format {
             SummaryFormat::Elements { root } => Some(root.as_str()),
@@ -73,23 +73,23 @@ impl<'a> Form<'a> {
         Self { sections: &rules.sections, filler: &rules.filler, root }
     }
 
-    /// Headings over other sections, with the same filler.
+    /// The same filler with other sections under headings.
     pub(super) fn headings(self, sections: &'a [Section]) -> Self {
         Self { sections, filler: self.filler, root: None }
     }
 }
 
-/// How long texts are, and how much there may be.
+/// A limit on the length of a text, with its unit.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::summarizer) struct Room {
-    /// What a length counts.
+    /// The unit of length.
     pub(in crate::summarizer) unit: LengthUnit,
-    /// How many of those there may be.
+    /// The number of units.
     pub(in crate::summarizer) units: usize,
 }
 
 impl Room {
-    /// The room that a number of tokens gives.
+    /// The length limit for a number of tokens.
     pub(in crate::summarizer) fn of(counting: &Counting, tokens: i64) -> Self {
         let per_token = match &counting.text {
             TextWeight::Length | TextWeight::Mixed { .. } => counting.units_per_token.max(1),
@@ -100,7 +100,7 @@ impl Room {
         Self { unit: counting.unit, units }
     }
 
-    /// How long a text is.
+    /// The length of a text.
     pub(in crate::summarizer) fn measure(self, text: &str) -> usize {
         match self.unit {
             LengthUnit::Utf16 => text.chars().map(char::len_utf16).sum(),
@@ -110,12 +110,12 @@ impl Room {
     }
 }
 
-/// How long a summary is that says nothing: its headings and fillers.
+/// The length of an empty summary: its headings and fillers.
 pub(super) fn frame(form: Form<'_>, room: Room) -> usize {
     room.measure(&render(form, &HashMap::new()))
 }
 
-/// Writes a summary. It has every section, unless there is not even room for their headings.
+/// Writes a summary. It has every section, unless not even their headings fit.
 pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fingerprint) -> String {
     let free = room.units.saturating_sub(frame(form, room));
     let mut selection = Selection { sections: form.sections, room, left: free, taken: Vec::new() };
@@ -123,7 +123,7 @@ pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fing
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, free * share / 100);
     }
-    // Room that some leave goes to the others by their shares, and the rest to whoever has more to say, but not to lists.
+    // The remainder is shared out by the same percentages, then offered to each topic in turn, but not to lists.
     let left = selection.left;
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, left * share / 100);
@@ -135,15 +135,16 @@ pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fing
     cut_to(render(form, &selection.lines()), room)
 }
 
-/// An item with what it says, to tell whether another says the same.
+/// An item with a fingerprint of its text, to detect repetitions.
 struct Candidate {
     item: Item,
-    /// All that it would say, where it was taken with less.
+    /// Its full text, if a shorter form was taken.
     wanted: Option<String>,
     says: Fingerprint,
 }
 
-/// Sorts by weight, what the summary is to dwell on first, and keeps the best of each topic.
+/// Sorts by importance, which is doubled for items that match the custom instructions, and keeps the best of each
+/// topic.
 fn weigh(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
     items.retain(|item| !item.text.is_empty());
     if !focus.is_empty() {
@@ -165,7 +166,7 @@ fn weigh(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
     items.into_iter().map(|item| Candidate { says: Fingerprint::of(&item.text), wanted: None, item }).collect()
 }
 
-/// The lines taken so far, and what they leave of the room.
+/// The lines selected so far, and the remaining budget.
 struct Selection<'a> {
     sections: &'a [Section],
     room: Room,
@@ -174,7 +175,7 @@ struct Selection<'a> {
 }
 
 impl Selection<'_> {
-    /// Takes the best items of a topic that fit into `room` units; what is taken is no candidate any more.
+    /// Moves the best items of a topic that fit into `room` units from the candidates to the selection.
     fn fill(&mut self, candidates: &mut Vec<Candidate>, topic: Topic, room: usize) {
         let Some(section) = section_for(self.sections, topic) else { return };
         let mut left = room.min(self.left);
@@ -190,7 +191,7 @@ impl Selection<'_> {
                 rest.push(candidate);
                 continue;
             };
-            // An item that does not fit now may fit into what others leave.
+            // An item that does not fit now may fit into the remainder.
             candidate.wanted = Some(std::mem::replace(&mut candidate.item.text, text));
             let cost = self.cost(section, &candidate.item.text);
             if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {
@@ -202,7 +203,7 @@ impl Selection<'_> {
         *candidates = rest;
     }
 
-    /// Lets what was taken say more, in the order in which it was taken.
+    /// Restores the full text of selected items, in the order of their selection, as far as it fits.
     fn widen(&mut self, topic: Topic) {
         for place in 0..self.taken.len() {
             let (section, candidate) = &self.taken[place];
@@ -240,14 +241,14 @@ impl Selection<'_> {
     }
 }
 
-/// Whether an item says what another one of its section says already. Other facts than words are kept by what they are
-/// about, and may well be worded alike.
+/// True if another item of the section already states the item's text. Only quoted statements are compared by their
+/// words: other facts are unique by subject and may have similar wording.
 fn repeats(candidate: &Candidate, other: &Candidate) -> bool {
     let is_words = matches!(candidate.item.topic, Topic::Constraints | Topic::Decisions | Topic::Context);
     candidate.item.text == other.item.text || is_words && candidate.says.is_said_by(&other.says)
 }
 
-/// The section for a topic, or the next best one that the rules have.
+/// The index of a topic's section, or of the next best one that the rules have.
 fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
     let next_best: &[Topic] = match topic {
         Topic::Goal => &[Topic::Context],
@@ -264,7 +265,7 @@ fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
         .chain(next_best)
         .find_map(|wanted| sections.iter().position(|section| section.holds == Some(*wanted)))
 }
-/// Puts headings and lines together. A section without lines says so.
+/// Renders headings and lines. A section without lines has the filler.
 fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
     let sections: Vec<String> = form
         .sections
@@ -284,7 +285,7 @@ fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
     }
 }
 
-/// The lines of one section; one that stands over others has none.
+/// The lines of one section; one that only groups others has none.
 fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String {
     if section.holds.is_none() {
         return String::new();
@@ -299,7 +300,7 @@ fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String 
     lines.iter().enumerate().map(line).collect()
 }
 
-/// The last resort for a budget that does not even hold the headings.
+/// Truncates the text if the budget does not even hold the headings.
 fn cut_to(text: String, room: Room) -> String {
     if room.measure(&text) <= room.units {
         return text;
@@ -309,7 +310,7 @@ fn cut_to(text: String, room: Room) -> String {
         used += room.measure(letter.encode_utf8(&mut [0; 4]));
         (used > room.units).then_some(at)
     });
-    // Half a heading would be a heading of its own.
+    // A truncated heading would read as another heading.
     let cut = &text[..end.unwrap_or(text.len())];
     cut.rfind('\n').map_or_else(String::new, |line| cut[..line].trim_end().to_owned())
 }

@@ -1,6 +1,6 @@
-//! Changed files: which lines of theirs are new, and which of those still stand.
+//! Changed files: their new lines, as far as these are still there.
 //!
-//! An edit says what it takes away and what it puts there. A line that a later edit takes away is no longer true.
+//! An edit states the removed and the added text. A line that a later edit removes no longer holds.
 
 use super::commands;
 use super::text;
@@ -9,16 +9,16 @@ use regex::Regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-/// How many new lines of a file are kept, the newest: no summary quotes more.
+/// Maximum number of new lines kept of a file, the newest: no summary quotes more.
 const LINES_MAX: usize = 80;
 
-/// How much of one change is read, in bytes.
+/// Maximum number of bytes read of one change.
 const CHANGE_BYTES_MAX: usize = 65_536;
 
-/// How long a line may be quoted.
+/// Maximum length of a quoted line, in characters.
 const LINE_CHARS_MAX: usize = 150;
 
-/// What a new line defines tells what a file is for.
+/// Definitions, which show the purpose of a file.
 static DEFINES: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?x)^\s*(?:(?:pub(?:\([a-z]+\))?|export|default|async|static|public|private|protected|abstract|final|override)\s+)*
@@ -28,17 +28,17 @@ static DEFINES: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a fixed pattern")
 });
 
-/// A line that is new in a file.
+/// A new line of a file.
 #[derive(Debug, Clone)]
 pub(super) struct Line {
-    /// What it says, on one line.
+    /// Its text, on one line.
     pub(super) text: String,
-    /// The step that put it there.
+    /// The step that added it.
     pub(super) step: usize,
 }
 
 impl Line {
-    /// How much it says: definitions and exact values most.
+    /// Its importance: highest for definitions and exact values, 0 for long lines.
     pub(super) fn weight(&self) -> usize {
         if self.text.chars().count() > LINE_CHARS_MAX / 2 {
             return 0;
@@ -49,23 +49,23 @@ impl Line {
     }
 }
 
-/// A file that was changed.
+/// A changed file.
 #[derive(Debug, Clone, Default)]
 pub(super) struct File {
     /// Its path.
     pub(super) path: String,
-    /// The lines that are new in it and still stand, in the order in which they came.
+    /// Its new lines that are still there, in the order in which they were added.
     pub(super) lines: Vec<Line>,
-    /// When it was changed last.
+    /// Position of its last change.
     pub(super) changed_at: i64,
-    /// Whether it is new.
+    /// True if it is new.
     pub(super) is_new: bool,
-    /// Whether it was deleted since, or put back.
+    /// True if it was deleted or restored after its last change.
     pub(super) is_gone: bool,
 }
 
 impl File {
-    /// True for a test of other files: the subject says more than the way.
+    /// True for a test of other files: the names of its tests matter more than their code.
     pub(super) fn is_test(&self) -> bool {
         let path = self.path.to_lowercase();
         ["/test", "_test.", ".test.", "test_", ".spec.", "_spec.", "/spec"].iter().any(|mark| path.contains(mark))
@@ -75,15 +75,15 @@ impl File {
 /// The files of a history.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// Those that were changed, in the order in which they came up.
+    /// The changed files, in the order of their first change.
     pub(super) changed: Vec<File>,
     by_path: HashMap<String, usize>,
-    /// Those that were read, with when they were read last.
+    /// The files that were read, with the position of the last read.
     pub(super) read: HashMap<String, i64>,
 }
 
 impl Files {
-    /// Takes a change in.
+    /// Adds a change.
     pub(super) fn change(&mut self, touch: &Touch, at: i64, step: usize) {
         let is_whole = touch.kind == Kind::Write;
         let file = self.file(&touch.path);
@@ -109,7 +109,7 @@ impl Files {
         }
         let surplus = file.lines.len().saturating_sub(LINES_MAX);
         if is_whole && surplus > 0 {
-            // Of a whole file what it defines says more than how it ends.
+            // Of a new or replaced file, definitions matter more than the last lines.
             let mut order: Vec<usize> = (0..file.lines.len()).collect();
             order.sort_by_key(|at| std::cmp::Reverse(file.lines[*at].weight()));
             let kept: HashSet<usize> = order.into_iter().take(LINES_MAX).collect();
@@ -120,12 +120,12 @@ impl Files {
         }
     }
 
-    /// Whether a file was changed.
+    /// True if a file was changed.
     pub(super) fn is_changed(&self, path: &str) -> bool {
         self.by_path.contains_key(path)
     }
 
-    /// Adds a line that an earlier summary had.
+    /// Adds a line from an earlier summary.
     pub(super) fn recall(&mut self, path: &str, line: &str, step: usize) {
         let file = self.file(path);
         let line = told(line);
@@ -134,9 +134,9 @@ impl Files {
         }
     }
 
-    /// A file is gone: deleted, or as it was before.
+    /// Removes a file's lines: it was deleted, or restored to its earlier state.
     pub(super) fn forget(&mut self, path: &str) {
-        /// How far back a file is looked for by the end of its path.
+        /// Number of changed files searched by the end of the path, the newest.
         const LOOK_BACK: usize = 256;
         let ending = format!("/{path}");
         let exact = self.by_path.get(path).copied();
@@ -148,7 +148,7 @@ impl Files {
         }
     }
 
-    /// The entry of a changed file.
+    /// The entry of a changed file, created if it is new.
     pub(super) fn file(&mut self, path: &str) -> &mut File {
         let path = text::one_line(&text::clean(path));
         let path = path.strip_prefix("./").unwrap_or(&path);
@@ -160,13 +160,13 @@ impl Files {
         &mut self.changed[place]
     }
 
-    /// The directory that all absolute paths of changed files have in common.
+    /// The directory that the absolute paths of changed files have in common.
     pub(super) fn root(&self) -> Option<String> {
         let mut absolute = self.changed.iter().map(|file| file.path.as_str()).filter(|path| path.starts_with('/'));
         let first = absolute.next()?;
         let mut root = &first[..first.rfind('/')?];
         for path in absolute {
-            // A file elsewhere, in a home or a temporary folder, does not move the root of the work up to nothing.
+            // A file elsewhere, in a home or a temporary folder, does not widen the common directory to the root.
             let mut shared = root;
             while !path.strip_prefix(shared).is_some_and(|rest| rest.starts_with('/')) {
                 shared = &shared[..shared.rfind('/')?];
@@ -179,7 +179,7 @@ impl Files {
     }
 }
 
-/// A part of a line in place of another, wherever it stands in the new lines.
+/// Replaces a part of the new lines, wherever it occurs.
 fn replace_within(file: &mut File, old: &str, new: &str, step: usize) {
     for line in file.lines.iter_mut().filter(|line| line.text.contains(old) && !new.contains('\n')) {
         line.text = text::clip(&line.text.replace(old, new), LINE_CHARS_MAX);
@@ -189,13 +189,13 @@ fn replace_within(file: &mut File, old: &str, new: &str, step: usize) {
     file.lines.retain(|line| seen.insert(line.text.clone()));
 }
 
-/// A line as it is quoted and compared.
+/// A line in the form in which lines are quoted and compared.
 fn told(line: &str) -> String {
     let line = text::one_line(&text::clean(line));
     text::clip(line.trim_end_matches([',', ';']), LINE_CHARS_MAX).replace('`', "'")
 }
 
-/// Whether a line of a file says anything by itself.
+/// True if a line of a file has meaning by itself.
 fn says_something(line: &str) -> bool {
     let words = line.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     let is_comment =

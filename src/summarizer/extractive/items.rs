@@ -1,6 +1,6 @@
-//! Items of a tracker: issues, tickets, beads. What each is called, how it stands, and what its text demands.
+//! Items of a tracker (issues, tickets, beads): title, status, and the requirements in their text.
 //!
-//! A request like "do ABC-12" says nothing without that text, which was printed when the item was looked at.
+//! A request like "do ABC-12" is meaningless without that text, which was printed when the item was shown.
 
 use super::commands;
 use super::text::{self, Lead};
@@ -9,27 +9,27 @@ use regex::Regex;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// How much of an output is read.
+/// Maximum number of bytes read of an output that shows an item.
 const READ_BYTES_MAX: usize = 65_536;
 
-/// How much of an output is read that was not printed to show an item.
+/// Maximum number of bytes read of any other output.
 const LISTING_BYTES_MAX: usize = 8_192;
 
-/// How many points of a text are kept, and how long each may be.
+/// Maximum number of points kept of a text, and maximum length of each, in characters.
 const POINTS_MAX: usize = 120;
 const POINT_CHARS_MAX: usize = 260;
 
-/// How many items are told apart.
+/// Maximum number of items.
 const ITEMS_MAX: usize = 400;
 
-/// How an item stands.
+/// Status of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Status {
-    /// Somebody works on it.
+    /// In progress.
     Active,
-    /// It is to be done.
+    /// To be done.
     Open,
-    /// It is done, or given up.
+    /// Done, or given up.
     Closed,
 }
 
@@ -47,9 +47,9 @@ impl Status {
 /// A point of a text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Point {
-    /// The heading that it stands under, or empty.
+    /// The heading over it, or empty.
     pub(super) group: String,
-    /// What it says.
+    /// Its text.
     pub(super) words: String,
 }
 
@@ -58,32 +58,32 @@ pub(super) struct Point {
 pub(super) struct Item {
     /// Its id, without a `#`.
     pub(super) id: String,
-    /// What it is called.
+    /// Its title.
     pub(super) title: String,
-    /// How it stood last.
+    /// Its last status.
     pub(super) status: Status,
-    /// When that was.
+    /// Position of that status.
     pub(super) at: i64,
-    /// What its text demands.
+    /// The requirements in its text.
     pub(super) points: Vec<Point>,
 }
 
 /// The items of a history.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// In the order in which they came up.
+    /// In the order of their first mention.
     pub(super) all: Vec<Item>,
     by_id: HashMap<String, usize>,
 }
 
-/// What a command does with items.
+/// Effect of a command on items.
 enum Deed {
     Show,
     Set(Status),
     Make,
 }
 
-/// How a status is written, outside of titles: beside an id or in brackets.
+/// A status beside an id or in brackets, outside of titles.
 static STATUS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?ix)(?P<closed>\b(?:closed|done|completed|resolved|merged)\b|✓|✔|\[x\])
@@ -96,7 +96,7 @@ static STATUS_LINE: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"(?i)^\W*(?:status|state)\W+(.*)$").expect("a fixed pattern"));
 
 impl Items {
-    /// Takes in what a simple command did with items, and what it printed of them.
+    /// Reads a simple command with its output; returns true if it concerns items.
     pub(super) fn command(&mut self, part: &str, output: &str, at: i64) -> bool {
         let Some((deed, ids)) = deed_of(part) else { return false };
         match deed {
@@ -113,7 +113,7 @@ impl Items {
         }
     }
 
-    /// Reads lines about items that are known, or numbered under one that is.
+    /// Reads lines about known items, or about numbered parts of a known one.
     pub(super) fn listing(&mut self, output: &str, at: i64) {
         if self.all.is_empty() {
             return;
@@ -128,7 +128,7 @@ impl Items {
         self.by_id.get(id.trim_start_matches('#')).map(|place| &self.all[*place])
     }
 
-    /// An item, made if it is new.
+    /// An item, created if it is new. At the maximum number of items, the last one is returned instead.
     pub(super) fn item(&mut self, id: &str, at: i64) -> &mut Item {
         let id = id.trim_start_matches('#').to_owned();
         let place = match self.by_id.get(&id) {
@@ -148,7 +148,7 @@ impl Items {
         self.by_id.contains_key(id) || parent.is_some_and(|parent| self.by_id.contains_key(parent))
     }
 
-    /// An item that the output says was made.
+    /// Adds the item that an output reports as created.
     fn make(&mut self, part: &str, output: &str, at: i64) -> bool {
         static MADE: LazyLock<Regex> = LazyLock::new(|| {
             Regex::new(r"(?i)(?:creat|add|open)ed\b[^\n]*?[\s#]([\w.-]+)\s*$|/issues/(\d+)\s*$")
@@ -173,10 +173,10 @@ impl Items {
         (item.status, item.at) = (status, at);
     }
 
-    /// The texts of items: each begins with a line that is about it, and ends where another's begins.
+    /// Reads the texts of items: each begins with a line about it, and ends at the beginning of another's.
     fn show(&mut self, ids: &[String], output: &str, at: i64) {
         let lines: Vec<&str> = output.lines().collect();
-        // A line that begins a text is not indented; lists of related items are.
+        // The first line of a text is not indented; lists of related items are.
         let begins = |place: &usize| {
             Some(lines[*place]).filter(|line| !line.starts_with(char::is_whitespace)).and_then(first_id)
         };
@@ -218,7 +218,7 @@ impl Items {
     }
 }
 
-/// What a simple command does with which items: a verb among its first words, and ids behind it.
+/// The effect of a simple command, and its items: a verb among its first words, and ids after it.
 fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
     const OTHERS: &[&str] = &[
         "git",
@@ -278,7 +278,7 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
     (matches!(deed, Deed::Make) || !ids.is_empty()).then_some((deed, ids))
 }
 
-/// Letters and digits joined by hyphens or dots, or a number.
+/// True for letters and digits with a hyphen between them, such as `ABC-12`, and for a number of at most six digits.
 pub(super) fn is_id(word: &str) -> bool {
     let bare = word.trim_start_matches('#');
     let is_number = bare.len() <= 6 && bare.bytes().all(|letter| letter.is_ascii_digit());
@@ -288,7 +288,7 @@ pub(super) fn is_id(word: &str) -> bool {
     (1..=40).contains(&bare.len()) && (is_number || is_joined && !bare.starts_with('-'))
 }
 
-/// The first word of a line that is an id, with where it begins. It stands near the beginning.
+/// The first word of a line that is an id, with its offset, among its first eight words.
 fn first_id(line: &str) -> Option<(usize, &str)> {
     let mut at = 0;
     for word in line.split_inclusive(char::is_whitespace).take(8) {
@@ -307,7 +307,7 @@ fn first_id(line: &str) -> Option<(usize, &str)> {
     None
 }
 
-/// What stands behind an id, without what stands in brackets.
+/// The text after an id, without the brackets at its beginning.
 fn title_of<'l>(line: &'l str, id: &str) -> &'l str {
     let behind = line.find(id).map_or(line, |at| &line[at + id.len()..]);
     let mut rest = behind.trim_start_matches(|letter: char| !letter.is_alphanumeric() && !matches!(letter, '[' | '('));
@@ -327,11 +327,11 @@ fn status_of(words: &str) -> Option<Status> {
     })
 }
 
-/// A status before an id, or in brackets anywhere on its line.
+/// The status before an id, or in brackets on its line.
 fn status_beside(line: &str, id: &str) -> Option<Status> {
     let at = line.find(id)?;
     let bracketed = BRACKETS.find_iter(&line[at..]).filter(|found| !found.as_str().contains("block"));
-    // A tick before words says that something worked, whatever it was.
+    // A tick before words reports a success of another kind.
     let before = &line[..at];
     let is_report = before.contains(['✓', '✔']) && before.contains(char::is_alphabetic);
     let beside = || if is_report { None } else { status_of(before) };
@@ -343,12 +343,12 @@ pub(super) fn points_of(text: &str) -> Vec<Point> {
     points(&text.lines().collect::<Vec<_>>())
 }
 
-/// The points of a text, each group with its heading before the first.
+/// The points of a text, each with the heading of its group.
 fn points(lines: &[&str]) -> Vec<Point> {
     let mut points: Vec<Point> = Vec::new();
     let mut group: Option<&str> = None;
     for line in lines.iter().map(|line| unnumbered(line)) {
-        // A quotation in a document is set apart, and no less meant.
+        // A quotation in a document is set apart, but applies as well.
         let line = line.trim_start().strip_prefix("> ").unwrap_or(line);
         let Some(part) = text::prose(line).into_iter().next() else { continue };
         let is_title = part.indent == 0 && part.text.len() < 60 && part.text.ends_with([':', '：']);
@@ -358,7 +358,7 @@ fn points(lines: &[&str]) -> Vec<Point> {
             continue;
         }
         let is_relation = line.trim_start().starts_with(['→', '←', '↑', '↓', '↳']);
-        // Before the first heading stand who wrote it and when.
+        // Lines before the first heading state author and time.
         let is_label = part.lead == Lead::Plain && group.is_none();
         if is_relation || is_label || points.len() >= POINTS_MAX {
             continue;
@@ -375,7 +375,7 @@ fn unnumbered(line: &str) -> &str {
     rest.strip_prefix('→').or_else(|| rest.strip_prefix('\t').filter(|_| rest.len() < line.len())).unwrap_or(line)
 }
 
-/// The points of a text that fit, those that demand something first, in the order of the text, by group.
+/// The points of a text that fit, selected by their rank as requirements, in the order of the text, by group.
 pub(super) fn told(points: &[Point], limit: usize) -> String {
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.sort_by_key(|at| (words::demand(&points[*at].group, &points[*at].words), *at));

@@ -1,12 +1,12 @@
-//! The built-in summarizer: no model, no cost, and the same words for the same history.
+//! The built-in summarizer: no model, no cost, and the same text for the same history.
 //!
-//! It reads the history once ([`record`]) on top of what the summary before it knew ([`previous`]): tasks with what came of
-//! them, checks with how they ended last ([`checks`]), the lines that are new in files and still stand ([`files`]), items
-//! of a tracker with what they demand ([`items`]), and the words that say why ([`words`]). It tells these facts, the newest
-//! in most detail ([`tell`]), and fills the preset's sections with the best of them, each as long as there is room for it
-//! ([`compose`]).
+//! It reads the history once ([`record`]) on top of the facts in the summary before it ([`previous`]): tasks with their
+//! results, checks with their last outcome ([`checks`]), new lines of files that are still there ([`files`]), items of
+//! a tracker with their requirements ([`items`]), and sentences that state reasons ([`words`]). It turns these facts
+//! into lines, the newest with most detail ([`tell`]), and fills the preset's sections with the best of them, each as
+//! long as the budget allows ([`compose`]).
 //!
-//! The same readers hold the claims of any summary against the history ([`mod@contradictions`]).
+//! The same readers check the claims of any summary against the history ([`mod@contradictions`]).
 
 mod checks;
 mod commands;
@@ -35,10 +35,10 @@ pub(super) use compose::Room;
 pub use contradictions::{Evidence, contradictions};
 pub(super) use text::{clean, defuse, one_line};
 
-/// What events and lists call it.
+/// Name in events and lists.
 pub(super) const NAME: &str = "extractive";
 
-/// Writes summaries out of the history's own words.
+/// Writes summaries from the history's own text.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Extractive;
 
@@ -53,24 +53,24 @@ impl Summarizer for Extractive {
     }
 }
 
-/// What a history summary says where there is nothing but a split turn.
+/// Text of the history section if there is nothing but a split turn.
 const NO_HISTORY: &str = "No prior history.";
 
-/// Which part of the budget the front of a split turn gets, in percent.
+/// Share of the budget for the first part of a split turn, in percent.
 const SPLIT_TURN_SHARE: usize = 35;
 
-/// The detail that a summary is told in, in percent of its room, until it fills that.
+/// Detail of the lines, in percent of the summary's limit; each value is tried until the text fills the limit.
 const DETAIL_PERCENT: [usize; 4] = [100, 150, 225, 400];
 
-/// Writes a summary of at most `input.budget_tokens`, with what every summary carries along; the same input gives the
-/// same text.
+/// Writes a summary of at most `input.budget_tokens`, with the file lists that follow every summary; the same input
+/// gives the same text.
 pub fn extract(input: &SummaryInput) -> String {
     let mut text = write(input);
     text.push_str(&carried::file_lists(input));
     text
 }
 
-/// Writes a summary that leaves room for what is put behind it.
+/// Writes a summary that leaves space for the sections that follow it.
 pub(super) fn write(input: &SummaryInput) -> String {
     let room = Room::of(&input.counting, input.budget_tokens);
     let free = Room { units: room.units.saturating_sub(room.measure(&carried::file_lists(input))), ..room };
@@ -83,7 +83,7 @@ pub(super) fn write(input: &SummaryInput) -> String {
     }
 }
 
-/// A summary of the history, and one of the front of the turn that the cut goes through.
+/// Summarizes the history and, separately, the first part of the turn that the boundary splits.
 fn split(input: &SummaryInput, heading: &str, room: Room) -> String {
     let bridge = format!("\n\n---\n\n{heading}\n\n");
     let free = room.units.saturating_sub(room.measure(&bridge));
@@ -126,7 +126,7 @@ fn history<'a>(
     }
     record.read(messages);
     let focus = Fingerprint::of(&text::clean(&input.instructions));
-    // Where there is less to tell than room for it, each thing is told in more detail.
+    // If there are few facts for the limit, each is written in more detail.
     let mut text = String::new();
     for percent in DETAIL_PERCENT {
         let wider = compose::compose(form, room, tell::tell(&record, room.units * percent / 100), &focus);

@@ -1,8 +1,8 @@
-//! The summary that is replaced: what of it still holds.
+//! Facts from the summary that is replaced.
 //!
-//! Our own is read back fact by fact, by the forms in which [`super::tell`] writes them, into the record that the new
-//! history is then read on top of; so what has been superseded since is gone. A model's is read line by line, and its
-//! sections are told by their headings as the rules spell them, or else by the words that such headings usually have.
+//! A summary of ours is parsed fact by fact, by the forms in which [`super::tell`] writes them, into the record that
+//! then reads the new history; so superseded facts disappear. A model's summary is read line by line, and its sections
+//! are recognised by the headings of the rules, or else by the usual words of such headings.
 
 use super::checks::{Check, Outcome};
 use super::commands;
@@ -18,10 +18,10 @@ use crate::policy::{Section, Summary, Topic, files};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Facts of an earlier summary stand before everything new, in their order.
+/// Position of the facts from an earlier summary: before all new ones, in their order.
 const BASE: i64 = -1_000_000;
 
-/// How much of a previous summary is read, in bytes. Summaries are far smaller; what is larger is no summary.
+/// Maximum number of bytes read of a previous summary. Summaries are far smaller; a larger text is no summary.
 const READ_BYTES_MAX: usize = 262_144;
 
 fn pattern(text: &str) -> Regex {
@@ -42,11 +42,11 @@ static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^
 static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
 static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`[^`]*[^`/]`(?: \(new\))?$"));
 static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
-/// A quotation of something exact.
+/// A code quote.
 pub(super) static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
-/// Reads a summary into an empty record. `goes_on` says that there is work behind it, which makes what it called unfinished
-/// old.
+/// Reads a summary into an empty record. With `goes_on` there is work after it, so that its unfinished tasks are
+/// outdated.
 pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_on: bool) {
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
     let body = files::strip_tags(conclusion(&cleaned));
@@ -65,7 +65,7 @@ pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_o
     reader.end();
 }
 
-/// A summary without what its writer thought before it.
+/// A summary without the analysis that its writer put before it.
 fn conclusion(summary: &str) -> &str {
     let line = |marks: [&str; 2]| {
         let mut at = 0;
@@ -87,9 +87,9 @@ struct Reader<'a> {
     latest: Option<String>,
     at: i64,
     goes_on: bool,
-    /// Words and lines of what was in work, for the task that goes on.
+    /// Text and lines of the unfinished work, for the current task.
     held: Vec<(String, String)>,
-    /// How many notes were read under the heading so far that may take indented lines.
+    /// Number of notes since the last fact, so that an indented line can be added to the note above it.
     points: usize,
 }
 
@@ -112,9 +112,9 @@ impl Reader<'_> {
             self.points = 0;
             return;
         }
-        // Words about a file are no list.
+        // Text about a file is no list.
         let topic = if topic == Topic::Files && words.contains(' ') { Topic::Context } else { topic };
-        // Where a preset has no section for constraints they stand beside the goal.
+        // Presets without a section for constraints have them under the goal.
         let binds = matches!(topic, Topic::Constraints | Topic::Goal);
         if binds && (words.starts_with('“') && words.ends_with('”') || words.starts_with(ASKED)) {
             self.note(Topic::Constraints, words.trim_matches(['“', '”']));
@@ -128,7 +128,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What goes on is the newest request, whichever tasks were told behind it.
+    /// Adds the current task: the newest request, even if other tasks follow it in the summary.
     fn end(&mut self) {
         let known = self.record.tasks.iter().rev().find(|task| !task.request.is_empty());
         let latest = self.latest.take().filter(|latest| !known.is_some_and(|task| begins_alike(&task.request, latest)));
@@ -146,7 +146,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Requests, what came of them, and commits.
+    /// Reads requests with their results, and commits.
     fn asked(&mut self, words: &str) -> bool {
         let at = self.at;
         if let Some(request) = words.strip_prefix(LATEST) {
@@ -185,7 +185,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Takes the lines of files out of a text, as a step of a task; the rest of the text is given back.
+    /// Removes the lines of files from a text and adds them as a step of a task; returns the rest of the text.
     fn lines(&mut self, words: &str, task: usize) -> String {
         let Some(first) = GROUP.find(words) else { return words.to_owned() };
         let step = self.record.steps.len();
@@ -203,7 +203,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Items of a tracker, and what documents and items demand.
+    /// Reads items of a tracker, and the rules of documents and items.
     fn tracked(&mut self, words: &str) -> bool {
         if let Some(found) = ITEM.captures(words) {
             let status = if &found[2] == "open" { Status::Open } else { Status::Active };
@@ -231,7 +231,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Checks.
+    /// Reads checks.
     fn checked(&mut self, words: &str) -> bool {
         let Some(found) = CHECKED.captures(words) else { return false };
         let outcome = match &found[3] {
@@ -248,7 +248,7 @@ impl Reader<'_> {
         true
     }
 
-    /// Files and how they stand.
+    /// Reads files and their state.
     fn filed(&mut self, topic: Topic, words: &str) -> bool {
         let listed = match FOLDER.captures(words) {
             Some(found) => Some((found[1].to_owned(), found.get(2).map_or("", |files| files.as_str()))),
@@ -258,7 +258,7 @@ impl Reader<'_> {
         if let Some((folder, files)) = listed {
             for file in FILE.captures_iter(files) {
                 let path = self.path(&format!("{}{}", folder.trim_start_matches("./"), &file[1]));
-                // The newest stand first, and all of them before everything else.
+                // The newest file comes first, and all of them come before everything else.
                 let at = 4 * BASE - self.at;
                 let entry = self.record.files.file(&path);
                 (entry.is_new, entry.changed_at) = (file.get(2).is_some(), entry.changed_at.max(at));
@@ -271,7 +271,7 @@ impl Reader<'_> {
             self.held.push((String::new(), format!("{path}: {values}")));
             return true;
         }
-        // Later than every commit of that summary, and the unchecked ones than every check of it.
+        // Later than every commit of that summary; unchecked files are also later than every check of it.
         let unsettled = [(UNCOMMITTED, BASE + 500_000), (UNCHECKED, BASE + 600_000)];
         if let Some((mark, at)) = unsettled.into_iter().find(|(mark, _)| words.starts_with(mark)) {
             for found in CODE.captures_iter(&words[mark.len()..]) {
@@ -284,7 +284,7 @@ impl Reader<'_> {
         words.starts_with(ROOT) || words.starts_with(READ)
     }
 
-    /// Tasks of a list.
+    /// Reads tasks of a list.
     fn listed(&mut self, topic: Topic, line: &Line<'_>, words: &str) -> bool {
         let marks = [(TODO, Progress::Pending), (DOING, Progress::Active), (DID, Progress::Done)];
         let found = marks.iter().find_map(|(mark, progress)| Some((words.strip_prefix(mark)?, *progress)));
@@ -292,14 +292,14 @@ impl Reader<'_> {
             self.record.todos.push(tools::Task { text: words.to_owned(), progress });
             return true;
         }
-        // Said again from the facts that they follow from.
+        // These lines are derived again from the facts.
         let is_open = matches!(topic, Topic::InProgress | Topic::NextSteps);
         let stands_alone = line.indent == 0 && is_open;
         let is_derived = words == NO_COMMIT || DERIVED.iter().any(|mark| words.starts_with(mark));
         stands_alone && (is_derived || words.starts_with(PLANNED) || words == STOPPED)
     }
 
-    /// Words that say why, with the lines that came of it.
+    /// Reads a reason with the lines of its step.
     fn reason(&mut self, topic: Topic, words: &str, line: &Line<'_>) {
         if line.indent >= 2 && line.lead != Lead::Heading || !GROUP.is_match(words) {
             return self.note_or_more(topic, words, line);
@@ -319,7 +319,7 @@ impl Reader<'_> {
         self.record.notes.push(Note { topic, words, at: self.at, is_ours, worth: 1.0 });
     }
 
-    /// A line of somebody else's: what is indented belongs to the point above it.
+    /// Reads a line that is no fact of ours: an indented one is added to the note above it.
     fn note_or_more(&mut self, topic: Topic, words: &str, line: &Line<'_>) {
         if line.indent >= 2
             && self.points > 0
@@ -343,7 +343,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether one request is the clipped form of another.
+/// True if one request is the shortened form of the other.
 fn begins_alike(left: &str, right: &str) -> bool {
     let bare = |words: &'_ str| words.split(" (`").next().unwrap_or(words).trim_end_matches('…').to_owned();
     let (left, right) = (bare(left), bare(right));
@@ -354,7 +354,7 @@ fn quoted(words: &str) -> Option<String> {
     CODE.captures(words).map(|found| found[1].to_owned())
 }
 
-/// What agents say around a summary.
+/// True for the text that agents put around a summary.
 fn is_framing(words: &str) -> bool {
     const FRAMES: [&str; 4] = [
         "This session is being continued",
@@ -365,7 +365,8 @@ fn is_framing(words: &str) -> bool {
     FRAMES.iter().any(|frame| words.starts_with(frame)) || matches!(words, "Analysis:" | "Summary:")
 }
 
-/// The topic of a heading, if the line is one. A heading over other headings announces finished work until the next.
+/// The topic of a heading; none if the line is no heading. A heading over other headings stands for finished work until
+/// the next.
 pub(super) fn heading_topic(line: &Line<'_>, sections: &[Section]) -> Option<Topic> {
     let plain = text::plain(line.text);
     let words = plain.trim().trim_end_matches([':', '：']).trim();
@@ -386,7 +387,7 @@ pub(super) fn heading_topic(line: &Line<'_>, sections: &[Section]) -> Option<Top
     if is_title && matches!(line.lead, Lead::Plain | Lead::Number) { topic_by_words(words) } else { None }
 }
 
-/// The topic that the words of a heading tell.
+/// The topic for the usual words of a heading.
 pub(super) fn topic_by_words(heading: &str) -> Option<Topic> {
     const WORDS: &[(Topic, &[&str])] = &[
         (Topic::NextSteps, &["next step", "pending", "to-do", "todo", "remaining", "next move", "下一步", "待办"]),

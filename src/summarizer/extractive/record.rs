@@ -1,7 +1,8 @@
-//! The record of a history: what was asked, tried, found and changed, and how each thing stands at the end.
+//! The record of a history: requests, attempts, findings and changes, each with its last state.
 //!
-//! The history is read once, in order, on top of what an earlier summary knew. Whatever is known about one thing (a check, a
-//! line of a file, an item, a list of tasks) is kept under that thing, so that the last word about it counts.
+//! The history is read once, in order, on top of the facts from an earlier summary. Facts are kept by their subject (a
+//! check, a line of a file, an item, a list of tasks), so that the newest fact about a subject counts. Positions (`at`)
+//! are indexes of messages; those of facts from an earlier summary are negative.
 
 use super::checks::{Check, Checks, Outcome};
 use super::commands::{self, Purpose};
@@ -20,53 +21,55 @@ use regex::Regex;
 use std::collections::HashSet;
 use std::sync::LazyLock;
 
-/// The most commands in the background to remember, the newest.
+/// Maximum number of background commands to remember, the newest.
 const BACKGROUND_MAX: usize = 64;
 
-/// The most documents with rules to keep.
+/// Maximum number of documents with rules to keep.
 const DOCUMENTS_MAX: usize = 12;
 
-/// So many sentences are an answer; fewer say why the next step is taken.
+/// Maximum number of sentences in the text before a step; a longer text is an answer.
 const STEP_SENTENCES_MAX: usize = 4;
 
-/// How long the words of a step may be.
+/// Maximum length of the text of a step, in characters.
 const STEP_CHARS_MAX: usize = 360;
 
-/// Characters of a commit's message that are kept behind its first line.
+/// Maximum length of a commit's message after its first line, in characters.
 const BODY_CHARS_MAX: usize = 700;
 
-/// A longer request is a document: its points bind one by one.
+/// Maximum length of a plain request, in characters. A longer one with several points is a document: each of them is a
+/// rule.
 const REQUEST_CHARS_MAX: usize = 700;
 
-/// Of a longer message only the beginning and the end are a person's own words, in bytes.
+/// Maximum size of a message that is read whole, in bytes. Of a longer one only the beginning and the end are a
+/// person's own words.
 const PASTED_BYTES: usize = 3_000;
 
-/// A question to the user, and the answer, as agents print them.
+/// A question to the user with its answer, as agents print them.
 static ANSWER: LazyLock<Regex> = LazyLock::new(|| Regex::new(r#""([^"]+)"="([^"]*)""#).expect("a fixed pattern"));
 
-/// Something that was worked on: from a request to the next one, or to a commit.
+/// A unit of work: from a request to the next one, or to a commit.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Task {
-    /// The request in the user's words, or empty for what goes on behind a commit.
+    /// The request in the user's words; empty for work after a commit.
     pub(super) request: String,
-    /// When it began.
+    /// Position of its start.
     pub(super) at: i64,
-    /// What the model said at its end.
+    /// The model's text at its end.
     pub(super) answer: String,
-    /// What was run and changed something besides files.
+    /// Commands that changed something besides files.
     pub(super) ran: Vec<String>,
-    /// The commit that it ended in.
+    /// The commit at its end.
     pub(super) commit: Option<Commit>,
 }
 
 /// A commit.
 #[derive(Debug, Clone)]
 pub(super) struct Commit {
-    /// When it was made.
+    /// Position of the commit.
     pub(super) at: i64,
     /// Its short id.
     pub(super) id: String,
-    /// The branch it is on.
+    /// Its branch.
     pub(super) branch: String,
     /// The first line of its message.
     pub(super) subject: String,
@@ -74,53 +77,53 @@ pub(super) struct Commit {
     pub(super) body: String,
 }
 
-/// Something the model did at once, and why.
+/// Calls that the model made together, with its reason for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Step {
-    /// When.
+    /// Position of the step.
     pub(super) at: i64,
     /// The task it belongs to.
     pub(super) task: usize,
-    /// The model's words before it.
+    /// The model's text before it.
     pub(super) words: String,
-    /// Where these words belong, if they say why something is done, or what was found.
+    /// The topic of that text, if it states a reason or a finding.
     pub(super) topic: Option<Topic>,
-    /// What had failed before.
+    /// The failure before it, if any.
     pub(super) after: String,
 }
 
-/// Words that hold until they are taken back.
+/// A statement that holds until it is revoked.
 #[derive(Debug, Clone)]
 pub(super) struct Note {
-    /// Where they belong.
+    /// Its topic.
     pub(super) topic: Topic,
-    /// The words.
+    /// Its text.
     pub(super) words: String,
-    /// When they were said.
+    /// Position of the statement.
     pub(super) at: i64,
-    /// Whether they are put together here, and not somebody's.
+    /// True if the summarizer composed it, false if it is a quotation.
     pub(super) is_ours: bool,
-    /// Their weight beside others.
+    /// Its importance, relative to other notes.
     pub(super) worth: f64,
 }
 
-/// A document with rules that the user pointed to, or that agents keep for rules.
+/// A document with rules that the user named, or that agents use for rules.
 #[derive(Debug, Clone)]
 pub(super) struct Document {
     /// The file.
     pub(super) name: String,
     /// Its rules.
     pub(super) points: Vec<Point>,
-    /// When it was read.
+    /// Position at which it was read.
     pub(super) at: i64,
 }
 
-/// What is known at the end of a history.
+/// The facts known at the end of a history.
 #[derive(Debug, Default)]
 pub(super) struct Record {
-    /// What was worked on, in order.
+    /// Tasks, in order.
     pub(super) tasks: Vec<Task>,
-    /// What was done, in order.
+    /// Steps, in order.
     pub(super) steps: Vec<Step>,
     /// Changed files.
     pub(super) files: Files,
@@ -128,47 +131,47 @@ pub(super) struct Record {
     pub(super) checks: Checks,
     /// Items of a tracker.
     pub(super) items: Items,
-    /// The user's rules, findings, and what an earlier summary said that is under no other heading.
+    /// The user's rules, findings, and statements of an earlier summary that have no other field.
     pub(super) notes: Vec<Note>,
     /// Documents with rules.
     pub(super) documents: Vec<Document>,
     /// The newest list of tasks.
     pub(super) todos: Vec<tools::Task>,
-    /// The steps that the model announced last, and when; nobody ticks these off.
+    /// The newest announced steps, with their position; they have no progress.
     pub(super) plan: (i64, Vec<String>),
-    /// When something was pushed last.
+    /// Position of the last push.
     pub(super) pushed_at: i64,
-    /// The model's last words, and when they were said.
+    /// The model's last text, with its position.
     pub(super) said: (i64, String),
-    /// When a tool was called last.
+    /// Position of the last tool call.
     pub(super) acted_at: i64,
-    /// The last act.
+    /// The last tool call and its outcome.
     pub(super) last_act: String,
-    /// When the user stopped the model last.
+    /// Position at which the user last stopped the model.
     pub(super) stopped_at: i64,
-    /// Calls at the end that nothing has answered.
+    /// Calls at the end without a result.
     pub(super) unanswered: Vec<String>,
-    /// How many messages there are.
+    /// Number of messages.
     pub(super) length: i64,
-    /// The newest request, by its place among the tasks.
+    /// The newest request, as an index of `tasks`.
     pub(super) asked: Option<usize>,
-    /// Commands in the background, by the name under which their output can be asked for.
+    /// Commands in the background, each after the name under which its output can be requested.
     pub(super) background: Vec<(String, String)>,
     /// The commands that led to the newest commit, in order.
     pub(super) routine: Vec<String>,
-    /// Those since then.
+    /// The commands since the newest commit.
     since_commit: Vec<String>,
-    /// What failed since the model last spoke.
+    /// The failure since the model's last text.
     failure: String,
-    /// True where nothing was said or done since the newest request.
+    /// True if there was no text of the model and no call since the newest request.
     is_idle: bool,
-    /// Documents that the user named.
+    /// Names of documents that the user mentioned.
     named: HashSet<String>,
     commit_ids: HashSet<String>,
 }
 
 impl Record {
-    /// A record of nothing.
+    /// Creates an empty record.
     pub(super) fn new() -> Self {
         let never = i64::MIN;
         Self { pushed_at: never, said: (never, String::new()), acted_at: never, stopped_at: never, ..Self::default() }
@@ -181,7 +184,7 @@ impl Record {
         let by_call = calls.by_call();
         for (at, source) in (0_i64..).zip(&messages) {
             self.length = at + 1;
-            // Longhand's words about an abandoned branch are no user's, though they stand in a user's place.
+            // The summary of an abandoned branch is Longhand's text, not a user's, though its role is user.
             let is_branch = source.message.kind == MessageKind::Branch;
             for part in &source.message.parts {
                 match (&*part.body, source.message.role) {
@@ -192,15 +195,15 @@ impl Record {
                         let answer = by_call.get(&part.id).map(|answer| answer.result);
                         self.act(at, &call.tool, &tools::understand(&call.tool, &call.input_json), answer);
                     }
-                    // Thoughts weigh what is not done in the end, standing instructions come with every view, and results
-                    // are read with their calls.
+                    // Reasoning weighs options that are not chosen in the end, system messages come with every view,
+                    // and results are read with their calls.
                     _ => {}
                 }
             }
         }
     }
 
-    /// The user speaks.
+    /// Reads a text of the user.
     fn hear(&mut self, at: i64, words: &str) {
         if !words.chars().any(char::is_alphanumeric) {
             return;
@@ -228,9 +231,9 @@ impl Record {
         self.tasks.push(Task { request, at, ..Task::default() });
     }
 
-    /// The rules among a user's words.
+    /// Adds the rules in a user's text.
     fn insist(&mut self, at: i64, words: &str) {
-        // In the middle of a long message stands what was pasted.
+        // The middle of a long message is pasted text.
         let words = match words.len() > PASTED_BYTES {
             true => format!("{}\n{}", commands::head(words, PASTED_BYTES / 2), commands::tail(words, PASTED_BYTES / 2)),
             false => words.to_owned(),
@@ -244,7 +247,8 @@ impl Record {
         });
     }
 
-    /// Notes an agent's words in the user's place: the text of a skill has rules, and a notice may say that the user stopped it.
+    /// Reads an agent's text with the user's role: the text of a skill has rules, and a notice may say that the user
+    /// stopped the model.
     fn note_of_agent(&mut self, at: i64, marker: &Marker) {
         const SKILL: &str = "Base directory for this skill:";
         let words = text::clean(&marker.text);
@@ -267,7 +271,7 @@ impl Record {
         }
     }
 
-    /// The model speaks.
+    /// Reads a text of the model.
     fn say(&mut self, at: i64, words: &str) {
         if !words.chars().any(char::is_alphanumeric) {
             return;
@@ -275,7 +279,7 @@ impl Record {
         self.is_idle = false;
         self.task(at);
         let task = self.tasks.len() - 1;
-        // What is said behind a commit still answers the request.
+        // Text after a commit still answers the request.
         let asked = self.asked.unwrap_or(task);
         self.tasks[asked].answer = words.to_owned();
         self.said = (at, words.to_owned());
@@ -296,7 +300,7 @@ impl Record {
         if sentences.len() > STEP_SENTENCES_MAX {
             for (words, topic) in sentences.into_iter().filter(|(words, _)| !words.ends_with([':', '：', '?', '？']))
             {
-                // Words without a reason or a finding are told where there is room for them.
+                // Text without a reason or a finding is used only if there is space left.
                 self.note(topic.unwrap_or(Topic::Context), words, at, if topic.is_some() { 1.0 } else { 0.2 });
             }
             self.steps.push(Step { at, task, after, ..Step::default() });
@@ -307,7 +311,7 @@ impl Record {
         let topic = if decides { Some(Topic::Decisions) } else { finds.then_some(Topic::Context) };
         let said = sentences.into_iter().map(|(words, _)| words).filter(|words| !words.ends_with(['?', '？']));
         let words = text::clip(&said.collect::<Vec<_>>().join(" "), STEP_CHARS_MAX);
-        // What fails and what is done about it belong together.
+        // A failure and the reaction to it belong together.
         let topic = topic.or_else(|| (!after.is_empty()).then_some(Topic::Context));
         self.steps.push(Step { at, task, words, topic, after });
     }
@@ -316,7 +320,7 @@ impl Record {
         self.notes.push(Note { topic, words, at, is_ours: false, worth });
     }
 
-    /// The step that goes on.
+    /// The current step, created if there is none for the current task.
     fn step(&mut self, at: i64) -> usize {
         self.task(at);
         let task = self.tasks.len() - 1;
@@ -326,14 +330,14 @@ impl Record {
         self.steps.len() - 1
     }
 
-    /// Sees to it that there is a task.
+    /// Creates a task if there is none.
     fn task(&mut self, at: i64) {
         if self.tasks.is_empty() {
             self.tasks.push(Task { at, ..Task::default() });
         }
     }
 
-    /// A tool is called.
+    /// Reads a tool call with its result.
     fn act(&mut self, at: i64, tool: &str, call: &Use, answer: Option<&ToolResult>) {
         self.acted_at = at;
         self.is_idle = false;
@@ -362,7 +366,7 @@ impl Record {
         self.last_act = format!("{what}{end}");
         if is_rejected {
             self.stopped_at = at;
-            // An announcement of the model is no answer.
+            // The answer so far was only an announcement of the rejected call.
             if let Some(task) = self.asked.and_then(|asked| self.tasks.get_mut(asked)) {
                 task.answer.clear();
             }
@@ -396,7 +400,7 @@ impl Record {
         }
     }
 
-    /// Notes the finding of a tool that runs nothing.
+    /// Adds the findings of a tool that runs no command.
     fn learn(&mut self, at: i64, tool: &str, kind: Kind, call: &Use, output: &str) {
         let output = text::clean(commands::head(output, 16_384));
         let mut add = |topic, words: String, worth| {
@@ -439,7 +443,7 @@ impl Record {
         }
     }
 
-    /// Takes the output of a command in the background in, once it has ended.
+    /// Reads the output of a background command, once the command has ended.
     fn await_background(&mut self, at: i64, call: &Use, output: &str) {
         let asks = |name: &String| {
             call.awaits.as_ref() == Some(name) || call.command.as_ref().is_some_and(|command| command.contains(name))
@@ -454,7 +458,7 @@ impl Record {
         }
     }
 
-    /// A command was run.
+    /// Reads a command line with its outcome.
     fn run(&mut self, at: i64, command: &str, outcome: Outcome, output: &str) {
         let parts = commands::simple(command);
         let folder = commands::folder(command).unwrap_or_default();
@@ -464,7 +468,7 @@ impl Record {
             .filter(|(_, purpose)| *purpose != Purpose::Look)
             .collect();
         let verifies = telling.iter().any(|(_, purpose)| *purpose == Purpose::Verify);
-        // A program may print anything; only what checks is believed when it tells of failure by its words.
+        // A program may print anything; only the output of a check is trusted to report a failure by its text.
         let reports = telling.iter().any(|(_, purpose)| *purpose != Purpose::Run);
         let fails_quietly = outcome == Outcome::Passed && reports && commands::tells_failure(output);
         let outcome = if fails_quietly { Outcome::Failed } else { outcome };
@@ -513,7 +517,7 @@ impl Record {
         }
     }
 
-    /// A command that changes something besides what tools write.
+    /// Reads a command that changes something besides the edits of tools.
     fn changed(&mut self, part: &str) {
         let words: Vec<&str> = part.split_whitespace().collect();
         let takes_back = words.first() == Some(&"rm")
@@ -528,12 +532,12 @@ impl Record {
         }
     }
 
-    /// Work was recorded.
+    /// Reads a command that records work: a push, a merge request, a commit.
     fn recorded(&mut self, at: i64, part: &str, command: &str, output: &str) {
         if part.contains(" push") {
             self.pushed_at = at;
         }
-        // A request to merge is known by its address.
+        // A merge request is identified by its address.
         if let Some(address) =
             output.split_whitespace().find(|word| word.starts_with("https://") && part.contains("create"))
             && let Some(task) = self.tasks.last_mut()
@@ -553,13 +557,13 @@ impl Record {
         }
     }
 
-    /// A program that checks nothing printed something; the last time counts.
+    /// Adds the last line printed by a program that is no check; the last run counts.
     fn print(&mut self, at: i64, command: &str, folder: &str, says: String) {
         let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
         self.checks.put(Check { command, folder, outcome: Outcome::Passed, says, at, verifies: false });
     }
 
-    /// A command ended; the last time counts.
+    /// Adds the outcome of a command; the last run counts.
     fn check(&mut self, at: i64, command: &str, folder: &str, outcome: Outcome, output: &str, verifies: bool) {
         let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
         let says = String::new();
@@ -574,7 +578,7 @@ impl Record {
         }
     }
 
-    /// Keeps the list of tasks.
+    /// Updates the list of tasks.
     fn keep_tasks(&mut self, call: &Use) {
         if !call.tasks.is_empty() {
             self.todos.clone_from(&call.tasks);
@@ -588,7 +592,7 @@ impl Record {
             }
             None => {}
         }
-        // A check list that is written down is a list of tasks too.
+        // A check list that is written to a file is a list of tasks too.
         for touch in call.touches.iter().filter(|touch| touch.added.contains("- [ ]")) {
             self.todos = boxes(&touch.added);
         }
@@ -602,7 +606,7 @@ impl Record {
         }
     }
 
-    /// Whether a file holds rules: by its name, or because it is prose that the user named.
+    /// True if a file contains rules: by its name, or because it is prose that the user named.
     fn is_document(&self, path: &str) -> bool {
         const RULES: [&str; 7] =
             ["claude.md", "agents.md", "gemini.md", "contributing.md", "conventions.md", "rules.md", ".cursorrules"];
@@ -611,9 +615,9 @@ impl Record {
         RULES.contains(&base.as_str()) || is_prose && self.named.contains(&base)
     }
 
-    /// A file was read; its rules hold if it is a document.
+    /// Reads a file; its rules are added if it is a document.
     fn consult(&mut self, at: i64, path: &str, output: &str) {
-        // What is edited is what the work is about, not what it goes by.
+        // A file that is edited is the subject of the work and no source of rules.
         if !self.is_document(path) || self.files.is_changed(path) {
             return;
         }
@@ -630,8 +634,8 @@ impl Record {
         self.documents.drain(..self.documents.len().saturating_sub(DOCUMENTS_MAX));
     }
 
-    /// How much something at a place still weighs: 1 at the end, half of that for every quarter of the history further
-    /// back. A short history does not age, and what only an earlier summary knows is old.
+    /// The importance of a position by its age: 1 at the end, and halved by each quarter of the history that follows
+    /// it. A short history does not age, and facts from an earlier summary count as old.
     pub(super) fn recency(&self, at: i64) -> f64 {
         if at < 0 {
             return 0.2 + 0.001 * (at as f64).max(-100.0);
@@ -653,7 +657,7 @@ fn is_plan(path: &str) -> bool {
     base.ends_with(".md") && names.iter().any(|name| base.contains(name))
 }
 
-/// Whether an error says that somebody or a clock stopped the tool.
+/// True if an error reports that the user or a timeout stopped the tool.
 pub(super) fn was_stopped(output: &str) -> bool {
     let head = commands::head(output, 4_000).to_lowercase();
     let tail = commands::tail(output, 400).to_lowercase();
@@ -664,7 +668,7 @@ pub(super) fn was_stopped(output: &str) -> bool {
     })
 }
 
-/// The points of a list that is announced as what comes.
+/// The points of a list that is announced as future work.
 fn announced(words: &str) -> Option<Vec<String>> {
     let lines = text::prose(commands::head(words, 16_000));
     let start = lines.iter().position(|line| words::announces(line.text))?;

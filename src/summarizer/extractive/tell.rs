@@ -1,6 +1,6 @@
-//! What a record comes to in words: the lines that compete for the room there is.
+//! Lines for the facts of a record, as candidates for a summary.
 //!
-//! Each kind of fact has one form, by which [`super::previous`] knows it again. The newest is told in most detail.
+//! Each kind of fact has one form, which [`super::previous`] parses. The newest facts have most detail.
 
 use super::checks::{Check, Outcome};
 use super::commands::{self, Purpose};
@@ -16,45 +16,45 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-/// What stands before the first and the newest request.
+/// Labels of the first and the newest request.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
-/// The words before a question that the user answered.
+/// Label of a question that the user answered.
 pub(super) const ASKED: &str = "Asked “";
-/// The words before tasks of a list, by their state, and before a list that nobody ticks off.
+/// Labels of the tasks of a list, by progress, and of an announced list without progress.
 pub(super) const TODO: &str = "To do: ";
 pub(super) const DOING: &str = "Doing: ";
 pub(super) const DID: &str = "Did: ";
 pub(super) const PLANNED: &str = "Announced: ";
-/// What stands before files that are changed and not yet committed, or not yet checked.
+/// Labels of files with changes that are not committed, or not checked.
 pub(super) const UNCOMMITTED: &str = "Not committed: ";
 pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
-/// What is said where files were changed and nothing was committed.
+/// Text for changes without any commit.
 pub(super) const NO_COMMIT: &str = "No commit was made of these changes";
-/// The words between a program and the last line that it printed.
+/// Separator between a program and the last line that it printed.
 pub(super) const PRINTED: &str = " printed ";
-/// The words behind a failure that is older than the last edit.
+/// Suffix of a failure that is older than the last edit.
 const EDITED_SINCE: &str = " (files were edited since)";
-/// The words for a model that the user stopped.
+/// Text for work that the user stopped.
 pub(super) const STOPPED: &str = "The user stopped it here";
-/// What stands before the directory that paths start from, and files that were only read.
+/// Labels of the directory that paths are relative to, and of files that were only read.
 pub(super) const ROOT: &str = "Working directory: ";
 pub(super) const READ: &str = "Only read: ";
-/// What stands before the settings that are new in a file.
+/// Separator between a file and its new settings.
 pub(super) const HOLDS: &str = " now has ";
-/// What stands before the ids of closed items.
+/// Label of the ids of closed items.
 pub(super) const CLOSED: &str = "Closed: ";
-/// What stands between a failure and what was said about it.
+/// Separator between a failure and the text about it.
 pub(super) const THEN: &str = "; then: ";
-/// What stands before words that look like a fact.
+/// Label of a quotation that looks like a fact.
 pub(super) const SAID: &str = "Said: ";
-/// What stands between what was wanted, what came of it, and the lines that stand for it.
+/// Separator between a request, its result, and the lines of its changes.
 pub(super) const ARROW: &str = " → ";
-/// The separator between the first line of a commit's message and the rest.
+/// Separator between the first line of a commit's message and the rest.
 pub(super) const BODY: &str = " — ";
-/// What stands between lines of one file.
+/// Separator between lines of one file.
 pub(super) const BETWEEN: &str = " · ";
-/// The words before lines that follow from other facts, and are not read back.
+/// Labels of lines that are derived from other facts, and are not read back.
 pub(super) const DERIVED: [&str; 9] = [
     "Get `",
     "Run `",
@@ -67,54 +67,54 @@ pub(super) const DERIVED: [&str; 9] = [
     "Runs in the background: ",
 ];
 
-/// The least that a step or a reason is told in, in characters.
+/// Minimum length of a step or a reason, in characters.
 const DETAIL_MIN: usize = 110;
 
-/// The least of a request and of its answer, in characters: people say in a few words what models need many for.
+/// Minimum lengths of a request and of its answer, in characters: people need fewer words than models.
 const REQUEST_MIN: usize = 90;
 const ANSWER_MIN: usize = 80;
 
-/// From so many characters on a task is told with the lines that came of it.
+/// Length in characters from which a task is written with its changed lines.
 const LINES_FROM: usize = 340;
 
-/// The most tasks in a summary.
+/// Maximum number of tasks in a summary.
 const TASKS_MAX: usize = 250;
 
-/// So few new lines of a file are told whatever they say.
+/// Number of new lines of a file up to which all are used, whatever their importance.
 const FEW_LINES: usize = 6;
 
-/// The most new lines of a file that are told at once: a file that was written whole is read again where it stands.
+/// Maximum number of new lines of a file in one place: a file that was written whole can be read again.
 const LINES_MAX: usize = 12;
 
-/// How many changed files are told.
+/// Maximum number of changed files.
 const FILES_MAX: usize = 60;
 
-/// The most steps with their reasons, the newest.
+/// Maximum number of steps with their reasons, the newest.
 const REASONS_MAX: usize = 250;
 
-/// The weight of words without a reason or a finding: they are told where there is room for them.
+/// Importance of text without a reason or a finding, which is used only if there is space left.
 const FILLER: f64 = 0.1;
 
-/// How many rules and reasons are looked at, the newest of each: no summary holds more.
+/// Maximum number of notes of each topic, the newest: no summary holds more.
 const NOTES_MAX: usize = 600;
 
-/// The most of a note, in characters, in the least room.
+/// Maximum length of a note at the smallest budget, in characters.
 const NOTE_CHARS_MIN: usize = 320;
 
-/// The share of the room for the settings in one file, in percent.
+/// Share of the budget for the settings in one file, in percent.
 const SETTINGS_SHARE: usize = 4;
 
-/// The share of the room for constraints that goes to what items demand, in percent: the one in work, the next one, and those
-/// behind it. Issues are written for whoever does them, and nothing else says what is wanted.
+/// Share of the budget for constraints that goes to the requirements of items, in percent: the current one, the next
+/// one, and the later ones. Issues are written for their implementer, and no other source states the requirements.
 const DEMANDS_PERCENT: [usize; 3] = [60, 90, 40];
 
-/// The most programs with the line that they printed.
+/// Maximum number of programs with the line that they printed.
 const PRINTS_MAX: usize = 4;
 
-/// How many of the newest failures, checks and items to come are told.
+/// Maximum number of the newest failures, checks and open items.
 const CHECKS_MAX: usize = 12;
 
-/// Tells a record, in the room there is for it.
+/// Returns the lines for a record, for a summary of this length.
 pub(super) fn tell(record: &Record, room: usize) -> Vec<Item> {
     let mut by_step: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
     for (place, file) in record.files.changed.iter().enumerate() {
@@ -140,9 +140,9 @@ pub(super) fn tell(record: &Record, room: usize) -> Vec<Item> {
 struct Teller<'a> {
     record: &'a Record,
     room: usize,
-    /// The folder that the work is done in.
+    /// The folder that contains the work.
     root: Option<String>,
-    /// The lines that came of each step, by file and place.
+    /// The changed lines of each step, by file and index.
     by_step: HashMap<usize, Vec<(usize, usize)>>,
     items: Vec<Item>,
 }
@@ -152,18 +152,18 @@ impl Teller<'_> {
         self.items.push(Item::new(topic, text, score, order));
     }
 
-    /// The room that a topic may count on.
+    /// The part of the budget for a topic.
     fn share(&self, topic: Topic) -> usize {
         self.room * SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| *share) / 100
     }
 
-    /// How long the newest but `rank` of a topic may be: the newest gets a third of the topic's room, the one before it a
-    /// quarter, and so on.
+    /// Length of an entry of a topic by its rank from the newest: a third of the topic's budget for the newest, a
+    /// quarter for the one before it, and so on.
     fn detail(&self, topic: Topic, rank: usize) -> usize {
         (self.share(topic) / (3 + rank)).max(DETAIL_MIN)
     }
 
-    /// A path from the folder on that the work is done in.
+    /// A path relative to the folder that contains the work.
     fn relative<'p>(&self, path: &'p str) -> &'p str {
         let inside = self.root.as_deref().and_then(|root| path.strip_prefix(root)?.strip_prefix('/'));
         inside.unwrap_or(path)
@@ -173,7 +173,7 @@ impl Teller<'_> {
         text::code(&self.relative(path).replace('`', "'"))
     }
 
-    /// The first request, the newest one, and what the items are called that they name.
+    /// Adds the first and the newest request, with the titles of the items they name.
     fn goals(&mut self) {
         let asked: Vec<&Task> = self.record.tasks.iter().filter(|task| !task.request.is_empty()).collect();
         let quote = (self.room / 14).clamp(120, 1_600);
@@ -189,7 +189,7 @@ impl Teller<'_> {
         };
         let line =
             |label: &str, task: &Task| format!("{label}{}{}", text::clip(&task.request, quote), named(&task.request));
-        // Behind somebody else's summary the first request is one that it tells of.
+        // After a summary that is not ours, the first request is one that it contains.
         let is_later = asked.first().is_some_and(|task| task.at >= 0)
             && self.record.notes.iter().any(|note| note.topic == Topic::Goal);
         let first = asked.first().filter(|_| !is_later).map(|task| (line(FIRST, task), task.at));
@@ -202,7 +202,7 @@ impl Teller<'_> {
         }
     }
 
-    /// The user's constraints, findings and decisions.
+    /// Adds the user's constraints, findings and decisions.
     fn notes(&mut self) {
         let mut counts: HashMap<Topic, usize> = HashMap::new();
         for note in self.record.notes.iter().rev() {
@@ -218,13 +218,13 @@ impl Teller<'_> {
             if is_reason && at >= 0 && !is_ours && (!words::tells(&text) || words::is_passing(&text)) {
                 continue;
             }
-            // A user's constraint holds until it is taken back.
+            // A user's constraint holds until it is revoked.
             let (text, score) = match topic {
                 Topic::Constraints if is_ours => (text, worth),
                 Topic::Constraints => (format!("“{}”", text.replace('”', "\"")), worth * (0.7 + 0.3 * aged)),
                 Topic::Goal => (unlike_facts(text, !is_ours), 8.0),
                 _ if at < 0 => (unlike_facts(text, !is_ours), worth * aged),
-                // Names and figures are what is asked for again.
+                // Names and figures are often needed later.
                 _ if text.contains(|letter: char| letter == '`' || letter.is_ascii_digit()) => {
                     (unlike_facts(text, !is_ours), worth * 0.6 * aged)
                 }
@@ -234,7 +234,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Documents that bind: the newest first.
+    /// Adds the rules of documents, the newest first.
     fn documents(&mut self) {
         for (rank, document) in self.record.documents.iter().rev().enumerate() {
             let head = format!("{} says: ", self.shown(&document.name));
@@ -242,7 +242,7 @@ impl Teller<'_> {
         }
     }
 
-    /// The points of a text that bind, in a share of the room for constraints, or less.
+    /// Adds the rules of a text, in this percentage of the budget for constraints, or in less.
     fn demands(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, i64)) {
         let limit = self.share(Topic::Constraints) * percent / 100;
         let told = |limit: usize| format!("{head}{}", items::told(points, limit.max(DETAIL_MIN)));
@@ -250,7 +250,7 @@ impl Teller<'_> {
         self.items.push(item.or(&told(limit * 3 / 5)).or(&told(limit / 3)));
     }
 
-    /// Requests with their outcome, and commits. All get a line, and the newest most of what is left.
+    /// Adds requests with their results, and commits. Each gets a line, and the newest most of the remaining budget.
     fn tasks(&mut self) {
         let record = self.record;
         let current = record.asked.filter(|_| self.is_unfinished());
@@ -266,13 +266,13 @@ impl Teller<'_> {
         let told: Vec<(usize, &Task, bool)> =
             told.into_iter().map(|(number, task)| (number, task, changes(number, task))).collect();
         let room = self.share(Topic::Done);
-        // Each gets a part of what those behind it left, so that the newest few use up most.
+        // Each gets a part of what the newer ones left, so that the newest few use most of it.
         let part = 1.0 / (1.0 + told.len().min(6) as f64 / 2.0);
         let mut left = room as f64;
         for (rank, (number, task, changes)) in told.into_iter().enumerate() {
             let limit = (part * left) as usize;
             left -= part * left;
-            // A change matters longer than words alone.
+            // A change stays relevant longer than text.
             let score = (if changes { 1.5 } else { 1.0 }) / (1.0 + rank as f64 / 8.0);
             let score = if task.at < 0 { 0.5 * score } else { score };
             let shorter = self.task(number, task, 0);
@@ -283,7 +283,7 @@ impl Teller<'_> {
         }
     }
 
-    /// A task in so many characters: its commit, and what was asked.
+    /// The lines for a task in this number of characters: its commit and its request.
     fn task(&self, number: usize, task: &Task, limit: usize) -> Vec<(String, i64)> {
         let mut told = Vec::new();
         let of_lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
@@ -325,7 +325,7 @@ impl Teller<'_> {
                 files.into_iter().map(|file| self.shown(&self.record.files.changed[file].path)).collect();
             names.sort_unstable();
             names.truncate(3);
-            // Of what was only said long ago, and answered by nothing, nothing is left.
+            // An old request without an answer and without changes is dropped.
             let is_news = self.record.tasks[number + 1..].iter().filter(|task| !task.request.is_empty()).count() < 3;
             match (names.is_empty(), is_news) {
                 (true, true) => parts.push("(no answer)".to_owned()),
@@ -345,7 +345,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Why things were done as they were, with the lines that came of it.
+    /// Adds the reasons of steps, with the lines that they changed.
     fn reasons(&mut self) {
         let current = self.current_from();
         let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
@@ -368,7 +368,7 @@ impl Teller<'_> {
             let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
             let words = words::without_guesses(&step.words);
             let words = if lines.is_empty() { words::without_intentions(&words) } else { words };
-            // A failure explains a change; beside words alone it is noise.
+            // A failure explains a change; without one it is irrelevant.
             let explains = !lines.is_empty() || step.topic == Some(Topic::Decisions) || words.contains('`');
             let after = if explains { step.after.as_str() } else { "" };
             let is_vague = step.at >= 0 && after.is_empty() && !words::tells(&words);
@@ -385,7 +385,7 @@ impl Teller<'_> {
         }
     }
 
-    /// How each check ended last, and what follows from that.
+    /// Adds the last outcome of each check, and the next steps that follow from it.
     fn checks(&mut self) {
         let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
         checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.says.is_empty());
@@ -404,7 +404,7 @@ impl Teller<'_> {
         checks.retain(|check| check.outcome != Outcome::Passed || subjects.insert(check.subject()));
         for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
             let aged = 1.0 / (1.0 + rank as f64 / 3.0);
-            // Work went on behind a failure that something else has passed since: it may have been put right.
+            // If files were edited after a failure and another check passed since, the failure may be fixed.
             let is_old = changed_at > check.at && passed_at > check.at;
             let since = match (is_old, changed_at > check.at) {
                 (true, _) => format!(" (files were edited since, and {passed} worked)"),
@@ -420,7 +420,7 @@ impl Teller<'_> {
                 Outcome::Failed | Outcome::Stopped => {
                     let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
                     let says = if check.says.is_empty() { String::new() } else { format!(": {says}") };
-                    // A failure that other checks have passed since stands in nobody's way.
+                    // A failure that may be fixed blocks nothing.
                     let (topic, score) = if is_old {
                         (Topic::Context, 0.3 * self.record.recency(check.at))
                     } else {
@@ -435,10 +435,10 @@ impl Teller<'_> {
         }
     }
 
-    /// Items of a tracker: what is in work and what is to come with what its text demands, and what is closed.
+    /// Adds the items of a tracker: current and open ones with their requirements, and the closed ones.
     fn tracked(&mut self) {
         let mut items: Vec<&items::Item> = self.record.items.all.iter().filter(|item| !item.id.is_empty()).collect();
-        // Of several in work the newest is worked on, and the others are what it is a part of.
+        // Of several items in progress the newest is the current one; the others contain it.
         let newest = items.iter().filter(|item| item.status == Status::Active).map(|item| item.at).max();
         let is_first = |item: &items::Item| item.status == Status::Active && Some(item.at) == newest;
         items.sort_by_key(|item| {
@@ -459,14 +459,14 @@ impl Teller<'_> {
             self.add(topic, &head, score, order);
             if !item.points.is_empty() {
                 let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
-                // The items in work, and the next one, bind most.
+                // The requirements of the items in progress and of the next one matter most.
                 let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
                 self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
             }
         }
     }
 
-    /// The newest list of tasks, and what was announced behind the newest request.
+    /// Adds the newest list of tasks, and the steps announced after the newest request.
     fn todos(&mut self) {
         for (place, task) in (0_i64..).zip(&self.record.todos).take(64) {
             let words = text::clip(&text::one_line(&text::plain(&task.text)), 240);
@@ -487,7 +487,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Where the work stood when the history ended.
+    /// Adds the state of the work at the end of the history.
     fn position(&mut self) {
         let record = self.record;
         let asks = words::question(&record.said.1).filter(|_| record.acted_at <= record.said.0);
@@ -538,7 +538,7 @@ impl Teller<'_> {
         }
     }
 
-    /// Changes that are neither checked nor committed.
+    /// Adds changes that are neither checked nor committed.
     fn unsettled(&mut self) {
         let record = self.record;
         let committed = record.committed();
@@ -559,7 +559,7 @@ impl Teller<'_> {
         if !unchecked.is_empty() {
             self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
         }
-        // The steps before the newest commit lead to the next one too.
+        // The steps before the newest commit are those before the next one too.
         let mut routine: Vec<&String> = Vec::new();
         for (place, step) in record.routine.iter().enumerate() {
             let is_wider = |other: &String| step.starts_with(&format!("{other} ")) || other == step;
@@ -582,7 +582,7 @@ impl Teller<'_> {
         }
     }
 
-    /// The files themselves: what is new and what was changed, by folder, and the newest that were only read.
+    /// Adds the files: new and changed ones, by folder, and the newest of those that were only read.
     fn files(&mut self) {
         if let Some(root) = &self.root {
             let text = format!("{ROOT}{}", text::code(root));
@@ -605,7 +605,7 @@ impl Teller<'_> {
             }
         }
         let told = |(folder, (rank, bases)): (&str, (usize, Vec<String>))| match bases.as_slice() {
-            // A file that is alone in its folder is told by its path.
+            // The only file of a folder is written as a path.
             [base] => (format!("`{}{}", folder.trim_start_matches("./"), &base[1..]), rank),
             _ => (format!("{}: {}", text::code(folder), bases.join(", ")), rank),
         };
@@ -622,7 +622,7 @@ impl Teller<'_> {
         }
     }
 
-    /// The new lines of a file whose lines are settings: they are the state itself.
+    /// The new lines of a settings file, which are the state itself.
     fn values(&self, file: &File) -> String {
         const SETTINGS: [&str; 9] = [".json", ".yaml", ".yml", ".toml", ".ini", ".env", ".cfg", ".conf", ".properties"];
         if !SETTINGS.iter().any(|end| file.path.ends_with(end)) {
@@ -640,7 +640,7 @@ impl Teller<'_> {
         lines.join(BETWEEN)
     }
 
-    /// Whether the model was in the middle of something when the history ended.
+    /// True if the model was in the middle of work when the history ended.
     fn is_unfinished(&self) -> bool {
         let record = self.record;
         let asked_at = record.tasks.last().map_or(i64::MIN, |task| task.at);
@@ -648,7 +648,7 @@ impl Teller<'_> {
         acts || asked_at > record.said.0 && record.length > 0 || words::ends_in_intention(&record.said.1)
     }
 
-    /// The first step of what is being done: since the newest request or commit.
+    /// The first step of the current work, since the newest request or commit.
     fn current_from(&self) -> usize {
         if !self.is_unfinished() {
             return self.record.steps.len();
@@ -657,7 +657,7 @@ impl Teller<'_> {
         self.record.steps.partition_point(|step| step.task < last)
     }
 
-    /// The steps of a task, with those behind its commit that were not committed.
+    /// The steps of a task, including uncommitted ones after its commit.
     fn steps_of(&self, task: usize) -> Range<usize> {
         let Record { steps, tasks, .. } = self.record;
         let goes_on = tasks[task + 1..].iter().take_while(|next| next.request.is_empty() && next.commit.is_none());
@@ -665,7 +665,7 @@ impl Teller<'_> {
         steps.partition_point(|step| step.task < task)..steps.partition_point(|step| step.task <= last)
     }
 
-    /// Whether the lines of a step are told nowhere else.
+    /// True if the lines of a step appear nowhere else.
     fn is_untold(&self, step: usize) -> bool {
         self.record.steps[step].topic.is_none() && step < self.current_from()
     }
@@ -678,13 +678,14 @@ impl Teller<'_> {
         format!("{}{more}", paths[most..].join(", "))
     }
 
-    /// The lines that still stand of some steps, by file, those that say most first, in at most so many characters.
+    /// The lines of some steps that still hold, by file, the most important first, in at most `limit` characters.
     fn lines(&self, steps: impl Iterator<Item = usize>, limit: usize) -> String {
         let places = steps.filter_map(|step| self.by_step.get(&step)).flatten();
         let line = |(file, place): &(usize, usize)| (*file, *place, &self.record.files.changed[*file].lines[*place]);
         let mut chosen: Vec<(usize, usize, &Line)> = places.map(line).collect();
         chosen.sort_by_key(|(file, place, line)| (*file, Reverse(line.weight()), *place));
-        // Each file says its most telling line before any says its second, and what tells nothing only where all do so.
+        // The most important line of each file comes before the second of any; unimportant lines of files with more
+        // than [`FEW_LINES`] are omitted.
         let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
         for group in chosen.chunk_by(|left, right| left.0 == right.0) {
             let is_body = group.len() > FEW_LINES && self.record.files.changed[group[0].0].is_test();
@@ -716,7 +717,7 @@ impl Teller<'_> {
     }
 }
 
-/// Words that somebody said, so that they are not taken for a fact of ours by whoever reads the summary back.
+/// Labels a quotation that looks like a fact of ours, so that it is not read back as one.
 fn unlike_facts(words: String, are_said: bool) -> String {
     const LABELS: [&str; 9] = [FIRST, LATEST, TODO, DOING, DID, PLANNED, CLOSED, UNCOMMITTED, UNCHECKED];
     let is_like = words.starts_with(['`', '“']) || words.starts_with("Commit `");
@@ -724,7 +725,7 @@ fn unlike_facts(words: String, are_said: bool) -> String {
     if are_said && is_like { format!("{SAID}{words}") } else { words }
 }
 
-/// What was said in a step, behind what had failed.
+/// The text of a step, after the failure before it.
 fn said_after(after: &str, words: &str) -> String {
     match (after.is_empty(), words.is_empty()) {
         (true, _) => words.to_owned(),

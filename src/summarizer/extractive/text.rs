@@ -1,7 +1,7 @@
-//! Words: cleaning them, cutting them into sentences, clipping them, and making them harmless.
+//! Text: cleaning, splitting into sentences, shortening, and quoting.
 //!
-//! History is data. Whatever is quoted here becomes one line without control characters, and cannot pass for a heading,
-//! for a file tag or for the end of the summary.
+//! History is data. A quotation becomes one line without control characters, and cannot be mistaken for a heading, for
+//! a file tag or for the end of the summary.
 
 use crate::model::harness;
 use regex::Regex;
@@ -13,7 +13,7 @@ static ESCAPE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])").expect("a fixed pattern")
 });
 
-/// What could be taken for structure by whoever reads the summary.
+/// Tags that a reader of the summary could mistake for structure.
 static TAG: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"(?i)<(/?(?:[a-z][a-z0-9]*[-_][a-z0-9_-]*|summary|conversation|system|user|assistant|human|tool)\b)")
         .expect("a fixed pattern")
@@ -21,7 +21,7 @@ static TAG: LazyLock<Regex> = LazyLock::new(|| {
 
 static MARKUP: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\*\*|__|~~").expect("a fixed pattern"));
 
-/// Takes terminal escapes and control characters away, and characters that reorder or hide text; line breaks stay.
+/// Removes terminal escapes, control characters, and characters that reorder or hide text; line breaks stay.
 pub(in crate::summarizer) fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(|letter: char| letter != '\n' && (letter.is_control() || is_invisible(letter))) {
         return Cow::Borrowed(text);
@@ -45,12 +45,12 @@ fn is_invisible(letter: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
-/// What a person wrote, without what an agent put around it.
+/// A person's own text, without the text that an agent put around it.
 pub(super) fn spoken(text: &str) -> String {
     harness::spoken(&clean(text))
 }
 
-/// One line: every run of white space becomes a blank.
+/// The text on one line: each run of white space becomes one space.
 pub(in crate::summarizer) fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for word in text.split_whitespace() {
@@ -62,23 +62,23 @@ pub(in crate::summarizer) fn one_line(text: &str) -> String {
     line
 }
 
-/// Makes a line of the summary harmless, whatever it quotes.
+/// A line of the summary without tags and unclosed code quotes, whatever it quotes.
 pub(in crate::summarizer) fn defuse(line: &str) -> String {
     let line = one_line(&clean(line));
     let mut line = TAG.replace_all(&line, "‹$1").into_owned();
-    // A quotation that is never closed would swallow what follows it.
+    // A code quote that is never closed would include the text after it.
     if !line.matches('`').count().is_multiple_of(2) {
         line.push('`');
     }
     line
 }
 
-/// Quotes something exact. The quotation marks are chosen so that it cannot close them.
+/// Quotes a text as code. The quotation marks are chosen so that the text cannot close them.
 pub(super) fn code(text: &str) -> String {
     if text.contains('`') { format!("`` {text} ``") } else { format!("`{text}`") }
 }
 
-/// At most `limit` characters, cut behind a sentence where one ends late enough, else between words.
+/// At most `limit` characters: truncated after a sentence if one ends late enough, else between words.
 pub(super) fn clip(text: &str, limit: usize) -> String {
     let text = text.trim();
     let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
@@ -97,13 +97,13 @@ fn last_boundary(head: &str) -> usize {
     head.char_indices().last().map_or(0, |(at, _)| at)
 }
 
-/// Whether a letter belongs to a script that is written without blanks.
+/// True if a letter belongs to a script that is written without spaces.
 pub(super) fn is_wide(letter: char) -> bool {
     let is_kana_or_hangul = matches!(letter, '\u{3040}'..='\u{30ff}' | '\u{ac00}'..='\u{d7af}');
     is_kana_or_hangul || matches!(letter, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}')
 }
 
-/// The byte offsets just behind each sentence of one line.
+/// The byte offsets right after each sentence of one line.
 fn sentence_ends(line: &str) -> impl Iterator<Item = usize> + '_ {
     let mut letters = line.char_indices().peekable();
     let mut ticks = 0_usize;
@@ -151,35 +151,35 @@ pub(super) fn sentences_of(line: &str) -> Vec<&str> {
     sentences
 }
 
-/// A line of prose, with what stood before it.
+/// A line of prose, without its bullet or heading mark.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line<'a> {
-    /// How it began.
+    /// The mark at its beginning.
     pub(super) lead: Lead,
-    /// How far it was indented, in letters.
+    /// Its indentation, in bytes.
     pub(super) indent: usize,
     /// The rest.
     pub(super) text: &'a str,
 }
 
-/// How a line of prose begins.
+/// The mark at the beginning of a line of prose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lead {
-    /// With a word.
+    /// None.
     Plain,
-    /// With `#`s.
+    /// Hashes (`#`).
     Heading,
-    /// With a bullet.
+    /// A bullet.
     Bullet,
-    /// With a number.
+    /// A number.
     Number,
-    /// With an empty check box.
+    /// An empty check box.
     Unchecked,
-    /// With a ticked check box.
+    /// A ticked check box.
     Checked,
 }
 
-/// The lines of a text that are prose: code blocks, quotations and tables are left out.
+/// The lines of a text that are prose, without code blocks, quotations and tables.
 pub(super) fn prose(text: &str) -> Vec<Line<'_>> {
     let mut lines = Vec::new();
     let mut fenced = false;
@@ -237,22 +237,22 @@ fn numbered(line: &str) -> Option<&str> {
     (behind.starts_with(' ') || rest.starts_with('、')).then_some(behind)
 }
 
-/// The last segment of a path, whichever way its slashes lean.
+/// The last segment of a path, with slashes or backslashes.
 pub(super) fn base_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// Takes emphasis away, which means nothing in a quotation.
+/// Removes emphasis, which means nothing in a quotation.
 pub(super) fn plain(text: &str) -> Cow<'_, str> {
     MARKUP.replace_all(text, "")
 }
 
-/// What two wordings of one statement have in common: their words, hashed, sorted.
+/// The words of a text, hashed and sorted, to compare two wordings of one statement.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fingerprint(Vec<u64>);
 
 impl Fingerprint {
-    /// Takes the words of a text, and the letters of a script without blanks in pairs.
+    /// The fingerprint of a text: its words, and pairs of letters of a script without spaces.
     pub(super) fn of(text: &str) -> Self {
         let mut words = Vec::new();
         let hash = |word: &str| {
@@ -277,7 +277,7 @@ impl Fingerprint {
         self.0.binary_search(&word).is_ok()
     }
 
-    /// Which share of this one's words the other has too.
+    /// The share of its words that the other has too.
     pub(super) fn share_in(&self, other: &Self) -> f64 {
         if self.0.is_empty() {
             return 0.0;
@@ -286,17 +286,17 @@ impl Fingerprint {
         common as f64 / self.0.len() as f64
     }
 
-    /// Whether the other says nearly all that this one says.
+    /// True if the other contains nearly all of its words.
     pub(super) fn is_said_by(&self, other: &Self) -> bool {
         self.0.len() >= 3 && self.share_in(other) >= 0.8 || !self.0.is_empty() && self.0 == other.0
     }
 
-    /// Whether nothing is left of the text once its common words are gone.
+    /// True if the text has only common words.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether any word of this one is among the other's.
+    /// True if the two have a word in common.
     pub(super) fn touches(&self, other: &Self) -> bool {
         self.0.iter().any(|word| other.has(*word))
     }

@@ -1,35 +1,35 @@
-//! Tool calls: what kind of work a call is, told by its name and the shape of its input.
+//! Tool calls: the kind of a call, derived from its name and the shape of its input.
 //!
-//! Agents name their tools differently; what they have in common is a path, a command or a list of tasks in the input,
-//! and a verb in the name.
+//! Agents name their tools differently; common to them are a path, a command or a list of tasks in the input, and a
+//! verb in the name.
 
 use serde_json::Value;
 
-/// What a tool call does to the world.
+/// Effect of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Kind {
-    /// Looks into a file.
+    /// Reads a file.
     Read,
-    /// Makes a file, or replaces all of it.
+    /// Creates a file, or replaces all of it.
     Write,
     /// Changes a part of a file.
     Edit,
     /// Runs a command.
     Command,
-    /// Looks for files or words.
+    /// Searches files or text.
     Search,
-    /// States tasks and how far they are.
+    /// States tasks and their progress.
     Tasks,
-    /// Asks the user something, and gets the answer.
+    /// Asks the user a question, and gets the answer.
     Ask,
-    /// Has another agent, or a page of the web, tell something.
+    /// Gets text from another agent or a web page.
     Tell,
     /// Anything else.
     #[default]
     Other,
 }
 
-/// How far a task is.
+/// Progress of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Progress {
     /// Not begun.
@@ -45,57 +45,57 @@ pub(super) enum Progress {
 /// A task of a to-do list.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Task {
-    /// What is to be done.
+    /// Its description.
     pub(super) text: String,
-    /// How far it is.
+    /// Its progress.
     pub(super) progress: Progress,
 }
 
-/// A change to one task of a list that is kept task by task.
+/// A change to one task of a list that is maintained task by task.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TaskStep {
-    /// It joins the list. Lists number their tasks from one.
+    /// A new task. Lists number their tasks from one.
     Added(Task),
-    /// It moves on.
+    /// New progress of a task.
     Moved {
         /// Its number.
         number: usize,
-        /// How far it is now.
+        /// Its new progress.
         progress: Progress,
     },
 }
 
-/// What a call does to one file.
+/// The effect of a call on one file.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Touch {
     /// The file, as the call spells it.
     pub(super) path: String,
-    /// What is done to it.
+    /// The kind of the effect.
     pub(super) kind: Kind,
-    /// What was there before, as far as the call says so.
+    /// The text before, as far as the call contains it.
     pub(super) removed: String,
-    /// What is there now.
+    /// The text after.
     pub(super) added: String,
 }
 
-/// A tool call, understood.
+/// A parsed tool call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Use {
-    /// What it does.
+    /// Its kind.
     pub(super) kind: Kind,
-    /// The files it names as its objects; a patch has several, and one that is edited in several places comes as often.
+    /// The files it works on; a patch has several, and a file that is edited in several places has an entry for each.
     pub(super) touches: Vec<Touch>,
     /// The command it runs.
     pub(super) command: Option<String>,
     /// The tasks it states.
     pub(super) tasks: Vec<Task>,
-    /// What it changes about one task of a list that is kept elsewhere.
+    /// Its change to one task of a list that is kept elsewhere.
     pub(super) task_step: Option<TaskStep>,
-    /// The first text of its input, which tells what it is about where nothing else does.
+    /// The first text of its input, which describes the call if nothing else does.
     pub(super) about: String,
-    /// The command in the background whose output it asks for.
+    /// The background command whose output it requests.
     pub(super) awaits: Option<String>,
-    /// The plan that it asks the user to agree to.
+    /// The plan that it asks the user to approve.
     pub(super) plan: Option<String>,
 }
 
@@ -140,7 +140,7 @@ const ASKERS: &[&str] = &["ask", "question", "elicit", "followup"];
 const TELLERS: &[&str] = &["task", "agent", "fetch", "web", "browse", "delegate"];
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
 
-/// Understands a tool call. An input that is no JSON object is a text.
+/// Parses a tool call. An input that is not JSON is treated as a text.
 pub(super) fn understand(tool: &str, input_json: &str) -> Use {
     let input: Value = serde_json::from_str(input_json).unwrap_or_else(|_| Value::String(input_json.to_owned()));
     let verbs = verbs_of(tool);
@@ -171,7 +171,7 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
     Use { kind, touches, command, tasks, task_step, about, awaits, plan }
 }
 
-/// What a call does to the file it names, place by place.
+/// The changes of a call to the file it names, one per edited place.
 fn touches_of(path: &str, kind: Kind, input: &Value) -> Vec<Touch> {
     let field = |value: &Value, keys: &[&str]| {
         keys.iter().find_map(|key| value.get(*key).and_then(Value::as_str)).unwrap_or_default().to_owned()
@@ -241,7 +241,7 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
     }
 }
 
-/// A command as one text; some agents give the words in a list, behind a shell that is to run them.
+/// A command as one text; some agents pass a list of words, after the shell that runs them.
 fn command_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -280,7 +280,7 @@ fn progress_of(entry: &Value) -> Option<Progress> {
     })
 }
 
-/// Tools that keep a list task by task: one to add (`subject`), one to move on (`taskId`, `status`).
+/// The change of tools that maintain a list task by task: one adds (`subject`), one updates (`taskId`, `status`).
 fn task_step_of(verbs: &[String], input: &Value) -> Option<TaskStep> {
     if !verbs.iter().any(|verb| verb.starts_with("task") || verb.starts_with("todo")) {
         return None;
@@ -295,7 +295,7 @@ fn task_step_of(verbs: &[String], input: &Value) -> Option<TaskStep> {
     Some(TaskStep::Moved { number: usize::try_from(number).ok()?, progress: progress_of(input)? })
 }
 
-/// The files of a patch in the form `*** Update File: path`, with the lines it takes away and adds.
+/// The files of a patch in the form `*** Update File: path`, with the lines it removes and adds.
 fn patched(input: &Value) -> Vec<Touch> {
     let mut touches: Vec<Touch> = Vec::new();
     collect_texts(input, &mut |text| {

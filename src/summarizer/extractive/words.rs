@@ -1,17 +1,17 @@
-//! Sentences: which of them are requests, rules, decisions, findings or intentions, told by the words that people and
-//! models use for these things, in English and in Chinese.
+//! Classification of sentences as requests, rules, decisions, findings or intentions, by the words that people and
+//! models use for these, in English and in Chinese.
 
 use super::text::{self, Lead};
 use crate::policy::Topic;
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// Any of some words, and any of some words of a script without blanks.
+/// Matches any of some words, or any of some words of a script without spaces.
 fn any_of(words: &str, wide: &str) -> Regex {
     Regex::new(&format!(r"(?ix)\b(?:{words})\b|{wide}")).expect("a fixed pattern")
 }
 
-/// How people lay down rules.
+/// Words of a rule.
 static INSISTS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
         r"must(?:n'?t)?|never|always|do(?:n'?t|\ not)|only|prefer(?:ably)?|make\ sure|ensure|avoid|important|required?
@@ -22,11 +22,11 @@ static INSISTS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// What no thinking aloud takes the edge off.
+/// Words of a rule that [`WONDERS`] does not override.
 static FORBIDS: LazyLock<Regex> =
     LazyLock::new(|| any_of(r"must(?:n'?t)?|never|always|not\ allowed", "必须|不要|不能|禁止|不得"));
 
-/// What looks like insisting and is wondering.
+/// Words that look like a rule but express a doubt or an observation.
 static WONDERS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
         r"(?:i|we|you|they|it|that)\ (?:really\ |still\ |also\ )?do(?:n'?t|\ not)\ (?:really\ )?
@@ -36,7 +36,7 @@ static WONDERS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Words for a choice, or for a reason.
+/// Words of a choice or of a reason.
 static DECIDES: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
         r"decid(?:ed|e)|decision|instead(?:\ of)?|rather\ than|chose|choose|opted|go(?:ing)?\ with|switch(?:ed|ing)?\ to
@@ -46,7 +46,7 @@ static DECIDES: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Words for something found out.
+/// Words of a finding.
 static FINDS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
         r"(?:the|real|actual)\ (?:issue|problem|bug|cause|error|reason|culprit)|root\ cause|turns\ out|requires?
@@ -75,7 +75,7 @@ static INTERJECTION: LazyLock<Regex> = LazyLock::new(|| {
     .expect("a fixed pattern")
 });
 
-/// Words that only say "go on", or stop the agent.
+/// Messages that only say "go on", or stop the agent.
 const NUDGES: &[&str] = &[
     "continue",
     "go on",
@@ -109,7 +109,7 @@ const NUDGES: &[&str] = &[
     "嗯",
 ];
 
-/// Whether a person's words ask for something.
+/// True if a person's text is a request.
 pub(super) fn is_request(words: &str) -> bool {
     let bare = words.trim().trim_end_matches(['.', '!', '?', '。', '！']).to_lowercase();
     let is_command = bare.starts_with('/') && !bare.contains(' ') && bare.matches('/').count() == 1;
@@ -120,23 +120,23 @@ pub(super) fn is_request(words: &str) -> bool {
         && !is_notice
 }
 
-/// A sentence without the exclamations before it.
+/// A sentence without the interjections at its beginning.
 pub(super) fn bare(sentence: &str) -> &str {
     INTERJECTION.find(sentence).map_or(sentence, |found| &sentence[found.end()..])
 }
 
-/// Whether a sentence of a person lays down a rule.
+/// True if a sentence of a person is a rule.
 pub(super) fn is_rule(sentence: &str) -> bool {
     let shouts = sentence.ends_with(['!', '！']) && sentence.split_whitespace().count() >= 4;
     let forbids = FORBIDS.is_match(sentence);
-    // In fewer words it points at something that is not said.
+    // A shorter sentence refers to something outside of it.
     let is_whole = forbids || sentence.split_whitespace().count() > 5 || sentence.chars().any(text::is_wide);
     let wonders = WONDERS.is_match(sentence) && !forbids;
     !sentence.ends_with(['?', '？']) && !wonders && is_whole && (shouts || INSISTS.is_match(sentence))
 }
 
-/// The rank of a point of a document for whoever goes by it: the definition of done first, then limits, then other rules and the
-/// places of the work.
+/// The rank of a point of a document as a requirement: 0 for the definition of done, 1 for limits, 2 for other rules
+/// and for the files to work on, 3 for the rest.
 pub(super) fn demand(group: &str, line: &str) -> usize {
     static BINDS: LazyLock<Regex> =
         LazyLock::new(|| any_of(r"constraints?|rules?|scope|edge\ cases?|no-?gos?|requirements?", "约束|规则|要求"));
@@ -148,7 +148,7 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
             "必须|不要|不能|禁止|只能|不得|确保|保持",
         )
     });
-    // Files that are to be read, made or changed say where the work is.
+    // Files to read, create or change show where the work is.
     static PLACES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
     if ENDS.is_match(group) {
         return 0;
@@ -160,7 +160,7 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
     }
 }
 
-/// Whether a line announces a list of what is to be done.
+/// True if a line announces a list of future work.
 pub(super) fn announces(line: &str) -> bool {
     static ANNOUNCES: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(
@@ -182,7 +182,7 @@ pub(super) fn is_intention(sentence: &str) -> bool {
     INTENDS.is_match(sentence) && !STATES.is_match(sentence)
 }
 
-/// Where a sentence of the model belongs, if it says why something is as it is.
+/// The topic of a sentence of the model, if it states a reason or a finding.
 pub(super) fn sense(sentence: &str) -> Option<Topic> {
     if sentence.ends_with(['?', '？', ':', '：']) || is_intention(sentence) {
         None
@@ -195,7 +195,7 @@ pub(super) fn sense(sentence: &str) -> Option<Topic> {
     }
 }
 
-/// The sentences of a text that say something, without headings and exclamations; `take` returns false to stop.
+/// Calls `take` with each full sentence of a text, without headings and interjections; `take` returns false to stop.
 pub(super) fn each_sentence(words: &str, mut take: impl FnMut(&str) -> bool) {
     for line in text::prose(super::commands::head(words, 12_000)) {
         if line.lead == Lead::Heading {
@@ -212,7 +212,7 @@ pub(super) fn each_sentence(words: &str, mut take: impl FnMut(&str) -> bool) {
     }
 }
 
-/// What a text comes down to: its first sentences and points that are neither intentions nor questions.
+/// The gist of a text: its first sentences and points that are neither intentions nor questions.
 pub(super) fn gist(words: &str, limit: usize) -> String {
     let mut gist = String::new();
     each_sentence(words, |sentence| {
@@ -227,7 +227,7 @@ pub(super) fn gist(words: &str, limit: usize) -> String {
     text::clip(&gist, limit)
 }
 
-/// A request on one line: its prose, point by point, without what was pasted into it as code.
+/// A request on one line: its prose, point by point, without pasted code.
 pub(super) fn request_line(words: &str) -> String {
     let mut line = String::new();
     static PICTURE: LazyLock<Regex> =
@@ -245,7 +245,7 @@ pub(super) fn request_line(words: &str) -> String {
     if line.is_empty() { text::one_line(words) } else { line }
 }
 
-/// The question that a text ends with.
+/// The question at the end of a text.
 pub(super) fn question(words: &str) -> Option<String> {
     let lines = text::prose(words);
     let line = lines.last().filter(|line| line.text.ends_with(['?', '？']))?;
@@ -253,7 +253,7 @@ pub(super) fn question(words: &str) -> Option<String> {
     text::sentences_of(&plain).last().map(|sentence| text::clip(sentence, 240))
 }
 
-/// Whether a text ends with what its speaker is about to do.
+/// True if a text ends with an announced act.
 pub(super) fn ends_in_intention(words: &str) -> bool {
     last_intention(words).is_some()
 }
@@ -268,7 +268,7 @@ pub(super) fn last_intention(words: &str) -> Option<String> {
     intends.then(|| text::clip(sentence.trim_end_matches([':', '：']), 240))
 }
 
-/// Words of somebody who guesses, or speaks to the user.
+/// Words of a guess, or of politeness to the user.
 static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
         r"maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|likely|probably|possibly|if\ you|sorry|seems?|hmm+
@@ -277,21 +277,22 @@ static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// Whether words that say why can stand alone: neither a guess nor an exclamation.
+/// True if a reason can stand alone: it is long enough and no guess.
 pub(super) fn tells(words: &str) -> bool {
-    /// What is shorter points at something else.
+    /// Minimum length, in characters, of which a wide one counts as four; a shorter text refers to something outside of
+    /// it.
     const CHARS_MIN: usize = 48;
     let is_long = words.chars().map(|letter| if text::is_wide(letter) { 4 } else { 1 }).sum::<usize>() >= CHARS_MIN;
     is_long && !GUESSES.is_match(words)
 }
 
-/// A text without the sentences that guess: what came of them is known by now.
+/// A text without the sentences that guess: their outcome is known by now.
 pub(super) fn without_guesses(words: &str) -> String {
     let sentences = text::sentences_of(words).into_iter().filter(|sentence| !GUESSES.is_match(sentence));
     sentences.collect::<Vec<_>>().join(" ")
 }
 
-/// True for words about a moment that has passed when they are read.
+/// True for a text about a state that is over by the time of reading.
 pub(super) fn is_passing(words: &str) -> bool {
     static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
         any_of(r"still|yet|currently|at\ the\ moment|right\ now|so\ far|for\ now", "仍然|还没|目前|暂时")
@@ -299,7 +300,7 @@ pub(super) fn is_passing(words: &str) -> bool {
     MOMENT.is_match(words)
 }
 
-/// A text without the sentences that say what its speaker is about to do.
+/// A text without the sentences that announce an act of the speaker.
 pub(super) fn without_intentions(words: &str) -> String {
     let sentences = text::sentences_of(words).into_iter().filter(|sentence| !is_intention(sentence));
     sentences.collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! Anthropic's messages.
+//! Anthropic's messages protocol.
 
 use super::fault::Fault;
 use super::protocol::{Ask, Wire, items, text, with_extra};
@@ -35,7 +35,7 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
             stopped(text(event, "/delta/stop_reason"), reply);
             spent(&event["usage"], reply);
         }
-        // A server that does not stream gives the message itself.
+        // A server that does not stream sends the message itself.
         "message" => {
             text(event, "/model").clone_into(&mut reply.model);
             for content in items(event, "/content") {
@@ -44,7 +44,7 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
             spent(&event["usage"], reply);
             stopped(text(event, "/stop_reason"), reply);
         }
-        // Pings, ends of blocks, thoughts, and kinds that are yet to come.
+        // Pings, ends of blocks, reasoning, and future kinds.
         _ => {
             if let Some(fault) = Fault::of_value(event) {
                 return Err(fault);
@@ -72,7 +72,7 @@ fn stopped(reason: &str, reply: &mut Reply) {
     };
 }
 
-/// Takes over the counts that are told. They come twice, the second time with what was written; they are totals.
+/// Copies the reported counts. They come twice, the second time with the output; both are totals.
 fn spent(told: &Value, reply: &mut Reply) {
     let told_count = |name: &str| told.get(name).and_then(Value::as_i64);
     let usage: &mut Usage = reply.usage_mut();

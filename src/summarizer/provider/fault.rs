@@ -1,4 +1,4 @@
-//! Why a provider gave no summary, and what that means for the next attempt.
+//! Failures of a provider, and their meaning for the next attempt.
 
 use super::retry_after;
 use crate::model::time::Timestamp;
@@ -6,51 +6,51 @@ use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-/// What a failure means for the next attempt.
+/// Meaning of a failure for the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// The same request may succeed later.
     Transient,
     /// A shorter request may succeed.
     Overflow,
-    /// There is a reply, but it is no summary. Another request may bring one.
+    /// The reply is no summary. Another request may bring one.
     Refused,
     /// The same request will fail again, and a shorter one too.
     Permanent,
-    /// Somebody stopped it at the provider's side.
+    /// The request was cancelled at the provider, or the summarizer is shutting down.
     Cancelled,
 }
 
-/// Why a provider gave no summary.
+/// A failure of a provider.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Fault {
-    /// What it means for the next attempt.
+    /// Meaning for the next attempt.
     pub class: Class,
-    /// A sentence fragment; of a reply that is no summary it begins with the reason, if that has a name.
+    /// Message text, a sentence fragment; if the reply is no summary, it begins with the reason's name, if known.
     pub message: String,
-    /// Why a reply is no summary, as failures name it; empty where nothing more is known.
+    /// Name of the reason why a reply is no summary, as in failures; empty if nothing more is known.
     pub reason: String,
-    /// How long the provider asked to be left alone, in milliseconds.
+    /// Delay that the provider asked for, in milliseconds.
     pub retry_after_ms: Option<i64>,
 }
 
-/// Characters of a provider's message that are kept.
+/// Maximum length of a provider's message, in characters; the rest is dropped.
 const MESSAGE_MAX: usize = 400;
 
 impl Fault {
-    /// A failure without a wish for a wait.
+    /// A failure without a requested delay.
     pub(crate) fn new(class: Class, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), reason: String::new(), retry_after_ms: None }
     }
 
-    /// A reply that is no summary, for a reason that has a name.
+    /// A reply that is no summary, for a reason with a name.
     pub(crate) fn refused(reason: &str, message: &str) -> Self {
         let message = shortened(&format!("{reason}: {message}"));
         Self { class: Class::Refused, message, reason: reason.to_owned(), retry_after_ms: None }
     }
 
-    /// What an answer other than 200 means.
+    /// The failure in a response with a status other than 200.
     pub(super) fn of_response(status: u16, headers: &HeaderMap, body: &str, now: Timestamp) -> Self {
         let told = Told::read(body);
         let class = class_of(Some(status), &told.code, &told.message);
@@ -59,10 +59,10 @@ impl Fault {
         Self { retry_after_ms, ..Self::new(class, shortened(&format!("the provider answered {status}{said}"))) }
     }
 
-    /// What an error in a reply with status 200 means; none if there is none in it.
+    /// The error in a reply with status 200; none if it contains none.
     pub(super) fn of_value(value: &Value) -> Option<Self> {
         let told = Told::of_value(value)?;
-        // Some gateways give the status that they got themselves as the code.
+        // Some gateways use the status that they received as the code.
         let status = told.code.parse().ok();
         let class = class_of(status, &told.code, &told.message);
         let said = if told.message.is_empty() { &told.code } else { &told.message };
@@ -70,7 +70,7 @@ impl Fault {
         Some(Self { retry_after_ms: told.retry_after_ms, ..Self::new(class, message) })
     }
 
-    /// What an error that a provider names by a code and a message means.
+    /// The failure for an error with a code and a message.
     pub(super) fn of_code(code: &str, message: &str) -> Self {
         let said = if message.is_empty() { code } else { message };
         Self::new(
@@ -80,10 +80,10 @@ impl Fault {
     }
 }
 
-/// What an error body says.
+/// Content of an error body.
 #[derive(Debug, Default)]
 struct Told {
-    /// All codes and types it names, one of which may be known.
+    /// The first known code or type of the error, else the first one that is not empty.
     code: String,
     message: String,
     retry_after_ms: Option<i64>,
@@ -93,7 +93,7 @@ impl Told {
     fn read(body: &str) -> Self {
         let parsed = serde_json::from_str::<Value>(body).ok();
         parsed.as_ref().and_then(Self::of_value).unwrap_or_else(|| {
-            // A page, a sentence, or JSON of no known shape: what it says may still be recognised.
+            // A page, a sentence, or JSON of no known shape: its text may still be recognised.
             Self { message: body.split_whitespace().collect::<Vec<_>>().join(" "), ..Self::default() }
         })
     }
@@ -123,7 +123,7 @@ impl Told {
         let codes = ["code", "status", "type"].map(text);
         let code = codes.iter().find(|code| is_known(code)).or(codes.iter().find(|code| !code.is_empty()));
         let mut message = text("message");
-        // OpenRouter passes the model provider's own words on beside its own.
+        // OpenRouter includes the model provider's message beside its own.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
             message = format!("{message} ({raw})");
         }
@@ -131,7 +131,7 @@ impl Told {
     }
 }
 
-/// Codes that say that waiting helps.
+/// Codes of failures that waiting may end.
 const TRANSIENT: [&str; 12] = [
     "overloaded_error",
     "api_error",
@@ -147,7 +147,7 @@ const TRANSIENT: [&str; 12] = [
     "too_many_requests",
 ];
 
-/// Codes that say that it does not.
+/// Codes of failures that waiting does not end.
 const PERMANENT: [&str; 16] = [
     "insufficient_quota",
     "billing_error",
@@ -167,7 +167,7 @@ const PERMANENT: [&str; 16] = [
     "content_filter",
 ];
 
-/// The one code of a 429 that no waiting mends.
+/// Codes of a 429 that waiting does not end.
 const QUOTA: [&str; 3] = ["insufficient_quota", "billing_error", "billing_hard_limit_reached"];
 
 fn among(codes: &[&str], code: &str) -> bool {
@@ -191,12 +191,12 @@ fn class_of(status: Option<u16>, code: &str, message: &str) -> Class {
         Some(status) if status >= 500 => Class::Transient,
         Some(status) if status >= 300 => Class::Permanent,
         Some(_) | None if among(&PERMANENT, code) => Class::Permanent,
-        // What nobody knows may pass; the attempts are counted.
+        // Unknown failures may be transient; the number of attempts is limited.
         Some(_) | None => Class::Transient,
     }
 }
 
-/// A message that fits a line and an event.
+/// A message shortened for a line of the log and for an event.
 pub(super) fn shortened(message: &str) -> String {
     match message.char_indices().nth(MESSAGE_MAX) {
         Some((at, _)) => format!("{}...", &message[..at]),

@@ -1,7 +1,7 @@
-//! How many requests a provider gets at a time, and when it gets none.
+//! Limit and breaker for the requests to a provider.
 //!
 //! All jobs share one gate for each summarizer. A provider that asked for a pause gets no request until it is over, and
-//! one that fails again and again gets none for a while: its jobs learn that at once, without a request each.
+//! one that failed several times in a row gets none for a while: its jobs fail at once, without a request each.
 
 use super::fault::{Class, Fault};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,43 +10,43 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// Failures in a row after which the gate closes.
+/// Number of failures in a row that open the breaker.
 const FAILURES_MAX: u32 = 5;
 
-/// For how long it closes then, in milliseconds.
+/// Time that the breaker then stays open, in milliseconds.
 const CLOSED_MS: i64 = 30_000;
 
-/// Whether a provider gets requests.
+/// State of the breaker for a provider's requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Breaker {
-    /// It does.
+    /// Requests are sent.
     Closed,
-    /// It asked for a pause and gets none until that is over.
+    /// The provider asked for a pause and gets no requests until it is over.
     Paused,
-    /// It failed again and again and gets none for a while.
+    /// The provider failed several times in a row and gets no requests for a while.
     Open,
-    /// It failed again and again, and the while is over: the next request decides.
+    /// The provider failed several times in a row, and the wait is over: the next request decides.
     HalfOpen,
 }
 
-/// How it stands with a gate at one moment.
+/// State of a gate at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether requests are let through.
+    /// State of the breaker.
     pub breaker: Breaker,
-    /// For how long none is, in milliseconds; 0 where they are.
+    /// Remaining time without requests, in milliseconds; 0 if requests are sent.
     pub closed_ms: i64,
-    /// Requests in a row that failed in a way that may pass.
+    /// Requests in a row that failed transiently.
     pub failures: i64,
-    /// Requests on their way.
+    /// Requests in progress.
     pub running: i64,
-    /// Requests that wait for a place.
+    /// Requests that wait for a slot.
     pub waiting: i64,
-    /// How many may be on their way at a time.
+    /// Maximum number of requests in progress.
     pub places: i64,
 }
 
-/// Lets requests through, or not.
+/// Limits the requests to a provider, and refuses them while the breaker is open or paused.
 #[derive(Debug)]
 pub(super) struct Gate {
     places: usize,
@@ -55,7 +55,7 @@ pub(super) struct Gate {
     state: Mutex<State>,
 }
 
-/// One that waits, as long as it does.
+/// Counts a waiting request until it is dropped.
 struct Waiting<'a>(&'a AtomicI64);
 
 impl<'a> Waiting<'a> {
@@ -78,25 +78,25 @@ struct State {
 }
 
 impl Gate {
-    /// A gate for so many requests at a time.
+    /// Creates a gate for this number of simultaneous requests.
     pub(super) fn new(requests: usize) -> Self {
         let places = requests.clamp(1, Semaphore::MAX_PERMITS);
         Self { places, permits: Semaphore::new(places), waiting: AtomicI64::new(0), state: Mutex::default() }
     }
 
-    /// Waits for a place; refused at once while the gate is closed.
+    /// Waits for a slot; fails at once while the breaker is open or paused.
     pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, Fault> {
         self.check(Instant::now())?;
         let waiting = Waiting::new(&self.waiting);
         let permit = self.permits.acquire().await;
         drop(waiting);
         let permit = permit.map_err(|_| Fault::new(Class::Cancelled, "the summarizer is shutting down"))?;
-        // It may have been closed by those that were before us.
+        // Earlier requests may have opened or paused the breaker during the wait.
         self.check(Instant::now())?;
         Ok(permit)
     }
 
-    /// Learns how a request ended.
+    /// Records the outcome of a request.
     pub(super) fn ended(&self, outcome: Result<(), &Fault>, now: Instant) {
         let mut state = self.state();
         match outcome {
@@ -108,12 +108,12 @@ impl Gate {
                     state.closed_until = state.closed_until.max(Some(until));
                 }
             }
-            // Whatever else it says, it answers. A pause that it asked for in the meantime holds all the same.
+            // Any other answer shows that the provider works. A pause that it asked for meanwhile stays.
             Err(_) | Ok(()) => state.failures = 0,
         }
     }
 
-    /// How it stands with it at an instant.
+    /// The state at an instant.
     pub(super) fn standing(&self, now: Instant) -> Standing {
         let state = self.state();
         let (closed, failures) = (state.closed(now), state.failures);
@@ -145,14 +145,14 @@ impl Gate {
         }
     }
 
-    /// Nothing that could panic is done under the lock, and what it guards is whole at any time.
+    /// Locks the state. No code under the lock can panic, and the state is consistent at any time.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// For how long nothing is let through from an instant on, in milliseconds; none where something is.
+    /// Remaining time without requests at an instant, in milliseconds; none if requests are sent.
     fn closed(&self, now: Instant) -> Option<i64> {
         let left = self.closed_until?.saturating_duration_since(now);
         (!left.is_zero()).then(|| i64::try_from(left.as_millis()).unwrap_or(i64::MAX).saturating_add(1))
@@ -172,7 +172,7 @@ mod tests {
         Fault { retry_after_ms: wait, ..Fault::new(Class::Transient, "busy") }
     }
 
-    /// How long a gate says it is closed, so many milliseconds after `start`.
+    /// The remaining time without requests in milliseconds, at this number of milliseconds after `start`.
     fn wait_at(gate: &Gate, start: Instant, millis: u64) -> Option<i64> {
         gate.check(start + Duration::from_millis(millis)).err().and_then(|fault| fault.retry_after_ms)
     }

@@ -1,4 +1,4 @@
-//! Gemini's generateContent.
+//! Gemini's generateContent protocol.
 
 use super::fault::Fault;
 use super::protocol::{Ask, Wire, count, items, text, with_extra};
@@ -20,7 +20,7 @@ pub(super) fn request(ask: &Ask<'_>) -> Wire {
 }
 
 pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
-    // A server that was not understood to be asked for events gives them all as one list.
+    // A server that does not know `alt=sse` sends all events as one list.
     if let Some(events) = event.as_array() {
         return events.iter().try_for_each(|event| read(event, reply, hear));
     }

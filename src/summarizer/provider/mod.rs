@@ -1,7 +1,7 @@
-//! Providers: a model behind an address, in one of four protocols.
+//! Providers: a model at an address, with one of four protocols.
 //!
-//! A provider is asked one thing at a time and answers with a summary or with a fault that says what it means for the
-//! next attempt. Replies are streamed, so that no gateway takes a long one for a dead one.
+//! A provider gets one request at a time and returns a summary, or a fault that states its meaning for the next
+//! attempt. Replies are streamed, so that no gateway takes a slow reply for a dead connection.
 
 mod anthropic;
 pub(super) mod fault;
@@ -36,27 +36,27 @@ use std::net::IpAddr;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
-/// The summary in a reply that is whole; refused if it cannot be one.
+/// The summary in a whole reply; refused if the text cannot be a summary.
 pub(super) fn readable(text: &str, expected: &Expected<'_>) -> Result<String, Fault> {
     Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() }.summary(expected)
 }
 
-/// Bytes of an error's body that are read.
+/// Maximum number of bytes read of an error's body.
 const ERROR_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a reply that does not come as a stream.
+/// Maximum number of bytes read of a reply that is not streamed.
 const WHOLE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Attempts of one request, the first included.
+/// Attempts of one request, including the first.
 const TRIES_MAX: u32 = 3;
 
-/// The longest wait between them, in milliseconds. A job that must wait longer gives its worker back.
+/// Longest wait between attempts, in milliseconds. A job that must wait longer releases its worker.
 const WAIT_MS_MAX: i64 = 20_000;
 
-/// The first wait where the provider names none, in milliseconds; it doubles.
+/// First wait if the provider names none, in milliseconds; it doubles with each attempt.
 const WAIT_MS_MIN: i64 = 500;
 
-/// What a provider wrote.
+/// A provider's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Answer {
     /// The summary.
@@ -65,7 +65,7 @@ pub(super) struct Answer {
     pub(super) model: String,
 }
 
-/// A model behind an address.
+/// A model at an address.
 pub(super) struct Provider {
     name: String,
     protocol: Protocol,
@@ -83,7 +83,8 @@ pub(super) struct Provider {
 }
 
 impl Provider {
-    /// A provider as it is configured; an error is a sentence fragment about what cannot be used.
+    /// Creates a provider from its configuration; none for the built-in summarizer. An error is a sentence fragment
+    /// about an invalid setting.
     pub(super) fn new(
         name: &str,
         settings: &SummarizerSettings,
@@ -122,23 +123,23 @@ impl Provider {
         }))
     }
 
-    /// The name it has in the configuration.
+    /// The name in the configuration.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The model that it asks, as the configuration names it.
+    /// The requested model, as the configuration names it.
     pub(super) fn model(&self) -> &str {
         &self.model
     }
 
-    /// How it stands with its gate now.
+    /// The present state of its gate.
     pub(super) fn standing(&self) -> Standing {
         self.gate.standing(Instant::now())
     }
 
-    /// Asks, and asks again after a while when that may help. `streams` says whether the words are the summary's, for
-    /// the witness to hear; who begins anew says so.
+    /// Sends a request, and again after a wait if that may help. With `streams` the text is the summary's and goes to
+    /// the observer, which is notified of each new start.
     pub(super) async fn ask(
         &self,
         prompt: &Prompt,
@@ -201,7 +202,7 @@ impl Provider {
             Err(_) => Err(Fault::new(Class::Transient, "the reply took longer than it may")),
         };
         let outcome = ended.and_then(|()| entry.reply.summary(expected)).map_err(|fault| {
-            // Words that came in pieces have the key in pieces too.
+            // Streamed text may have split the key into pieces, so that the joined text needs the check again.
             Fault { message: self.scrubbed(&fault.message).into_owned(), ..fault }
         });
         self.gate.ended(outcome.as_ref().map(|_| ()), Instant::now());
@@ -211,7 +212,7 @@ impl Provider {
         outcome.map(|text| Answer { text, model })
     }
 
-    /// Sends the request and reads the reply, until the reply has ended or the connection has.
+    /// Sends the request and reads the reply, until the reply or the connection has ended.
     async fn converse(
         &self,
         wire: Wire,
@@ -260,7 +261,7 @@ impl Provider {
         loop {
             let bytes = match self.patiently(response.chunk()).await {
                 Ok(bytes) => bytes,
-                // What matters has come; how the connection ends does not.
+                // The reply is complete, so that an error of the connection does not matter.
                 Err(_) if reply.stop.is_some() => return Ok(()),
                 Err(fault) => return Err(fault),
             };
@@ -278,7 +279,7 @@ impl Provider {
         }
     }
 
-    /// Reads an event; whether it is the last one.
+    /// Reads an event; returns true if it is the last one.
     fn read_event(&self, event: &sse::Event, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<bool, Fault> {
         if event.data == "[DONE]" {
             return Ok(true);
@@ -297,12 +298,12 @@ impl Provider {
         Ok(event.name == "message_stop")
     }
 
-    /// Reads a reply that came in one piece, because the server does not stream or because it is something else.
+    /// Reads a reply that is not declared as a stream: one JSON value, or events all the same.
     fn read_whole(&self, body: &str, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
         if let Ok(value) = serde_json::from_str::<Value>(body) {
             return self.take(&value, reply, listener);
         }
-        // Some servers stream without saying so.
+        // Some servers stream without declaring it.
         let mut reader = sse::Reader::default();
         let mut events = reader.read(body.as_bytes()).unwrap_or_default();
         events.extend(reader.finish());
@@ -348,7 +349,7 @@ impl Provider {
         Ok(self.scrubbed(&String::from_utf8_lossy(&body)).into_owned())
     }
 
-    /// Waits for the other side, but not for ever.
+    /// Waits for a step of the connection, up to the idle timeout.
     async fn patiently<T>(&self, step: impl Future<Output = Result<T, reqwest::Error>>) -> Result<T, Fault> {
         match timeout(Duration::from_millis(self.timeouts.idle_ms), step).await {
             Ok(Ok(done)) => Ok(done),
@@ -357,33 +358,33 @@ impl Provider {
         }
     }
 
-    /// Usage with what it costs, as far as the provider has said or prices are configured.
+    /// Usage with its cost, if the provider reported it or prices are configured.
     pub(super) fn priced(&self, usage: Usage) -> Usage {
         Usage { cost_usd: usage.cost_usd.or_else(|| self.prices.map(|prices| prices.cost_usd(&usage))), ..usage }
     }
 
-    /// What a provider said, without the key, should it have repeated it. This comes before anything is cut off, so
-    /// that no part of a key is left.
+    /// A provider's text without the key, in case the provider repeated it. Callers do this before they shorten a text,
+    /// so that no part of a key remains.
     fn scrubbed<'a>(&self, text: &'a str) -> Cow<'a, str> {
         self.key.as_ref().map_or(Cow::Borrowed(text), |key| key.scrub(text))
     }
 }
 
-/// Reads responses as a provider's are read, without a network: a door for the fuzzer of `tests/attack`. Nothing else may
-/// use it: it is no part of the library's interface, and goes when the fuzzer goes.
+/// Reads responses like a provider's, without a network, for the fuzzer of `tests/attack`. Nothing else may use it: it
+/// is not part of the library's interface, and goes with the fuzzer.
 #[doc(hidden)]
 pub struct ReplyReader(Provider);
 
 impl ReplyReader {
-    /// A reader of what providers of a kind say; none for the built-in summarizer, which asks nobody.
+    /// Creates a reader for providers of a kind; none for the built-in summarizer, which has no provider.
     pub fn new(kind: SummarizerKind) -> Option<Self> {
-        // Any kind will do for the other fields' defaults, and nobody listens at the address.
+        // Any kind works for the defaults of the other fields, and nothing listens at the address.
         let settings = "kind = \"extractive\"\nbase_url = \"http://127.0.0.1:9\"\nmodel = \"fuzzed\"";
         let settings = SummarizerSettings { kind, ..toml::from_str(settings).ok()? };
         Provider::new("fuzzed", &settings, None, Clock::default()).ok().flatten().map(Self)
     }
 
-    /// The summary in a response, held to a measure, or what the provider's fault means.
+    /// The summary in a response, checked against the expected form, or the provider's fault.
     pub async fn read(&self, response: http::Response<Vec<u8>>, expected: &Expected<'_>) -> Result<String, Fault> {
         let mut reply = Reply::default();
         self.0.read(Response::from(response), &mut reply, None).await?;
@@ -391,7 +392,7 @@ impl ReplyReader {
     }
 }
 
-/// One request in the books. It is entered even when it is given up on the way: it was sent, and may cost.
+/// One entry of the request log. It is added even if the request is given up, since the request was sent and may cost.
 struct Entry<'a> {
     provider: &'a Provider,
     witness: &'a dyn Witness,
@@ -434,7 +435,7 @@ impl Drop for Entry<'_> {
     }
 }
 
-/// What an error of the connection means. Its address stays out of the message: it may hold more than a host.
+/// The fault for a connection error. The message omits the address, which may contain more than a host.
 fn broken(error: reqwest::Error) -> Fault {
     let class = if error.is_builder() { Class::Permanent } else { Class::Transient };
     let error = error.without_url();
@@ -447,13 +448,13 @@ fn broken(error: reqwest::Error) -> Fault {
     Fault::new(class, shortened(&format!("the provider cannot be reached, or broke off: {message}")))
 }
 
-/// A client that follows no redirect, since a key must not go where nobody said.
+/// Builds an HTTP client that follows no redirects, so that a key never goes to an address that is not configured.
 fn client(base_url: &str, timeouts: Timeouts) -> Result<Client, String> {
     let url = reqwest::Url::parse(base_url).map_err(|error| format!("base_url cannot be read: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("base_url holds a name or a password; a key belongs into a file or a variable".to_owned());
     }
-    // Another part of the process may have chosen already; any choice will do.
+    // Another part of the process may have installed a provider already; any one works.
     drop(rustls::crypto::ring::default_provider().install_default());
     let mut builder = Client::builder()
         .user_agent(concat!("longhand/", env!("CARGO_PKG_VERSION")))
@@ -463,7 +464,7 @@ fn client(base_url: &str, timeouts: Timeouts) -> Result<Client, String> {
         .connect_timeout(Duration::from_millis(timeouts.connect_ms));
     match url.scheme() {
         "https" => {}
-        // The certificates of the system are of no use here, and there may be none.
+        // Plain HTTP needs no certificates, and the system may have none.
         "http" => builder = builder.tls_certs_only([]),
         scheme => return Err(format!("base_url begins with {scheme}, not with http or https")),
     }

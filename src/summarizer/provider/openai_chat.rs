@@ -1,11 +1,11 @@
-//! Chat completions: OpenAI's, and those of Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and many others.
+//! The chat completions protocol: of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and many others.
 
 use super::fault::Fault;
 use super::protocol::{Ask, Wire, count, items, text, with_extra};
 use super::reply::{Reply, Stop};
 use serde_json::{Value, json};
 
-/// The field that newer models of OpenAI want the output limit in; other servers know only the older one.
+/// Field of the output limit for newer models of OpenAI; other servers know only the older one.
 const NEW_LIMIT: &str = "max_completion_tokens";
 
 pub(super) fn request(ask: &Ask<'_>) -> Wire {
@@ -32,9 +32,9 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
     if reply.model.is_empty() {
         text(event, "/model").clone_into(&mut reply.model);
     }
-    // Only the first choice was asked for.
+    // One choice was requested; others are ignored.
     if let Some(choice) = items(event, "/choices").first() {
-        // A server that does not stream gives a message where others give deltas.
+        // A server that does not stream sends a message instead of deltas.
         for said in ["/delta", "/message"].into_iter().filter_map(|name| choice.pointer(name)) {
             reply.say(text(said, "/content"), hear);
             reply.calls_tools |= !items(said, "/tool_calls").is_empty();
@@ -60,7 +60,7 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
         usage.reasoning = count(told, "/completion_tokens_details/reasoning_tokens");
         usage.output = (count(told, "/completion_tokens") - usage.reasoning).max(0);
         usage.total = told.get("total_tokens").and_then(Value::as_i64);
-        // OpenRouter says what it charges.
+        // OpenRouter reports the price that it charges.
         usage.cost_usd = told.get("cost").and_then(Value::as_f64);
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! OpenAI's responses.
+//! OpenAI's responses protocol.
 
 use super::fault::{Class, Fault};
 use super::protocol::{Ask, Wire, count, items, text, with_extra};
@@ -12,7 +12,7 @@ pub(super) fn request(ask: &Ask<'_>) -> Wire {
         "input": [{"role": "user", "content": [{"type": "input_text", "text": ask.prompt.user}]}],
         "max_output_tokens": ask.max_output,
         "stream": true,
-        // The store of the conversation is here.
+        // The provider need not keep the conversation: the store has it.
         "store": false,
     });
     Wire { url: format!("{}/responses", ask.base_url), headers: &[], body: with_extra(body, ask.extra) }
@@ -29,14 +29,14 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
             let told = event.get("error").unwrap_or(event);
             return Err(Fault::of_code(text(told, "/code"), text(told, "/message")));
         }
-        // A server that does not stream gives the response itself.
+        // A server that does not stream sends the response itself.
         "" if text(event, "/object") == "response" => return ended(event, reply, hear),
         "" => {
             if let Some(fault) = Fault::of_value(event) {
                 return Err(fault);
             }
         }
-        // Created, in progress, reasoning, parts that begin and end, and kinds that are yet to come.
+        // Created, in progress, reasoning, starts and ends of parts, and future kinds.
         _ => {}
     }
     Ok(())
@@ -46,7 +46,7 @@ fn is_call(item: &Value) -> bool {
     text(item, "/type").ends_with("_call")
 }
 
-/// Reads a response that has ended, in one way or another.
+/// Reads a response that has ended, with or without success.
 fn ended(response: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     text(response, "/model").clone_into(&mut reply.model);
     if let Some(told) = response.get("usage").filter(|usage| usage.is_object()) {

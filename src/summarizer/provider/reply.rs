@@ -1,4 +1,4 @@
-//! A reply as it comes in, and whether it can be a summary.
+//! A reply as it comes in, and the checks that make it a summary.
 
 use super::fault::{Class, Fault};
 use crate::model::compaction::FailureReason;
@@ -7,38 +7,38 @@ use crate::policy::Section;
 use crate::policy::overflow_errors::is_overflow_text;
 use crate::policy::prompt::{self, Expected};
 
-/// Why a model stopped.
+/// Reason why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// It was done.
+    /// The reply is complete.
     Done,
-    /// It ran into its output limit.
+    /// The output limit was reached.
     Length,
-    /// It wants tools.
+    /// The model called tools.
     ToolCalls,
-    /// Its window was full before it was done.
+    /// The model's window was full before the reply was complete.
     WindowFull,
-    /// It, or a filter, would not go on; the provider's word for it.
+    /// The model or a filter refused to go on; with the provider's word for it.
     Declined(String),
 }
 
-/// What has come of a reply.
+/// A reply, as far as it has come.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Reply {
-    /// Its words so far.
+    /// The text so far.
     pub(super) text: String,
-    /// Why it ended; none while it goes on, and for ever if the connection is cut.
+    /// Reason for its end; none while it goes on, or if the connection was cut.
     pub(super) stop: Option<Stop>,
-    /// Whether it holds a call of a tool.
+    /// True if it contains a tool call.
     pub(super) calls_tools: bool,
-    /// What it cost.
+    /// Reported usage.
     pub(super) usage: Option<Usage>,
-    /// The model that answers, as the provider names it; empty until it is told.
+    /// The model as the provider names it; empty until it is known.
     pub(super) model: String,
 }
 
 impl Reply {
-    /// Adds a text, and passes it on.
+    /// Adds a text, and passes it to the callback.
     pub(super) fn say(&mut self, words: &str, hear: &mut dyn FnMut(&str)) {
         if !words.is_empty() {
             self.text.push_str(words);
@@ -46,12 +46,13 @@ impl Reply {
         }
     }
 
-    /// What the usage is so far, to be filled in.
+    /// The usage so far, to be updated.
     pub(super) fn usage_mut(&mut self) -> &mut Usage {
         self.usage.get_or_insert_with(Usage::default)
     }
 
-    /// The summary in a reply that has ended, without what the policy has written around it; refused if it cannot be one.
+    /// The summary in a reply that has ended, without the wrapping that the policy asked for; refused if the text
+    /// cannot be a summary.
     pub(super) fn summary(&self, expected: &Expected<'_>) -> Result<String, Fault> {
         let refused = |message: &str| Err(Fault::new(Class::Refused, message));
         let text = bare(&self.text);
@@ -89,11 +90,11 @@ impl Reply {
     }
 }
 
-/// The text without the thoughts that some models write in front of it, and without a fence around all of it.
+/// The text without the reasoning that some models write before it, and without a code fence around all of it.
 fn bare(text: &str) -> &str {
     let mut text = text.trim();
     if let Some(rest) = text.strip_prefix("<think>") {
-        // Thoughts that never ended have no answer behind them.
+        // Reasoning that never ended has no answer after it.
         text = rest.split_once("</think>").map_or("", |(_, answer)| answer.trim());
     }
     let Some(inner) = text.strip_prefix("```") else { return text };
@@ -105,13 +106,13 @@ fn bare(text: &str) -> &str {
     }
 }
 
-/// A text longer than this is no error message, in characters.
+/// Maximum length of an error message, in characters.
 const ERROR_TEXT_MAX: usize = 600;
 
-/// One that is longer than this, in characters, or has headings, has to begin like one.
+/// Maximum length, in characters, of an error message without a known beginning; such a message also has no headings.
 const ERROR_TEXT_SHORT: usize = 150;
 
-/// How error messages begin that gateways give back as if they were a model's words.
+/// Beginnings of error messages that gateways return in place of a model's text.
 const ERROR_BEGINNINGS: [&str; 19] = [
     "error:",
     "[error",
@@ -134,7 +135,7 @@ const ERROR_BEGINNINGS: [&str; 19] = [
     "too many requests",
 ];
 
-/// What they hold that says that waiting helps.
+/// Words in error messages that show that waiting helps.
 const TRANSIENT_WORDS: [&str; 8] = [
     "rate limit",
     "too many requests",
@@ -146,9 +147,9 @@ const TRANSIENT_WORDS: [&str; 8] = [
     "gateway timeout",
 ];
 
-/// Whether a text is a provider's error message and no summary, and if so what that means. A text with one of the
-/// headings that were asked for is a summary, whatever errors it tells of; so is one that only mentions them, unless it
-/// is too short to say more.
+/// The class of a provider's error message; none if the text is a summary. A text with one of the requested headings is
+/// a summary, whatever errors it mentions; so is one that only mentions errors, unless it is too short to contain
+/// anything else.
 fn error_text(text: &str, sections: &[Section]) -> Option<Class> {
     if sections.iter().any(|section| text.contains(section.heading.trim())) {
         return None;
@@ -189,7 +190,7 @@ mod tests {
         presets::opencode::seed().summarize(Level::Auto).expect("a summary").summary.clone()
     }
 
-    /// A reply about a history of so many tokens.
+    /// Returns the summary of a reply about a history of this many tokens.
     fn summary(reply: &Reply, covered_tokens: i64) -> Result<String, Fault> {
         reply.summary(&Expected { rules: &rules(), scope: Scope::History, covered_tokens, words: 0 })
     }

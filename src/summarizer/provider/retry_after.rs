@@ -1,4 +1,4 @@
-//! How long a provider asks to be left alone.
+//! The delay that a provider asks for before the next request.
 
 use crate::limits;
 use crate::model::time::Timestamp;
@@ -6,10 +6,10 @@ use jiff::fmt::rfc2822::DateTimeParser;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-/// The longest wait that is believed; who asks for more is taken to ask for this.
+/// Maximum delay that is accepted; longer ones are reduced to it.
 const WAIT_MS_MAX: i64 = limits::RETRY_AFTER_MS_MAX;
 
-/// The wait that the headers ask for, in milliseconds: `retry-after-ms`, else `retry-after` in seconds or as a date.
+/// The delay in the headers, in milliseconds: `retry-after-ms`, else `retry-after` in seconds or as a date.
 pub(super) fn of_headers(headers: &HeaderMap, now: Timestamp) -> Option<i64> {
     let text = |name| headers.get(name).and_then(|value: &reqwest::header::HeaderValue| value.to_str().ok());
     let from_ms = text("retry-after-ms").and_then(|value| millis(value, 1.0));
@@ -19,24 +19,24 @@ pub(super) fn of_headers(headers: &HeaderMap, now: Timestamp) -> Option<i64> {
     })
 }
 
-/// The wait that the body asks for: Gemini's `retryDelay`, such as `"34.5s"`.
+/// The delay in the body, in milliseconds: Gemini's `retryDelay`, such as `"34.5s"`.
 pub(super) fn of_body(error: &Value) -> Option<i64> {
     let details = error.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
     millis(delay.strip_suffix('s')?, 1_000.0)
 }
 
-/// A number of units as milliseconds, rounded up: who comes too early is sent away again.
+/// Converts a number of units to milliseconds, rounded up, since a request that comes too early is refused again.
 fn millis(value: &str, unit: f64) -> Option<i64> {
     let number: f64 = value.trim().parse().ok()?;
     if !number.is_finite() || number < 0.0 {
         return None;
     }
-    // The cast saturates, and the bound is far below what a float can tell apart.
+    // The cast saturates, and the bound is far below the precision of a float.
     Some(((number * unit).ceil() as i64).min(WAIT_MS_MAX))
 }
 
-/// The time until an HTTP date; none of it is left once it is past.
+/// The time until an HTTP date, in milliseconds; 0 if it is past.
 fn until(value: &str, now: Timestamp) -> Option<i64> {
     let at = DateTimeParser::new().parse_timestamp(value.trim()).ok()?;
     let micros = at.as_microsecond().saturating_sub(now.0);

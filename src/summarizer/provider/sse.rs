@@ -1,7 +1,7 @@
-//! Server-sent events, as providers stream their replies.
+//! Server-sent events, the form in which providers stream their replies.
 //!
-//! Bytes come in whatever pieces the network makes of them; events come out as the standard reads them: lines end in
-//! CR, LF or both, a blank line ends an event, several data lines are one text, comments say nothing.
+//! Bytes come in pieces of any size; events follow the standard: lines end in CR, LF or both, a blank line ends an
+//! event, several data lines are one text, comments are ignored.
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -12,22 +12,22 @@ pub(super) struct Event {
     pub(super) data: String,
 }
 
-/// An event grew past every bound: this is no stream of events.
+/// An event exceeds the maximum size: the input is no stream of events.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct TooLong;
 
-/// Reads a stream of events.
+/// Parses a stream of events.
 #[derive(Debug, Default)]
 pub(super) struct Reader {
     line: Vec<u8>,
-    /// The last byte was a CR: a LF that comes next belongs to it.
+    /// True if the last byte was a CR: an LF that comes next belongs to it.
     after_return: bool,
     began: bool,
     name: String,
     data: Option<String>,
 }
 
-/// Bytes of one event, at most. Providers repeat a whole reply in their last event.
+/// Maximum size of one event, in bytes. Providers repeat a whole reply in their last event.
 const EVENT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 impl Reader {
@@ -48,7 +48,7 @@ impl Reader {
         Ok(events)
     }
 
-    /// The event that was not ended when the stream was. The standard drops it; some providers end so.
+    /// The last event, if the stream ended before its blank line. The standard drops it; some providers end so.
     pub(super) fn finish(&mut self) -> Option<Event> {
         let last = self.end_line();
         last.or_else(|| self.end_event())
@@ -73,7 +73,7 @@ impl Reader {
                 }
                 None => self.data = Some(value.to_owned()),
             },
-            // A comment, an id, a reconnection time, or what nobody knows.
+            // A comment, an id, a reconnection time, or an unknown field.
             _ => {}
         }
         None

@@ -1,11 +1,11 @@
-//! What each protocol says and understands, without a network.
+//! Requests and replies of each protocol, without a network.
 
 use super::protocol::{ANTHROPIC, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES};
 use super::reply::Stop;
 use super::*;
 use serde_json::json;
 
-/// Reads events, and returns the reply with the words in the order in which they were heard.
+/// Reads events, and returns the reply with the pieces of text in the order of the callbacks.
 fn read(protocol: Protocol, events: &[Value]) -> Result<(Reply, Vec<String>), Fault> {
     let mut reply = Reply::default();
     let mut heard = Vec::new();

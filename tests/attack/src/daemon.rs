@@ -12,8 +12,8 @@ use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 use tonic::transport::{Channel, Endpoint, Uri};
 
-/// The first argument with which the `attack` program is the daemon: what follows is the command line of `longhand`, and
-/// the code is that of the released program.
+/// The first argument that makes the `attack` program run as the daemon: the rest is the command line of `longhand`,
+/// and the code is that of the released program.
 pub const AS_LONGHAND: &str = "longhand";
 
 /// A running daemon. It is killed when it is dropped.
@@ -23,10 +23,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon over a data directory and waits until it listens. `program` is the `attack` program; `change` adds
-    /// arguments and variables.
+    /// Starts a daemon over a data directory and waits until it listens. `program` is the `attack` program; `change`
+    /// adds arguments and variables.
     pub async fn start(program: &Path, directory: &Path, change: impl FnOnce(&mut Command)) -> Result<Self> {
-        // A data directory that others enter is refused.
+        // The daemon refuses a data directory that others can enter.
         if directory.exists() {
             std::fs::set_permissions(directory, Permissions::from_mode(0o700))?;
         }
@@ -44,13 +44,13 @@ impl Daemon {
         Ok(Self { child, socket: directory.join("longhand.sock") })
     }
 
-    /// Its process.
+    /// The daemon's process id.
     pub fn id(&self) -> Result<Pid> {
         let id = self.child.id().context("the daemon has ended")?;
         Pid::from_raw(i32::try_from(id)?).context("no process has the number 0")
     }
 
-    /// How it ended, if it has.
+    /// The exit status, if the daemon has ended.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
@@ -60,20 +60,20 @@ impl Daemon {
         &self.socket
     }
 
-    /// Kills it without a warning, and waits until it is gone.
+    /// Kills the daemon without warning, and waits until it is gone.
     pub async fn kill(mut self) -> Result<ExitStatus> {
         kill_process(self.id()?, Signal::KILL)?;
         Ok(self.child.wait().await?)
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Asks the daemon to stop, and waits until it has.
     pub async fn stop(mut self) -> Result<ExitStatus> {
         kill_process(self.id()?, Signal::TERM)?;
         Ok(self.child.wait().await?)
     }
 }
 
-/// A connection to the daemon behind a socket, made when it is first used.
+/// A connection to the daemon at a socket, opened on first use.
 pub fn connect(socket: &Path) -> Channel {
     let socket = socket.to_owned();
     Endpoint::from_static("http://localhost").connect_with_connector_lazy(tower::service_fn(move |_: Uri| {

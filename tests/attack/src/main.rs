@@ -1,4 +1,4 @@
-//! The `attack` program: the attackers, and the daemon they attack.
+//! The `attack` program: the attackers, and the daemon that they attack.
 
 use clap::{Parser, Subcommand};
 use longhand::cli;
@@ -14,20 +14,21 @@ struct Arguments {
     attack: Attack,
 }
 
-/// One variant an attack.
+/// The attacks, one variant each.
 #[derive(Debug, Subcommand)]
 enum Attack {
-    /// Files that are removed, cut off, flipped, full or read-only under the daemon.
+    /// Removes, truncates, alters, fills or write-protects files under the daemon.
     Damage(damage::Options),
-    /// Alters inputs of every decoder a little and looks what becomes of them.
+    /// Alters inputs of every decoder slightly and checks the results.
     Fuzz(fuzz::Options),
-    /// Many clients over a daemon that is killed at random; everything that they were told is checked.
+    /// Runs many clients against a daemon that is killed at random, and checks every answer that they got.
     History(history::Options),
     /// Fails the i-th call of every kind to the operating system, for every i.
     IoFaults(storage::command::IoFaults),
-    /// Clients that read nothing, finish nothing or are too many, and one that behaves and is timed.
+    /// Runs clients that read nothing, finish nothing or are too many, beside a well-behaved one whose calls are
+    /// timed.
     Overload(overload::Options),
-    /// Cuts the power at random moments.
+    /// Simulates power cuts at random moments.
     PowerCuts(storage::command::PowerCuts),
 }
 

@@ -1,5 +1,5 @@
-//! Overload: clients that take nothing, finish nothing, or are simply too many. Beside each of them a client behaves, and
-//! its calls are timed: memory stays bounded, others are not affected, and whoever is turned away is told why.
+//! Overload: clients that read nothing, finish nothing, or are too many. A well-behaved client runs beside each of
+//! them, and its calls are timed: memory stays bounded, other clients are not affected, and every refusal has a reason.
 
 mod bystander;
 mod faults;
@@ -17,48 +17,48 @@ use std::time::{Duration, Instant};
 
 pub use faults::Fault;
 
-/// A daemon that is asked to stop ends within this, whatever clients do.
+/// Maximum time in which a daemon must stop, whatever clients do.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// What the attack is.
+/// Options of the attack.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
-    /// Draws sizes and words; printed, so that the same attack can be made again.
+    /// Draws sizes and words; printed, so that the attack can be repeated.
     #[arg(long)]
     seed: Option<u64>,
-    /// Only this fault, by its name in the table.
+    /// Runs only this fault, by its name in the table.
     #[arg(long)]
     only: Option<String>,
-    /// The longest that the calls of others may take, all but one of a hundred, in milliseconds.
+    /// Maximum 99th percentile of the times of other clients' calls, in milliseconds.
     #[arg(long, default_value_t = 1_000)]
     others_ms: u64,
 }
 
-/// How much of everything.
+/// Sizes of the faults.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
-    /// Connections at a time.
+    /// Number of concurrent connections.
     pub connections: usize,
-    /// Event streams that nobody reads.
+    /// Number of event streams that their clients do not read.
     pub streams: usize,
-    /// Views that nobody reads, and the bytes of each.
+    /// Number of views that their clients do not read, and the bytes of each.
     pub views: (usize, usize),
-    /// Requests that are begun and not finished, and the bytes of each.
+    /// Number of requests that are begun and not finished, and the bytes of each.
     pub requests: (usize, usize),
-    /// Appends at a time.
+    /// Number of concurrent appends.
     pub appends: usize,
-    /// How deep JSON is nested.
+    /// Nesting depth of JSON.
     pub depth: usize,
-    /// Connections that send slowly, or nothing.
+    /// Number of connections that send slowly, or nothing.
     pub slow: usize,
-    /// How long the daemon waits for a client that takes nothing.
+    /// Seconds for which the daemon waits for a client that reads nothing.
     pub stall_seconds: u64,
-    /// How long a fault is held, beside what it needs to be seen.
+    /// Time for which a fault is held, in addition to the time that it needs to show.
     pub hold: Duration,
 }
 
 impl Scale {
-    /// The attack itself.
+    /// The full attack.
     pub const LONG: Self = Self {
         connections: 10_000,
         streams: 1_000,
@@ -70,7 +70,7 @@ impl Scale {
         stall_seconds: 10,
         hold: Duration::from_secs(5),
     };
-    /// A glimpse of it.
+    /// The short form.
     pub const SHORT: Self = Self {
         connections: 200,
         streams: 60,
@@ -85,44 +85,44 @@ impl Scale {
 }
 
 impl Scale {
-    /// Whether there is no time to wait until everything has ended.
+    /// True if there is no time to wait until everything has ended.
     fn is_short(&self) -> bool {
         self.hold < Duration::from_secs(1)
     }
 }
 
-/// What came of one fault.
+/// Result of one fault.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Its name.
+    /// Name of the fault.
     pub fault: &'static str,
-    /// How often it was tried, in its own unit.
+    /// Number of attempts, in the fault's own unit.
     pub tried: usize,
-    /// Kibibytes of the daemon before, and at most.
+    /// Memory of the daemon in KiB: before the fault, and its peak.
     pub memory_kib: (u64, u64),
-    /// How the calls of others fared meanwhile.
+    /// Timings of other clients' calls meanwhile.
     pub others: Timings,
-    /// How long the daemon took to stop.
+    /// Time that the daemon took to stop.
     pub stopped: Duration,
-    /// What the attackers were told, and how often.
+    /// Answers to the attackers, with their counts.
     pub told: BTreeMap<String, usize>,
-    /// What should not have been; empty if all is well.
+    /// Violations; empty if there are none.
     pub broken: Vec<String>,
 }
 
-/// What a fault works on.
+/// The daemon under attack.
 pub struct Target {
     /// The daemon.
     pub daemon: Daemon,
     /// Its data directory.
     pub directory: PathBuf,
-    /// How much of everything.
+    /// Sizes of the faults.
     pub scale: Scale,
-    /// Words that no compression makes short.
+    /// Incompressible text.
     pub noise: String,
 }
 
-/// Makes the attack at full size, prints what came of it, and fails if something did that should not have.
+/// Runs the full attack, prints the results, and fails if there are violations.
 pub async fn main(options: Options) -> ExitCode {
     let seed = options.seed.unwrap_or_else(|| rand::rng().random());
     println!("seed {seed}");
@@ -152,14 +152,14 @@ async fn attack(options: &Options, seed: u64) -> Result<Vec<Outcome>> {
     Ok(outcomes)
 }
 
-/// As many descriptors as the system allows: each connection takes one here, too.
+/// Raises the limit of descriptors to the allowed maximum: each connection takes one in this process, too.
 fn raise_descriptors() -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
 }
 
-/// Attacks a daemon of its own with one fault. `others_max` is the longest that the calls of others may take, all but one
-/// of a hundred.
+/// Attacks a new daemon with one fault. `others_max` is the maximum 99th percentile of the times of other clients'
+/// calls.
 pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_max: Duration) -> Result<Outcome> {
     let folder = tempfile::tempdir()?;
     let directory = folder.path().join("data");
@@ -197,7 +197,7 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     Ok(Outcome { fault: fault.name(), tried, memory_kib: (before, most), others, stopped, told, broken })
 }
 
-/// A figure of a process's memory.
+/// One memory figure of a process, in KiB.
 fn memory_kib(process: rustix::process::Pid, name: &str) -> Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero()))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).context("no such figure")?;

@@ -1,5 +1,5 @@
-//! A client over bare HTTP/2: it says which windows it grants, and takes only what it is told to take. It answers pings
-//! like any other client, so that nothing but its silence tells it from one.
+//! A client over bare HTTP/2: it sets its own windows, and reads only when told to. It answers pings like any other
+//! client, so that only its silence distinguishes it from one.
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -11,22 +11,22 @@ use std::path::Path;
 use tokio::net::UnixStream;
 use tokio::task::JoinHandle;
 
-/// A length that no gRPC message has: one byte that says whether it is compressed, and four of length.
+/// Length of the prefix of a gRPC message: one byte for compression, and four for the length.
 const PREFIX_BYTES: usize = 5;
 
-/// How many bytes the daemon may send before some are taken.
+/// Number of bytes that the daemon may send before the client reads some.
 #[derive(Debug, Clone, Copy)]
 pub struct Windows {
-    /// On one stream.
+    /// Per stream.
     pub stream: u32,
-    /// On all streams of the connection.
+    /// For all streams of the connection.
     pub connection: u32,
 }
 
 impl Windows {
-    /// What HTTP/2 grants by itself.
+    /// The default windows of HTTP/2.
     pub const SMALL: Self = Self { stream: 65_535, connection: 65_535 };
-    /// Nothing at all.
+    /// No bytes on any stream.
     pub const NONE: Self = Self { stream: 0, connection: 65_535 };
 }
 
@@ -44,26 +44,26 @@ impl Drop for RawClient {
 
 /// A request that was sent, or begun.
 pub struct Call {
-    /// The rest of the request goes here.
+    /// The stream for the rest of the request.
     pub request: SendStream<Bytes>,
     response: ResponseFuture,
 }
 
-/// An answer that is taken bit by bit, or not at all.
+/// An answer that is read in steps, or not at all.
 pub struct Answer {
     /// The answer's headers.
     pub headers: HeaderMap,
     body: RecvStream,
 }
 
-/// How a call ended, by the trailers or the headers of its answer.
+/// The end of a call, from the trailers or the headers of its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct End {
     /// The gRPC code.
     pub code: tonic::Code,
     /// The reason in the error's details; empty for none.
     pub reason: String,
-    /// What else the details say.
+    /// The other facts in the details.
     pub facts: std::collections::HashMap<String, String>,
 }
 
@@ -101,7 +101,7 @@ impl RawClient {
     }
 }
 
-/// A message as gRPC sends it.
+/// A message in gRPC framing.
 pub fn framed(message: &impl Message) -> Bytes {
     let mut frame = BytesMut::with_capacity(PREFIX_BYTES + message.encoded_len());
     frame.put_u8(0);
@@ -119,7 +119,7 @@ impl Call {
 }
 
 impl Answer {
-    /// Takes all that comes until the answer ends: the messages' bytes and the end.
+    /// Reads until the answer ends: the messages and the end.
     pub async fn rest<T: Message + Default>(&mut self) -> Result<(Vec<T>, End)> {
         let mut bytes = BytesMut::new();
         while let Some(data) = self.body.data().await {
@@ -140,7 +140,7 @@ impl Answer {
         Ok((messages, end))
     }
 
-    /// How the answer ends, once nothing more of it waits to be taken.
+    /// The end of the answer, once everything else of it is read.
     async fn end(&mut self) -> Result<End> {
         let trailers = match self.headers.contains_key("grpc-status") {
             true => self.headers.clone(),

@@ -1,9 +1,10 @@
-//! The one source of chance.
+//! The single source of randomness.
 
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 
-/// A generator for one part of an attack: the same seed and name give the same numbers, whatever the other parts draw.
+/// A generator for one part of an attack: the same seed and name give the same numbers, whatever the other parts
+/// draw.
 pub fn generator(seed: u64, name: &str) -> StdRng {
     let mut mixed = seed ^ 0xcbf2_9ce4_8422_2325;
     for byte in name.bytes() {

@@ -1,5 +1,5 @@
-//! The store over a disk that fails or loses power, in short forms. In a process of its own: the layer beneath SQLite is
-//! the process's.
+//! The store over a disk that fails or loses power, in short forms. A separate test process, because the layer under
+//! SQLite applies to the whole process.
 
 use longhand::app::sessions::NewSession;
 use longhand::app::{Caller, Durability, Reason};
@@ -16,10 +16,10 @@ use longhand_attack::vfs::{Call, Disk, FAILURES, Failure, Fault, VARIABLE, scrat
 use std::path::Path;
 
 const SEED: u64 = 20_261_122;
-/// The layer beneath SQLite and what it notes of panics are the process's, so that one test runs at a time.
+/// The layer under SQLite and the list of panics belong to the process, so that only one test runs at a time.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
-/// Waits until no other test runs, and forgets the panics of those that failed.
+/// Waits until no other test runs, and clears the panics of failed ones.
 async fn alone() -> tokio::sync::MutexGuard<'static, ()> {
     let alone = ALONE.lock().await;
     panics();

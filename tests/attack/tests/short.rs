@@ -12,7 +12,7 @@ mod overload;
 use longhand_attack::daemon::Daemon;
 use std::path::Path;
 
-/// The program that is attacked, and that attacks.
+/// The path of the `attack` program, which is both the attacker and the daemon under attack.
 pub(crate) const ATTACK: &str = env!("CARGO_BIN_EXE_attack");
 
 #[tokio::test]

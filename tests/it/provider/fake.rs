@@ -1,4 +1,4 @@
-//! A provider for tests: it speaks the real protocols over HTTP on a loopback port, and goes wrong as it is told.
+//! A provider for tests: it speaks the real protocols over HTTP on a loopback port, with scripted faults.
 
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// All of them.
+    /// All protocols.
     pub(crate) const ALL: [Self; 4] = [Self::Chat, Self::Responses, Self::Messages, Self::Gemini];
 
     /// The name in the configuration.
@@ -36,7 +36,7 @@ impl Protocol {
         }
     }
 
-    /// Where the words of a request are.
+    /// JSON pointer to the text of the user message in a request.
     fn words(self) -> &'static str {
         match self {
             Self::Chat => "/messages/1/content",
@@ -47,7 +47,7 @@ impl Protocol {
     }
 }
 
-/// What a model writes about a goal, with the sections that most agents ask for.
+/// A summary with this goal, with the sections that most agents require.
 pub(crate) fn summary(goal: &str) -> String {
     format!(
         "## Goal\n- {goal}\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\n### Done\n- [x] found it\n\n\
@@ -55,59 +55,59 @@ pub(crate) fn summary(goal: &str) -> String {
     )
 }
 
-/// What happens to one request.
+/// The scripted answer to one request.
 #[derive(Debug, Clone)]
 pub(crate) enum Scene {
     /// A reply, streamed.
     Say(String),
-    /// A reply in one piece, as a server that does not stream gives it.
+    /// A reply in one piece, as from a server that does not stream.
     Whole(String),
-    /// A reply of which every byte comes by itself.
+    /// A streamed reply, sent byte by byte.
     Slow(String),
-    /// An error answer: status, headers, code and message.
+    /// An error response: status, headers, code and message.
     Status(u16, Vec<(&'static str, String)>, &'static str, &'static str),
-    /// The protocol's own way to say that the request is too long.
+    /// The protocol's own error for a request that is too long.
     Overflow,
-    /// Nothing at all, for ever.
+    /// No response at all, for ever.
     Hang,
-    /// Some words, then nothing, for ever.
+    /// Some text, then nothing, for ever.
     Stall(String),
-    /// Signs of life without end, and no words.
+    /// Keep-alive comments for ever, and no text.
     Drip,
-    /// Some words, then the connection breaks.
+    /// Some text, then the connection breaks.
     Cut(String),
-    /// Some words, then the connection ends as if all were well.
+    /// Some text, then a regular end of the connection.
     Fade(String),
-    /// Words that the output limit cut off.
+    /// Text truncated by the output limit.
     Length(String),
-    /// No words.
+    /// A reply without text.
     Empty,
-    /// Some words, then a call of a tool.
+    /// Some text, then a tool call.
     ToolCall,
-    /// A filter steps in.
+    /// A reply stopped by a content filter.
     Filtered,
-    /// An error in the middle of a reply that began well.
+    /// An error in the middle of a reply.
     Broken(&'static str, &'static str),
-    /// A page instead of a reply, with status 200.
+    /// An HTML page instead of a reply, with status 200.
     Page,
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     /// The path, with the query.
     pub(crate) path: String,
-    /// The head as it came, in small letters.
+    /// The head, in lower case.
     pub(crate) head: String,
-    /// The body as it came.
+    /// The body as received.
     pub(crate) raw: String,
     /// The body.
     pub(crate) body: Value,
-    /// The words of the user message.
+    /// The text of the user message.
     pub(crate) words: String,
 }
 
-/// What decides what happens to a request.
+/// Chooses the answer to a request.
 type Director = Box<dyn Fn(&Asked) -> Scene + Send + Sync>;
 
 struct Inner {
@@ -116,11 +116,11 @@ struct Inner {
     asked: Mutex<Vec<Asked>>,
     /// A permit for every connection that hangs.
     hanging: Semaphore,
-    /// A permit for every connection that the other side gave up.
+    /// A permit for every finished connection.
     left: Semaphore,
 }
 
-/// The provider. It goes away with its last handle.
+/// The provider. It ends with its last handle.
 pub(crate) struct FakeProvider {
     inner: Arc<Inner>,
     address: SocketAddr,
@@ -134,7 +134,7 @@ impl Drop for FakeProvider {
 }
 
 impl FakeProvider {
-    /// A provider that plays scenes in order, and writes a [`summary`] about `last` when there are none left.
+    /// A provider that plays scenes in order, and then answers with a [`summary`] about `last`.
     pub(crate) async fn playing(protocol: Protocol, scenes: impl IntoIterator<Item = Scene>) -> Self {
         let scenes: Mutex<VecDeque<Scene>> = Mutex::new(scenes.into_iter().collect());
         let next = move |_: &Asked| {
@@ -143,7 +143,7 @@ impl FakeProvider {
         Self::directed(protocol, Box::new(next)).await
     }
 
-    /// A provider whose scenes depend on what is asked.
+    /// A provider whose scenes depend on the request.
     pub(crate) async fn directed(protocol: Protocol, director: Director) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -154,7 +154,7 @@ impl FakeProvider {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = shared.clone();
                 tokio::spawn(async move {
-                    // The other side may leave at any time.
+                    // The client may leave at any time.
                     drop(shared.serve(stream).await);
                     shared.left.add_permits(1);
                 });
@@ -168,7 +168,7 @@ impl FakeProvider {
         format!("http://{}/v1", self.address)
     }
 
-    /// Every request so far.
+    /// All requests so far.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.inner.asked.lock().expect("no panic").clone()
     }
@@ -178,7 +178,7 @@ impl FakeProvider {
         self.inner.hanging.acquire().await.expect("never closed").forget();
     }
 
-    /// Waits until a connection is over.
+    /// Waits until a connection has ended.
     pub(crate) async fn is_left(&self) {
         self.inner.left.acquire().await.expect("never closed").forget();
     }
@@ -244,7 +244,7 @@ impl Inner {
         }
     }
 
-    /// Says nothing until the other side has had enough.
+    /// Sends nothing until the client closes the connection.
     async fn hang(&self, stream: &mut TcpStream) -> std::io::Result<()> {
         self.hanging.add_permits(1);
         let mut rest = [0; 64];
@@ -307,7 +307,7 @@ async fn chunk(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<()> {
     stream.flush().await
 }
 
-/// Streams events; `ends` says whether the body is properly ended.
+/// Streams events; `ends` is true for a properly ended body.
 async fn send(stream: &mut TcpStream, events: &str, ends: bool) -> std::io::Result<()> {
     begin(stream).await?;
     // Pieces that end in the middle of lines and of characters.
@@ -317,7 +317,7 @@ async fn send(stream: &mut TcpStream, events: &str, ends: bool) -> std::io::Resu
     if ends { stream.write_all(b"0\r\n\r\n").await } else { Ok(()) }
 }
 
-/// How a stream ends.
+/// The end of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Done,
@@ -334,8 +334,8 @@ fn event(value: Value) -> String {
     }
 }
 
-/// A reply as the protocol streams it, in pieces of a few characters. Every reply read 100 tokens, of which a cache had
-/// 40, and wrote 30, of which 10 were thoughts where the protocol tells.
+/// A reply as the protocol streams it, in pieces of a few characters. Every reply has read 100 tokens, 40 of them from
+/// a cache, and written 30, of which 10 were reasoning if the protocol reports it.
 fn streamed(protocol: Protocol, text: &str, end: End) -> String {
     let letters: Vec<char> = text.chars().collect();
     let pieces: Vec<String> = letters.chunks(7).map(|piece| piece.iter().collect()).collect();
@@ -461,7 +461,7 @@ fn whole(protocol: Protocol, text: &str) -> String {
     .to_string()
 }
 
-/// An error as the protocol tells it.
+/// An error in the form of the protocol.
 fn error(protocol: Protocol, status: u16, code: &str, message: &str) -> Value {
     match protocol {
         Protocol::Chat | Protocol::Responses => {

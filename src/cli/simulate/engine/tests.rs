@@ -77,7 +77,7 @@ fn a_summary_fires_when_the_threshold_is_passed_and_the_tail_stays() {
     assert!(firing.kept >= 7 && firing.after_tokens < 24_000, "{firing:?}");
     assert_eq!(firing.reread_tokens, firing.after_tokens, "a summary stands at the very beginning");
     assert_eq!(outcome.highest_tokens(), firing.before_tokens);
-    // One point for each message, and one for the reduction.
+    // One point for each message, and one for the compaction.
     assert_eq!(outcome.fill.len(), 17);
 }
 
@@ -90,11 +90,11 @@ fn what_requests_carry_beside_the_messages_is_counted_and_what_it_fills_is_left_
     let outcome = with(10_000);
     assert_eq!(fired(&outcome).first(), Some(&(10, CompactionKind::Summary)));
     assert_eq!(outcome.firings[0].context_tokens, 5 * 5_100 + 10_000);
-    // What is beside the messages fills all that the threshold lets a view have, and leaves some of the window.
+    // The overhead alone reaches the threshold, but does not fill the window.
     let filled = fired(&with(33_617));
     assert_eq!(filled.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), [CompactionKind::Omission; 3]);
     assert_eq!(fired(&with(45_000)), [], "nothing that a reduction could take away fills the window");
-    // Usage has it in it.
+    // Reported usage includes the overhead.
     let usage = |input| message(Role::Assistant, vec![text(100)], Some(finish(FinishReason::Stop, Some(input))));
     let told: Vec<Happening> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();
     let outcome = simulate(&policy, &ModelWindow { overhead: 15_000, ..window(50_000) }, &told);
@@ -127,12 +127,12 @@ fn reported_usage_counts_until_something_was_reduced() {
     talk.push(user(10));
     talk.push(usage(40_000));
     let outcome = simulate(&policy, &window(50_000), &talk);
-    // The second report of 40000 is about a context that was never reduced, and is not believed.
+    // The second report of 40000 is about a context that was never compacted, and is not trusted.
     assert_eq!(fired(&outcome), [(32, CompactionKind::Summary)]);
     assert_eq!(outcome.firings[0].context_tokens, 40_000);
     talk.insert(30, Happening::Compaction);
     let outcome = simulate(&policy, &window(50_000), &talk);
-    // The agent's own compaction ends its trust: from there on the estimate counts.
+    // The agent's own compaction ends the trust in reported usage: from there on the estimate counts.
     assert_eq!(fired(&outcome), [(34, CompactionKind::Summary)]);
     assert_eq!(outcome.firings[0].context_tokens, outcome.firings[0].before_tokens);
 }
@@ -169,7 +169,7 @@ fn a_cool_down_is_waited_for_unless_the_window_is_exceeded() {
     assert!(fast[1] > slow[1], "{slow:?} {fast:?}");
 }
 
-/// A conversation: sizes of what is said, and whether it is a request, a reply or a tool's output.
+/// A conversation: for each entry its kind (request, reply or tool output) and its size in tokens.
 fn talks() -> impl Strategy<Value = Vec<(u8, usize)>> {
     prop::collection::vec((0_u8..3, prop_oneof![0_usize..200, 0_usize..5_000, Just(20_000_usize)]), 0..40)
 }
@@ -187,8 +187,9 @@ proptest! {
     // Every case runs under every preset.
     #![proptest_config(ProptestConfig::with_cases(3))]
 
-    /// No preset loops, whatever it is shown: what follows one message is bounded, every reduction makes the view
-    /// smaller, what was given up is left alone until the view has grown, and what is in force is what was measured.
+    /// No preset loops on any conversation: compactions after one message are bounded, every compaction makes the view
+    /// smaller, a compaction that was given up is not tried again until the view has grown, and an applied compaction
+    /// has the measured size.
     #[test]
     fn no_preset_loops(talk in talks(), context in prop_oneof![Just(250_i64), Just(1_000), Just(3_000)]) {
         let window = window(context);

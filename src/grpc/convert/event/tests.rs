@@ -80,7 +80,7 @@ fn written_outcome() -> pb::CompactionOutcome {
     }
 }
 
-/// One body of every kind, with what it is on the wire.
+/// One body of every kind, with its form in the protocol.
 fn bodies() -> Vec<(EventBody, Body)> {
     let mut all = session_bodies();
     all.extend(message_bodies());

@@ -28,7 +28,7 @@ fn result(status: ResultStatus) -> PartBody {
     })
 }
 
-/// At least one body of every kind, with every field set to something of its own.
+/// At least one body of every kind, with a different value in every field.
 fn bodies() -> Vec<PartBody> {
     vec![
         PartBody::Text("words".into()),

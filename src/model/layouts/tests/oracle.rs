@@ -1,4 +1,4 @@
-//! A slow world that knows what every view must show, message by message.
+//! A slow reference model that computes every view message by message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use proptest::test_runner::TestCaseError;
 use super::super::*;
 use super::{compaction, edited, left_out, mark, pinned, pruned, range, replayed, rewound, taken_out, undo};
 
-/// Something that happens to a session. Numbers choose among what there is.
+/// A step in the life of a session. Numbers choose among the existing items.
 #[derive(Debug, Clone)]
 pub(super) enum Step {
     Message,
@@ -49,19 +49,19 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..40)
 }
 
-/// A message in the conversation: its place, and the message that stands there.
+/// A message in the conversation: its position, and the message that is shown there.
 type Stand = (Revision, Revision);
 
 #[derive(Default)]
 pub(super) struct World {
     pub(super) revision: Revision,
     pub(super) marks: Vec<Mark>,
-    /// Compactions that were finished after other things had happened: whether they applied, and their marks.
+    /// Compactions that were finished after other steps: true if they applied, and their marks.
     pub(super) attempts: Vec<(bool, Mark)>,
     normal: Vec<Revision>,
-    /// Replacements, each with the revision of the mark that brought it.
+    /// Replacements, each with the revision of its mark.
     replacements: BTreeMap<Revision, Revision>,
-    /// The messages of replays, which nobody wrote.
+    /// The messages of replays, which no client wrote.
     replays: BTreeSet<Revision>,
     derived: Vec<Revision>,
     begun: Option<CompactedMark>,
@@ -156,13 +156,13 @@ impl World {
         }
     }
 
-    /// Takes back a mark.
+    /// Undoes a mark.
     pub(super) fn reverse(&mut self, target: Revision) {
         let revision = self.tick();
         self.marks.push(undo(revision, target));
     }
 
-    /// Every message of the conversation, as clients wrote it.
+    /// All messages of the conversation, as clients wrote them.
     pub(super) fn written(&self) -> Vec<Revision> {
         self.normal.clone()
     }
@@ -183,7 +183,7 @@ impl World {
         revision
     }
 
-    /// Summarizes all but the last `keep` messages of the view at once, and gives the mark's revision.
+    /// Summarizes all but the last `keep` messages of the view at once, and returns the mark's revision.
     pub(super) fn compact(&mut self, keep: usize) -> Option<Revision> {
         self.begun = self.begin(keep);
         self.finish()
@@ -199,7 +199,7 @@ impl World {
         let (head, tail) = conversation.split_at(end);
         let covers_more = head.iter().any(|(place, _)| *place >= old_tail);
         covers_more.then(|| CompactedMark {
-            // Apart from those of prunes, which are numbered by their marks.
+            // A number range of its own, apart from prunes, which are numbered by their marks.
             compaction: compaction(1_000_000 + base),
             base,
             covered: self.ranges(head.iter().map(|(_, stands)| *stands).collect()),
@@ -212,7 +212,7 @@ impl World {
         })
     }
 
-    /// Ranges that hold exactly the given messages; revisions that are no messages may lie between originals.
+    /// Ranges that contain exactly the given messages; revisions that are no messages may be between originals.
     fn ranges(&self, mut revisions: Vec<Revision>) -> Vec<RevisionRange> {
         revisions.sort_unstable();
         let mut ranges: Vec<RevisionRange> = Vec::new();
@@ -277,14 +277,14 @@ impl World {
         self.held(at).iter().any(leaves_out)
     }
 
-    /// The conversation without any summary: every message that neither a rewind nor a reduction leaves out, with edits
+    /// The conversation without any summary: every message that neither a rewind nor a compaction omits, with edits
     /// applied.
     fn conversation(&self, at: Revision) -> Vec<Stand> {
         let stands = self.unreduced(at).into_iter();
         stands.filter(|(_, stands)| !self.is_reduced(*stands, at)).collect()
     }
 
-    /// The conversation as it would be without reductions.
+    /// The conversation without the omissions of compactions.
     fn unreduced(&self, at: Revision) -> Vec<Stand> {
         let held = self.held(at);
         let stands = |place: Revision| {
@@ -298,7 +298,7 @@ impl World {
         places.filter_map(|place| Some((place, stands(place)?))).collect()
     }
 
-    /// The messages that standing compactions brought to ask for more, and that nothing has taken out since.
+    /// The continuations of active compactions that no mark has omitted since.
     fn continuations(&self, at: Revision) -> Vec<Revision> {
         let brought = self.held(at).into_iter().filter_map(|mark| match &mark.body {
             MarkBody::Compacted(compacted) if self.stands(compacted, at) => compacted.continuation,
@@ -311,21 +311,21 @@ impl World {
         self.unreduced(at).into_iter().filter(|(place, _)| *place < tail_start).collect()
     }
 
-    /// Whether a message stands in the place of another.
+    /// True if a message has the position of another.
     fn stands_elsewhere(&self, revision: Revision) -> bool {
         self.replacements.contains_key(&revision) || self.replays.contains(&revision)
     }
 
-    /// Whether the ground of a summary is still the conversation.
+    /// True if the source of a summary is still the conversation.
     fn stands(&self, it: &CompactedMark, at: Revision) -> bool {
         let is_covered = |revision| it.covered.iter().any(|range| range.contains(revision));
-        // Revisions that are no message count too when they come and go: a layout knows no messages.
+        // Revisions without a message count too if they come and go, because a layout knows no messages.
         let comes_or_goes = |revision| match (self.is_rewound(revision, it.base), self.is_rewound(revision, at)) {
             (true, false) => true,
             (false, true) => is_covered(revision) && !self.stands_elsewhere(revision),
             (true, true) | (false, false) => false,
         };
-        // What a reduction left out is in no summary, and must not come back from under one.
+        // A message that a compaction omitted is in no summary, and must not come back among the covered messages.
         let returns = |&(_, stands): &Stand| {
             self.is_reduced(stands, it.base) && !is_covered(stands) && !self.is_reduced(stands, at)
         };
@@ -339,7 +339,7 @@ impl World {
             && ground(it.base) == ground(at)
     }
 
-    /// The newest summary whose ground is still the conversation.
+    /// The newest summary whose source is still the conversation.
     fn summary(&self, at: Revision) -> Option<(Revision, &CompactedMark)> {
         self.held(at).into_iter().rev().find_map(|mark| match &mark.body {
             MarkBody::Compacted(it) if self.stands(it, at) => Some((mark.revision, it)),
@@ -353,7 +353,7 @@ impl World {
         self.held(at).iter().any(|mark| matches!(mark.body, MarkBody::Pinned { target } if names_place(target)))
     }
 
-    /// What a view shows, in order.
+    /// The messages of a view, in order.
     pub(super) fn view(&self, at: Revision) -> Vec<Revision> {
         let summary = self.summary(at).map(|(_, compacted)| compacted);
         let tail_start = summary.map_or(0, |compacted| compacted.tail_start);
@@ -369,7 +369,7 @@ impl World {
         placed.chain(kept.map(|(_, stands)| stands)).collect()
     }
 
-    /// The messages a layout names, in order.
+    /// The messages of a layout, in order.
     pub(super) fn shown_by(&self, layout: &Layout, at: Revision) -> Vec<Revision> {
         let messages = layout.spans.iter().flat_map(|span| match *span {
             Span::Placed { revision, .. } => vec![revision],
@@ -381,7 +381,7 @@ impl World {
         messages.collect()
     }
 
-    /// Every message a client wrote is shown once, covered or left out by a mark that holds.
+    /// Checks that every message of a client is shown once, covered, or omitted by an active mark.
     pub(super) fn check_accounts(&self, layout: &Layout, at: Revision) -> Result<(), TestCaseError> {
         let summary = self.summary(at);
         prop_assert_eq!(layout.covered.as_ref().map(|covered| covered.mark), summary.map(|(mark, _)| mark));
@@ -393,7 +393,7 @@ impl World {
         for &message in self.normal.iter().filter(|message| **message <= at) {
             let times_shown = shown.iter().filter(|other| **other == message).count();
             let pinned = usize::from(times_shown == 1 && covered(message) && self.is_pinned(message, at));
-            // A reduction that was taken back and brought again may leave out what was covered meanwhile.
+            // A compaction that was undone and redone may omit messages that were covered meanwhile.
             let twice = usize::from(covered(message) && self.is_reduced(message, at));
             let accounts = times_shown + usize::from(covered(message)) + omitted(message) - pinned - twice;
             prop_assert_eq!(accounts, 1, "message {} at {}: {:?}", message, at, layout);

@@ -1,7 +1,7 @@
 use super::*;
 use crate::policy::{Limit, dsl, presets};
 
-/// Which messages go, by name, when so many tokens may stay.
+/// Compares the names of the omitted messages under a limit of tokens.
 fn check(batch: u32, minimum: u32, tokens: i64, text: &str, expected: &str) {
     let mut policy = presets::suna::v2025_07();
     policy.auto.as_mut().expect("a rung").threshold.limit = Limit::Tokens { tokens };
@@ -13,7 +13,7 @@ fn check(batch: u32, minimum: u32, tokens: i64, text: &str, expected: &str) {
     assert_eq!(gone.map(dsl::name).collect::<Vec<_>>().join(" "), expected);
 }
 
-/// Messages of nothing but `x`, by name, the last of them the model's.
+/// Messages with the text `x`; all are requests but the last, which is a reply.
 fn list(count: usize) -> String {
     let line = |index| if index == count { format!("a{index} \"x\"") } else { format!("u{index} \"x\"") };
     (1..=count).map(line).collect::<Vec<_>>().join("\n")
@@ -21,7 +21,7 @@ fn list(count: usize) -> String {
 
 #[test]
 fn thirty_messages_of_three_thousand_words() {
-    // The recorded vector: the system message and the last ten stay of 30 messages of 3 000 words.
+    // The recorded vector: of 30 messages of 3 000 words the system message and the last ten stay.
     let policy = presets::suna::v2025_07();
     let words = serde_json::to_string(&"word ".repeat(3_000)).expect("a text is JSON");
     let role = |index: usize| if index.is_multiple_of(2) { 'u' } else { 'a' };

@@ -6,8 +6,8 @@ use crate::policy::presets::qwen_agent;
 use crate::policy::{Fit, Limit, Step, dsl, plan};
 use uuid::Uuid;
 
-/// A conversation in short: `U5 C F100 A5` is a request of five words, a call, its result of a hundred, a reply of five.
-/// `S1` are instructions, `I20` a request of twenty words with an image.
+/// A conversation in short: `U5 C F100 A5` is a request of five words, a call, its result of a hundred words and a
+/// reply of five. `S1` is a system message of one word, `I20` a request of twenty words with an image.
 pub(in crate::policy::fit) fn conversation(short: &str) -> Vec<SourceMessage> {
     let mut text = String::new();
     for (index, word) in short.split_whitespace().enumerate() {
@@ -27,7 +27,7 @@ pub(in crate::policy::fit) fn conversation(short: &str) -> Vec<SourceMessage> {
     dsl::parse(&text)
 }
 
-/// A conversation in short, with `omit` for texts that are gone.
+/// A conversation in short, with `omit` for texts that were replaced by the placeholder.
 pub(in crate::policy::fit) fn in_short(policy: &Policy, messages: &[SourceMessage]) -> String {
     let items = Items::of(policy, messages);
     let words: Vec<String> = items.list.iter().map(|item| word(&items, item)).collect();
@@ -54,7 +54,7 @@ fn word(items: &Items<'_>, item: &Item) -> String {
     }
 }
 
-/// A policy of Qwen-Agent's with another limit, and what it fits with.
+/// A policy of Qwen-Agent with another limit, and its truncation strategy.
 pub(in crate::policy::fit) fn limited(mut policy: Policy, tokens: i64) -> (Policy, Fit) {
     let rung = policy.auto.as_mut().expect("a rung");
     rung.threshold.limit = Limit::Tokens { tokens };
@@ -62,12 +62,12 @@ pub(in crate::policy::fit) fn limited(mut policy: Policy, tokens: i64) -> (Polic
     (policy, rule)
 }
 
-/// What a policy leaves of messages under a limit.
+/// The messages that a policy leaves under a limit.
 pub(in crate::policy::fit) fn fitted(policy: Policy, tokens: i64, messages: &[SourceMessage]) -> Vec<SourceMessage> {
     fitted_beside(policy, tokens, 0, messages)
 }
 
-/// The same beside what else a request carries.
+/// The same with an overhead of the window.
 pub(in crate::policy::fit) fn fitted_beside(
     policy: Policy,
     tokens: i64,
@@ -94,7 +94,7 @@ fn shown_texts(policy: &Policy, messages: &[SourceMessage]) -> Vec<String> {
         .collect()
 }
 
-/// Applies one fate to the only item of a message and shows the texts.
+/// Applies one fate to the only item of a message and compares the shown texts.
 fn check(message: &str, fate: Fate, expected: &[&str]) {
     let policy = qwen_agent::v0_0_34();
     let messages = dsl::parse(&format!("{message}\na9 \"x\""));
@@ -132,7 +132,7 @@ fn several_texts_count_as_one_with_line_breaks_between_them() {
 
 #[test]
 fn a_cut_never_leaves_half_a_character() {
-    // Each of these takes three tokens.
+    // Each of these characters is three tokens.
     check("u1 \"𓀀𓀁𓀂𓀃\"", Fate::Beginning(4), &["𓀀"]);
     check("u1 \"𓀀𓀁𓀂𓀃\"", Fate::BothSides(6), &["...𓀃"]);
     check("u1 \"𓀀𓀁𓀂𓀃\"", Fate::Beginning(1), &["omit"]);
@@ -174,7 +174,7 @@ fn only_whole_messages_that_are_answered_are_left_out() {
     let policy = qwen_agent::v0_0_34();
     for (short, going, expected) in [
         ("U5 A5 U5 A5", &[0, 1][..], "U5 A5"),
-        // The last request stays, and what nobody has answered.
+        // The last request stays, and so do messages without a reply.
         ("U5 A5 U5 A5", &[2, 3], "U5 A5 Uomit"),
         ("U5 A5 U5", &[0, 2], "A5 Uomit"),
         ("U5 C F5", &[1, 2], "U5 C Fomit"),
@@ -182,7 +182,7 @@ fn only_whole_messages_that_are_answered_are_left_out() {
         ("U5 C F5 A5", &[1], "U5 C F5 A5"),
         ("U5 C F5 A5", &[2], "U5 C Fomit A5"),
         ("U5 C F5 A5", &[1, 2], "U5 A5"),
-        // What is still being written stays whole.
+        // An open message stays whole.
         ("U5 O5", &[1], "U5 A5"),
     ] {
         let messages = conversation(short);

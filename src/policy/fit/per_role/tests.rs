@@ -15,7 +15,7 @@ fn rule(policy: &Policy) -> PerRole {
         .expect("the preset cuts by role")
 }
 
-/// A message for each text; the letter in front of it says who speaks.
+/// One message for each text; the letter before the text is the role.
 fn messages(texts: &[(char, String)]) -> Vec<SourceMessage> {
     let line = |(index, (role, text)): (usize, &(char, String))| {
         format!("{role}{index} {}", serde_json::to_string(text).expect("a text is JSON"))
@@ -23,7 +23,7 @@ fn messages(texts: &[(char, String)]) -> Vec<SourceMessage> {
     dsl::parse(&texts.iter().enumerate().map(line).collect::<Vec<_>>().join("\n"))
 }
 
-/// What is shown of each message after the cuts.
+/// The shown text of each message after the truncations.
 fn shown(policy: &Policy, rule: &PerRole, context: i64, messages: &[SourceMessage]) -> Vec<String> {
     let window = ModelWindow { context, ..ModelWindow::default() };
     let cuts = cut(rule, policy, &window, messages);
@@ -34,14 +34,14 @@ fn shown(policy: &Policy, rule: &PerRole, context: i64, messages: &[SourceMessag
 
 #[test]
 fn twelve_messages_of_four_thousand_words() {
-    // The recorded vector: at 2 048 tokens all but the newest of each role are cut, which stay as they are.
+    // The recorded vector: at 2 048 tokens all messages are truncated but the newest of each role.
     let policy = presets::suna::v2025_07();
     let text =
         |index: usize| (if index.is_multiple_of(2) { 'u' } else { 'a' }, format!("{index} {}", "word ".repeat(4_000)));
     let texts: Vec<(char, String)> = (0..12).map(text).collect();
     let lengths: Vec<usize> =
         shown(&policy, &rule(&policy), 0, &messages(&texts)).iter().map(|text| text.chars().count()).collect();
-    // The note has 72 characters with an id of two, as in the record; ids have 36 here.
+    // The note has 72 characters with an id of two, as recorded; ids have 36 characters here.
     assert_eq!(lengths, [vec![6_144 + 72 - 2 + 36; 10], vec![20_003; 2]].concat());
 }
 
@@ -57,7 +57,7 @@ fn json_is_cut_from_its_whole_in_each_round_and_left_whole_after_the_last() {
         rung.threshold.limit = crate::policy::Limit::Tokens { tokens };
     };
     let texts = messages(&[vec![json(700), json(1_500), filler], last.to_vec()].concat());
-    // At 1 024 tokens, with the words before cut to 6 144 characters at 2 048.
+    // At 1 024 tokens, with the text before truncated to 6 144 characters at 2 048.
     limit(&mut policy, 2_300);
     let lengths: Vec<usize> = shown(&policy, &rule, 0, &texts).iter().map(String::len).collect();
     assert_eq!(lengths[..3], [texts_len(&texts[0]), 3_072 + 106, 3_072 + 106], "JSON under the measure is whole");
@@ -96,8 +96,8 @@ fn results_are_known_by_what_is_in_them() {
 
 #[test]
 fn what_is_not_short_becomes_a_note_when_it_is_old() {
-    // A target of 600 tokens. Three thousand characters of Chinese are more than 500 tokens, those of the Latin words
-    // are not: these only lose their end.
+    // A target of 600 tokens. Three thousand characters of Chinese are more than 500 tokens, those of the Latin text
+    // are not: the Latin text only loses its end.
     let policy = presets::suna::v2026();
     let rule = rule(&policy);
     let mut texts = vec![('u', "会话".repeat(1_600)), ('u', "internationalization ".repeat(200))];
@@ -109,7 +109,7 @@ fn what_is_not_short_becomes_a_note_when_it_is_old() {
         "[Content compressed]\n\nmessage_id \"msg_00000000000000010000000000000001\"\nUse expand-message tool to see contents"
     );
     assert_eq!((shown[1].len(), shown[1].ends_with("... (truncated)")), (3_015, true));
-    // One of the last ten: cut in the middle to twice as many characters as there may be tokens.
+    // One of the last ten: its middle is left out, down to twice as many characters as the target has tokens.
     assert_eq!(shown[11].chars().count(), 1_200 - 33);
     assert!(shown[11].contains("\n\n... (middle truncated) ...\n\n"));
 }
@@ -126,7 +126,7 @@ fn a_tier_is_left_out_when_the_rest_fits() {
         [shown[0].len(), shown[1].len()]
     };
     let total = Tally::of(&policy, &messages).tokens();
-    // With a window of so many tokens under 100 000 the target is 60 % of what 8 000 leave.
+    // For windows below 100 000 tokens the target is 60 % of the window without 8 000 tokens.
     let context = |goal: i64| 8_000 + (goal as f64 / 0.6).ceil() as i64;
     assert_eq!(lengths(context(total)), [5_000, 5_000]);
     assert_eq!(lengths(context(total - 1)), [3_015, 5_000]);

@@ -7,7 +7,7 @@ fn rule() -> Strip {
     Strip { object: "tool".to_owned(), field: "arguments".to_owned() }
 }
 
-/// What is left of a text.
+/// The text without the field; none if the rule does not apply.
 fn stripped(text: &str) -> Option<String> {
     let gone = place(&rule(), text)?;
     Some([&text[..gone.start], &text[gone.end..]].concat())

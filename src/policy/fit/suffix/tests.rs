@@ -30,7 +30,7 @@ fn what_fits_stays_from_a_request_on() {
     check(RECORDED, 50, "s0 u2 a2 t2");
     check(RECORDED, 83, "s0 u1 a1 t1 u2 a2 t2");
     check(RECORDED, 82, "s0 u2 a2 t2");
-    // What a model said before anybody asked is never kept.
+    // Replies before the first request are never kept.
     check("s0 \"s\"\na1 \"x\"\nu2 \"y\"\na3 \"z\"", 100, "s0 u2 a3");
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::policy::{dsl, presets};
 use proptest::prelude::*;
 
-/// What is shown of a message's texts after a change, and whether there was one.
+/// The shown texts of a message after a change, and the changed message if there was a change.
 fn after(source: &SourceMessage, change: impl FnOnce(&mut Texts<'_>)) -> (Vec<String>, Option<SourceMessage>) {
     let policy = presets::suna::v2025_07();
     let mut texts = Texts::of(&policy, source);
@@ -74,7 +74,7 @@ fn what_is_cut_already_is_cut_again_from_what_is_shown() {
     let (shown, twice) = after(&once.expect("a change"), |texts| texts.keep_head(3, "~"));
     let twice = twice.expect("a change");
     assert_eq!((shown.concat(), twice.pruned[0].cut.as_ref().map(|cut| cut.head)), ("012~".to_owned(), Some(3)));
-    // Words that stand in front are no beginning of the original: what is shown is kept as words.
+    // Text before the kept beginning is not the beginning of the original: the shown text is kept as a placeholder.
     let mut worded = source.clone();
     let cut = Cut { before: "[cut] ".to_owned(), head: 8, ..Cut::default() };
     worded.pruned.push(Pruned { part: source.message.parts[0].id, compaction: dsl::PRUNED_BY, cut: Some(cut) });

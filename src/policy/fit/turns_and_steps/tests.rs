@@ -61,7 +61,7 @@ fn instructions_that_fill_the_limit_leave_nothing_to_decide() {
 
 #[test]
 fn a_request_that_nobody_answered_is_cut_like_any_other() {
-    // The original fails at the first of these, and drops the request of the second.
+    // The original fails in the first case, and drops the request in the second.
     check("U50 U10 A5", 40, "U25 U10 A5");
     check("U50 U10", 10, "Uomit U10");
 }

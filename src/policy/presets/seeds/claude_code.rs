@@ -1,4 +1,4 @@
-//! The document on Claude Code's three levels: `claude-code@seed`.
+//! Tests of `claude-code@seed` against the document on Claude Code's three levels.
 
 use super::{Stage, check, deviates, in_order, noticed, row};
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ fn stage() -> Stage {
     Stage::of(PRESET, 200_000)
 }
 
-/// A turn with a long request and the output of a file that was read, and so many short turns behind it; the last reply
-/// reports so many tokens.
+/// A turn with a long request and the output of a file read, and the given number of short turns after it; the last
+/// reply reports this usage in tokens.
 fn talk(turns: usize, usage: i64) -> String {
     let lines = vec!["l"; 40_000].join("\\n");
     let behind: String = (2..2 + turns).map(|turn| format!("\nu{turn} \"x\"\na{turn} \"y\"")).collect();
@@ -112,7 +112,7 @@ fn the_levels_say_more_the_higher_they_are() {
 
 #[test]
 fn a_cooldown_keeps_the_levels_apart() {
-    // A long request is summarized once it is answered, and so is the next one, at another time.
+    // A long request is summarized once it is answered, and so is the next one, at a later time.
     let first = "u1 150001t\na1 \"y\"\n";
     for (seconds, next, expected) in [
         (0, "u20 150001t\na20 \"y\"", "auto summary"),

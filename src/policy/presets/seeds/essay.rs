@@ -1,5 +1,5 @@
-//! The essay on several frameworks: Suna before and after July 2025, Qwen-Agent, smolagents, JoyAgent, and Gemini CLI, of
-//! which Qwen Code was a copy.
+//! Tests of presets against the essay on several frameworks: Suna before and after July 2025, Qwen-Agent, smolagents,
+//! JoyAgent, and Gemini CLI, of which Qwen Code was a copy.
 
 use super::{Stage, asked, check, deviates, dsl, in_order, noticed, row, words};
 use crate::cli::simulate::engine::input_of;
@@ -10,12 +10,12 @@ use crate::model::time::Timestamp;
 use crate::policy::plan::{self, Scene};
 use crate::policy::prompt::Scope;
 
-/// A compaction is worth it however little it frees: the numbers here are small.
+/// Sets the minimum gain to one token: the numbers here are small.
 const ANY_GAIN: &str = r#"{"guards": {"minimum_gain_tokens": 1}}"#;
 
 #[test]
 fn early_suna_summarizes_everything_between_its_markers() {
-    // Three tokens for the list, and four for each message beside its words.
+    // Three tokens for the list, and four for each message beside its text.
     let talk = |tokens: usize| format!("u1 {:?}\na2 \"a\"\nu3 \"a\"\na4 \"a\"", words(tokens - 22));
     let stage = Stage::of("suna@2025-04", 200_000);
     let rows = [row("from 120 000 tokens on", [(talk(119_999), ""), (talk(120_000), "auto summary")])];
@@ -41,7 +41,7 @@ fn early_suna_summarizes_everything_between_its_markers() {
             "how things stand now",
         ],
     );
-    // The summary before is not among what the next one is made from.
+    // The previous summary is not in the input of the next one.
     let again = stage.play(&format!("{}\nu5 {:?}\na6 \"a\"\nu7 \"a\"\na8 \"a\"", talk(120_000), words(120_000)));
     assert_eq!((again.asked.len(), again.asked[1].previous.as_deref()), (2, None));
     let two = stage.play(&format!("u1 {:?}\na2 \"a\"", words(120_000)));
@@ -215,7 +215,7 @@ fn joyagent_keeps_the_newest_that_fit_from_a_request_on() {
     let limit =
         |tokens: i64| format!(r#"{{"auto": {{"threshold": {{"limit": {{"tokens": {{"tokens": {tokens}}}}}}}}}}}"#);
     let stage = |tokens| Stage::of("joyagent", 200_000).with(ANY_GAIN).with(&limit(tokens));
-    // The weights are 13 for the instructions, charged twice, and 10, 15, 10, 10, 15, 10.
+    // The estimates are 13 for the system message, subtracted twice, and 10, 15, 10, 10, 15, 10.
     for (tokens, expected) in [(96, "sys u1 a1 t1 u2 a2 t2"), (60, "sys u2 a2 t2"), (48, "sys u2 a2 t2")] {
         assert_eq!(stage(tokens).after(talk).join(" "), expected, "{tokens}");
     }
@@ -243,7 +243,7 @@ fn joyagent_tells_a_task_with_short_outputs() {
 
 #[test]
 fn gemini_cli_keeps_the_newer_three_tenths_from_a_request_on() {
-    // By the JSON of the contents 7 tenths are reached in a2 or, with a longer request, in u2.
+    // In the JSON of the contents 7 tenths are reached in a2 or, with a longer request, in u2.
     let talk = |second: usize| format!("u1 100c\na1 6000c\nu2 {second}c\na2 1000c\nu3 1000c\na3 1000c usage=7000/0");
     let rows = [
         row(

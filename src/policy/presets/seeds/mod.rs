@@ -1,9 +1,9 @@
-//! The documents that the project started from, statement by statement, held against the presets that take after them.
+//! Tests of the presets against the documents that the project started from, statement by statement.
 //!
-//! A row has a statement in our words, with the document's value, and conversations on both sides of it with the outcome
-//! of each. The outcomes are those of the driver of `longhand simulate`, which decides by the fold and its guards message
-//! by message: no value is read back from a policy. Where a preset differs on purpose, the row wants the difference to be
-//! among the deviations that the preset names.
+//! A row has a statement in our words, with the document's value, and conversations on both sides of it with the
+//! outcome of each. The outcomes are those of the driver of `longhand simulate`, which decides by the fold and its
+//! guards message by message: no value is read back from a policy. If a preset differs on purpose, the row requires
+//! that the preset names the difference among its deviations.
 
 mod claude_code;
 mod essay;
@@ -29,26 +29,26 @@ use crate::summarizer::SummaryInput;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// A preset before it is given a conversation.
+/// A preset with its window, before a conversation.
 struct Stage {
     policy: Policy,
     window: ModelWindow,
-    /// The words of every summary; the numbers of those that were written before are behind them.
+    /// Text of every summary, before the number of summaries so far.
     summary: String,
-    /// The seconds at which messages are written, by name; those behind a message are written with it.
+    /// Times at which messages are written, in seconds, by name; the messages after one have its time.
     times: BTreeMap<&'static str, i64>,
 }
 
 /// A conversation that was played to its end.
 struct Played {
-    /// The compactions in order: `auto summary, micro prune`. One that was given up is `auto refused`.
+    /// The compactions in order: `auto summary, micro prune`. A refused one is `auto refused`.
     compactions: String,
     /// The messages of the view by name, beside `marker` and `summary`.
     shown: String,
     /// The outputs of the view, by the ids of their calls.
     outputs: BTreeMap<String, String>,
     view: View,
-    /// The inputs of every summary, tries with less room left out.
+    /// The inputs of all summaries, without further attempts with a smaller budget.
     asked: Vec<SummaryInput>,
 }
 
@@ -66,7 +66,7 @@ impl Stage {
         Self { window: ModelWindow { model: name.to_owned(), ..self.window }, ..self }
     }
 
-    /// The same with the most that the model writes.
+    /// The same with the maximum number of output tokens of the model.
     fn output(self, tokens: i64) -> Self {
         Self { window: ModelWindow { output: Some(tokens), ..self.window }, ..self }
     }
@@ -75,7 +75,7 @@ impl Stage {
         Self { policy: patched(&self.policy, overrides), ..self }
     }
 
-    /// Plays a conversation message by message, with everything that happens by itself behind each.
+    /// Plays a conversation message by message, with all automatic compactions after each message.
     fn play(&self, talk: &str) -> Played {
         let asked: RefCell<Vec<SummaryInput>> = RefCell::default();
         let writer = |input: &SummaryInput| {
@@ -111,7 +111,7 @@ impl Stage {
         }
     }
 
-    /// The decision about a conversation that is there at once, with marks on it, and the work of that decision.
+    /// The decision about a complete conversation, which may have marks, and the work of that decision.
     fn decide(&self, sources: &[SourceMessage]) -> (Option<Decision>, Work) {
         let Self { policy, window, .. } = self;
         let layout = Layout::everything();
@@ -127,8 +127,7 @@ impl Stage {
         (decision, work)
     }
 
-    /// The view behind the decision about a conversation that is there at once, a line for each message; summaries are not
-    /// written.
+    /// The view after the decision about a complete conversation, one line for each message; summaries are not written.
     fn after(&self, talk: &str) -> Vec<String> {
         let sources = dsl::parse(talk);
         let (_, work) = self.decide(&sources);
@@ -137,7 +136,7 @@ impl Stage {
         view.messages.iter().filter_map(line).collect()
     }
 
-    /// The calls whose outputs the decision about a conversation clears or cuts, newest first.
+    /// The calls whose outputs the decision about a conversation clears or truncates, newest first.
     fn cleared(&self, talk: &str) -> String {
         let sources = dsl::parse(talk);
         let (_, work) = self.decide(&sources);
@@ -147,7 +146,7 @@ impl Stage {
     }
 }
 
-/// The first words of a message, or the output that it brings.
+/// The first text or output of a message.
 fn line(message: &ViewMessage) -> Option<String> {
     message.parts.iter().find_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.clone()),
@@ -158,7 +157,7 @@ fn line(message: &ViewMessage) -> Option<String> {
 }
 
 impl Played {
-    /// The words of each message of the view, in order.
+    /// The first text or output of each message of the view, in order.
     fn texts(&self) -> Vec<String> {
         self.view.messages.iter().filter_map(line).collect()
     }
@@ -171,7 +170,7 @@ impl Played {
 }
 
 thread_local! {
-    /// A preset and a patch on it, while a test is asked whether it notices.
+    /// A preset and a patch on it, while `noticed` runs a test.
     static ALTERED: RefCell<Option<(String, String)>> = const { RefCell::new(None) };
 }
 
@@ -179,10 +178,10 @@ fn patched(policy: &Policy, patch: &str) -> Policy {
     policy.with_overrides(patch).unwrap_or_else(|error| panic!("{patch}: {error}"))
 }
 
-/// Wants a test to fail for each of these patches on a preset: each is another value than the document's.
+/// Requires that a test fails for each of these patches on a preset; each sets another value than the document's.
 fn noticed(preset: &str, patches: &[(&str, fn())]) {
     for (patch, test) in patches {
-        // A patch that is no policy would fail any test.
+        // An invalid patch would make any test fail.
         patched(&find(preset).unwrap_or_else(|| panic!("no preset {preset}")).policy(), patch);
         ALTERED.set(Some((preset.to_owned(), (*patch).to_owned())));
         let outcome = std::panic::catch_unwind(test);
@@ -201,7 +200,7 @@ fn asked(input: &SummaryInput, scope: Scope, messages: &[SourceMessage], previou
     prompt::prompt(&input.rules, &request)
 }
 
-/// A message of a conversation as somebody writes it.
+/// A message of a conversation as a client writes it.
 fn written(source: &SourceMessage, now: Timestamp) -> NewMessage {
     let message = &source.message;
     let part = |part: &crate::model::part::Part| NewPart::new((*part.body).clone());
@@ -246,7 +245,7 @@ fn row<T: Into<String>, E: Into<String>>(says: &'static str, cases: impl IntoIte
     Row { says, cases: cases.into_iter().map(|(talk, outcome)| (talk.into(), outcome.into())).collect() }
 }
 
-/// Plays the conversations of all rows, and names every row whose outcome is another one.
+/// Plays the conversations of all rows, and names every row with another outcome.
 fn check(outcome: impl Fn(&str) -> String, rows: &[Row]) {
     let mut wrong = Vec::new();
     for Row { says, cases } in rows {
@@ -261,7 +260,7 @@ fn check(outcome: impl Fn(&str) -> String, rows: &[Row]) {
     assert!(wrong.is_empty(), "not as the document says:\n{}", wrong.join("\n"));
 }
 
-/// Wants a preset to name each of these deviations, by their beginnings.
+/// Requires that a preset names each of these deviations, by their beginnings.
 fn deviates(preset: &str, beginnings: &[&str]) {
     let deviations = find(preset).unwrap_or_else(|| panic!("no preset {preset}")).deviations();
     for beginning in beginnings {
@@ -269,7 +268,7 @@ fn deviates(preset: &str, beginnings: &[&str]) {
     }
 }
 
-/// Wants texts to stand in another one, in this order.
+/// Requires that a text contains these parts in this order.
 fn in_order(text: &str, parts: &[&str]) {
     let mut rest = text;
     for part in parts {
@@ -278,8 +277,9 @@ fn in_order(text: &str, parts: &[&str]) {
     }
 }
 
-/// Outputs of calls, oldest first, each in a reply of its own within one turn, with so many turns behind it; the last reply
-/// reports this usage. An output is a tool, unless that is bash, and the words of a result: `skill out=5t error`.
+/// Outputs of calls, oldest first, each in a reply of its own within one turn, with the given number of turns after it;
+/// the last reply reports this usage. An output is the name of a tool, unless that is bash, and the attributes of a
+/// result: `skill out=5t error`.
 fn tools(outputs: &[impl AsRef<str>], turns: usize, usage: &str) -> String {
     let reply = |(at, words): (usize, &str)| {
         let (tool, words) =
@@ -293,7 +293,7 @@ fn tools(outputs: &[impl AsRef<str>], turns: usize, usage: &str) -> String {
     format!("u1 \"x\"{replies}\na1 \"read\"{behind}{usage}")
 }
 
-/// A text of exactly so many tokens in every byte pair encoding that presets count with.
+/// A text with exactly this number of tokens in every byte pair encoding that presets use.
 fn words(tokens: usize) -> String {
     vec!["a"; tokens].join(" ")
 }

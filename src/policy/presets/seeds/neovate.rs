@@ -1,4 +1,4 @@
-//! Neovate Code's design: `neovate@2026-fixed`, and `neovate@2026` where its code does something else.
+//! Tests of `neovate@2026-fixed` against Neovate Code's design, and of `neovate@2026` if its code differs.
 
 use super::{Stage, check, deviates, dsl, in_order, noticed, row, tools, words};
 use crate::policy::continuing;
@@ -10,7 +10,7 @@ fn stage() -> Stage {
     Stage::of(PRESET, 200_000)
 }
 
-/// Two turns, of which the first has 20 000 tokens; the last reply reports so many tokens.
+/// Two turns, the first with 20 000 tokens; the last reply reports this usage.
 fn talk(usage: &str) -> String {
     format!("u1 {:?}\na1 \"y\"\nu2 \"x\"\na2 \"y\" usage={usage}", words(20_000))
 }
@@ -57,7 +57,7 @@ fn switches_and_the_ratio_can_be_set() {
     deviates(PRESET, &["The switch for pruning is whether the rung has that step", "The ratio may be any share"]);
 }
 
-/// Outputs with two turns behind them in a view that is far above the threshold.
+/// Outputs with two turns after them in a view that is far above the threshold.
 fn outputs(outputs: &[String]) -> String {
     tools(outputs, 2, "190000/0")
 }
@@ -174,7 +174,7 @@ fn one_summary_takes_the_place_of_everything() {
         &played.prompt(0).user,
         &["<context_summary>", "<conversation_overview>", "<key_knowledge>", "<file_system_state>", "<recent_actions>"],
     );
-    // The unanswered request is not in it.
+    // The unanswered request is not in the summary.
     let asks = format!("{}\nu3 \"and now?\"", talk("140000/0")).replace("\"y\" usage", "\"y\" finish=stop usage");
     let asks = format!("{}\na3\n  call bash#c1\nt3\n  result c1 out=\"ok\" done", asks);
     let asks = asks.replace("a3\n", "a3 usage=140001/0\n");

@@ -1,4 +1,4 @@
-//! The document on OpenCode, by its five strategies and the parts of its summary: `opencode@seed`.
+//! Tests of `opencode@seed` against the document on OpenCode, by its five strategies and the parts of its summary.
 
 use super::{Row, Stage, check, deviates, dsl, in_order, noticed, row, tools};
 use crate::model::usage::{ModelWindow, Usage};
@@ -12,7 +12,7 @@ fn stage() -> Stage {
     Stage::of("opencode@seed", 200_000).output(32_000)
 }
 
-/// Conversation with the output of a call, two turns behind it.
+/// A conversation with the output of a call and two turns after it.
 fn output(words: &str) -> String {
     format!("u1 \"x\"\na1\n  tool bash#c1 {words} done\nu2 \"x\"\nu3 \"x\"")
 }
@@ -50,7 +50,7 @@ fn strategy_1_cuts_the_outputs_of_every_view() {
     deviates("opencode@seed", &["Outputs are cut at 2000 characters in every view"]);
 }
 
-/// Outputs in one turn, oldest first, with so many turns behind it.
+/// Outputs in one turn, oldest first, with the given number of turns after it.
 fn outputs(outputs: &[&str], turns: usize) -> String {
     tools(outputs, turns, "")
 }
@@ -142,8 +142,8 @@ fn strategy_2_asks_no_model_and_leaves_words_behind() {
     assert!(played.outputs["c2"].starts_with("xxx"));
 }
 
-/// A conversation of five turns, the first a long one, whose last reply reports so many tokens; the last turn has so
-/// many characters.
+/// A conversation of five turns, of which the first is long and the last has the given numbers of characters; the last
+/// reply reports this usage.
 fn five_turns(usage: &str, request: usize, reply: usize) -> String {
     let turn = |turn| format!("u{turn} 40c\na{turn} 40c\n");
     format!("u1 50000t\na1 40c\n{}u5 {request}c\na5 {reply}c usage={usage}", (2..5).map(turn).collect::<String>())
@@ -179,7 +179,7 @@ fn a_summary_is_due_where_the_tokens_of_a_reply_reach_the_usable_window() {
             assert_eq!(found, expected, "{says}: {tokens}");
         }
     }
-    // Where the model may write more than 32 000 tokens, its reply has no room at that threshold.
+    // If the model may write more than 32 000 tokens, its reply has no room at that threshold.
     assert_eq!(stage().output(64_000).play(&five_turns("135999/0", 40, 40)).compactions, "");
     assert_eq!(stage().output(64_000).play(&five_turns("168000/0", 40, 40)).compactions, "auto summary");
     deviates("opencode@seed", &["A threshold, or a target, that leaves no room for a reply"]);
@@ -192,7 +192,7 @@ fn a_summary_is_due_where_the_tokens_of_a_reply_reach_the_usable_window() {
     let talk = five_turns("199000/0", 40, 40);
     assert_eq!(Stage::of("opencode@seed", 0).play(&talk).compactions, "", "an unknown window is never full");
     assert_eq!(stage().with(r#"{"trigger": {"auto": false}}"#).play(&talk).compactions, "", "auto is switched off");
-    // The provider's own total goes before the sum.
+    // The provider's own total takes precedence over the sum.
     let counting = stage().policy.counting.usage;
     let usage = Usage { input: 1, output: 1, total: Some(168_000), ..Usage::default() };
     assert_eq!(counting.tokens(&usage), 168_000);
@@ -266,7 +266,7 @@ fn the_budget_is_a_quarter_of_the_usable_window_within_bounds() {
     ] {
         let stage = Stage::of("opencode@seed", context).output(output);
         let usable = context - output;
-        // A quarter of the window in tokens, which is more than the least gain.
+        // A quarter of the window in tokens, which is more than the minimum gain.
         let head = context;
         let words = budget * 4 + 1 - json_characters(&[("user", 0), ("assistant", 0)]);
         for (more, expected) in [(0, "marker summary u2 a2"), (1, "marker summary a2")] {
@@ -309,7 +309,7 @@ fn a_model_is_asked_for_seven_sections_without_media_and_long_outputs() {
         ],
     );
     assert!(!user.contains("<previous-summary>"), "there is none");
-    // The tail is none of its business.
+    // The tail is not in the input of the summary.
     assert_eq!(played.asked[0].messages.len(), 3);
 }
 
@@ -323,7 +323,7 @@ fn the_second_summary_is_an_update_of_the_first() {
     );
     let second = &played.asked[1];
     assert_eq!(second.previous.as_deref(), Some("SUMMARY1"));
-    // The first one's marker and summary are not among what is summarized: the tail of then is, and what came since.
+    // The first compaction's marker and summary are not in the input; its tail and the later messages are.
     assert_eq!(second.messages.len(), 6);
     in_order(&played.prompt(1).user, &["<previous-summary>", "SUMMARY1", "</previous-summary>", "## Goal"]);
     assert_eq!(played.texts()[..2], ["What did we do so far?", "SUMMARY2"]);

@@ -1,4 +1,5 @@
-//! The chapter on pi's compaction: `pi@0.73`, the version nearest to it, and `pi@1.5` where that is nearer.
+//! Tests of `pi@0.73`, the version nearest to the chapter on pi's compaction, and of `pi@1.5` in the points where that
+//! is nearer.
 
 use super::{Played, Stage, asked, check, deviates, in_order, noticed, row};
 use crate::policy::prompt::Scope;
@@ -10,7 +11,7 @@ fn stage() -> Stage {
     Stage::of(PRESET, 200_000)
 }
 
-/// A long turn and three short ones, the third with this reply; the last reply reports so many tokens.
+/// A long turn and three short ones, the third with this reply; the last reply reports this usage.
 fn talk(third: &str, usage: &str) -> String {
     format!("u1 40000t\na1 1t\nu2 1t\na2 1t\nu3 1t\n{third}\nu4 1t\na4 1t usage={usage}")
 }
@@ -94,7 +95,7 @@ fn the_newest_20_000_tokens_stay() {
 
 #[test]
 fn an_image_has_1200_tokens() {
-    // Beside the other tokens of the end: 20 000 with the image.
+    // With the other tokens of the end 20 000, if the image is counted.
     let third = "a3 1t\nu3b\n  media image/png\na3b 18797t";
     let of = |preset| Stage::of(preset, 200_000).play(&talk(third, "190000/0")).shown;
     assert_eq!(of("pi@1.5"), "summary a3 u3b a3b u4 a4");
@@ -130,7 +131,7 @@ fn files() -> Played {
     stage().play(head)
 }
 
-/// The text of a summary with these words, as the scheduler completes it.
+/// The text of a summary after the scheduler has completed it.
 fn completed(input: &SummaryInput, words: &str) -> String {
     SummaryOutput::new(words, "test").completed(input).text
 }
@@ -141,7 +142,7 @@ fn lists_of_files_stand_behind_every_summary() {
     let input = &played.asked[0];
     let lists = "\n\n<read-files>\n/a.ts\n/b.ts\n</read-files>\n\n<modified-files>\n/d.ts\n/e.ts\n</modified-files>";
     assert_eq!(completed(input, "S"), format!("S{lists}"), "by the names that pi's tools have, and no others");
-    // The next summary takes the lists over, unless somebody else wrote them.
+    // The next summary inherits the lists, unless a client supplied the previous one.
     let mut next = SummaryInput { previous: Some(format!("S{lists}")), messages: Vec::new(), ..input.clone() };
     next.split_turn.clear();
     assert_eq!(completed(&next, "T"), format!("T{lists}"));

@@ -8,7 +8,7 @@ fn rules(preset: &str) -> Summary {
     summarize.expect("a summary").summary
 }
 
-/// What becomes of a text as a summary of so many tokens: the reason of its refusal, or nothing.
+/// The reason why a text is refused as a summary of this number of tokens; none if it is accepted.
 fn refused(preset: &str, covered_tokens: i64, text: &str) -> Option<String> {
     let rules = rules(preset);
     let expected = Expected { rules: &rules, scope: Scope::History, covered_tokens, words: 0 };
@@ -19,7 +19,7 @@ const HEADINGS: &str = "opencode@seed";
 const ELEMENTS: &str = "gemini-cli@0.26";
 const PROSE: &str = "codex@2026-08";
 
-/// What models and filters say in place of a summary.
+/// Answers of models and filters in place of a summary.
 const REFUSED: &[&str] = &[
     "I'm sorry, but I cannot help with that.",
     "I’m sorry, but I can’t assist with that request.",
@@ -59,7 +59,7 @@ const REFUSED: &[&str] = &[
     "죄송하지만 해당 요청은 도와드릴 수 없습니다.",
 ];
 
-/// What is too little for a history of any length.
+/// Answers that are too short for a history of any length.
 const THIN: &[&str] = &[
     "Done.",
     "Here is the summary:",
@@ -170,7 +170,7 @@ fn what_may_have_few_words_needs_no_more_than_those() {
 
 #[test]
 fn the_built_in_summarizers_form_is_always_taken() {
-    // Its headings are the policy's, and something stands under one of them.
+    // Its headings are the policy's, and there is text under one of them.
     for preset in presets::all() {
         let policy = preset.policy();
         let levels = [policy.auto, policy.deep];

@@ -1,4 +1,4 @@
-//! Checks that are said to pass and that failed when they ran last.
+//! Claims that a check passes although it failed in its last run.
 
 use super::super::commands::{self, Purpose};
 use super::super::record::was_stopped;
@@ -13,7 +13,7 @@ use regex::Regex;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// The word of success right behind the name of a command, or behind a list of such names.
+/// A word of success right after the name of a command, or after a list of such names.
 static SAYS_PASSED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?xi)^(?:\s*(?:,|，|、|&|/|\+|\band\b|和|与|及|以及)\s*(?:and\s+)?`[^`]+`){0,6}[\s:：,，—–=>→(（-]*
@@ -23,7 +23,7 @@ static SAYS_PASSED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The word of success right before it.
+/// A word of success right before it.
 static PASSED_BY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?xi)(?:\b(?:tests?|suite|build|lint(?:ing)?|type-?\s?check(?:s|ing)?|checks?|everything|all)\b|测试|构建|编译|检查)
@@ -35,11 +35,11 @@ static PASSED_BY: LazyLock<Regex> = LazyLock::new(|| {
 static PASSES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bpass(?:es|ed|ing)?\b|\bgreen\b|\bok\b|\bsucceed|\bclean\b|通过|成功|正常"));
 
-/// The words behind a success that limit it to a place, a time or a condition.
+/// Words after a success that limit it to a place, a time or a condition.
 static QUALIFIES: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b(?:in|on|at|for|under|against|of|from|with|without)\s+[^\d\s]"));
 
-/// The words that make a sentence something else than a plain statement of how a check ends.
+/// Words that make a sentence something other than a plain statement of a check's outcome.
 static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?xi)\b(?:not|never|no\ longer|\w+n['’]t|cannot|fail\w*|error\w*|broke\w*|red|except|but|however|though|although
@@ -53,7 +53,7 @@ static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The words for nothing wrong, which limit nothing.
+/// Phrases for "no errors", which limit nothing.
 static NOTHING_WRONG: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)\b(?:0|no|zero|without(?: any)?) (?:errors?|failures?|failed|failing|warnings?|issues?)\b|(?:0 ?个?|无|没有)(?:失败|错误|异常)",
@@ -64,21 +64,21 @@ static SAYS_FAILED: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)\bfail|\berrors?\b|\bbroke|\bred\b|not pass|to pass|失败|报错|错误|不通过|未通过|没有通过")
 });
 
-/// A line that counts what failed, …
+/// A line that counts failures, …
 static COUNTS_FAILED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b[1-9]\d*\s+(?:tests?\s+)?(?:failed|failures?|errors?|failing)\b"));
-/// … one that says that nothing is left of it, …
+/// … a line that reports them as fixed or expected, …
 static FIXED: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bfixed\b|\b0 remaining\b|\bexpected\b"));
-/// … and one that counts what passed.
+/// … and a line that counts successes.
 static COUNTS_PASSED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\b[1-9]\d*\s+(?:tests?|examples?|specs?|passed|passing)\b"));
 
-/// The output of a command line that never got to its check.
+/// The output of a command line that never ran its check.
 static NOT_RUN: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"(?i)command not found|no such file or directory|not recognized as|permission denied|\bcd: ")
 });
 
-/// The programs that run others.
+/// Programs that run others.
 const RUNNERS: [&str; 20] = [
     "make",
     "just",
@@ -102,7 +102,7 @@ const RUNNERS: [&str; 20] = [
     "invoke",
 ];
 
-/// The end of a run, as far as it is beyond doubt.
+/// The outcome of a run, as far as it is beyond doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Passed,
@@ -113,12 +113,12 @@ enum Verdict {
 /// The last run of a command.
 struct Run {
     command: String,
-    /// The place of its message.
+    /// Index of its message.
     at: usize,
     verdict: Verdict,
-    /// True where its output counts what passed.
+    /// True if its output counts successes.
     counts: bool,
-    /// The line that decides it, if it failed.
+    /// The decisive line of its output, if it failed.
     says: String,
     message: MessageId,
 }
@@ -161,7 +161,7 @@ fn runs(calls: &Calls<'_>) -> Vec<Run> {
         }
         let result = called.answer.map(|answer| answer.result);
         let counts = result.and_then(|result| commands::result(&result.output)).unwrap_or_default();
-        // Of several commands in one line the output does not tell which it is about.
+        // If a line runs several commands, its output cannot be assigned to one of them.
         let verdict = match result {
             Some(result) if checks.len() == 1 => verdict(result, &counts, parts.len() == 1),
             Some(result) if is_plain_success(result, &counts) => Verdict::Passed,
@@ -190,9 +190,9 @@ fn runs(calls: &Calls<'_>) -> Vec<Run> {
     runs
 }
 
-/// True for a check, and for a program that runs one for somebody, in a container or on another machine.
+/// True for a check, and for a program that runs one, in a container or on another machine.
 fn is_check(part: &str) -> bool {
-    /// The most words before the check.
+    /// Maximum number of words before the check.
     const WRAPPER_WORDS: usize = 6;
     let verifies = |part: &str| commands::purpose(part) == Purpose::Verify;
     let behind = part.match_indices(' ').take(WRAPPER_WORDS).any(|(at, _)| verifies(part[at..].trim_start()));
@@ -205,7 +205,7 @@ fn is_plain_success(result: &ToolResult, counts: &str) -> bool {
         && !commands::tells_failure(&result.output)
 }
 
-/// The end of a command line with one check in it; `is_alone` where it has nothing else.
+/// The outcome of a command line with one check; `is_alone` is true if the line has no other command.
 fn verdict(result: &ToolResult, counts: &str, is_alone: bool) -> Verdict {
     let output = &result.output;
     let fails = match result.status {
@@ -228,7 +228,7 @@ fn verdict(result: &ToolResult, counts: &str, is_alone: bool) -> Verdict {
     }
 }
 
-/// True for a sentence that says of a command that it passes.
+/// True for a sentence that claims that a command passes.
 fn says_passed(claim: &Statement, command: &str) -> bool {
     let words = claim.words.as_str();
     if !words.contains(command) {
@@ -250,7 +250,7 @@ fn says_passed(claim: &Statement, command: &str) -> bool {
     {
         return true;
     }
-    // Of one word nobody can tell whether it is the command.
+    // A single word may not be the command.
     let is_end =
         |letter: Option<char>| letter.is_none_or(|letter| !letter.is_ascii_alphanumeric() && !"-_/.`".contains(letter));
     command.contains(' ')
@@ -260,14 +260,14 @@ fn says_passed(claim: &Statement, command: &str) -> bool {
         })
 }
 
-/// True for a quotation of this command, wherever it runs and whatever takes its output.
+/// True for a code quote of this command, in any folder and with any pipe.
 fn is_command(code: &str, command: &str) -> bool {
     let mut parts = commands::simple(code.trim_start_matches("$ "));
     parts.retain(|part| commands::purpose(part) != Purpose::Look);
     matches!(parts.as_slice(), [part] if text::one_line(part) == command)
 }
 
-/// True where the summary says elsewhere that it fails, or that something does now.
+/// True if the summary states elsewhere that the command fails, or that there is an open failure.
 fn is_told(statements: &[Statement], command: &str) -> bool {
     statements.iter().any(|statement| {
         let is_open = matches!(statement.topic, Some(Topic::InProgress | Topic::Blocked | Topic::NextSteps));
@@ -276,7 +276,7 @@ fn is_told(statements: &[Statement], command: &str) -> bool {
     })
 }
 
-/// True where something ran later that is the same check in other words, or holds it.
+/// True if a later run is the same check in another form, or may include it.
 fn is_acquitted(failed: &Run, runs: &[Run]) -> bool {
     let words: Vec<&str> = failed.command.split_whitespace().collect();
     runs.iter().filter(|run| run.at > failed.at && run.verdict != Verdict::Failed).any(|run| {
@@ -293,7 +293,7 @@ fn is_acquitted(failed: &Run, runs: &[Run]) -> bool {
     })
 }
 
-/// True where somebody else said later that something passes: the user, another agent, a service.
+/// True if a later text of another source reports a success: of the user, another agent or a service.
 fn is_said_to_pass(evidence: &Evidence<'_>, calls: &Calls<'_>, at: usize) -> bool {
     let by_user = evidence.all().skip(at + 1).filter(|source| source.message.role == Role::User).any(|source| {
         source.message.parts.iter().any(|part| matches!(&*part.body, PartBody::Text(words) if PASSES.is_match(words)))

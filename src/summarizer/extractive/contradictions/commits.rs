@@ -1,20 +1,20 @@
-//! Commits that are named and that neither the history nor anything else that the writer was given knows.
+//! Claims about commits that appear neither in the history nor in any other text that the writer was given.
 
 use super::{CLAIMS_MAX, Contradiction, ContradictionKind, Evidence, Statement, pattern, words_of};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// The distance between an id and the word that says that it is a commit's, in bytes.
+/// Maximum distance between an id and the word "commit", in bytes.
 const NEAR_BYTES: usize = 48;
 
-/// The length of the part of an id that is looked for: the shortest that git prints.
+/// Length of the searched prefix of an id: the shortest that git prints.
 const SHORT: usize = 7;
 
 static ID: LazyLock<Regex> = LazyLock::new(|| pattern("[0-9a-f]{7,40}"));
 static COMMIT: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\bcommit(?:s|ted)?\b|提交"));
 
 pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) -> Vec<Contradiction> {
-    // Of what was before the session, and of what an agent was told besides, nothing is known here.
+    // The writer may know commits from before the session or from elsewhere.
     if evidence.knows_more || evidence.messages.is_empty() {
         return Vec::new();
     }
@@ -49,7 +49,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     named.into_iter().map(told).collect()
 }
 
-/// The ids of commits in a sentence: digits and letters, standing alone, near the word.
+/// The ids of commits in a sentence: separate words of digits and letters, near the word "commit".
 fn ids(words: &str) -> impl Iterator<Item = &str> {
     let is_joined = |letter: Option<char>| {
         letter.is_some_and(|letter| letter.is_alphanumeric() && letter.is_ascii() || "-_#:/\\@%+=".contains(letter))

@@ -1,5 +1,5 @@
-//! Files that are said to be there and are not: a tool or a command failed on exactly this path for want of it, or deleted
-//! it, and nothing behind that has to do with it.
+//! Claims that a file exists although it does not: a tool or a command failed on exactly this path because it was
+//! missing, or deleted it, and nothing after that concerns it.
 
 use super::super::commands;
 use super::super::text;
@@ -12,7 +12,7 @@ use crate::policy::calls::{Called, Calls};
 use regex::Regex;
 use std::sync::LazyLock;
 
-/// The words of somebody who made a file, right before its path.
+/// Words for the creation of a file, right before its path.
 static MADE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?xi)(?:\b(?:created|added|wrote|written|generated|saved)\s+(?:(?:an?|the|new|file|to|in|document|script|module)\s+)*
@@ -20,7 +20,7 @@ static MADE: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The words for a file that is there, right behind its path, …
+/// Words for the existence of a file, right after its path, …
 static IS_THERE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?xi)^\s*(?:now\s+|already\s+|现在|已经?)?(?:(?:contains|holds|defines|exists|exports|provides|implements|is\ in\ place)\b
@@ -34,7 +34,7 @@ static STANDS_IN: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The words that make a sentence something else than a plain statement that a file is there.
+/// Words that make a sentence something other than a plain statement that a file exists.
 static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?xi)\b(?:delet\w*|remov\w*|renam\w*|moved?|no\ longer|missing|absent|gone|not|\w+n['’]t|cannot|never|without
@@ -45,14 +45,14 @@ static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The words for a file that is gone, in a sentence or in a line of an output.
+/// Words for the absence of a file, in a sentence or in a line of an output.
 static GONE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)delet|remov|\brm\b|renam|\bmoved\b|missing|not exist|n't exist|no longer|\bgone\b|no such file|enoent|cannot find|^\s*D\s|删|移除|不存在|重命名|没有|缺",
     )
 });
 
-/// An error that says that the file is not there, and not something in it.
+/// An error about a missing file, and not about a missing thing in it.
 static NOT_THERE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?i)no such file or directory|\bENOENT\b|\bfile not found\b|\b(?:file|path)\b[^\n]{0,200}\b(?:does not|doesn['’]t) exist|cannot find the (?:file|path)|文件不存在|找不到文件",
@@ -66,7 +66,7 @@ static PRINTED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The commands that can bring a file back without naming it.
+/// Commands that can restore a file without naming it.
 static RESTORES: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)\bgit\s+(?:-C\s+\S+\s+)?(?:checkout|switch|restore|reset|stash|revert|pull|merge|rebase|clone|apply|cherry-pick|am)\b
@@ -74,7 +74,7 @@ static RESTORES: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// The proof that a file is not there.
+/// Proof that a file does not exist.
 struct Absence {
     path: String,
     at: usize,
@@ -93,7 +93,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     let understood: Vec<(&Called<'_>, Use)> =
         calls.iter().map(|called| (called, tools::understand(&called.call.tool, &called.call.input_json))).collect();
     let mut absences: Vec<Absence> = Vec::new();
-    // In some shells a change of the folder outlives its command.
+    // In some shells a change of the folder outlasts its command.
     let mut has_moved = false;
     for (called, call) in understood.iter().filter(|(called, _)| called.index < evidence.messages.len()) {
         absences.extend(absences_of(called, call, has_moved));
@@ -105,7 +105,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
         let Some(absence) = absences.iter().rev().find(|absence| is_same(path, &absence.path)) else { continue };
         let base = text::base_name(path);
         let is_told = statements.iter().any(|other| other.words.contains(base) && GONE.is_match(&other.words));
-        // That it was made once is true of a file that was deleted since.
+        // A file that was deleted later was still created once.
         let is_history = *is_made && absence.is_deleted;
         if is_told
             || is_history
@@ -120,7 +120,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     found
 }
 
-/// The files that a sentence says are there, and whether it says that they were made.
+/// The files that a sentence claims to exist, each with true if it claims their creation.
 fn claimed(statement: &Statement) -> Vec<(String, &Statement, bool)> {
     let words = statement.words.as_str();
     if LIMITS.is_match(&statement.bare) {
@@ -136,7 +136,7 @@ fn claimed(statement: &Statement) -> Vec<(String, &Statement, bool)> {
     CODE.captures_iter(words).filter_map(claim).collect()
 }
 
-/// True for the path of a file: one word with an ending.
+/// True for the path of a file: one word with an extension.
 fn is_path(code: &str) -> bool {
     let base = text::base_name(code);
     let ending = base.rsplit_once('.').map_or("", |(_, ending)| ending);
@@ -145,12 +145,12 @@ fn is_path(code: &str) -> bool {
         && code.chars().all(|letter| letter.is_alphanumeric() || "/._-+@~".contains(letter))
 }
 
-/// True where a path in a summary is that of the history: the same, or its end from a folder on.
+/// True if a path in a summary is that of the history: the same, or its end from a folder on.
 fn is_same(claimed: &str, path: &str) -> bool {
     claimed == path || claimed.contains('/') && path.strip_suffix(claimed).is_some_and(|folder| folder.ends_with('/'))
 }
 
-/// The files that a call shows not to be there; `has_moved` where nobody knows the folder that it began in.
+/// The files that a call proves to be missing; `has_moved` is true if its working folder is unknown.
 fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence> {
     let Some(answer) = called.answer else { return Vec::new() };
     let output = answer.result.output.as_str();
@@ -174,7 +174,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
         let history = format!("{} was not there: {}", text::code(path), text::code(&text::clip(line, 120)));
         return vec![absence(path, history, false)];
     };
-    // A folder that nobody named from the root of the disk leaves it open which path was meant.
+    // If the working folder is unknown, so is the meaning of a relative path.
     let folder = commands::folder_from_root(command);
     let placed = |path: &str| match (path.starts_with(['/', '~']), folder) {
         (true, _) => Some(path.to_owned()),
@@ -206,8 +206,8 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
     found
 }
 
-/// True where anything speaks for the file: a tool that got at it, any later word of it that is not about its absence, or
-/// something later that may have brought it back.
+/// True if there is evidence for the file: a tool that used it, a later mention that is not about its absence, or a
+/// later command that may have restored it.
 fn is_acquitted(evidence: &Evidence<'_>, calls: &[(&Called<'_>, Use)], absence: &Absence, path: &str) -> bool {
     let base = text::base_name(path);
     let by_call = calls.iter().any(|(called, call)| {

@@ -1,10 +1,10 @@
-//! Claims of a summary that the history contradicts: a check said to pass that failed when it ran last ([`checks`]), a commit
-//! that is nowhere ([`commits`]), a file that is not there ([`files`]).
+//! Claims of a summary that the history contradicts: a passed check that failed in its last run ([`checks`]), a commit
+//! that does not exist ([`commits`]), a file that does not exist ([`files`]).
 //!
-//! A false accusation is worse than a missed one. A sentence is a claim only where it says one thing plainly: it names a
-//! command, an id or a path, the word of success or existence stands right beside the name, and nothing in the sentence
-//! limits or dates it. The history contradicts a claim only by an outcome that leaves no doubt, and whatever came later and
-//! may have changed that acquits; so does another sentence of the summary that says how it is.
+//! A false positive is worse than a missed contradiction. A sentence is a claim only if it states one thing plainly: it
+//! names a command, an id or a path, a word of success or existence is right beside the name, and nothing in the
+//! sentence limits or dates it. Only an outcome beyond doubt contradicts a claim, and any later event that may have
+//! changed it clears the claim; so does another sentence of the summary that states the true state.
 
 mod checks;
 mod commits;
@@ -22,13 +22,13 @@ use crate::model::view::SourceMessage;
 use crate::policy::{Topic, files as lists};
 use regex::Regex;
 
-/// The most of a summary that is read, in bytes. Summaries are far smaller.
+/// Maximum number of bytes read of a summary. Summaries are far smaller.
 const READ_BYTES_MAX: usize = 262_144;
 
-/// The most sentences of it.
+/// Maximum number of sentences.
 const STATEMENTS_MAX: usize = 4_000;
 
-/// The most claims of one kind that are held against the history.
+/// Maximum number of claims of one kind that are checked.
 const CLAIMS_MAX: usize = 64;
 
 fn pattern(text: &str) -> Regex {
@@ -38,18 +38,18 @@ fn pattern(text: &str) -> Regex {
 /// The evidence for and against the claims of a summary.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence<'a> {
-    /// The messages that the summary stands for, oldest first.
+    /// The messages that the summary covers, oldest first.
     pub messages: Vec<&'a SourceMessage>,
-    /// The messages behind them that its writer may have read too. They acquit, and accuse nobody.
+    /// Later messages that its writer may have read too. They can clear a claim, but not contradict one.
     pub behind: Vec<&'a SourceMessage>,
-    /// Other texts that the writer was given: the summary before it, instructions.
+    /// Other texts that the writer was given: the previous summary, instructions.
     pub texts: Vec<&'a str>,
-    /// True for a writer who may know of commits from elsewhere: an agent that sums up a context of its own.
+    /// True if the writer may know commits from elsewhere, such as an agent that summarizes its own context.
     pub knows_more: bool,
 }
 
 impl<'a> Evidence<'a> {
-    /// The evidence for what was written from an input and nothing else.
+    /// The evidence for a summary that was written from an input and nothing else.
     pub fn of(input: &'a SummaryInput) -> Self {
         let prompt = &input.rules.prompt;
         let texts = prompt.rules.iter().chain(&prompt.task).chain(&input.previous).chain([&input.instructions]);
@@ -61,7 +61,7 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// All messages, with those behind the covered ones at the end.
+    /// All messages, the covered ones first.
     fn all(&self) -> impl DoubleEndedIterator<Item = &'a SourceMessage> {
         self.messages.iter().chain(&self.behind).copied()
     }
@@ -79,16 +79,16 @@ pub fn contradictions(evidence: &Evidence<'_>, summary: &str) -> Vec<Contradicti
 
 /// A sentence of a summary.
 struct Statement {
-    /// Its section's topic, as far as the heading tells.
+    /// Its section's topic, as far as the heading shows it.
     topic: Option<Topic>,
-    /// Its words, on one line.
+    /// Its text, on one line.
     words: String,
-    /// The same without what is quoted as code.
+    /// Its text without code quotes.
     bare: String,
 }
 
 impl Statement {
-    /// True in sections that tell how things are, and not how they should be.
+    /// True in sections that describe the present state, not goals.
     fn is_claim(&self) -> bool {
         !matches!(self.topic, Some(Topic::Goal | Topic::Constraints | Topic::NextSteps | Topic::Blocked))
     }
@@ -99,7 +99,7 @@ impl Statement {
     }
 }
 
-/// The sentences of a summary, without tasks that are not ticked off and code blocks.
+/// The sentences of a summary, without unticked tasks and code blocks.
 fn statements(summary: &str) -> Vec<Statement> {
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
     let body = lists::strip_tags(&cleaned);
@@ -128,7 +128,7 @@ fn statements(summary: &str) -> Vec<Statement> {
     statements
 }
 
-/// The words of a part, whoever wrote them.
+/// The text of a part.
 fn words_of(body: &PartBody) -> &str {
     match body {
         PartBody::Text(words) | PartBody::Reasoning(words) => words,

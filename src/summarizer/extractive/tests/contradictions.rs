@@ -1,4 +1,4 @@
-//! Claims of summaries against small histories: what must be accused, and, more of it, what must not.
+//! Claims of summaries about small histories: some that must be reported, and more that must not.
 
 use super::super::super::{Evidence, SummaryInput, SummaryOutput, contradictions};
 use super::{Talk, id};
@@ -16,7 +16,7 @@ fn fails(talk: Talk, command: &str, output: &str) -> Talk {
     talk.fails("bash", json!({ "command": command }), output)
 }
 
-/// A history in which one check fails, and nothing behind it puts that right.
+/// A history in which a check fails, without a later fix.
 fn failed(command: &str) -> Talk {
     fails(Talk::default().user("make the suite pass"), command, "** (KeyError) key :id not found\n9 tests, 3 failures")
 }
@@ -126,7 +126,7 @@ fn what_came_behind_a_failure_acquits() {
     let messages = covered.0.iter().collect();
     let evidence = Evidence { messages, behind: tail.0.iter().collect(), ..Evidence::default() };
     assert_eq!(contradictions(&evidence, claim), [], "it passed in the tail");
-    // Neither a part of it nor something else does.
+    // Neither a part of the check nor another command clears the claim.
     for talk in [
         failed().runs("mix test test/a_test.exs", "2 tests, 0 failures"),
         failed().runs("mix format", ""),
@@ -243,7 +243,7 @@ fn a_file_that_is_gone_is_not_there() {
         "- `~/.pi/themes/nord.json` defines the theme",
         ContradictionKind::File,
     );
-    // It was created, and that is all that is said.
+    // The claim states its creation only, which is true.
     acquits(&deleted(), "- Created `tmp/probe.js`");
     let claim = "- `docs/plan.md` contains the order of the work";
     for (why, talk) in [

@@ -1,4 +1,4 @@
-//! What holds for every history: budget, determinism, and that history stays data.
+//! Laws for every history: the budget, determinism, and history as data.
 
 use super::super::super::SummaryInput;
 use super::{Talk, assert_says, extract, section};
@@ -27,7 +27,7 @@ fn assert_within_budget(input: &SummaryInput) -> String {
     text
 }
 
-/// No line is a heading but those of the rules, and nothing closes or opens a tag but the file lists.
+/// Asserts that all headings are those of the rules, and that the only tags are those of the file lists.
 #[track_caller]
 fn assert_well_formed(input: &SummaryInput, text: &str) {
     let mut allowed: Vec<&str> = input.rules.sections.iter().map(|section| section.heading.as_str()).collect();
@@ -218,7 +218,7 @@ proptest! {
         assert_well_formed(&input, &text);
     }
 
-    /// Whatever came before, somebody who goes on must know what was asked last, what is edited, and what fails.
+    /// For any history, a summary states the newest request, the edited files and the failures.
     #[test]
     fn the_end_is_told_whatever_came_before(history in talk(), previous in proptest::option::of(words())) {
         let talk = history

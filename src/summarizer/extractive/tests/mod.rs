@@ -1,4 +1,4 @@
-//! What a summary must say, and what it must never do, on small conversations written for the purpose.
+//! Required and forbidden texts in the summaries of small conversations.
 
 mod contradictions;
 mod facts;
@@ -22,7 +22,7 @@ fn id(revision: i64) -> MessageId {
     MessageId(Uuid::from_u128(revision.unsigned_abs().into()))
 }
 
-/// A conversation in the making.
+/// A builder of conversations.
 #[derive(Debug, Clone, Default)]
 struct Talk(Vec<SourceMessage>);
 
@@ -86,7 +86,7 @@ impl Talk {
         self.tool(tool, input, ResultStatus::Error, output)
     }
 
-    /// Runs a command.
+    /// Adds a command with its output.
     fn runs(self, command: &str, output: &str) -> Self {
         self.works("bash", serde_json::json!({ "command": command }), output)
     }

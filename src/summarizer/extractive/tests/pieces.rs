@@ -1,4 +1,4 @@
-//! The pieces that sections are made of.
+//! Tests of the readers of commands, tool calls and text.
 
 use super::super::commands::{self, Purpose};
 use super::super::text::{self, Lead};
@@ -168,7 +168,7 @@ fn the_deciding_line_of_an_output_is_not_its_first() {
     assert_eq!(commands::deciding(""), None);
 }
 
-/// Outputs of runners, compilers and linters that failed: the deciding line, and the one that counts.
+/// Outputs of failed runners, compilers and linters: the decisive line, and the line with counts.
 #[test]
 fn the_deciding_line_is_found_whoever_printed_it() {
     let cases = [

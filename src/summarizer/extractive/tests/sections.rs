@@ -1,4 +1,4 @@
-//! What each section says.
+//! Tests of the contents of each section.
 
 use super::super::super::{Summarizer, SummaryInput};
 use super::super::Extractive;

@@ -1,4 +1,4 @@
-//! A client with one session, which remembers what it was told.
+//! A client of one daemon, and its record of acknowledged messages.
 
 use crate::daemon::{Daemon, connect};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -15,12 +15,12 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 use tonic_types::StatusExt as _;
 
-/// What is waited for comes within this, or never.
+/// Deadline of every wait.
 const DEADLINE: Duration = Duration::from_secs(60);
-/// The pause between two questions to a daemon that is expected to change its mind.
+/// Pause between two requests to a daemon whose state is expected to change.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A message that was acknowledged.
+/// An acknowledged message.
 #[derive(Debug, Clone)]
 pub(super) struct Told {
     pub(super) session: String,
@@ -33,7 +33,7 @@ pub(super) struct Client {
     channel: Channel,
 }
 
-/// The reason of a refusal, with its code and the row that it names.
+/// The code of a refusal, its reason, and the row in its details.
 pub(super) fn reason(status: &Status) -> (Code, String, Option<String>) {
     let info = status.get_details_error_info();
     let row = info.as_ref().and_then(|info| info.metadata.get("row").cloned());
@@ -55,7 +55,7 @@ impl Client {
         Ok(created.session.context("no session")?.session_id)
     }
 
-    /// Appends one text of a user.
+    /// Appends one text as a user message.
     pub(super) async fn append(&self, session: &str, text: &str, request_id: &str) -> Result<Told, Status> {
         let body = Some(pb::part::Body::Text(pb::TextPart { text: text.to_owned() }));
         let message = pb::NewMessage {
@@ -87,7 +87,7 @@ impl Client {
         Ok(texts.collect())
     }
 
-    /// Checks that everything that was acknowledged is there as it was sent.
+    /// Checks that every acknowledged message is present and unaltered.
     pub(super) async fn check(&self, told: &[Told]) -> Result<()> {
         for told in told {
             let found = self.text(told).await.with_context(|| format!("message {}", told.id))?;
@@ -96,7 +96,7 @@ impl Client {
         Ok(())
     }
 
-    /// How many messages a session has.
+    /// Number of messages of a session.
     pub(super) async fn count(&self, session: &str) -> Result<usize> {
         let request = pb::ListMessagesRequest {
             session_id: session.to_owned(),
@@ -112,12 +112,12 @@ impl Client {
         Ok(client.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner())
     }
 
-    /// Waits until writes are in a state.
+    /// Waits until the write state is as given.
     pub(super) async fn until(&self, state: pb::WriteState) -> Result<()> {
         self.until_info(|info| info.write_state() == state).await
     }
 
-    /// Waits until the log is folded as expected.
+    /// Waits until the state of the checkpoints is as expected.
     pub(super) async fn until_checkpoint(&self, is_so: impl Fn(&pb::CheckpointState) -> bool) -> Result<()> {
         self.until_info(|info| info.checkpoint.as_ref().is_some_and(&is_so)).await
     }
@@ -137,7 +137,7 @@ impl Client {
         }
     }
 
-    /// Checks what health says of the services that write, and of those that read.
+    /// Checks the health of the services that write, and of those that read.
     pub(super) async fn health(&self, writers: ServingStatus) -> Result<()> {
         let mut client = HealthClient::new(self.channel.clone());
         let expected = [
@@ -162,7 +162,7 @@ impl Client {
         Ok(())
     }
 
-    /// The sessions and revisions that a check of the chains finds altered.
+    /// The sessions and revisions that the integrity check reports.
     pub(super) async fn findings(&self) -> Result<Vec<(String, i64)>> {
         let mut client = AdminServiceClient::new(self.channel.clone());
         let mut items = client.check_integrity(pb::CheckIntegrityRequest::default()).await?.into_inner();

@@ -1,4 +1,4 @@
-//! Bits that a disk has changed behind everybody's back.
+//! Bits of the database that are flipped while the daemon is stopped.
 
 use super::client::{Client, Told, reason};
 use super::{home, start};
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use tonic::Code;
 
-/// Texts of the sizes that are stored as they are, compressed, and apart from their rows. The last two do not compress.
+/// Texts of the sizes that are stored uncompressed, compressed, and as blobs. The last two do not compress.
 fn texts(random: &mut StdRng, name: &str) -> Vec<String> {
     let mut noise =
         |bytes: usize| -> String { (0..bytes).map(|_| char::from(random.random_range(b'a'..=b'z'))).collect() };
@@ -32,7 +32,7 @@ async fn fill(program: &Path, store: &Path, random: &mut StdRng) -> Result<Vec<T
     Ok(told)
 }
 
-/// A bit that is flipped within a text is found by whoever reads it, is named, and hurts nobody else.
+/// A flipped bit within a text is found by every reader, is reported with its row, and affects nothing else.
 pub async fn one_flip(program: &Path, seed: u64) -> Result<()> {
     let mut random = seed::generator(seed, "one-flip");
     let home = home()?;
@@ -40,7 +40,7 @@ pub async fn one_flip(program: &Path, seed: u64) -> Result<()> {
     let told = fill(program, &store, &mut random).await?;
     let path = store.join("longhand.db");
     let whole = fs::read(&path)?;
-    // The two that are stored as they are.
+    // Only the first two texts are stored uncompressed.
     for damaged in &told[..2] {
         let begin = &damaged.text.as_bytes()[..30];
         let at = whole.windows(begin.len()).position(|bytes| bytes == begin).context("the text is not on disk")?;
@@ -65,7 +65,7 @@ pub async fn one_flip(program: &Path, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Random bits of the database, one at a time: whatever is served is what was sent, or the answer is an error.
+/// Flips random bits of the database, one at a time: the daemon serves what was sent, or an error.
 pub async fn flips(program: &Path, seed: u64, count: u64) -> Result<String> {
     let mut random = seed::generator(seed, "flips");
     let home = home()?;
@@ -104,7 +104,7 @@ pub async fn flips(program: &Path, seed: u64, count: u64) -> Result<String> {
         } else {
             unnoticed += 1
         }
-        // A killed daemon folds nothing, so that the next flip meets the same database.
+        // A killed daemon does not checkpoint, so that the next flip applies to the same database.
         daemon.kill().await?;
     }
     Ok(format!(

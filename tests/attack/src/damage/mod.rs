@@ -1,4 +1,4 @@
-//! Files that are removed, cut off, flipped, full or read-only, under the daemon and between two of its lives.
+//! Files that are removed, truncated, altered, full or read-only, under a running daemon and between two runs of it.
 
 mod client;
 mod flips;
@@ -21,13 +21,13 @@ use tonic_health::pb::health_check_response::ServingStatus;
 pub use flips::{flips, one_flip};
 pub use mounts::{disk_full, read_only};
 
-/// How the attack is run.
+/// Options of the attack.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Options {
     /// The seed; the same one draws the same attack.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Random bits that are flipped in files of a store, each in a store of its own.
+    /// Number of random bits to flip in the database of a store, one at a time.
     #[arg(long, default_value_t = 200)]
     pub flips: u64,
 }
@@ -70,7 +70,7 @@ pub async fn main(options: Options) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A home for a store; the store itself is made by the daemon.
+/// A temporary folder for a store, which the daemon creates.
 fn home() -> Result<tempfile::TempDir> {
     tempfile::tempdir().context("a temporary folder")
 }
@@ -88,12 +88,12 @@ async fn start_failing(program: &Path, store: &Path, point: &str) -> Result<Daem
     .await
 }
 
-/// What is taken from a running daemon.
+/// Losses of files of a running daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// The database is removed.
     Database,
-    /// Another file takes its place.
+    /// Another file replaces it.
     Replaced,
     /// The log is removed.
     Log,
@@ -101,14 +101,14 @@ pub enum Loss {
     Index,
     /// The data directory is renamed.
     Directory,
-    /// The database is cut off.
+    /// The database is truncated.
     DatabaseCut,
-    /// The log is cut off.
+    /// The log is truncated.
     LogCut,
 }
 
 impl Loss {
-    /// All of them.
+    /// All losses.
     pub const ALL: [Self; 7] =
         [Self::Database, Self::Replaced, Self::Log, Self::Index, Self::Directory, Self::DatabaseCut, Self::LogCut];
 
@@ -130,7 +130,7 @@ impl Loss {
     }
 }
 
-/// A daemon that loses its files stops acknowledging, says so everywhere, and goes on reading what it can.
+/// A daemon that loses its files stops acknowledging, reports it everywhere, and continues to serve reads if it can.
 pub async fn lost(program: &Path, loss: Loss) -> Result<()> {
     let home = home()?;
     let store = home.path().join("store");
@@ -140,7 +140,7 @@ pub async fn lost(program: &Path, loss: Loss) -> Result<()> {
     let told = client.append(&session, "before", "r1").await?;
     client.health(ServingStatus::Serving).await?;
     loss.inflict(&store)?;
-    // Nothing was written to it since, so that this is certain.
+    // The failure is certain, because nothing was written since.
     match client.append(&session, "after", "r2").await {
         Ok(_) => bail!("a write was acknowledged"),
         Err(status) => {
@@ -166,7 +166,7 @@ pub async fn lost(program: &Path, loss: Loss) -> Result<()> {
     Ok(())
 }
 
-/// A write whose sync failed is neither promised nor denied, and is there once when it is asked for again.
+/// A write with a failed sync is neither acknowledged nor denied, and is present once after it is sent again.
 pub async fn failed_sync(program: &Path) -> Result<()> {
     let home = home()?;
     let store = home.path().join("store");
@@ -197,7 +197,7 @@ pub async fn failed_sync(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A full disk has a reason of its own, and is full only as long as it is.
+/// A full disk has its own reason, and writes are accepted again as soon as there is room.
 pub async fn full(program: &Path) -> Result<()> {
     let home = home()?;
     let daemon = start_failing(program, &home.path().join("store"), "append.full:2").await?;
@@ -219,7 +219,7 @@ pub async fn full(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A checkpoint that fails is told, and the next one that does not is told too.
+/// A failed checkpoint is reported, until one succeeds.
 pub async fn failed_checkpoint(program: &Path) -> Result<()> {
     let home = home()?;
     let daemon = start_failing(program, &home.path().join("store"), "checkpoint.refused").await?;
@@ -240,23 +240,23 @@ pub async fn failed_checkpoint(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What happens to the log of a daemon that was killed.
+/// Damages to the log of a killed daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogDamage {
     /// It is removed.
     Removed,
-    /// It is cut off somewhere.
+    /// It is truncated at a random position.
     Cut,
-    /// A bit of it is flipped.
+    /// One of its bits is flipped.
     Flipped,
 }
 
 impl LogDamage {
-    /// All of them.
+    /// All damages.
     pub const ALL: [Self; 3] = [Self::Removed, Self::Cut, Self::Flipped];
 }
 
-/// What is left of a damaged log is a whole beginning of what was written: nothing in between is missing or altered.
+/// A damaged log leaves a prefix of the writes: nothing in between is missing or altered.
 pub async fn log_damage(program: &Path, damage: LogDamage, seed: u64) -> Result<usize> {
     let mut random = seed::generator(seed, &format!("log-{damage:?}"));
     let home = home()?;
@@ -295,7 +295,7 @@ pub async fn log_damage(program: &Path, damage: LogDamage, seed: u64) -> Result<
     Ok(kept)
 }
 
-/// However many are started at once, one daemon has a store, and it goes on.
+/// However many daemons start at once, exactly one gets the store, and it works.
 pub async fn two_daemons(program: &Path) -> Result<()> {
     let home = home()?;
     let store = home.path().join("store");

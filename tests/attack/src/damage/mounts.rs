@@ -1,4 +1,4 @@
-//! Disks that are really full and file systems that really take no writes. They need the right to mount.
+//! Full disks and read-only file systems, with real mounts. They need the permission to mount.
 
 use super::client::{Client, reason};
 use super::home;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tonic::Code;
 
-/// What is said where nothing can be mounted.
+/// Result where mounting is not permitted.
 const SKIP: &str = "SKIP: nothing can be mounted here";
-/// Appends that fill the disk many times over.
+/// Maximum number of appends, many times more than fill the disk.
 const APPENDS_MAX: usize = 1_000;
 
 /// A file system in memory, unmounted when it is dropped.
@@ -23,7 +23,7 @@ struct Mount {
 }
 
 impl Mount {
-    /// Mounts one of a size; none where that is not allowed.
+    /// Mounts a file system of the given size; none where that is not permitted.
     fn new(path: &Path, size: &str) -> Result<Option<Self>> {
         fs::create_dir_all(path)?;
         let mut command = Command::new("mount");
@@ -41,12 +41,12 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // What is still open goes with the process that has it open.
+        // A lazy unmount: files still open go with their process.
         drop(Command::new("umount").arg("-l").arg(&self.path).status());
     }
 }
 
-/// A full disk refuses writes with its reason, serves reads, and takes writes again once there is room.
+/// A full disk refuses writes with its reason, serves reads, and accepts writes again once there is room.
 pub async fn disk_full(program: &Path) -> Result<String> {
     let home = home()?;
     let Some(mount) = Mount::new(&home.path().join("disk"), "6m")? else { return Ok(SKIP.to_owned()) };
@@ -86,7 +86,7 @@ pub async fn disk_full(program: &Path) -> Result<String> {
     Ok(format!("full after {count} messages, all kept, and taken again"))
 }
 
-/// A daemon on a file system that takes no writes says so and ends.
+/// A daemon on a read-only file system reports that and ends.
 pub async fn read_only(program: &Path) -> Result<String> {
     let home = home()?;
     let Some(mount) = Mount::new(&home.path().join("disk"), "6m")? else { return Ok(SKIP.to_owned()) };

@@ -10,12 +10,12 @@ use longhand::app::append::ListMessages;
 use longhand::app::events::{ListEvents, Start, SubscribeRequest};
 use longhand::app::{Error, Longhand, Reason};
 
-/// The readers of opaque tokens. The head says which list; in front of it `=` has the body sent as it is. Otherwise the
-/// body is laid over a token that the list gave out, byte by byte with exclusive or, so that an input means the same in
-/// every store.
+/// The readers of opaque tokens. The head names a list; with `=` before it, the body is the token. Otherwise the bytes
+/// of the body are combined by exclusive or with a token that the list returned, so that an input has the same meaning
+/// in every store.
 pub(super) struct Cursors {
     copy: Copy,
-    /// Lists with a genuine token of each, decoded.
+    /// Lists, each with a genuine token, decoded.
     tokens: Vec<(&'static str, Vec<u8>)>,
 }
 
@@ -37,7 +37,7 @@ impl Cursors {
     }
 }
 
-/// Asks a list for what follows a token; the token behind that.
+/// Requests the items after a token; returns the next token.
 async fn ask(app: &Longhand, list: &str, token: &str) -> Result<String, Error> {
     let token = token.to_owned();
     match list {
@@ -47,7 +47,7 @@ async fn ask(app: &Longhand, list: &str, token: &str) -> Result<String, Error> {
             Ok(app.list_events(wanted).await?.1)
         }
         "stream" => {
-            // A stream begins with a cursor, its own or the one it was given.
+            // A stream begins with a cursor, its own or the given one.
             let start = if token.is_empty() { Start::Now } else { Start::After(token) };
             let mut stream = app.subscribe(SubscribeRequest { start, ..SubscribeRequest::default() }).await?;
             match stream.next().await? {
@@ -76,7 +76,7 @@ impl Decoder for Cursors {
         for (list, token) in &self.tokens {
             seeds.push(Input::new(*list, vec![0; token.len()]));
             seeds.push(Input::new(format!("={list}"), URL_SAFE_NO_PAD.encode(token)));
-            // The place alone, which is behind form and store in a cursor, and in front in a page token.
+            // The position alone: it follows form and store in a cursor, and begins a page token.
             let at = if token.len() > 20 { 17 } else { 0 };
             for byte in 0..8.min(token.len().saturating_sub(at)) {
                 let mut over = vec![0; token.len()];

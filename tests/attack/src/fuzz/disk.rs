@@ -1,4 +1,4 @@
-//! The forms of bytes in the database.
+//! The encodings of the database.
 
 use super::mutate::Shape;
 use super::world::Template;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use longhand::store::{DiskForm, Error, reread};
 use sqlx::{Connection as _, Row as _};
 
-/// The disk format. The head is a form with its number: `event 7`.
+/// The disk format. The head is an encoding with its number: `event 7`.
 pub(super) struct Disk;
 
 impl Disk {
@@ -16,7 +16,7 @@ impl Disk {
     }
 }
 
-/// The names of forms, with the query that finds bytes of them and their number.
+/// The names of encodings, with the query that finds their numbers and bytes.
 const FORMS: [(&str, &str); 13] = [
     ("event", "select kind, body from event"),
     ("mark", "select kind, body from mark"),
@@ -65,13 +65,13 @@ impl Decoder for Disk {
                 let mut known = std::collections::HashSet::new();
                 for row in sqlx::query(query).fetch_all(&mut database).await.context(query)? {
                     let (number, body): (i64, Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
-                    // Some of each kind are enough.
+                    // A few samples of each kind are enough.
                     if known.insert((number, body.len() / 16)) && known.len() <= 40 {
                         seeds.push(Input::new(format!("{name} {number}"), body));
                     }
                 }
             }
-            // A bomb: few bytes that say they are many.
+            // A decompression bomb: few bytes that expand to many.
             let bomb = zstd_of_zeros();
             for length in [64 << 20, 65 << 20, i64::MAX, -1, 0] {
                 seeds.push(Input::new(format!("packed {length}"), bomb.clone()));
@@ -103,11 +103,11 @@ impl Decoder for Disk {
     }
 }
 
-/// A frame of zstd that stands for 64 MiB of zeros: blocks of one repeated byte, at most 128 KiB each.
+/// A zstd frame that expands to 64 MiB of zeros: blocks of one repeated byte, at most 128 KiB each.
 fn zstd_of_zeros() -> Vec<u8> {
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
     for block in 0..512_u32 {
-        // Last block, kind 1 (a byte and how often), size.
+        // Last block, type 1 (a byte and its count), size.
         let header = u32::from(block == 511) | 1 << 1 | (128 * 1024) << 3;
         frame.extend_from_slice(&header.to_le_bytes()[..3]);
         frame.push(0);

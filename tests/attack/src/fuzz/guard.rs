@@ -1,4 +1,4 @@
-//! What watches an attempt: panics on any thread, time, memory, and a crash of the whole process.
+//! The guard of an attempt, for panics on any thread, time, memory, and a crash of the whole process.
 
 use super::Outcome;
 use anyhow::{Context as _, Result};
@@ -11,13 +11,13 @@ use std::sync::mpsc::{RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An attempt that takes longer hangs. Long, because the machine may be busy with other things.
+/// Maximum time of an attempt; beyond it, the attempt hangs. Long, because the machine may be busy.
 const ATTEMPT_MAX: Duration = Duration::from_secs(60);
 
-/// Panics since the last attempt began, on whatever thread.
+/// Panics since the last attempt began, on any thread.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Whether panics are collected rather than printed.
+/// True if panics are collected instead of printed.
 static COLLECTS: AtomicBool = AtomicBool::new(false);
 
 static HOOK: Once = Once::new();
@@ -30,7 +30,7 @@ fn collect_panics() {
     HOOK.call_once(|| {
         let usual = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // A test's own panic is the harness's business; its thread is named after it, `fuzz::…`.
+            // The test harness handles a test's own panic; the thread of a test has the test's name, `fuzz::…`.
             let ours = std::thread::current().name().is_some_and(|name| name == "fuzz" || name.starts_with("fuzz-"));
             if COLLECTS.load(Ordering::Relaxed) && ours {
                 let place = panic.location().map(ToString::to_string).unwrap_or_default();
@@ -44,21 +44,21 @@ fn collect_panics() {
     COLLECTS.store(true, Ordering::Relaxed);
 }
 
-/// Watches the attempts of one target.
+/// Guards the attempts of one target.
 pub struct Guard {
-    /// The input in hand, so that a crash which nothing can catch leaves it behind.
+    /// The current input, so that it is still there after a crash that cannot be caught.
     last: File,
     path: PathBuf,
     folder: PathBuf,
-    /// Milliseconds since `began` at which the attempt in hand began; zero for none.
+    /// Start of the current attempt, in milliseconds since `began`; zero if there is none.
     since: Arc<AtomicU64>,
     began: Instant,
-    /// Its end is the end of the watch.
+    /// Dropping it ends the watching thread.
     _watching: Sender<()>,
 }
 
 impl Guard {
-    /// Watches a target; inputs that fail are kept in a folder.
+    /// Guards a target; inputs that fail are kept in a folder.
     pub fn new(name: &str, folder: &Path) -> Result<Self> {
         collect_panics();
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -79,7 +79,7 @@ impl Guard {
         Ok(Self { last, path, folder: folder.to_owned(), since, began, _watching: watching })
     }
 
-    /// Runs one attempt: what it says, or that it panicked.
+    /// Runs one attempt; returns its outcome, or its panic as an error.
     pub fn attempt(
         &mut self,
         input: &[u8],
@@ -104,7 +104,7 @@ impl Guard {
         std::fs::read(&self.path).unwrap_or_default()
     }
 
-    /// Keeps an input that failed, under a name that its content gives it, and says so.
+    /// Keeps an input that failed, in a file named by its hash, and prints the path and the reason.
     pub fn keep(&self, input: &[u8], why: &str) -> Result<()> {
         let path = self.folder.join(hash(input));
         std::fs::write(&path, input)?;
@@ -119,13 +119,13 @@ impl Drop for Guard {
     }
 }
 
-/// A folder in memory where there is one: a file is written for every attempt.
+/// A folder in memory if there is one: a file is written for every attempt.
 fn memory_folder() -> PathBuf {
     let memory = PathBuf::from("/dev/shm");
     if memory.is_dir() { memory } else { std::env::temp_dir() }
 }
 
-/// A name for bytes: FNV-1a in hex digits.
+/// A file name for bytes: FNV-1a in hex digits.
 fn hash(bytes: &[u8]) -> String {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in bytes {
@@ -134,7 +134,7 @@ fn hash(bytes: &[u8]) -> String {
     format!("{hash:016x}")
 }
 
-/// Memory of this process that is in use, in bytes.
+/// Resident memory of this process, in bytes.
 pub fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);

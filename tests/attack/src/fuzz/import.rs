@@ -6,7 +6,7 @@ use anyhow::Result;
 use longhand::interop::{self, Entry, Format, Options, Transcript};
 use std::collections::HashSet;
 
-/// The readers of transcripts. The head is a format, `child` for a sub-agent's file, or empty to have it told.
+/// The readers of transcripts. The head is a format, `child` for a sub-agent's file, or empty for automatic detection.
 pub(super) struct Import;
 
 const PI: &str = r#"{"type":"session","version":3,"id":"ses","timestamp":"2026-01-02T03:04:05.000Z","cwd":"/home/a"}
@@ -31,7 +31,7 @@ const CLAUDE: &str = r#"{"type":"summary","summary":"A title","leafUuid":"a1"}
 {"type":"file-history-snapshot","messageId":"u2","snapshot":{"trackedFileBackups":{}},"isSnapshotUpdate":false}
 {"parentUuid":"u2","isSidechain":false,"sessionId":"s","type":"user","uuid":"u3","isMeta":true,"timestamp":"2026-01-02T03:04:10.250Z","message":{"role":"user","content":"<command-name>/mode</command-name>"}}"#;
 
-/// Checks what every transcript promises its reader.
+/// Checks the guarantees of every transcript.
 fn check(transcript: &Transcript) -> Result<(), String> {
     if transcript.branches.is_empty() {
         return Err("a transcript without branches".to_owned());

@@ -1,8 +1,8 @@
-//! Mutation fuzzing of every decoder: what is accepted is altered a little, and whatever becomes of it must be taken or
-//! refused with a reason. Nothing may panic, hang, take memory without a bound, or be answered with INTERNAL.
+//! Mutation fuzzing of every decoder: valid inputs are mutated slightly, and each result must be accepted or refused
+//! with a reason. Nothing may panic, hang, take unbounded memory, or be answered with INTERNAL.
 //!
-//! An input is one line, its *head*, and a body. The head says which decoder of the target is meant; the body is what it
-//! reads. Inputs that failed once stand in `corpus/TARGET/`, and tests try them again.
+//! An input is one line, its *head*, and a body. The head names the decoder of the target; the body is the bytes to
+//! decode. Inputs that once failed are kept in `corpus/TARGET/`, and tests try them again.
 
 pub mod guard;
 pub mod mutate;
@@ -26,31 +26,31 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How far a target's memory may grow beyond what it had before its first input.
+/// Maximum growth of a target's memory since its first input, in bytes.
 const GROWTH_MAX: u64 = 1024 * 1024 * 1024;
 
-/// Failures after which a target is given up: more of them say nothing new.
+/// Number of failures after which a target is given up: more of them add no information.
 const FAILURES_MAX: usize = 10;
 
-/// Seeds that are tried unaltered, spread over all of them.
+/// Number of seeds that are tried unaltered, spread over all of them.
 const SEEDS_TRIED: usize = 100;
 
-/// How much is printed of why an input failed.
+/// Maximum number of characters printed of the reason of a failure.
 const SHOWN_CHARS: usize = 1_000;
 
-/// The stack of the daemon's own threads: a decoder that recurses has no more.
+/// The stack of the daemon's own threads, in bytes: a recursive decoder has no more.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
-/// What is fuzzed.
+/// Targets of the fuzzer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Target {
     /// Requests of every method: bytes and frames, through the real services.
     Rpc,
     /// Cursors and page tokens.
     Cursors,
-    /// The forms of bytes in the database.
+    /// The encodings of the database.
     Disk,
-    /// Rows of a database that is being read.
+    /// Rows of a database while it is read.
     Rows,
     /// Transcripts of other agents.
     Import,
@@ -58,12 +58,12 @@ pub enum Target {
     Settings,
     /// Policies and overrides, and decisions under those that are valid.
     Policies,
-    /// Replies of model providers, and what hooks print.
+    /// Replies of model providers, and output of hooks.
     Replies,
 }
 
 impl Target {
-    /// Its name on the command line and in the corpus.
+    /// Name on the command line and in the corpus.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rpc => "rpc",
@@ -90,7 +90,7 @@ impl Target {
         })
     }
 
-    /// Of how many inputs, when all targets share them, this one gets a part of a hundred: cheap ones get more.
+    /// Percentage of the inputs that this target gets if all targets share them: fast ones get more.
     fn share(self) -> u64 {
         match self {
             Self::Rpc => 8,
@@ -108,16 +108,16 @@ impl Target {
 /// The command line of the long form.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// Draws the mutations; the ids and times in a fresh database differ all the same.
+    /// Draws the mutations; the ids and times in a new database differ nevertheless.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Mutations in all, or of the one target that is named.
+    /// Number of mutations in all, or of the one target that is given.
     #[arg(long, default_value_t = 1_000_000)]
     pub mutations: u64,
-    /// This target alone.
+    /// Fuzzes only this target.
     #[arg(long)]
     pub target: Option<Target>,
-    /// Where inputs that fail are kept.
+    /// Folder for inputs that fail.
     #[arg(long, default_value = "target/fuzz")]
     pub keep: PathBuf,
 }
@@ -125,14 +125,14 @@ pub struct Options {
 /// An input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Input {
-    /// Which decoder is meant.
+    /// Names the decoder.
     pub head: String,
-    /// What it reads.
+    /// The bytes to decode.
     pub body: Vec<u8>,
 }
 
 impl Input {
-    /// An input of a target's own.
+    /// An input with a head and a body.
     pub fn new(head: impl Into<String>, body: impl Into<Vec<u8>>) -> Self {
         Self { head: head.into(), body: body.into() }
     }
@@ -148,49 +148,49 @@ impl Input {
     }
 }
 
-/// What became of an input.
+/// Outcome of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was accepted.
+    /// Accepted.
     Taken,
-    /// It was refused, with a reason where there is one.
+    /// Refused, with a reason if the decoder has reasons.
     Refused,
 }
 
-/// Something that reads bytes from outside.
+/// A decoder of bytes from outside.
 pub trait Decoder {
-    /// Inputs that are accepted as they are, to be altered.
+    /// Valid inputs, to be mutated.
     fn seeds(&mut self) -> Result<Vec<Input>>;
-    /// What a body looks like.
+    /// The form of a body.
     fn shape(&self, head: &str) -> Shape;
-    /// Words of the format.
+    /// Words of the format, for mutations.
     fn words(&self) -> &'static [&'static str] {
         &[]
     }
-    /// Has an input read; an error is a broken promise.
+    /// Decodes an input; an error is a broken promise.
     fn attempt(&mut self, input: &Input) -> Result<Outcome, String>;
-    /// What is checked once at the end.
+    /// A check at the end of all attempts.
     fn finish(&mut self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// What a run of one target came to.
+/// Result of a run of one target.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Mutations that were tried.
+    /// Number of mutations tried.
     pub tried: u64,
-    /// Those of them that were accepted.
+    /// Number of mutations accepted.
     pub taken: u64,
-    /// The time it took.
+    /// Duration of the mutations.
     pub time: Duration,
-    /// How far memory grew.
+    /// Maximum growth of memory, in bytes.
     pub growth: u64,
-    /// What failed, and why.
+    /// Failed inputs, with their reasons.
     pub failures: Vec<(Input, String)>,
 }
 
-/// The long form, as a program.
+/// Runs the long form as a program.
 pub fn main(options: &Options) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
@@ -201,7 +201,7 @@ pub fn main(options: &Options) -> ExitCode {
     }
 }
 
-/// Runs the long form, and fails if anything did.
+/// Runs the long form; an error if any input failed.
 fn run(options: &Options) -> Result<()> {
     let targets = options.target.map_or_else(|| Target::value_variants().to_vec(), |target| vec![target]);
     println!("seed {}", options.seed);
@@ -234,7 +234,7 @@ fn run(options: &Options) -> Result<()> {
     if failed > 0 { bail!("{failed} inputs failed; they are in {}", options.keep.display()) } else { Ok(()) }
 }
 
-/// Fuzzes one target. Inputs that fail are written beneath `keep`, where they can be looked at and moved to the corpus.
+/// Fuzzes one target. Inputs that fail are written to a folder in `keep`, to be examined and moved to the corpus.
 pub fn fuzz(target: Target, seed: u64, mutations: u64, keep: &Path) -> Result<Tally> {
     let keep = keep.join(target.name());
     on_a_small_stack(move || {
@@ -290,7 +290,7 @@ fn input_of(guard: &Guard) -> Input {
     Input::read(&guard.last())
 }
 
-/// Tries every kept input of a target again, and its seeds; says which failed and why.
+/// Tries every kept input of a target again; returns those that failed, with their reasons.
 pub fn replay(target: Target, corpus: &Path) -> Result<Vec<(String, String)>> {
     let folder = corpus.join(target.name());
     on_a_small_stack(move || {
@@ -317,7 +317,7 @@ pub fn replay(target: Target, corpus: &Path) -> Result<Vec<(String, String)>> {
     })
 }
 
-/// Runs something on a thread with as little stack as the daemon's own have.
+/// Runs work on a thread with the stack size of the daemon's own threads.
 fn on_a_small_stack<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     let thread = std::thread::Builder::new().name("fuzz".to_owned()).stack_size(STACK_BYTES).spawn(work)?;
     thread.join().map_err(|_| anyhow::anyhow!("the fuzzer itself panicked"))?

@@ -1,26 +1,26 @@
-//! How inputs are altered: byte by byte, and by what bytes mean (JSON, lines of it, the wire format of protobuf).
+//! Mutations of inputs: of single bytes, and of the structure (JSON, lines of JSON, the wire format of protobuf).
 
 use rand::Rng as _;
 use rand::rngs::StdRng;
 use serde_json::{Map, Value};
 
-/// What a body looks like.
+/// Form of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Bytes, or text of no known form.
     Bytes,
     /// One JSON value.
     Json,
-    /// Lines with a JSON value each.
+    /// Lines, each of them a JSON value.
     Lines,
     /// A protobuf message.
     Wire,
 }
 
-/// The longest body that a mutation makes.
+/// Maximum size of a mutated body, in bytes.
 const BODY_BYTES_MAX: usize = 256 * 1024;
 
-/// An altered body: one alteration, or a few of them.
+/// A mutated body: one mutation, or a few of them.
 pub fn mutate(rng: &mut StdRng, body: &[u8], other: &[u8], shape: Shape, words: &[&str]) -> Vec<u8> {
     let mut body = body.to_vec();
     let times = if rng.random_ratio(2, 3) { 1 } else { rng.random_range(2..8) };
@@ -38,7 +38,7 @@ pub fn mutate(rng: &mut StdRng, body: &[u8], other: &[u8], shape: Shape, words: 
     body
 }
 
-/// Bytes that mean something to somebody.
+/// Byte sequences with a special meaning in some format.
 const PIECES: [&[u8]; 22] = [
     b"\0",
     b"\r\n",
@@ -64,7 +64,7 @@ const PIECES: [&[u8]; 22] = [
     b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
 ];
 
-/// One alteration that looks at bytes alone.
+/// One mutation that ignores the structure.
 fn bytes(rng: &mut StdRng, mut body: Vec<u8>, other: &[u8], words: &[&str]) -> Vec<u8> {
     let at = rng.random_range(0..=body.len());
     let end = (at + rng.random_range(0..=16_usize)).min(body.len());
@@ -111,7 +111,7 @@ fn bytes(rng: &mut StdRng, mut body: Vec<u8>, other: &[u8], words: &[&str]) -> V
     body
 }
 
-/// Puts another number in the place of one in a text.
+/// Replaces one number in a text.
 fn number(rng: &mut StdRng, body: &mut Vec<u8>) {
     let digits: Vec<usize> = (0..body.len()).filter(|at| body[*at].is_ascii_digit()).collect();
     if digits.is_empty() {
@@ -151,7 +151,7 @@ fn scalar(rng: &mut StdRng, words: &[&str]) -> Value {
     }
 }
 
-/// Values in a JSON value, itself included.
+/// Number of values in a JSON value, itself included.
 fn count(value: &Value) -> usize {
     1 + match value {
         Value::Array(items) => items.iter().map(count).sum::<usize>(),
@@ -160,7 +160,7 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// The value with a number, counted from the outside in.
+/// The value at an index, in depth-first order.
 fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     if *left == 0 {
         return Some(value);
@@ -173,7 +173,7 @@ fn nth<'a>(value: &'a mut Value, left: &mut usize) -> Option<&'a mut Value> {
     }
 }
 
-/// One alteration of a JSON text; none if it is no JSON any more.
+/// One mutation of a JSON text; none if the body is not JSON.
 fn json(rng: &mut StdRng, body: &[u8], words: &[&str]) -> Option<Vec<u8>> {
     let mut value: Value = serde_json::from_slice(body).ok()?;
     let mut index = rng.random_range(0..count(&value));
@@ -196,7 +196,7 @@ fn json(rng: &mut StdRng, body: &[u8], words: &[&str]) -> Option<Vec<u8>> {
             if rng.random() { drop(items.remove(at)) } else { items.insert(at, item) }
         }
         (2, chosen) => {
-            // Another value of the same text, so that the types often fit.
+            // Another value of the same text, so that the types often match.
             let mut copy = copy;
             let mut index = rng.random_range(0..count(&copy));
             *chosen = nth(&mut copy, &mut index)?.take();
@@ -221,7 +221,7 @@ fn json(rng: &mut StdRng, body: &[u8], words: &[&str]) -> Option<Vec<u8>> {
     serde_json::to_vec(&value).ok()
 }
 
-/// One alteration of a text of lines.
+/// One mutation of a text of lines.
 fn lines(rng: &mut StdRng, body: &[u8], words: &[&str]) -> Vec<u8> {
     let mut lines: Vec<Vec<u8>> = body.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     let at = rng.random_range(0..lines.len());
@@ -243,7 +243,7 @@ fn lines(rng: &mut StdRng, body: &[u8], words: &[&str]) -> Vec<u8> {
     lines.join(&b'\n')
 }
 
-/// A field of a protobuf message, as it is on the wire.
+/// A field of a protobuf message, in its wire form.
 #[derive(Debug, Clone)]
 struct Field {
     number: u64,
@@ -348,7 +348,7 @@ fn varint(rng: &mut StdRng) -> u64 {
     }
 }
 
-/// One alteration of a protobuf message, at whatever depth; none if it is no message any more, or an empty one.
+/// One mutation of a protobuf message, at any depth; none if the body is no message, or an empty one.
 fn wire(rng: &mut StdRng, body: &[u8], depth: usize) -> Option<Vec<u8>> {
     let mut fields = read_fields(body)?;
     if fields.is_empty() {

@@ -1,4 +1,4 @@
-//! Policies and overrides. A policy that is valid has to decide about any history without failing.
+//! Policies and overrides. Decisions of a valid policy must not fail, whatever the history.
 
 use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
@@ -16,7 +16,7 @@ use longhand::policy::plan::{self, Boundary, Scene};
 use longhand::policy::{Policy, presets, replay, upgrade, validate};
 use uuid::Uuid;
 
-/// The readers of policies. The head is `whole`, or a preset's name for an override of it.
+/// The readers of policies. The head is `whole`, or the name of a preset for an override of it.
 pub(super) struct Policies {
     sources: Vec<SourceMessage>,
     windows: [ModelWindow; 3],
@@ -34,7 +34,7 @@ impl Policies {
         Self { sources: history(), windows }
     }
 
-    /// Everything that is asked of a policy for a session, on one history.
+    /// Makes all decisions of a policy for a session, on one history.
     fn decide(&self, policy: &Policy) {
         let layout = Layout::everything();
         let base = i64::try_from(self.sources.len()).unwrap_or(i64::MAX);
@@ -65,7 +65,7 @@ impl Policies {
     }
 }
 
-/// A history with something of everything that strategies act on.
+/// A history with everything that strategies act on.
 fn history() -> Vec<SourceMessage> {
     let words = |count: usize| "words of some length, größer 漢字 ".repeat(count);
     let call = |id: &str, tool: &str| {
@@ -154,7 +154,7 @@ impl Decoder for Policies {
                 seeds.push(Input::new(name.clone(), change));
             }
         }
-        // An override need not be one that its preset takes: what matters is what becomes of it.
+        // A seed need not be a valid override of its preset: only the outcome is checked.
         Ok(seeds)
     }
 

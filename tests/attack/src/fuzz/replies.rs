@@ -1,4 +1,4 @@
-//! Replies of model providers, and what hooks print.
+//! Replies of model providers, and output of hooks.
 
 use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
@@ -17,7 +17,7 @@ use tonic::codegen::http;
 pub(super) struct Replies {
     runtime: Runtime,
     readers: Vec<(&'static str, ReplyReader)>,
-    /// The form of a summary to which replies are held.
+    /// The required form of a summary.
     rules: Summary,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of a database that is being read: somebody was at it with a tool, or the disk was.
+//! Rows of a database while it is read, altered by a person with a tool or by a faulty disk.
 
 use super::mutate::Shape;
 use super::world::{Copy, Template, once};
@@ -11,8 +11,8 @@ use longhand::app::{Error, Longhand, Reason};
 use longhand::store::SessionKey;
 use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
-/// Columns that are altered: all that readers decode or rely on. Those behind the bar name or order rows, so that another
-/// row may be found in their place; a decoder must stand that too, but it is not one row's damage then.
+/// Columns to alter: all that readers decode or rely on. Those after the bar identify or order rows, so that another
+/// row may be found in their place; a decoder must handle that too, but the damage is then not limited to one row.
 const COLUMNS: [(&str, &str); 44] = [
     ("event", "body"),
     ("event", "kind"),
@@ -52,7 +52,7 @@ const COLUMNS: [(&str, &str); 44] = [
     ("request", "payload_hash"),
     ("pruned", "cut"),
     ("pruned", "compaction_id"),
-    // | what names or orders rows
+    // | Columns that identify or order rows.
     ("event", "revision"),
     ("message", "revision"),
     ("message", "lane"),
@@ -61,18 +61,18 @@ const COLUMNS: [(&str, &str); 44] = [
     ("session", "revision"),
 ];
 
-/// How many of the columns stand before the bar.
+/// Number of columns before the bar.
 const OF_ONE_ROW: usize = 38;
 
-/// Rows of a table whose columns are altered, from its first.
+/// Maximum number of rows of a table whose columns are altered, from its first.
 const ROWS_MAX: usize = 60;
 
-/// Altered rows. The head is a table, a column and the number of a row of `s1`, from 0: `event body 7`. The body is what
-/// the column holds then: as it is in a column of bytes, as text in one of text, in digits in one of numbers.
+/// Altered rows. The head is a table, a column and the number of a row of `s1`, from 0: `event body 7`. The body is the
+/// new value of the column: its bytes, a text, or digits, by the type of the column.
 pub(super) struct Rows {
     copy: Copy,
     database: SqliteConnection,
-    /// What `s2` answers when nothing is wrong with it.
+    /// The undamaged answers of `s2`.
     other: String,
 }
 
@@ -96,7 +96,7 @@ impl Rows {
     }
 }
 
-/// Which rows of a table are `s1`'s, as a condition.
+/// The condition for the rows of `s1` in a table.
 fn of_session(table: &str) -> &'static str {
     match table {
         "session" => "client_id = 's1'",
@@ -105,7 +105,7 @@ fn of_session(table: &str) -> &'static str {
     }
 }
 
-/// How a row is named for good while one of its columns is altered.
+/// The column that identifies a row while another of its columns is altered.
 fn key_of(table: &str) -> &'static str {
     match table {
         "request" => "request_id",
@@ -116,7 +116,7 @@ fn key_of(table: &str) -> &'static str {
     }
 }
 
-/// Everything that reads `s1` and the table; what was refused, and why.
+/// Makes every call that reads `s1` and the table; returns the refusals.
 async fn read_all(app: &Longhand, table: &str) -> Vec<(&'static str, Error)> {
     let mut refused = Vec::new();
     let mut note = |what: &'static str, answer: Result<(), Error>| {
@@ -177,7 +177,7 @@ async fn verify(app: &Longhand) -> Result<(), Error> {
     Ok(())
 }
 
-/// What another session answers.
+/// All answers of the other session, as text.
 async fn answers_of_other(app: &Longhand) -> Result<String, Error> {
     let session = app.get_session("s2").await?;
     let context = app.context("s2", ContextRequest::default()).await?;
@@ -186,7 +186,7 @@ async fn answers_of_other(app: &Longhand) -> Result<String, Error> {
     Ok(format!("{session:?} {context:?} {messages:?}"))
 }
 
-/// Where two answers begin to differ, with some of what stands around it.
+/// The first difference between two answers, with some context.
 fn difference(usual: &str, now: &str) -> Option<String> {
     let place = usual.bytes().zip(now.bytes()).position(|(a, b)| a != b).unwrap_or(usual.len().min(now.len()));
     let around = |text: &str| {
@@ -195,7 +195,7 @@ fn difference(usual: &str, now: &str) -> Option<String> {
     (usual != now).then(|| format!("at first {:?}, now {:?}", around(usual), around(now)))
 }
 
-/// A value on its way into a column, as the column's type wants it.
+/// Writes a value into a column, converted to the type of the column.
 async fn write(
     database: &mut SqliteConnection,
     (table, column): (&str, &str),
@@ -222,7 +222,7 @@ async fn write(
 type Original = (String, String, Option<Vec<u8>>);
 
 impl Rows {
-    /// The key of a row, the type of its column, and what the column holds.
+    /// The key of a row, the type of the column, and its value.
     fn original(&mut self, (table, column): (&str, &str), number: usize) -> Result<Option<Original>, sqlx::Error> {
         let (key, mine) = (key_of(table), of_session(table));
         let sql = format!(
@@ -271,7 +271,7 @@ impl Decoder for Rows {
         let app = self.copy.world()?.app.clone();
         let Self { copy, database, other: usual } = self;
         let altered = copy.block_on(write(database, (table, column), key, &kind, Some(&input.body)));
-        // What a strict table or a unique index refuses is no damage that a tool can do.
+        // A tool cannot write a value that a strict table or a unique index refuses.
         if !matches!(altered, Ok(1)) {
             return Ok(Outcome::Refused);
         }

@@ -17,22 +17,22 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 use tower::ServiceExt as _;
 
-/// Calls after which the store is made anew: it grows, and requests archive its sessions.
+/// Number of calls after which the store is made anew: it grows, and requests archive its sessions.
 const CALLS_MAX: usize = 3_000;
 
-/// How long a stream may say nothing before enough of it was seen, in milliseconds.
+/// Milliseconds without a frame after which a stream has been read enough.
 const IDLE_MS: u64 = 3;
 
-/// Frames of a stream that are read.
+/// Maximum number of frames read of a stream.
 const FRAMES_MAX: usize = 64;
 
-/// How long a method may take that does not wait for anything.
+/// Maximum time of a method that waits for nothing.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
-/// Methods that may wait: for events, for a reduction, for a task.
+/// Methods that may wait: for events, for a compaction, for a task.
 const WAITING: [&str; 3] = ["SubscribeEvents", "GetContext", "LeaseSummaryTask"];
 
-/// The services. The head is a method's path, with ` raw` behind it when the body has its frames already.
+/// The services. The head is a method's path, followed by ` raw` if the body is already framed.
 pub(super) struct Rpc {
     template: Template,
     copy: Option<Copy>,
@@ -44,7 +44,7 @@ impl Rpc {
         Ok(Self { template: Template::new()?, copy: None, calls: 0 })
     }
 
-    /// The world that is served now; a fresh one after many calls.
+    /// The current copy of the store; a new one after many calls.
     fn copy(&mut self) -> Result<&Copy, String> {
         if self.calls >= CALLS_MAX {
             self.check()?;
@@ -58,7 +58,7 @@ impl Rpc {
         self.copy.as_ref().ok_or_else(|| "there is no world".to_owned())
     }
 
-    /// Whatever was sent, the chains hold.
+    /// Checks that the hash chains are intact, whatever was sent.
     fn check(&self) -> Result<(), String> {
         let Some(copy) = &self.copy else { return Ok(()) };
         match copy.findings()?.first() {
@@ -68,13 +68,13 @@ impl Rpc {
     }
 }
 
-/// A message with its frame.
+/// A message in gRPC framing.
 fn framed(message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX).to_be_bytes();
     [&[0], &length[..], message].concat()
 }
 
-/// Calls a method; its status, or none for a stream that goes on.
+/// Calls a method; returns its status, or none for a stream that goes on.
 async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, String> {
     let routes = copy.world()?.routes.clone();
     let request = http::Request::post(path)
@@ -114,7 +114,7 @@ async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, 
     Ok(None)
 }
 
-/// What is wrong with a refusal.
+/// The fault of a refusal; none if there is none.
 fn wrong(status: &Status) -> Option<String> {
     if matches!(status.code(), Code::Internal | Code::Unknown | Code::DataLoss) {
         return Some(format!("{:?}: {}", status.code(), status.message()));
@@ -168,7 +168,7 @@ impl Decoder for Rpc {
 
     fn finish(&mut self) -> Result<(), String> {
         self.check()?;
-        // It still serves.
+        // The services still work.
         let copy = self.copy()?;
         let path = "/longhand.v1.AdminService/GetServerInfo";
         match copy.block_on(call(copy, path, framed(b"")))? {
@@ -178,7 +178,7 @@ impl Decoder for Rpc {
     }
 }
 
-/// What requests can name in the template.
+/// Ids of the template that requests can contain.
 struct Known {
     compaction: String,
     part: String,
@@ -204,7 +204,7 @@ impl Rpc {
     }
 }
 
-/// A request that says something in every field, in one of several variants.
+/// A request with values in its fields, in one of several variants.
 fn filled(kind: &MessageDescriptor, variant: usize, depth: usize, known: &Known) -> DynamicMessage {
     let mut message = DynamicMessage::new(kind.clone());
     for (index, field) in kind.fields().enumerate() {
@@ -255,7 +255,7 @@ fn value(field: &FieldDescriptor, variant: usize, depth: usize, known: &Known) -
 
 fn number(name: &str) -> Option<i64> {
     match name {
-        // Given, they refuse most of what is asked.
+        // With a value, most requests would be refused.
         "expected_revision" => None,
         "as_of_revision" | "at_revision" | "known_revision" | "to_revision" => Some(12),
         "offset_bytes" => Some(0),
@@ -274,7 +274,7 @@ fn word(name: &str, variant: usize, known: &Known) -> Option<String> {
         "part_id" if variant.is_multiple_of(2) => known.draft.as_str(),
         "compaction_id" => known.compaction.as_str(),
         "after_cursor" => known.cursor.as_str(),
-        // They belong to a list, and the target of cursors has them.
+        // They belong to a list; the target `cursors` covers page tokens.
         "page_token" | "policy_json" | "part_id" => return None,
         "policy_override_json" => "{\"trigger\":{\"auto\":false}}",
         "metadata_json" | "details_json" | "input_json" => "{\"a\":[1,2]}",

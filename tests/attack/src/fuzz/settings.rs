@@ -8,7 +8,7 @@ use longhand::config::Config;
 use longhand::summarizer;
 use std::path::PathBuf;
 
-/// The reader of the configuration, up to the summarizers that it makes.
+/// The reader of the configuration, including the summarizers made from it.
 pub(super) struct Settings {
     folder: tempfile::TempDir,
     clock: Clock,
@@ -24,7 +24,7 @@ impl Settings {
     }
 }
 
-/// What the example file says, without the `#` before settings.
+/// The example file, whose settings are commented out.
 const EXAMPLE: &str = include_str!("../../../../longhand.example.toml");
 
 const WHOLE: &str = r#"data_dir = "/tmp/somewhere"
@@ -137,7 +137,7 @@ impl Decoder for Settings {
             serde_json::from_str::<serde_json::Value>(if json.is_empty() { "{}" } else { &json })
                 .map_err(|error| format!("an override is handed on as {json:?}: {error}"))?;
         }
-        // Only names of the mutator's own making: what a file of the machine holds is nobody's business here.
+        // Key files are not read: the mutator may have named a file of this machine.
         if config.summarizers.values().any(|settings| settings.api_key_file.is_some()) {
             return Ok(Outcome::Taken);
         }

@@ -1,4 +1,4 @@
-//! A store with something of everything in it, and the whole of Longhand over a copy of it, short of a socket.
+//! A store with data of every kind, and the whole of Longhand, except its socket, over a copy of the store.
 
 use anyhow::{Context as _, Result};
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
@@ -26,13 +26,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
-/// Whatever is waited for comes within this, or never.
+/// Deadline of every wait.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The name of the database in its folder.
 const DATABASE: &str = "longhand.db";
 
-/// Longhand over a folder. `stop` closes it.
+/// Longhand over a folder. `close` ends it.
 pub(super) struct World {
     pub(super) app: Longhand,
     pub(super) routes: Routes,
@@ -44,7 +44,7 @@ pub(super) struct World {
 impl World {
     async fn open(directory: &Path) -> Result<Self> {
         let clock = Clock::default();
-        // Nobody pulls a plug here, and syncing would be most of the time.
+        // No power cut happens here, and syncing would take most of the time.
         let options = store::Options { directory: directory.to_owned(), durability: Durability::ProcessCrash };
         let (store, writer) = Store::open(options, clock.clone()).await?;
         let writer = tokio::spawn(writer);
@@ -59,7 +59,7 @@ impl World {
         };
         let app = Longhand::new(store, scheduler.handle(), &clock, options);
         let cancel = stopping.clone();
-        // Its end is not looked at: what makes it end is told by a panic, or by the calls that no longer work.
+        // The result of the task is not checked: a failure shows as a panic, or as calls that no longer work.
         let scheduler = tokio::spawn(scheduler.run(cancel));
         let (routes, _) = grpc::router(app.clone()).await;
         Ok(Self { app, routes, stopping, scheduler, writer })
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-/// A closed store to take copies of.
+/// A closed store to copy.
 pub(super) struct Template {
     runtime: Arc<Runtime>,
     folder: TempDir,
@@ -117,7 +117,7 @@ impl Template {
     }
 }
 
-/// A copy of a template that is served. It is closed when it is dropped.
+/// A copy of a template, open for calls. It is closed when it is dropped.
 pub(super) struct Copy {
     runtime: Arc<Runtime>,
     folder: TempDir,
@@ -133,12 +133,12 @@ impl Copy {
         self.runtime.block_on(future)
     }
 
-    /// A connection past Longhand: what it writes is damage.
+    /// A connection that bypasses Longhand, to write damage.
     pub(super) async fn database(&self) -> Result<SqliteConnection> {
         connect(self.folder.path()).await
     }
 
-    /// What a check of everything finds.
+    /// The findings of a check of the whole store.
     pub(super) fn findings(&self) -> Result<Vec<String>, String> {
         let world = self.world()?;
         self.block_on(async {
@@ -163,7 +163,7 @@ impl Drop for Copy {
     }
 }
 
-/// A temporary folder that is open to nobody else, as a store wants it.
+/// A temporary folder that only its owner can open, as a store requires.
 fn private_folder() -> Result<TempDir> {
     let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o700);
     Ok(tempfile::Builder::new().permissions(owner_only).tempdir()?)
@@ -220,7 +220,7 @@ fn turn(number: usize) -> Vec<NewMessage> {
         call_id: format!("c{number}"),
         answers: Answers::Nearest,
         status: ResultStatus::Completed,
-        // Long enough that older ones are pruned.
+        // Long enough that older results are pruned.
         output: "a line of output\n".repeat(7_000),
         attachments: vec![media(100)],
         start_time: None,
@@ -234,7 +234,7 @@ fn turn(number: usize) -> Vec<NewMessage> {
     ]
 }
 
-/// One message of everything that can be in one, and a record.
+/// One message with every rare kind of part, and a record.
 fn oddities() -> Vec<NewMessage> {
     let opaque = Opaque { provider: "p".to_owned(), kind: "k".to_owned(), data: vec![0, 1, 2, 255] };
     let usage = Usage { input: 5, output: 6, ..Usage::default() };
@@ -255,7 +255,7 @@ fn oddities() -> Vec<NewMessage> {
     vec![message("odd", Role::Assistant, bodies), record]
 }
 
-/// Who asks, with a request id.
+/// A caller with a request id.
 pub(super) fn once(id: &str) -> Caller {
     let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
     Caller { actor: "fuzz".to_owned(), request: Some(request) }
@@ -275,7 +275,7 @@ fn session(name: &str, parent: Option<&str>) -> NewSession {
     }
 }
 
-/// Writes a store by all that can be done to one. `s1` has everything; `s2` came later, and has a little.
+/// Fills a store by every kind of call. `s1` has everything; `s2` is newer and has little.
 async fn fill(app: &Longhand) -> Result<()> {
     let nobody = Caller::default;
     app.create_session(session("s1", None), nobody()).await?;

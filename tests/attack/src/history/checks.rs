@@ -1,4 +1,5 @@
-//! The checks of a store at rest: histories, streams, snapshots, chains, against the clients' record and the log.
+//! The checks of an idle store: histories, streams, snapshots and chains, compared with the clients' record and the
+//! log.
 
 use super::client::Client;
 use super::content;
@@ -11,7 +12,7 @@ use pb::{EventKind, MessageKind};
 use rand::Rng as _;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// Everything about a session's history.
+/// Checks everything about a session's history.
 pub(super) async fn session(client: &mut Client, log: &Log, id: &str) {
     let newest = log.sessions.get(id).map_or(0, |lineage| lineage.revision);
     history(client, log, id, None, newest).await;
@@ -28,13 +29,13 @@ pub(super) async fn session(client: &mut Client, log: &Log, id: &str) {
     chain(client, Some(id)).await;
 }
 
-/// The ids of a session's messages at a revision, in order, as the log tells of them. A fork leaves out what was open
-/// where it forked.
+/// The ids of a session's messages at a revision, in order, according to the log. A fork leaves out messages that
+/// were open at its fork point.
 fn listed(log: &Log, id: &str, at: i64) -> Vec<String> {
     let events = log.history(id, at);
     let forks = forks(log, id);
     let mut sealed: HashMap<&str, i64> = HashMap::new();
-    // A message that was open then is inherited if it was sealed where the session forked.
+    // An inherited message is in the fork only if it was sealed at the fork point.
     for event in log.history(id, i64::MAX) {
         match &event.body {
             Some(Body::MessageAppended(body)) if body.sealed => drop(sealed.insert(&body.message_id, event.revision)),
@@ -54,7 +55,7 @@ fn listed(log: &Log, id: &str, at: i64) -> Vec<String> {
     messages.collect()
 }
 
-/// The revisions at which a session and its ancestors forked, ascending.
+/// The revisions at which a session and its ancestors were forked, ascending.
 fn forks(log: &Log, id: &str) -> Vec<i64> {
     let mut forks = Vec::new();
     let mut id = id;
@@ -86,7 +87,7 @@ async fn history(client: &mut Client, log: &Log, id: &str, at: Option<i64>, revi
     }
 }
 
-/// Holds one message against what its client was told.
+/// Compares one message with the answer that its client got.
 async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb::Message) {
     let id = &message.message_id;
     let expected = lock(&client.world.record.messages).get(id).cloned();
@@ -100,7 +101,7 @@ async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb
         Some(Expected::Edit(fingerprint)) => {
             message.kind() != MessageKind::Edit || content::parts(&message.parts) != fingerprint
         }
-        // As it was at a revision, an open message had fewer parts.
+        // As of an earlier revision, an open message has fewer parts.
         Some(Expected::Open(open)) => {
             let state = open.state.lock().await;
             if at.is_none() && message.sealed_revision.is_some() {
@@ -118,7 +119,7 @@ async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb
     }
 }
 
-/// P6: a session's list of events is its part of the log, behind what it inherited.
+/// P6: a session's list of events equals its events in the log, after the inherited ones.
 async fn events(client: &mut Client, log: &Log, id: &str) {
     let mut request = pb::ListEventsRequest {
         session_id: Some(id.to_owned()),
@@ -140,7 +141,7 @@ async fn events(client: &mut Client, log: &Log, id: &str) {
     }
 }
 
-/// P13: the chain of a session, or of all.
+/// P13: the hash chain of a session, or of all.
 pub(super) async fn chain(client: &mut Client, id: Option<&str>) {
     match client.ask(&pb::CheckIntegrityRequest { session_id: id.map(str::to_owned) }).await {
         Ok((findings, end)) => {
@@ -155,7 +156,7 @@ pub(super) async fn chain(client: &mut Client, id: Option<&str>) {
     }
 }
 
-/// P13: heads that were exported are heads still, and those of the log.
+/// P13: exported heads are still valid, and equal those of the log.
 pub(super) async fn heads(client: &mut Client, log: &Log) {
     let heads = std::mem::take(&mut *lock(&client.world.record.heads));
     for head in &heads {
@@ -175,7 +176,7 @@ pub(super) async fn heads(client: &mut Client, log: &Log) {
     }
 }
 
-/// P6: the stream of a watcher, put together, is the log behind its filter, in order, once.
+/// P6: the joined stream of a watcher equals the log under its filter, in order, each event once.
 pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
     if watched.after_seq < 0 {
         return;
@@ -209,8 +210,8 @@ pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
     }
 }
 
-/// The next event of an event's mutation among those of a stream, if it goes on. Clients' mutations are told by their
-/// request, a compaction's by its last event.
+/// The next event of the same mutation within a stream, if there is one. Events of a client's mutation share its
+/// request id; a compaction ends with its `Compacted` event.
 fn mutation_goes_on(log: &Log, seq: i64, shown: &HashSet<i64>) -> Option<i64> {
     let index = usize::try_from(seq - 1).ok()?;
     let event = log.events.get(index)?;
@@ -236,7 +237,7 @@ fn mutation_goes_on(log: &Log, seq: i64, shown: &HashSet<i64>) -> Option<i64> {
         .map(|next| next.seq)
 }
 
-/// P6: a snapshot is the session as it stood after the event that it names.
+/// P6: a snapshot is the session's state after the event that the snapshot names.
 pub(super) async fn snapshot(client: &mut Client, log: &Log, snapshot: &Snapshot) {
     let Some(at) = log.revision_at(&snapshot.session, snapshot.head_seq) else { return };
     let request = pb::GetContextRequest {
@@ -251,7 +252,7 @@ pub(super) async fn snapshot(client: &mut Client, log: &Log, snapshot: &Snapshot
     }
 }
 
-/// A summary that a client wrote is in the history as the client wrote it.
+/// P2: a client's summary is in the history as the client wrote it.
 pub(super) async fn client_summaries(client: &mut Client, log: &Log, from: usize) {
     let brought = std::mem::take(&mut *lock(&client.world.record.summaries));
     for event in &log.events[from.min(log.events.len())..] {

@@ -1,4 +1,4 @@
-//! A client: it asks until it is answered, keeps its requests, and sends answered ones again.
+//! A client: it repeats a request until it is answered, keeps its requests, and sends answered ones again.
 
 use super::reasons::{self, Refusal};
 use super::record::{Asked, Fate, Record, Session, count, lock};
@@ -15,18 +15,18 @@ use std::time::{Duration, Instant};
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-/// How long a daemon that runs may take to answer.
+/// Maximum time in which a running daemon must answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
-/// How long a client asks again, through all kills.
+/// Maximum time for which a client repeats a request, through all kills.
 const ASK_TIME_MAX: Duration = Duration::from_secs(900);
-/// The pause before an attempt is repeated.
+/// Pause before an attempt is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
-/// Answered requests that a client keeps, to send them again.
+/// Number of answered requests that a client keeps, to send them again.
 const KEPT_MAX: usize = 40;
-/// The reason of a request that was never answered.
+/// Reason recorded for a request that was never answered.
 pub(super) const NO_ANSWER: &str = "NO_ANSWER";
 
-/// What all clients of an attack share.
+/// State shared by all clients of an attack.
 #[derive(Debug)]
 pub(super) struct World {
     /// The daemon.
@@ -35,20 +35,20 @@ pub(super) struct World {
     pub(super) record: Record,
     /// The sessions of the round.
     pub(super) sessions: std::sync::Mutex<Vec<Arc<Session>>>,
-    /// Set when clients are to come to an end.
+    /// Set when the clients must finish.
     pub(super) stopping: std::sync::atomic::AtomicBool,
-    /// The event up to which watchers go on; the last one there is, once nothing more happens.
+    /// The event up to which watchers read: the last event of the log, once nothing more happens.
     pub(super) final_seq: std::sync::atomic::AtomicI64,
 }
 
 impl World {
-    /// Whether clients are to come to an end.
+    /// True if the clients must finish.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 }
 
-/// What one attempt came to.
+/// Result of one attempt.
 enum Attempt<T> {
     Answered(T),
     Refused(Refusal),
@@ -67,11 +67,11 @@ struct Kept {
 
 /// A client with a name and a connection of its own.
 pub(super) struct Client {
-    /// What it shares with the others.
+    /// State shared with the other clients.
     pub(super) world: Arc<World>,
-    /// Its name, which the daemon knows as its actor.
+    /// Name of the client, which the daemon knows as its actor.
     pub(super) name: String,
-    /// Its own source of chance.
+    /// The client's own random numbers.
     pub(super) rng: StdRng,
     channel: Channel,
     kept: Vec<Kept>,
@@ -95,20 +95,20 @@ impl Client {
         Self { world, name: name.to_owned(), rng, channel, kept: Vec::new(), next_id: 0 }
     }
 
-    /// An id that no other request or message has.
+    /// A new id, unique among requests and messages.
     pub(super) fn fresh_id(&mut self) -> String {
         self.next_id += 1;
         format!("{}-{}", self.name, self.next_id)
     }
 
-    /// A session, drawn at random.
+    /// A random session.
     pub(super) fn some_session(&mut self) -> Option<Arc<Session>> {
         let sessions = lock(&self.world.sessions);
         let index = self.rng.random_range(0..sessions.len().max(1));
         sessions.get(index).cloned()
     }
 
-    /// A connection of its own for a stream.
+    /// A separate connection for a stream.
     pub(super) fn connection(&self) -> Channel {
         daemon::connect(self.world.service.socket())
     }
@@ -142,7 +142,7 @@ impl Client {
         }
     }
 
-    /// One attempt, with what is wrong with its refusal noted.
+    /// Makes one attempt, and records faults of its refusal.
     async fn attempt<T>(&self, rpc: &'static str, sending: impl Future<Output = Result<T, Status>>) -> Attempt<T> {
         let deaths = self.world.service.deaths();
         let status = match tokio::time::timeout(ANSWER_TIME_MAX, sending).await {
@@ -161,7 +161,7 @@ impl Client {
             wrong.into_iter().for_each(|text| self.finding(text));
             return Attempt::Refused(refusal);
         }
-        // An error that the connection made, rather than the daemon, has a source.
+        // An error made by the connection, not by the daemon, has a source.
         let is_local = std::error::Error::source(&status).is_some();
         if !is_local && self.world.service.deaths() == deaths {
             self.finding(format!("P14: {rpc} failed without a reason: {status:?}"));
@@ -169,13 +169,13 @@ impl Client {
         Attempt::Lost
     }
 
-    /// Notes a broken promise.
+    /// Records a broken promise.
     pub(super) fn finding(&self, text: impl AsRef<str>) {
         self.world.record.finding(format!("{} ({})", text.as_ref(), self.name));
     }
 
-    /// Sends a mutation until it is answered or refused, and notes what came of it. Some answered ones are sent again
-    /// at once, some together with their copy, some with another payload under the same id.
+    /// Sends a mutation until it is answered or refused, and records its outcome. Sends some answered mutations again
+    /// at once, some concurrently with a copy, and some with another payload under the same id.
     pub(super) async fn apply<M: Mutation>(
         &mut self,
         session: &Session,
@@ -198,7 +198,7 @@ impl Client {
             Some(twin) => twin.await.ok().and_then(Result::ok).and_then(Result::ok),
             None => None,
         };
-        // Whichever came first was refused, the other one came when the session could take it again.
+        // The session may have been restored between the two, so that only one is accepted: its answer counts.
         if let (Err(_), Some(copy)) = (&outcome, &copy) {
             outcome = Ok(copy.clone());
         }
@@ -298,7 +298,7 @@ impl Client {
         }
     }
 
-    /// Every message of a session, as it stood at a revision.
+    /// All messages of a session, as of a revision.
     pub(super) async fn messages(
         &mut self,
         session: &str,

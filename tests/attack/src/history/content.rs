@@ -1,4 +1,4 @@
-//! What clients say, drawn at random, and fingerprints by which it is found again.
+//! Random message content, and fingerprints to find it again.
 
 use longhand::pb;
 use pb::part::Body;
@@ -34,7 +34,7 @@ const WORDS: [&str; 24] = [
     "ok",
 ];
 
-/// Words of about so many bytes.
+/// Random words, slightly more than `bytes` bytes.
 pub(super) fn words(rng: &mut impl Rng, bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
     while text.len() < bytes {
@@ -44,7 +44,7 @@ pub(super) fn words(rng: &mut impl Rng, bytes: usize) -> String {
     text
 }
 
-/// A length that is mostly short.
+/// A length in bytes, mostly short.
 pub(super) fn length(rng: &mut impl Rng) -> usize {
     match rng.random_range(0..100) {
         0..60 => rng.random_range(10..400),
@@ -54,17 +54,17 @@ pub(super) fn length(rng: &mut impl Rng) -> usize {
     }
 }
 
-/// A part.
+/// A part with a body.
 pub(super) fn part(body: Body) -> pb::Part {
     pb::Part { body: Some(body), ..pb::Part::default() }
 }
 
-/// A text.
+/// A text part.
 pub(super) fn text(text: String) -> pb::Part {
     part(Body::Text(pb::TextPart { text }))
 }
 
-/// A tool call. Its token tells it from other calls with its id.
+/// A tool call. Its token distinguishes it from other calls with the same id.
 pub(super) fn call(rng: &mut impl Rng, call_id: &str, token: &str) -> pb::Part {
     let input = words(rng, 60);
     part(Body::ToolCall(pb::ToolCallPart {
@@ -75,7 +75,7 @@ pub(super) fn call(rng: &mut impl Rng, call_id: &str, token: &str) -> pb::Part {
     }))
 }
 
-/// The result of the call with a token.
+/// The result of the call with the given token.
 pub(super) fn result(rng: &mut impl Rng, call_id: &str, token: &str, bytes: usize) -> pb::Part {
     let status = if rng.random_bool(0.9) { pb::ToolResultStatus::Completed } else { pb::ToolResultStatus::Error };
     part(Body::ToolResult(pb::ToolResultPart {
@@ -113,8 +113,8 @@ fn hash(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// A part as a client sends it: without what the server adds. That may be the message of a result's call, which views are
-/// checked for.
+/// A part as a client sends it: without the fields that the server adds, one of which may be the message of a
+/// result's call. The checks of views cover that one.
 pub(super) fn sent(part: &pb::Part) -> pb::Part {
     let mut part = pb::Part { part_id: String::new(), revision: 0, ..part.clone() };
     if let Some(Body::ToolResult(result)) = &mut part.body {
@@ -136,14 +136,14 @@ pub(super) fn new_message(message: &pb::NewMessage, is_sealed: bool) -> u64 {
     if message.kind == pb::MessageKind::Unspecified as i32 {
         message.kind = pb::MessageKind::Normal.into();
     }
-    // A token is read, and not kept.
+    // The server reads a token and does not keep it.
     let finish = pb::Finish { view_token: None, ..message.finish.take().unwrap_or_default() };
     message.finish = is_sealed.then_some(finish);
     message.parts = message.parts.iter().map(sent).collect();
     hash(&message.encode_to_vec())
 }
 
-/// The fingerprint of a message as it is found; equal to that of the message as it was sent.
+/// The fingerprint of a message as it is read; equal to that of the message as it was sent.
 pub(super) fn message(found: &pb::Message) -> u64 {
     let pb::Message { client_id, role, kind, parts, finish, model, provider, origin_time, metadata_json, .. } =
         found.clone();
@@ -162,7 +162,7 @@ pub(super) fn message(found: &pb::Message) -> u64 {
     new_message(&message, found.sealed_revision.is_some())
 }
 
-/// The fingerprint of an event without the message that it is about.
+/// The fingerprint of an event without its message.
 pub(super) fn event(event: &pb::Event) -> u64 {
     hash(&pb::Event { message: None, ..event.clone() }.encode_to_vec())
 }

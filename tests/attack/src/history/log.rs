@@ -1,5 +1,5 @@
-//! The log, followed from its first event on: dense, never altered, each compaction with one beginning and one end, each
-//! request done once.
+//! The log, read from its first event on: dense, never altered, each compaction with one start and one end, each
+//! request carried out once.
 
 use super::client::Client;
 use super::record::{Asked, Fate, Record, lock};
@@ -8,7 +8,7 @@ use pb::EventKind;
 use pb::event::Body;
 use std::collections::{BTreeMap, HashMap};
 
-/// A compaction as the log tells of it.
+/// Phase of a compaction according to the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Proposed,
@@ -16,17 +16,17 @@ enum Phase {
     Ended,
 }
 
-/// A session as the log tells of it.
+/// A session according to the log.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lineage {
-    /// The session that it was forked from, and where.
+    /// The parent session and the revision of the fork.
     pub(super) fork: Option<(String, i64)>,
-    /// Its newest revision.
+    /// The session's newest revision.
     pub(super) revision: i64,
-    /// Its own events, as indexes into the log.
+    /// The session's own events, as indexes into the log.
     pub(super) events: Vec<usize>,
     is_archived: bool,
-    /// The compaction that began and has not ended.
+    /// The compaction that has started and not ended.
     running: Option<String>,
 }
 
@@ -35,16 +35,16 @@ pub(super) struct Lineage {
 pub(super) struct Log {
     /// The events, without messages, in order.
     pub(super) events: Vec<pb::Event>,
-    /// The sessions.
+    /// The sessions, by id.
     pub(super) sessions: HashMap<String, Lineage>,
     compactions: HashMap<String, Phase>,
-    /// Where the next page begins.
+    /// Cursor of the next page.
     cursor: String,
-    /// Events up to this index are held against the clients' record.
+    /// Number of events that have been compared with the clients' record.
     matched: usize,
 }
 
-/// Whether an event changes history, marks, policy or window: what `expected_revision` is about.
+/// True if an event changes history, marks, policy or window, which `expected_revision` guards.
 fn changes_history(event: &pb::Event) -> bool {
     if let Some(Body::SessionUpdated(updated)) = &event.body {
         return updated.window.is_some();
@@ -62,7 +62,7 @@ fn changes_history(event: &pb::Event) -> bool {
     )
 }
 
-/// The compaction that an event tells of, and the phase that it leads to.
+/// The compaction of an event, and the phase that the event leads to.
 fn phase_of(body: &Body) -> Option<(&str, Phase)> {
     Some(match body {
         Body::CompactionProposed(body) => (&body.compaction_id, Phase::Proposed),
@@ -75,7 +75,7 @@ fn phase_of(body: &Body) -> Option<(&str, Phase)> {
 }
 
 impl Log {
-    /// Reads what came since the last time.
+    /// Reads the events since the last call.
     pub(super) async fn follow(&mut self, client: &mut Client) {
         loop {
             let request = pb::ListEventsRequest {
@@ -100,7 +100,7 @@ impl Log {
         }
     }
 
-    /// P2: a stretch of the log reads as it did before.
+    /// P2: a segment of the log reads as it did before.
     pub(super) async fn read_again(&self, client: &mut Client, from: usize, many: usize) {
         let after_cursor = from.checked_sub(1).and_then(|at| self.events.get(at)).map(|event| event.cursor.clone());
         let mut request = pb::ListEventsRequest {
@@ -169,7 +169,7 @@ impl Log {
         self.events.push(event);
     }
 
-    /// P7: at rest every compaction that began has ended.
+    /// P7: in an idle store every compaction that started has ended.
     pub(super) fn check_ends(&self, record: &Record) {
         for (compaction, phase) in &self.compactions {
             if *phase != Phase::Ended {
@@ -178,8 +178,8 @@ impl Log {
         }
     }
 
-    /// P1, P3, P4, P5, P14: what clients were told about their requests is what the log says, and the log says nothing
-    /// that nobody asked for. Only requests of events that were not looked at before are considered.
+    /// P1, P3, P4, P5, P14: the answers that clients got agree with the log, and the log contains no change that
+    /// nobody requested. Considers only the requests of events that were not compared before.
     pub(super) fn check_requests(&mut self, record: &Record) {
         let mut groups: BTreeMap<(String, String), Vec<usize>> = BTreeMap::new();
         for (index, event) in self.events.iter().enumerate().skip(self.matched) {
@@ -241,7 +241,7 @@ impl Log {
         }
     }
 
-    /// The revisions of a session that changed its history, behind one revision and before another.
+    /// The revisions of a session that changed its history, after one revision and before another.
     fn changes(&self, session: &str, after: i64, before: i64) -> Vec<i64> {
         let events = self.history(session, before - 1);
         let changes = events.iter().filter(|event| event.revision > after && changes_history(event));
@@ -286,7 +286,7 @@ impl Log {
     }
 }
 
-/// Whether an acknowledged request of this kind must have left an event: others may find nothing to change.
+/// True if an acknowledged request of this kind must have left an event: others may find nothing to change.
 fn must_write(rpc: &str) -> bool {
     matches!(
         rpc,
@@ -301,7 +301,7 @@ fn must_write(rpc: &str) -> bool {
     )
 }
 
-/// P7 and P12 for one event.
+/// Checks P7 and P12 for one event.
 fn compaction_event(
     record: &Record,
     session: &mut Lineage,

@@ -1,11 +1,12 @@
-//! The history checker: many clients at once over a daemon that is killed at random. Each client keeps a record of what
-//! it was told, and everything that can be read is held against these records and against the promises P1 to P14.
+//! The history checker: many concurrent clients against a daemon that is killed at random. Each client records the
+//! answers that it got, and the checks compare everything readable with these records and with the promises P1 to
+//! P14.
 //!
-//! It knows the protocol and the promises, and nothing of the store's inside.
+//! The checker knows the protocol and the promises, and nothing of the store's internals.
 //!
 //! An attack is a sequence of rounds over one store. In a round, clients share a few new sessions while the daemon is
-//! killed again and again; at its end all comes to rest, and is checked. The seed draws what clients do; when they do it
-//! depends on the machine.
+//! killed again and again; at the end of the round the store becomes idle and is checked. The seed determines the
+//! actions of the clients; their timing depends on the machine.
 
 mod checks;
 mod client;
@@ -30,16 +31,16 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// How large the attack is.
+/// Size of the attack.
 #[derive(Debug, Clone, Args)]
 pub struct Options {
-    /// The seed; the same one draws the same attack. A new one when none is given.
+    /// The seed; the same one draws the same attack. Random if not given.
     #[arg(long)]
     pub seed: Option<u64>,
-    /// The attack ends after so many kills.
+    /// The attack ends after this number of kills.
     #[arg(long, default_value_t = Self::default().kills)]
     pub kills: u64,
-    /// The attack ends after so many seconds.
+    /// The attack ends after this number of seconds.
     #[arg(long, default_value_t = Self::default().seconds)]
     pub seconds: u64,
     /// Kills of one round.
@@ -60,22 +61,23 @@ pub struct Options {
     /// Clients that write summaries.
     #[arg(long, default_value_t = Self::default().summarizers)]
     pub summarizers: usize,
-    /// Sessions that a round begins with.
+    /// Sessions at the start of a round.
     #[arg(long, default_value_t = Self::default().sessions)]
     pub sessions: usize,
     /// The longest pause of a client between two steps, in milliseconds.
     #[arg(long, default_value_t = Self::default().pause_ms)]
     pub pause_ms: u64,
-    /// The most requests that the daemon answers between two kills; one life in twenty is up to six times as long.
+    /// Maximum number of requests that the daemon answers between two kills; one life in twenty is up to six times as
+    /// long.
     #[arg(long, default_value_t = Self::default().answers)]
     pub answers: u64,
-    /// Where the store goes; a temporary folder when none is given.
+    /// Directory of the store; a temporary one if not given.
     #[arg(long)]
     pub directory: Option<PathBuf>,
 }
 
 impl Default for Options {
-    /// The long form of one run, as the command line has it.
+    /// The long form of one run, with the defaults of the command line.
     fn default() -> Self {
         Self {
             seed: None,

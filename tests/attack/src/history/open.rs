@@ -1,4 +1,5 @@
-//! Open messages: written bit by bit, through every kill, and finished, given up, or taken over by somebody else.
+//! Open messages: written in several steps, across every kill, then finished, abandoned, or taken over by another
+//! client.
 
 use super::client::{Client, NO_ANSWER};
 use super::content;
@@ -10,10 +11,10 @@ use rand::Rng as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Messages of one session that may stand open without a writer; the next to give one up seals it.
+/// Maximum number of abandoned open messages of one session; at this number a writer finishes its message instead.
 const ABANDONED_MAX: usize = 3;
 
-/// Writes one message as a model speaks: words in drafts, parts, and an end.
+/// Writes one message as a model does: text in drafts, then parts, then an end.
 pub(super) async fn stream(client: &mut Client, session: &Session) {
     let mut begun = message(client, Role::Assistant, vec![content::text("so".to_owned())]);
     begun.finish = None;
@@ -50,7 +51,7 @@ fn open_message(client: &Client, id: &str) -> Option<Arc<OpenMessage>> {
     }
 }
 
-/// Goes on with a message that its writer gave up.
+/// Continues a message that its writer abandoned.
 pub(super) async fn take_over(client: &mut Client, session: &Session) {
     let Some(open) = lock(&session.abandoned).pop() else { return };
     compare_drafts(client, session, &open).await;
@@ -60,7 +61,7 @@ pub(super) async fn take_over(client: &mut Client, session: &Session) {
     finish(client, session, &open).await;
 }
 
-/// Holds the daemon's drafts against those that were acknowledged.
+/// Compares the daemon's drafts with the acknowledged ones.
 async fn compare_drafts(client: &mut Client, session: &Session, open: &OpenMessage) {
     let state = open.state.lock().await;
     let asked = pb::GetMessageRequest { session_id: session.id.clone(), message_id: open.id.clone() };
@@ -70,7 +71,7 @@ async fn compare_drafts(client: &mut Client, session: &Session, open: &OpenMessa
     }
 }
 
-/// Adds words, a part, or closes a draft; false when the message cannot go on.
+/// Adds text, adds a part, or closes a draft; false if the message cannot be continued.
 async fn step(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) -> bool {
     let mut state = open.state.lock().await;
     match client.rng.random_range(0..10) {
@@ -83,7 +84,7 @@ async fn step(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) -
 
 async fn begin_draft(client: &mut Client, session: &Session, open: &OpenMessage, state: &mut OpenState) -> bool {
     let kind = if client.rng.random_bool(0.3) { DraftKind::Reasoning } else { DraftKind::Text };
-    // Only a draft with a name begins once when its answer is lost.
+    // Only a draft with a client id is created once if its answer is lost.
     let client_id = Some(client.fresh_id());
     let request = pb::AppendDraftRequest {
         session_id: session.id.clone(),
@@ -133,7 +134,7 @@ async fn extend_draft(client: &mut Client, session: &Session, open: &OpenMessage
     }
 }
 
-/// The part that a draft becomes.
+/// The part that results from a draft.
 fn closed(draft: &pb::Draft, client_id: Option<String>) -> pb::Part {
     let text = draft.text.clone();
     let body = if draft.kind == DraftKind::Reasoning as i32 {
@@ -191,7 +192,7 @@ async fn append_parts(client: &mut Client, session: &Session, open: &OpenMessage
     }
 }
 
-/// Seals a message; what its drafts have is in it.
+/// Seals a message; the text of its drafts becomes part of it.
 pub(super) async fn finish(client: &mut Client, session: &Session, open: &Arc<OpenMessage>) {
     let mut state = open.state.lock().await;
     if state.is_sealed {
@@ -222,7 +223,7 @@ pub(super) async fn finish(client: &mut Client, session: &Session, open: &Arc<Op
             session.note_message(&open.id);
         }
         Err(refusal) if refusal.reason == "SESSION_ARCHIVED" => {
-            // It stays open until somebody finds it after the session was restored.
+            // The message stays open until a client finds it after the session was restored.
             lock(&session.abandoned).push(open.clone());
         }
         Err(refusal) if refusal.reason == NO_ANSWER => {}

@@ -1,4 +1,4 @@
-//! Readers: they take views of now and of then, whole and as what is new, and ask again for what they got before.
+//! Readers: they request current and earlier views, whole and as differences, and request again what they got before.
 
 use super::client::Client;
 use super::record::{Seen, Session, count, lock};
@@ -20,7 +20,7 @@ struct Held {
     messages: Vec<pb::ContextMessage>,
 }
 
-/// A reader's life.
+/// Main loop of a reader.
 pub(super) async fn run(mut client: Client, pause_ms: u64) {
     let mut held: HashMap<String, Held> = HashMap::new();
     while !client.world.is_stopping() {
@@ -41,7 +41,7 @@ pub(super) async fn run(mut client: Client, pause_ms: u64) {
     }
 }
 
-/// Asks for a view, or notes why there is none.
+/// Requests a view; none, with a finding, if it is refused.
 pub(super) async fn view(client: &mut Client, request: &pb::GetContextRequest) -> Option<View> {
     let newest = request.as_of_revision;
     match client.ask(request).await {
@@ -63,7 +63,7 @@ pub(super) async fn view(client: &mut Client, request: &pb::GetContextRequest) -
     }
 }
 
-/// Holds a whole view against the history at its revision.
+/// Compares a whole view with the history at its revision.
 pub(super) async fn check(client: &mut Client, session: &str, view: &View) {
     let at = view.header.revision;
     let about = |text: String| format!("{text} in {session} at {at}");
@@ -74,7 +74,7 @@ pub(super) async fn check(client: &mut Client, session: &str, view: &View) {
     if missing.is_empty() {
         return;
     }
-    // Between the two revisions of an edit, the words are there and the mark that makes them count is not.
+    // Between the two revisions of an edit, the replacement exists and the mark that shows it does not.
     let edited = edited_by(client, session, at).await;
     for message in missing {
         let is_unplaced = message.kind() == pb::MessageKind::Edit && !edited.contains(&message.message_id);
@@ -85,7 +85,7 @@ pub(super) async fn check(client: &mut Client, session: &str, view: &View) {
     }
 }
 
-/// The messages that edits up to a revision put in the place of others.
+/// The messages that edits up to a revision put in place of others.
 async fn edited_by(client: &mut Client, session: &str, at: i64) -> Vec<String> {
     let mut request = pb::ListEventsRequest {
         session_id: Some(session.to_owned()),
@@ -114,7 +114,7 @@ fn saw(client: &mut Client, session: &str, view: &View, origin: &'static str) {
     client.world.record.saw(Seen::of(session, view, origin), place);
 }
 
-/// The view of now: nothing that was acknowledged before the question may be missing.
+/// Requests the current view: it must contain everything acknowledged before the request.
 async fn now(client: &mut Client, session: &Session) {
     let told = session.revision.load(Ordering::SeqCst);
     let mut request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
@@ -143,7 +143,7 @@ async fn then(client: &mut Client, session: &Session) {
     saw(client, &session.id, &view, "then");
 }
 
-/// What is new since the view that the client holds, put together with what it holds.
+/// Requests the messages that are new since the view that the client holds, and joins both.
 async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<String, Held>) {
     let known = held.get(&session.id);
     let request = pb::GetContextRequest {
@@ -165,7 +165,7 @@ async fn difference(client: &mut Client, session: &Session, held: &mut HashMap<S
     held.insert(session.id.clone(), Held { revision, hash, messages: view.messages });
 }
 
-/// A view that is made to fit for one call: accounted for like any other.
+/// Requests a view shortened for one call: it must account for its messages like any other.
 async fn shortened(client: &mut Client, session: &Session) {
     let window = rewriters::window(client);
     let request = pb::GetContextRequest {
@@ -188,7 +188,7 @@ pub(super) async fn again(client: &mut Client) -> bool {
     }
 }
 
-/// Asks for a view again.
+/// Requests a view again.
 pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
     let request = pb::GetContextRequest {
         session_id: seen.session.clone(),
@@ -215,7 +215,7 @@ pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
     true
 }
 
-/// Everything behind an id.
+/// All messages that an id expands to.
 async fn expanded(client: &mut Client, session: &str, id: &str) -> Option<Vec<pb::Message>> {
     let mut request = pb::ExpandMessageRequest {
         session_id: session.to_owned(),
@@ -242,7 +242,7 @@ async fn expanded(client: &mut Client, session: &str, id: &str) -> Option<Vec<pb
     }
 }
 
-/// P8: whatever a view shortens, covers or leaves out can be had by the id in its place.
+/// P8: everything that a view shortens, covers or leaves out can be read by the id in its place.
 async fn expand(client: &mut Client, session: &Session) {
     let request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
     let Some(view) = view(client, &request).await else { return };
@@ -252,7 +252,7 @@ async fn expand(client: &mut Client, session: &Session) {
         let is_covered = |revision: i64| {
             covered.ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
         };
-        // Records are in no view, and so no summary stands for them.
+        // Records are in no view, so that no summary covers them.
         let covered_messages = history.iter().filter(|message| message.kind() != pb::MessageKind::Record);
         for message in covered_messages.filter(|message| is_covered(message.revision)) {
             let there = behind.iter().find(|there| there.message_id == message.message_id);
@@ -276,7 +276,7 @@ async fn expand(client: &mut Client, session: &Session) {
     }
 }
 
-/// P13: heads that are kept outside.
+/// P13: exports heads, to compare them later.
 async fn heads(client: &mut Client, session: &Arc<Session>) {
     let request = pb::ListHeadsRequest { session_id: Some(session.id.clone()), ..pb::ListHeadsRequest::default() };
     match client.ask(&request).await {

@@ -1,11 +1,12 @@
-//! P14: every refusal has a reason that the protocol knows, with that reason's one code, and that the method names.
+//! P14: every refusal has a reason that the protocol knows, with that reason's one code, and that the method's comment
+//! lists.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::LazyLock;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-/// Every reason with its code, as clients know them.
+/// Every reason with its code, as clients know it.
 const REASONS: &[(Code, &[&str])] = &[
     (
         Code::NotFound,
@@ -77,7 +78,7 @@ const REASONS: &[(Code, &[&str])] = &[
     (Code::Internal, &["ANSWER_LOST", "INTERNAL"]),
 ];
 
-/// Reasons that say that the daemon or its store failed. None may be seen while neither does.
+/// Reasons of a failure of the daemon or its store. None may appear while neither fails.
 const FAULTS: &[&str] = &[
     "ANSWER_LOST",
     "INTERNAL",
@@ -91,8 +92,8 @@ const FAULTS: &[&str] = &[
     "ENCODING_UNKNOWN",
 ];
 
-/// Reasons that any method may give, and after which the same request can be sent again: the daemon stops, or has too
-/// much to do.
+/// Reasons that any method may give and after which the same request can be sent again: the daemon stops, or is
+/// overloaded.
 pub(super) const PASSING: &[&str] =
     &["SHUTTING_DOWN", "STORE_BUSY", "TOO_MANY_VIEWS", "TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT"];
 
@@ -106,7 +107,7 @@ const PROTOS: [&str; 7] = [
     include_str!("../../../../proto/longhand/v1/admin.proto"),
 ];
 
-/// The reasons that each method's comment names behind `Errors:`.
+/// The reasons listed after `Errors:` in each method's comment.
 static DOCUMENTED: LazyLock<HashMap<String, BTreeSet<String>>> = LazyLock::new(|| {
     let mut documented: HashMap<String, BTreeSet<String>> = HashMap::new();
     for proto in PROTOS {
@@ -140,15 +141,15 @@ static DOCUMENTED: LazyLock<HashMap<String, BTreeSet<String>>> = LazyLock::new(|
 /// A refusal by the daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// Its stable reason.
+    /// The stable reason.
     pub(super) reason: String,
-    /// The facts in it.
+    /// The facts in the error details.
     pub(super) metadata: HashMap<String, String>,
-    /// The sentence.
+    /// The message text.
     pub(super) message: String,
 }
 
-/// Reads a status: the refusal, and what is wrong with it; none where the daemon did not answer at all.
+/// Reads a status: the refusal and its faults; none if the status does not come from the daemon.
 pub(super) fn refusal(rpc: &str, status: &Status) -> Option<(Refusal, Vec<String>)> {
     let details = status.get_error_details();
     let info = details.error_info()?;

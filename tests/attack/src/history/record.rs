@@ -1,5 +1,5 @@
 //! The clients' own record: each request with its answer, each message as it was sent, each view as it was served.
-//! Checks hold the store against it and know nothing else.
+//! The checks compare the store with this record and know nothing else.
 
 use super::content;
 use super::reasons::Refusal;
@@ -9,37 +9,37 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Findings that are kept; a fault that shows everywhere says nothing new after so many.
+/// Maximum number of findings kept; beyond it, a fault that shows everywhere adds no information.
 const FINDINGS_MAX: usize = 200;
-/// Views that are asked for again.
+/// Maximum number of views kept to be requested again.
 const VIEWS_MAX: usize = 4_000;
-/// Messages of a session that rewriters choose from.
+/// Maximum number of messages of a session that rewriters choose from.
 const RECENT_MAX: usize = 300;
 
-/// Takes a lock. A task that panicked ends the attack anyway.
+/// Takes a lock, poisoned or not: a task that panicked ends the attack anyway.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A session as its clients know it.
+/// A session from the clients' side.
 #[derive(Debug, Default)]
 pub(super) struct Session {
     /// The server's id.
     pub(super) id: String,
-    /// The policy that it started with, for people.
+    /// Name of the policy it started with, for messages to people.
     pub(super) policy: String,
-    /// The newest revision that any client was told.
+    /// The newest revision in any answer to a client.
     pub(super) revision: AtomicI64,
-    /// Messages that were acknowledged lately.
+    /// Ids of recently acknowledged messages.
     pub(super) recent: Mutex<VecDeque<String>>,
-    /// Open messages that their writers gave up.
+    /// Open messages abandoned by their writers.
     pub(super) abandoned: Mutex<Vec<Arc<OpenMessage>>>,
-    /// Compactions that clients know of.
+    /// Ids of compactions that clients know of.
     pub(super) compactions: Mutex<VecDeque<String>>,
 }
 
 impl Session {
-    /// Notes a message that rewriters may choose.
+    /// Adds a message to those that rewriters choose from.
     pub(super) fn note_message(&self, id: &str) {
         let mut recent = lock(&self.recent);
         recent.push_back(id.to_owned());
@@ -48,7 +48,7 @@ impl Session {
         }
     }
 
-    /// Notes a compaction that rewriters may choose.
+    /// Adds a compaction to those that rewriters choose from.
     pub(super) fn note_compaction(&self, id: &str) {
         let mut known = lock(&self.compactions);
         if !known.iter().any(|there| there == id) {
@@ -60,12 +60,12 @@ impl Session {
     }
 }
 
-/// An open message as its writer knows it.
+/// An open message from its writer's side.
 #[derive(Debug)]
 pub(super) struct OpenMessage {
     /// The server's id.
     pub(super) id: String,
-    /// Its state; whoever writes to it holds the lock.
+    /// State of the message; every writer to it holds this lock.
     pub(super) state: tokio::sync::Mutex<OpenState>,
 }
 
@@ -78,22 +78,22 @@ pub(super) struct OpenState {
     pub(super) drafts: Vec<pb::Draft>,
     /// The client ids of the drafts.
     pub(super) draft_names: Vec<Option<String>>,
-    /// Whether it is sealed, with `message.finish`.
+    /// True if the message is sealed, with `message.finish`.
     pub(super) is_sealed: bool,
 }
 
-/// A message as it has to be found.
+/// The content that a message must have when it is read.
 #[derive(Debug, Clone)]
 pub(super) enum Expected {
-    /// The fingerprint of the whole message.
+    /// Fingerprint of the whole message.
     Whole(u64),
-    /// The fingerprint of the parts of a message that an edit made.
+    /// Fingerprint of the parts of a message made by an edit.
     Edit(u64),
-    /// A message that was written bit by bit.
+    /// A message written in several steps.
     Open(Arc<OpenMessage>),
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone)]
 pub(super) enum Fate {
     /// Sent, and not answered yet.
@@ -104,16 +104,16 @@ pub(super) enum Fate {
     Refused(Refusal),
 }
 
-/// A request with what came of it.
+/// A request with its outcome.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
     /// The method.
     pub(super) rpc: &'static str,
-    /// The newest event that anybody had been told of when it was first sent.
+    /// The newest event that any client knew of when the request was first sent.
     pub(super) after_seq: i64,
-    /// The precondition that it named.
+    /// The precondition in the request.
     pub(super) expected_revision: Option<i64>,
-    /// What became of it.
+    /// Outcome of the request.
     pub(super) fate: Fate,
 }
 
@@ -130,7 +130,7 @@ pub(super) struct Seen {
     pub(super) fingerprint: u64,
     /// Its tokens by the policy's estimate.
     pub(super) estimated_tokens: i64,
-    /// Where it was served.
+    /// Kind of read that returned the view, for messages to people.
     pub(super) origin: &'static str,
 }
 
@@ -148,39 +148,39 @@ impl Seen {
     }
 }
 
-/// The beginning of a stream that was a snapshot.
+/// The snapshot at the start of a stream.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Snapshot {
     /// The session's id.
     pub(super) session: String,
-    /// The newest event that the snapshot holds.
+    /// The newest event included in the snapshot.
     pub(super) head_seq: i64,
     /// Its messages.
     pub(super) messages: Vec<pb::ContextMessage>,
 }
 
-/// A watcher's stream, put together from all its connections.
+/// A watcher's stream, joined from all its connections.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Watched {
-    /// The watcher.
+    /// Name of the watcher.
     pub(super) name: String,
-    /// Only these sessions; none for all.
+    /// Session filter; empty for all sessions.
     pub(super) sessions: Vec<String>,
-    /// Only these kinds; none for all.
+    /// Filter of event kinds; empty for all kinds.
     pub(super) kinds: Vec<i32>,
-    /// Events behind this one belong to the stream.
+    /// Events after this one belong to the stream.
     pub(super) after_seq: i64,
-    /// Everything up to this one was seen.
+    /// Events up to and including this one were received.
     pub(super) to_seq: i64,
-    /// The events as they came: number and fingerprint.
+    /// The events in the order received: number and fingerprint.
     pub(super) events: Vec<(i64, u64)>,
-    /// The last event of each frame that said that its mutation was complete.
+    /// The last event of each frame that stated that its mutation was complete.
     pub(super) frame_ends: Vec<i64>,
-    /// How often it was connected.
+    /// Number of connections.
     pub(super) connections: u64,
 }
 
-/// Numbers for people.
+/// Counters for the report.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// Requests that were answered.
@@ -193,29 +193,29 @@ pub(super) struct Counts {
     pub(super) repeated: AtomicU64,
     /// Views that were checked.
     pub(super) views: AtomicU64,
-    /// Views that were asked for again.
+    /// Views that were requested again.
     pub(super) views_again: AtomicU64,
-    /// Summaries that clients brought.
+    /// Summaries written by clients.
     pub(super) client_summaries: AtomicU64,
-    /// How often a watcher connected.
+    /// Connections made by watchers.
     pub(super) connections: AtomicU64,
     /// Refusals by reason.
     pub(super) reasons: Mutex<HashMap<(&'static str, String), u64>>,
 }
 
-/// Adds one.
+/// Increments a counter.
 pub(super) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Everything that clients remember.
+/// Everything that the clients record.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     /// Broken promises, one sentence each.
     pub(super) findings: Mutex<Vec<String>>,
-    /// Findings that were not kept.
+    /// Number of findings beyond the maximum.
     pub(super) more_findings: AtomicU64,
-    /// The newest event that anybody was told of.
+    /// The newest event in any answer.
     pub(super) newest_seq: AtomicI64,
     /// Requests, by session and request id.
     pub(super) asked: Mutex<HashMap<(String, String), Asked>>,
@@ -227,16 +227,16 @@ pub(super) struct Record {
     pub(super) snapshots: Mutex<Vec<Snapshot>>,
     /// Streams.
     pub(super) watched: Mutex<Vec<Watched>>,
-    /// Summaries that clients were told would be committed, by compaction.
+    /// Texts of summaries that clients wrote, by compaction.
     pub(super) summaries: Mutex<HashMap<String, Vec<String>>>,
-    /// Heads that were exported.
+    /// Exported heads of hash chains.
     pub(super) heads: Mutex<Vec<pb::Head>>,
-    /// Numbers.
+    /// Counters.
     pub(super) counts: Counts,
 }
 
 impl Record {
-    /// Notes a broken promise.
+    /// Records a broken promise.
     pub(super) fn finding(&self, text: impl Into<String>) {
         let text = text.into();
         let mut findings = lock(&self.findings);
@@ -248,17 +248,17 @@ impl Record {
         }
     }
 
-    /// Notes the newest event of an answer.
+    /// Records the newest event of an answer.
     pub(super) fn told_seq(&self, seq: i64) {
         self.newest_seq.fetch_max(seq, Ordering::SeqCst);
     }
 
-    /// Notes a message as it has to be found from now on.
+    /// Records the content that a message must have from now on.
     pub(super) fn expect(&self, message_id: &str, expected: Expected) {
         lock(&self.messages).insert(message_id.to_owned(), expected);
     }
 
-    /// Notes a view; `place` is a random number that chooses which one it replaces when there are too many.
+    /// Records a view; `place` is a random number that chooses the view to replace if there are too many.
     pub(super) fn saw(&self, seen: Seen, place: usize) {
         let mut views = lock(&self.views);
         if views.len() < VIEWS_MAX {

@@ -1,5 +1,5 @@
-//! Rewriters: they rewind, edit, pin, undo, redo, fork, archive, compact and change policies and windows, while writers
-//! write.
+//! Rewriters: they rewind, edit, pin, undo, redo, fork, archive, compact and change policies and windows, while
+//! writers append.
 
 use super::client::{Client, NO_ANSWER};
 use super::content;
@@ -13,21 +13,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Sessions of one round, forks included.
+/// Maximum number of sessions of one round, forks included.
 const SESSIONS_MAX: usize = 12;
 
 /// Policies that sessions begin with and change between.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Policy {
-    /// For people.
+    /// Name for messages to people.
     pub(super) name: String,
-    /// A preset, or nothing.
+    /// Name of a preset, or empty.
     pub(super) preset: String,
-    /// A whole policy, or nothing.
+    /// A whole policy as JSON, or empty.
     pub(super) policy_json: String,
 }
 
-/// A rewriter's life.
+/// Main loop of a rewriter.
 pub(super) async fn run(mut client: Client, policies: Arc<Vec<Policy>>, pause_ms: u64) {
     while !client.world.is_stopping() {
         let Some(session) = client.some_session() else { return };
@@ -51,7 +51,7 @@ pub(super) async fn run(mut client: Client, policies: Arc<Vec<Policy>>, pause_ms
     }
 }
 
-/// A window that a few turns fill.
+/// A model window that a few turns fill.
 pub(super) fn window(client: &mut Client) -> pb::ModelWindow {
     let context_tokens = client.rng.random_range(3_000..12_000);
     pb::ModelWindow {
@@ -63,7 +63,7 @@ pub(super) fn window(client: &mut Client) -> pb::ModelWindow {
     }
 }
 
-/// Makes a session.
+/// Creates a session.
 pub(super) async fn create(client: &mut Client, policy: &Policy) -> Option<Arc<Session>> {
     let client_id = client.fresh_id();
     let request = pb::CreateSessionRequest {
@@ -94,7 +94,7 @@ pub(super) async fn create(client: &mut Client, policy: &Policy) -> Option<Arc<S
     }
 }
 
-/// A message to aim at: mostly a recent one, so that not everything is rewound again and again.
+/// A message to rewrite: mostly a recent one, so that the session is not always rewound to its beginning.
 fn target(client: &mut Client, session: &Session) -> Option<String> {
     let recent = lock(&session.recent);
     let near = recent.len().saturating_sub(if client.rng.random_bool(0.7) { 12 } else { 200 });
@@ -102,7 +102,7 @@ fn target(client: &mut Client, session: &Session) -> Option<String> {
     recent.get(index).cloned()
 }
 
-/// A precondition for a rewrite, as careful clients send it: the revision that they saw.
+/// The precondition that a careful client sends with a rewrite: the revision that it read.
 async fn precondition(client: &mut Client, session: &Session) -> Option<i64> {
     if !client.rng.random_bool(0.3) {
         return None;
@@ -112,7 +112,7 @@ async fn precondition(client: &mut Client, session: &Session) -> Option<i64> {
     Some(if client.rng.random_bool(0.5) { found.history_revision } else { found.revision })
 }
 
-/// Refusals that a rewrite may meet at any time.
+/// Reports a refusal that a rewrite may not get.
 fn check(client: &Client, what: &str, refusal: &Refusal, expected: Option<i64>, more: &[&str]) {
     let reason = refusal.reason.as_str();
     let fits = matches!(reason, "SESSION_ARCHIVED" | NO_ANSWER)
@@ -136,8 +136,8 @@ async fn rewind(client: &mut Client, session: &Session) {
         branch_summary: tells.then(pb::BranchSummary::default),
     };
     if let Err(refusal) = client.apply(session, request, expected_revision).await {
-        // A change while the summary of the branch is written refuses the rewind, and not every policy writes summaries.
-        // Behind what a rewind left out nothing can be rewound to.
+        // A change while the branch summary is written refuses the rewind, and not every policy writes summaries. A
+        // message that an earlier rewind left out cannot be the target of a rewind.
         let fits: &[&str] =
             if tells { &["BOUNDARY_INVALID", "REVISION_MISMATCH", "INVALID_FIELD"] } else { &["BOUNDARY_INVALID"] };
         check(client, "a rewind", &refusal, expected_revision, fits);
@@ -229,7 +229,7 @@ async fn fork(client: &mut Client, session: &Session) {
     let id = made.session_id.clone();
     let fork = Session { id, policy: format!("fork of {}", session.policy), ..Session::default() };
     fork.revision.store(made.revision, Ordering::SeqCst);
-    // What the fork inherited can be rewound and edited there too.
+    // Inherited messages can be rewound and edited in the fork, too.
     if let Ok(messages) = client.messages(&made.session_id, None, false).await {
         let known = messages.iter().rev().take(60).rev().filter(|message| message.sealed_revision.is_some());
         known.for_each(|message| fork.note_message(&message.message_id));
@@ -237,7 +237,7 @@ async fn fork(client: &mut Client, session: &Session) {
     lock(&client.world.sessions).push(Arc::new(fork));
 }
 
-/// A change of what a session is, rather than of what was said.
+/// A change of the session's properties, not of its history.
 fn update(client: &mut Client, session: &Session) -> pb::UpdateSessionRequest {
     let request_id = client.fresh_id();
     pb::UpdateSessionRequest { session_id: session.id.clone(), request_id, ..pb::UpdateSessionRequest::default() }
@@ -273,7 +273,7 @@ async fn change_window(client: &mut Client, session: &Session) {
     }
 }
 
-/// Archives a session for a moment.
+/// Archives a session for a short time.
 async fn archive(client: &mut Client, session: &Session) {
     let request_id = client.fresh_id();
     let request = pb::ArchiveSessionRequest { session_id: session.id.clone(), restore: false, request_id };
@@ -362,7 +362,7 @@ async fn supply(client: &mut Client, session: &Session) {
             let id = answer.compaction.unwrap_or_default().compaction_id;
             lock(&client.world.record.summaries).entry(id).or_default().push(text);
         }
-        // The view may change between its reading and the commit, without a precondition too.
+        // The view may change between its reading and the commit, even without a precondition.
         Err(refusal) => {
             check(
                 client,

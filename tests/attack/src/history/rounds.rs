@@ -1,4 +1,4 @@
-//! Rounds: clients and kills, then rest, then checks.
+//! Rounds: clients and kills, then an idle store, then checks.
 
 use super::client::{Client, World};
 use super::log::Log;
@@ -20,33 +20,33 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How long clients may take to come to an end.
+/// Maximum time in which the clients must finish.
 const END_TIME_MAX: Duration = Duration::from_secs(300);
-/// How long compactions may take to come to an end before they are cancelled, and then again before that is a finding.
+/// Maximum time in which compactions must end before they are cancelled; after twice this time, a finding.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// The longest life of the daemon between two kills, if nothing is answered.
+/// Maximum life of the daemon between two kills if nothing is answered.
 const LIFE_TIME_MAX: Duration = Duration::from_secs(20);
-/// Numbers of a policy from this on are divided, so that short conversations mean as much to it as long ones.
+/// Numbers of a policy from this value on are divided, so that short conversations reach the policy's thresholds.
 const LARGE_NUMBER: u64 = 400;
 
-/// What came of an attack.
+/// Result of an attack.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The seed.
     pub seed: u64,
-    /// How often the daemon was killed.
+    /// Number of times the daemon was killed.
     pub kills: u64,
-    /// How often it was asked to stop.
+    /// Number of times the daemon was asked to stop.
     pub stops: u64,
-    /// Rounds.
+    /// Number of rounds.
     pub rounds: u64,
-    /// How long it took.
+    /// Duration of the attack.
     pub time: Duration,
-    /// Events of the log.
+    /// Number of events in the log.
     pub events: usize,
-    /// Sessions of the store.
+    /// Number of sessions in the store.
     pub sessions: usize,
-    /// Numbers, as one line.
+    /// The counters, as one line.
     pub counts: String,
     /// Broken promises, one sentence each.
     pub findings: Vec<String>,
@@ -77,7 +77,7 @@ struct Attack {
     daemon: Option<Daemon>,
 }
 
-/// Attacks a daemon of its own. `program` is the `attack` program.
+/// Attacks a new daemon. `program` is the `attack` program.
 pub async fn run(program: &Path, options: Options) -> Result<Report> {
     let seed = options.seed.unwrap_or_else(rand::random);
     println!("history --seed {seed}");
@@ -142,7 +142,7 @@ impl Attack {
         self.start(client_wait_seconds).await
     }
 
-    /// Presets as they are, and with their large numbers divided.
+    /// The presets unchanged, and with their large numbers divided.
     async fn read_policies(&mut self) -> Result<Vec<Policy>> {
         let mut client = self.client("presets");
         let Ok(answer) = client.ask(&pb::ListPresetsRequest {}).await else { bail!("no presets") };
@@ -161,7 +161,7 @@ impl Attack {
         Ok(policies)
     }
 
-    /// The sessions that a round begins with: most of them compact early.
+    /// Makes the sessions of a new round: most of them compact early.
     async fn make_sessions(&mut self) {
         let mut client = self.client("sessions");
         let mut sessions = Vec::new();
@@ -198,8 +198,8 @@ impl Attack {
         Ok(())
     }
 
-    /// The daemon's life between two kills, in which the log is read on. It lasts a number of answers rather than a time,
-    /// so that a busy machine is no gentler.
+    /// Waits for the end of the daemon's life between two kills, and meanwhile reads on in the log. The life ends
+    /// after a number of answers and not after a time, so that a busy machine makes the attack no weaker.
     async fn live(&mut self, auditor: &mut Client) {
         let most = self.options.answers.max(20);
         let many = match self.rng.random_range(0..20) {
@@ -225,7 +225,7 @@ impl Attack {
             }
             std::future::pending::<()>().await;
         };
-        // What the auditor was about to do when the life was over it does the next time.
+        // Work of the auditor that is cut short here is done in the next life.
         tokio::select! {
             () = lived => {}
             () = audit => {}
@@ -254,7 +254,7 @@ impl Attack {
         (clients, followers)
     }
 
-    /// Ends what can be ended, and waits until nothing goes on by itself.
+    /// Ends what can be ended, and waits until the store is idle.
     async fn settle(&mut self) {
         let mut client = self.client("settler");
         let sessions = lock(&self.world.sessions).clone();
@@ -292,7 +292,7 @@ impl Attack {
         }
     }
 
-    /// Holds the store at rest against everything that is known.
+    /// Compares the idle store with everything recorded.
     async fn check(&mut self, from: usize) {
         let mut client = self.client("checker");
         let before = head_seq(&mut client).await;
@@ -324,7 +324,7 @@ impl Attack {
         }
     }
 
-    /// The last checks, over everything there ever was, behind a last kill.
+    /// The last checks, over the whole store, after a last kill.
     async fn finish(&mut self) -> Result<()> {
         self.restart(0).await?;
         let mut client = self.client("last");
@@ -395,7 +395,7 @@ async fn join(record: &Record, what: &str, tasks: &mut JoinSet<()>) {
     }
 }
 
-/// The compactions that wait or run.
+/// The compactions that are ready or running.
 async fn current(client: &mut Client, sessions: &[Arc<Session>]) -> Vec<pb::Compaction> {
     let mut current = Vec::new();
     for session in sessions {

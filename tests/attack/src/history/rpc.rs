@@ -1,5 +1,5 @@
-//! The calls of the protocol that clients make, in one form: what is sent, what comes back, and how a repeated one is
-//! compared with the first.
+//! The calls of the protocol that clients make, in one form: request, answer, and the part of the answer that a
+//! repetition must return again.
 
 use longhand::pb;
 use pb::admin_service_client::AdminServiceClient;
@@ -12,18 +12,18 @@ use pb::summary_task_service_client::SummaryTaskServiceClient;
 use tonic::transport::Channel;
 use tonic::{Request, Status};
 
-/// The largest answer that a client takes, in bytes.
+/// Maximum size of an answer that a client accepts, in bytes.
 pub(super) const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A request with one answer.
 pub(super) trait Rpc: prost::Message + Clone + PartialEq + Send + Sync + 'static {
-    /// What comes back.
+    /// The answer.
     type Answer: Clone + std::fmt::Debug + Send + 'static;
 
     /// The method's name, as the protocol spells it.
     const NAME: &'static str;
 
-    /// Sends it once.
+    /// Sends the request once.
     fn send(channel: Channel, request: Request<Self>) -> impl Future<Output = Result<Self::Answer, Status>> + Send;
 }
 
@@ -80,14 +80,14 @@ rpcs! {
     ListHeadsRequest, ListHeadsResponse, AdminServiceClient, list_heads, "ListHeads";
 }
 
-/// A view, whole or what is new in it.
+/// A view: all of it, or its new messages.
 #[derive(Debug, Clone, Default)]
 pub(super) struct View {
-    /// The frame that came first.
+    /// The first frame.
     pub(super) header: pb::ContextHeader,
     /// The messages, in order.
     pub(super) messages: Vec<pb::ContextMessage>,
-    /// The frame that came last.
+    /// The last frame.
     pub(super) end: pb::ContextEnd,
 }
 
@@ -132,28 +132,28 @@ impl Rpc for pb::CheckIntegrityRequest {
     }
 }
 
-/// The part of a mutation's answer that P4 promises for every repetition.
+/// The part of a mutation's answer that P4 promises to every repetition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Told {
-    /// The ids that it made or found, in order.
+    /// Ids of the rows made or found, in order.
     pub(super) ids: Vec<String>,
-    /// How many of them were there before.
+    /// Number of them that existed before.
     pub(super) existed_count: i32,
-    /// The session's revision, where the answer has it.
+    /// The session's revision, if the answer has it.
     pub(super) revision: Option<i64>,
-    /// The store's sequence number, where the answer has it.
+    /// The store's sequence number, if the answer has it.
     pub(super) seq: Option<i64>,
 }
 
-/// A request that changes a session, and can be sent again by its `request_id`.
+/// A request that changes a session and can be repeated with its `request_id`.
 pub(super) trait Mutation: Rpc {
-    /// What makes it idempotent.
+    /// The id that makes the request idempotent.
     fn request_id(&self) -> &str;
 
-    /// The part of its answer that never changes.
+    /// The part of the answer that must not change.
     fn told(answer: &Self::Answer) -> Told;
 
-    /// The same id with another payload.
+    /// A copy with the same id and another payload.
     fn altered(&self) -> Self;
 }
 

@@ -1,4 +1,4 @@
-//! The daemon as its clients see it: up, or about to be up again.
+//! The daemon from its clients' side: running, or about to run again.
 
 use crate::daemon::Daemon;
 use anyhow::{Context as _, Result, bail};
@@ -9,15 +9,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// How long a start may take, with the recovery of everything that the kill left.
+/// Maximum time of a start, with the recovery of everything that the kill interrupted.
 const START_TIME_MAX: Duration = Duration::from_secs(60);
 
-/// How long a process that was killed may hold its lock.
+/// Maximum time for which a killed process may hold its lock.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(10);
-/// How long a daemon may take to stop: two limits of its own, for calls and for work, one after the other.
+/// Maximum time of a stop: the daemon's own limits for calls and for work, one after the other.
 const STOP_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Where the daemon is, and whether it is there.
+/// The daemon's location and state.
 #[derive(Debug)]
 pub(super) struct Service {
     program: PathBuf,
@@ -28,7 +28,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    /// A daemon that is yet to be started.
+    /// A daemon that has not been started.
     pub(super) fn new(program: &Path, directory: &Path) -> Self {
         Self {
             program: program.to_owned(),
@@ -39,19 +39,19 @@ impl Service {
         }
     }
 
-    /// Its socket.
+    /// Path of the daemon's socket.
     pub(super) fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// How often it was made to end. Counted before it ends.
+    /// Number of times the daemon was made to end. Incremented before the daemon ends.
     pub(super) fn deaths(&self) -> u64 {
         self.deaths.load(Ordering::SeqCst)
     }
 
-    /// Waits until it listens.
+    /// Waits until the daemon listens.
     pub(super) async fn wait_until_up(&self) {
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         drop(self.up.subscribe().wait_for(|up| *up).await);
     }
 
@@ -65,7 +65,7 @@ impl Service {
         .await
     }
 
-    /// Starts it. Where `rng` says so, it is killed first while it recovers.
+    /// Starts the daemon. In some cases, drawn by `rng`, kills it once during recovery.
     pub(super) async fn start(&self, rng: &mut StdRng, client_wait_seconds: u64, kills: &mut u64) -> Result<Daemon> {
         if rng.random_bool(0.12) {
             let patience = Duration::from_millis(rng.random_range(1..250));
@@ -85,14 +85,14 @@ impl Service {
                     self.up.send_replace(true);
                     return Ok(daemon);
                 }
-                // The process that was killed holds its lock for a moment longer.
+                // The killed process holds its lock for a moment longer.
                 Err(_) if began.elapsed() < LOCK_TIME_MAX => tokio::time::sleep(Duration::from_millis(10)).await,
                 Err(error) => return Err(error).context("the daemon does not start"),
             }
         }
     }
 
-    /// Kills it.
+    /// Kills the daemon.
     pub(super) async fn kill(&self, daemon: Daemon) -> Result<()> {
         self.deaths.fetch_add(1, Ordering::SeqCst);
         self.up.send_replace(false);
@@ -100,7 +100,7 @@ impl Service {
         Ok(())
     }
 
-    /// Asks it to stop, which it has to do in time and with success.
+    /// Asks the daemon to stop; returns a finding if the stop fails or takes too long.
     pub(super) async fn stop(&self, daemon: Daemon) -> Result<Option<String>> {
         self.deaths.fetch_add(1, Ordering::SeqCst);
         self.up.send_replace(false);

@@ -1,4 +1,5 @@
-//! Clients that write summaries: they lease tasks, change them, bring good and bad ones, and lose leases on purpose.
+//! Clients that write summaries: they lease tasks, change them, complete them with good and bad texts, and lose
+//! leases on purpose.
 
 use super::client::{Client, NO_ANSWER};
 use super::content;
@@ -7,14 +8,14 @@ use longhand::pb;
 use rand::Rng as _;
 use std::time::Duration;
 
-/// Refusals that whoever holds a task may meet: every kill ends all leases.
+/// Refusals that the holder of a task may get: every kill ends all leases.
 const REFUSALS: [&str; 4] = ["SUMMARY_TASK_NOT_FOUND", "SUMMARY_LEASE_LOST", "REVISION_MISMATCH", NO_ANSWER];
 
 fn seconds(seconds: i64) -> Option<prost_types::Duration> {
     Some(prost_types::Duration { seconds, nanos: 0 })
 }
 
-/// A summary client's life.
+/// Main loop of a summary client.
 pub(super) async fn run(mut client: Client) {
     while !client.world.is_stopping() {
         let request = pb::LeaseSummaryTaskRequest {
@@ -53,7 +54,7 @@ async fn work(client: &mut Client, task: &pb::SummaryTask, lease_token: String) 
     }
     match client.rng.random_range(0..20) {
         0 => {
-            // The lease is over when it comes back, and another client may have the task.
+            // The lease has expired by now, and another client may have the task.
             tokio::time::sleep(Duration::from_millis(1_100)).await;
             complete(client, task, lease_token, true).await;
         }
@@ -85,7 +86,7 @@ async fn work(client: &mut Client, task: &pb::SummaryTask, lease_token: String) 
                 check(client, "a delegation", &refusal.reason, &[]);
             }
         }
-        // It is never heard of again.
+        // The client abandons the task.
         4 => {}
         5 => {
             bad(client, task, lease_token.clone()).await;
@@ -101,7 +102,7 @@ fn check(client: &Client, what: &str, reason: &str, more: &[&str]) {
     }
 }
 
-/// A summary with the sections that most policies ask for.
+/// A summary with the sections that most policies require.
 fn summary(client: &mut Client) -> String {
     let mut text = String::new();
     for section in ["Goal", "Instructions", "Discoveries", "Accomplished", "Relevant files"] {
@@ -121,11 +122,11 @@ async fn complete(client: &mut Client, task: &pb::SummaryTask, lease_token: Stri
         reason: pb::FinishReason::Stop.into(),
         ..pb::CompleteSummaryTaskRequest::default()
     };
-    // Noted before the answer: one that is lost may have been taken.
+    // Recorded before the answer: a request whose answer is lost may have been accepted.
     lock(&client.world.record.summaries).entry(task.compaction_id.clone()).or_default().push(text);
     match client.ask(&request).await {
         Ok(_) => count(&client.world.record.counts.client_summaries),
-        // A summary may weigh too much for the room that a small window leaves.
+        // A summary may be too large for the room that a small window leaves.
         Err(refusal) => check(
             client,
             if is_late { "a late completion" } else { "a completion" },
@@ -135,7 +136,7 @@ async fn complete(client: &mut Client, task: &pb::SummaryTask, lease_token: Stri
     }
 }
 
-/// Brings what cannot be a summary.
+/// Completes a task with a text that cannot be a summary.
 async fn bad(client: &mut Client, task: &pb::SummaryTask, lease_token: String) {
     let is_cut_off = client.rng.random_bool(0.5);
     let request = pb::CompleteSummaryTaskRequest {

@@ -1,4 +1,4 @@
-//! P8 and P9 on one view: every message is accounted for, and a model can be given it.
+//! P8 and P9 for one view: it accounts for every message, and it is valid input for a model.
 
 use super::rpc::View;
 use longhand::pb;
@@ -6,12 +6,12 @@ use pb::part::Body;
 use pb::{MessageKind, Role, Standing};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// What a part is, and what it says.
+/// The body of a part in a view.
 fn body(part: &pb::ContextPart) -> Option<&Body> {
     part.part.as_ref().and_then(|part| part.body.as_ref())
 }
 
-/// P9: what is wrong with a view as a model's input.
+/// P9: faults of a view as a model's input.
 pub(super) fn pairing(view: &View) -> Vec<String> {
     let mut found = Vec::new();
     let mut calls: Vec<&str> = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn pairing(view: &View) -> Vec<String> {
     found
 }
 
-/// P9: a result stands behind the call it was made for, whoever else uses its id. Writers name the call in both.
+/// P9: a result follows the call it was made for, whoever else uses its id. Writers put the call's token into both.
 pub(super) fn answers(view: &View) -> Vec<String> {
     let mut found = Vec::new();
     let mut calls: HashMap<&str, String> = HashMap::new();
@@ -86,7 +86,8 @@ fn holds(ranges: &[pb::RevisionRange], revision: i64) -> bool {
     ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
 }
 
-/// P8: the messages of the history at the view's revision that the view does not account for, and what it says twice.
+/// P8: faults of the view, such as content shown twice, and the messages of its history that the view does not
+/// account for.
 pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, Vec<pb::Message>) {
     let mut found = Vec::new();
     let own = || view.messages.iter().filter(|message| message.standing() != Standing::Retrieved);
@@ -97,7 +98,7 @@ pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, 
             *parts.entry(&part.part_id).or_default() += 1;
         }
     }
-    // A result without a call is told as words, and its media as parts beside them, all under its one id.
+    // A result without a call is rendered as text, and its media as parts beside it, all with the result's one id.
     let told = |id: &str| {
         own().flat_map(|message| &message.parts).any(|part| {
             matches!(body(part), Some(Body::Text(text)) if text.text.starts_with("[Tool result for call"))
@@ -131,7 +132,7 @@ pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, 
     (found, missing)
 }
 
-/// Where views and history disagree about one message that is shown: the words of an original that was not shortened.
+/// P8: differences between a view and the history in parts that the view does not shorten.
 pub(super) fn originals(view: &View, history: &[pb::Message]) -> Vec<String> {
     let parts: BTreeMap<&str, &pb::Part> =
         history.iter().flat_map(|message| &message.parts).map(|part| (part.part_id.as_str(), part)).collect();

@@ -1,4 +1,4 @@
-//! Watchers: they follow the log, lose their connection at random, and go on behind their last cursor.
+//! Watchers: they follow the log, lose their connection at random, and resume from their last cursor.
 
 use super::client::Client;
 use super::content;
@@ -14,23 +14,23 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tonic::Status;
 
-/// A stream from a watcher's first connection on.
+/// A stream, from a watcher's first connection on.
 struct Stream {
     watched: Watched,
-    /// The cursor to resume with, and the event that it stands behind; none before the first frame.
+    /// The cursor to resume with; none before the first frame.
     at: Option<String>,
     start: Start,
     include_content: bool,
     include_live: bool,
-    /// The piece of a snapshot that is being read.
+    /// The snapshot of the session that is being received.
     snapshot: Option<Snapshot>,
-    /// The snapshot is complete, or none was asked for.
+    /// True if the snapshot is complete, or none was requested.
     is_begun: bool,
-    /// It handled only a part of a frame.
+    /// True if the watcher handled only a part of a frame.
     must_reconnect: bool,
 }
 
-/// A watcher's life: streams one after the other, the last of them up to the end of the log.
+/// Main loop of a watcher: one stream after another, the last of them up to the end of the log.
 pub(super) async fn run(mut client: Client) {
     while !client.world.is_stopping() {
         let Some(mut stream) = begin(&mut client) else { return };
@@ -45,7 +45,7 @@ pub(super) async fn run(mut client: Client) {
     }
 }
 
-/// Whether the stream has reached the end of the log.
+/// True if the stream has reached the end of the log.
 fn is_done(client: &Client, stream: &Stream) -> bool {
     stream.is_begun && stream.watched.to_seq >= client.world.final_seq.load(Ordering::SeqCst)
 }
@@ -92,7 +92,7 @@ fn begin(client: &mut Client) -> Option<Stream> {
     })
 }
 
-/// One connection: some frames, then it is gone.
+/// Makes one connection, reads some frames, and drops it.
 async fn connect(client: &mut Client, stream: &mut Stream) {
     client.world.service.wait_until_up().await;
     count(&client.world.record.counts.connections);
@@ -115,7 +115,7 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
         stream.snapshot = None;
     }
     let deaths = client.world.service.deaths();
-    // A snapshot begins anew when it breaks off, and at the end every stream has to come to its end.
+    // An interrupted snapshot begins anew, and at the end of a round every stream must reach its end.
     let least = if client.world.is_stopping() || !stream.is_begun { 4_000 } else { 20 };
     let patience = Duration::from_millis(least + client.rng.random_range(0..2_000));
     let read = tokio::time::timeout(patience, read(client, stream, request));
@@ -125,7 +125,7 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
     }
 }
 
-/// Why a stream ended: the daemon stops or died, or something is wrong.
+/// Checks the end of a stream: the daemon stops or died, or there is a fault.
 fn ended(client: &mut Client, stream: &mut Stream, deaths: u64, status: &Status) {
     let Some((refusal, wrong)) = reasons::refusal("SubscribeEvents", status) else {
         let is_local = std::error::Error::source(status).is_some();
@@ -192,7 +192,7 @@ fn ready_at(stream: &mut Stream, ready: &pb::Ready) {
     stream.watched.after_seq = after;
     stream.watched.to_seq = after;
     if !snapshot {
-        // A snapshot that breaks off begins anew.
+        // An interrupted snapshot begins anew.
         stream.at = Some(ready.cursor.clone());
     }
 }
@@ -223,7 +223,7 @@ fn take(client: &mut Client, stream: &mut Stream, batch: pb::EventBatch) {
         client.finding("P6: events come before the end of the snapshot");
     }
     let pb::EventBatch { events, cursor, more } = batch;
-    // A client that breaks off in the middle of a frame resumes behind the event that it handled last.
+    // A client that stops in the middle of a frame resumes after the event that it handled last.
     let whole = events.len() < 2 || client.rng.random_bool(0.8);
     let handled = if whole { events.len() } else { client.rng.random_range(1..events.len()) };
     let watched = &mut stream.watched;

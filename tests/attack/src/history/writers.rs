@@ -1,4 +1,4 @@
-//! Writers: they append to shared sessions as agents do, several at once, and never need a precondition.
+//! Writers: they append to shared sessions as agents do, concurrently, and never need a precondition.
 
 use super::client::{Client, NO_ANSWER};
 use super::content;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Refusals that a plain append may meet. An open message may have been sealed by somebody else.
+/// Refusals that a plain append may get. Another client may have sealed an open message.
 const REFUSALS: [&str; 4] = ["SESSION_ARCHIVED", "MESSAGE_SEALED", "MESSAGE_EXPIRED", NO_ANSWER];
 
 /// A call that waits for its result.
@@ -24,7 +24,7 @@ struct Call {
     message_id: String,
 }
 
-/// A writer's life.
+/// Main loop of a writer.
 pub(super) async fn run(mut client: Client, pause_ms: u64) {
     let mut calls: VecDeque<Call> = VecDeque::new();
     while !client.world.is_stopping() {
@@ -49,7 +49,7 @@ pub(super) async fn run(mut client: Client, pause_ms: u64) {
     }
 }
 
-/// A message from a client, with an id of its own more often than not.
+/// A message from a client, usually with a client id.
 pub(super) fn message(client: &mut Client, role: Role, parts: Vec<pb::Part>) -> pb::NewMessage {
     let client_id = client.rng.random_bool(0.8).then(|| client.fresh_id());
     let metadata_json = client.rng.random_bool(0.1).then(|| "{\"z\":1, \"a\": [1.50, \"é\"]}".to_owned());
@@ -71,7 +71,7 @@ pub(super) fn message(client: &mut Client, role: Role, parts: Vec<pb::Part>) -> 
     }
 }
 
-/// Appends messages, and notes those that were acknowledged.
+/// Appends messages, and records the acknowledged ones.
 pub(super) async fn append(
     client: &mut Client,
     session: &Session,
@@ -102,7 +102,7 @@ pub(super) async fn append(
     Ok(answer.message_ids)
 }
 
-/// P5: a plain append is refused for no reason but those of its session's or message's end.
+/// P5: a plain append is refused only because its session is archived, or its open message sealed or expired.
 pub(super) fn check_plain(client: &Client, what: &str, refusal: &Refusal) {
     if !REFUSALS.contains(&refusal.reason.as_str()) {
         client.finding(format!("P5: a plain {what} was refused: {refusal:?}"));
@@ -126,7 +126,7 @@ async fn request(client: &mut Client, session: &Session) {
     plain(client, session, vec![message]).await;
 }
 
-/// Usage of a reply, as a provider might report it: of the view that the writer was given, or of one that it invents.
+/// The end of a reply with usage, as a provider might report it: with the token of the newest view, or without one.
 async fn usage(client: &mut Client, session: &Session) -> pb::Finish {
     let mut finish = pb::Finish { reason: FinishReason::Stop.into(), ..pb::Finish::default() };
     if client.rng.random_bool(0.5) {
@@ -165,7 +165,7 @@ async fn call(client: &mut Client, session: &Arc<Session>, calls: &mut VecDeque<
     let mut made = Vec::new();
     for _ in 0..client.rng.random_range(1..4) {
         let token = client.fresh_id();
-        // Agents number their calls from 1, so that several of one session have the same ids.
+        // Agents number their calls from 1, so that several calls of one session have the same id.
         let is_taken = |id: &str| calls.iter().chain(&made).any(|call: &Call| call.call_id == id);
         let small = format!("call_{}", client.rng.random_range(1..5));
         let call_id = if client.rng.random_bool(0.4) && !is_taken(&small) { small } else { token.clone() };
@@ -177,7 +177,7 @@ async fn call(client: &mut Client, session: &Arc<Session>, calls: &mut VecDeque<
         Ok(ids) => {
             let message_id = ids.first().cloned().unwrap_or_default();
             calls.extend(made.into_iter().map(|call| Call { message_id: message_id.clone(), ..call }));
-            // A tool is rarely away for long: most calls are answered next.
+            // A tool usually answers soon: most calls are answered next.
             if client.rng.random_bool(0.7) {
                 answer(client, calls).await;
             }
@@ -186,8 +186,8 @@ async fn call(client: &mut Client, session: &Arc<Session>, calls: &mut VecDeque<
     }
 }
 
-/// Answers the oldest calls of one session. Now and then a tool is never heard of again, or answers twice, but none whose
-/// call's id is not its own: nobody could tell whose result that is.
+/// Answers the oldest calls of one session. Sometimes a call is never answered, or is answered twice, but only a call
+/// whose id is unique: otherwise the result could belong to another call.
 async fn answer(client: &mut Client, calls: &mut VecDeque<Call>) {
     let Some(first) = calls.front() else { return };
     let (session, has_own_id) = (first.session.clone(), first.call_id == first.token);
@@ -220,7 +220,7 @@ async fn answer(client: &mut Client, calls: &mut VecDeque<Call>) {
     }
 }
 
-/// A turn in one append.
+/// Appends a turn in one request.
 async fn batch(client: &mut Client, session: &Session) {
     let call_id = client.fresh_id();
     let request = content::text(content::words(&mut client.rng, 120));
@@ -235,7 +235,7 @@ async fn batch(client: &mut Client, session: &Session) {
     plain(client, session, messages).await;
 }
 
-/// Entries that views leave out, parts that few clients send, results that answer nothing.
+/// Appends records, parts that few clients send, and results without a call.
 async fn rare(client: &mut Client, session: &Session) {
     let message = match client.rng.random_range(0..5) {
         0 => {
@@ -259,12 +259,12 @@ async fn rare(client: &mut Client, session: &Session) {
     plain(client, session, vec![message]).await;
 }
 
-/// An append with a precondition. The log says later whether it was rightly taken or refused.
+/// Appends with a precondition. The log shows later whether the answer was right.
 async fn conditional(client: &mut Client, session: &Session) {
     let asked = pb::GetSessionRequest { session_id: session.id.clone() };
     let Ok(pb::GetSessionResponse { session: Some(found) }) = client.ask(&asked).await else { return };
     if found.revision < session.revision.load(Ordering::SeqCst) {
-        // Somebody else may have been told of a newer one since the question; only an older one is a fault.
+        // Another client may know a newer revision by now; only an older one is a fault.
         let again = client.ask(&asked).await.ok().and_then(|answer| answer.session);
         if again.is_some_and(|again| again.revision < found.revision) {
             client.finding("P3: a session's revision went back");
@@ -280,7 +280,7 @@ async fn conditional(client: &mut Client, session: &Session) {
     }
 }
 
-/// A request that cannot be taken. It has to be refused whole, whatever else is in it.
+/// Sends an invalid request, which must be refused as a whole, whatever else it contains.
 async fn invalid(client: &mut Client, session: &Session) {
     let good = content::text("good".to_owned());
     let good = message(client, Role::User, vec![good]);

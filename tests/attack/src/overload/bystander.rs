@@ -1,4 +1,4 @@
-//! The client that behaves: it appends, reads views and follows events, and notes how long each takes.
+//! The well-behaved client: it appends, reads views and follows events, and times each call.
 
 use crate::daemon::connect;
 use anyhow::Result;
@@ -16,30 +16,30 @@ use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
 use tonic_types::StatusExt as _;
 
-/// Calls come this often, or as often as they are answered.
+/// Interval between rounds of calls; longer if answers take longer.
 const PACE: Duration = Duration::from_millis(10);
-/// Whoever waits longer for one call is as good as stalled.
+/// Maximum time of one round of calls; beyond it, the client counts as stalled.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Messages of one session, so that its view stays short.
+/// Number of messages of one session, so that its view stays short.
 const MESSAGES: usize = 20;
 
-/// How the calls fared.
+/// Times and results of the calls.
 #[derive(Debug, Default)]
 pub struct Timings {
     took: Vec<Duration>,
-    /// What was refused for want of room in the writer's queue, and sent again.
+    /// Number of calls that were refused because the writer's queue was full, and then repeated.
     pub busy: usize,
-    /// What failed.
+    /// Errors of failed calls.
     pub errors: Vec<String>,
 }
 
 impl Timings {
-    /// How many calls there were.
+    /// Number of calls.
     pub fn calls(&self) -> usize {
         self.took.len()
     }
 
-    /// How long the fastest so many of a hundred took at most.
+    /// The given percentile of the times.
     pub fn of_hundred(&self, number: usize) -> Duration {
         let mut took = self.took.clone();
         took.sort_unstable();
@@ -54,7 +54,7 @@ pub(super) struct Bystander {
 }
 
 impl Bystander {
-    /// Begins to work, once a first round of calls was answered.
+    /// Starts the calls, once the first session exists.
     pub(super) async fn start(socket: &Path) -> Result<Self> {
         let channel = connect(socket);
         let mut warm = Timings::default();
@@ -63,7 +63,7 @@ impl Bystander {
         Ok(Self { stop, working: tokio::spawn(work(channel, session, stopped)) })
     }
 
-    /// Stops, and says how it went.
+    /// Stops, and returns the timings.
     pub(super) async fn stop(self) -> Result<Timings> {
         drop(self.stop);
         Ok(self.working.await?)
@@ -96,7 +96,7 @@ async fn work(channel: Channel, mut session: Session, mut stopped: oneshot::Rece
     }
 }
 
-/// What a status says, with its reason.
+/// The reason of a status, or a description of a status without one.
 pub(super) fn told(status: &Status) -> String {
     let details = status.get_error_details();
     match details.error_info() {
@@ -127,7 +127,7 @@ impl Session {
         Ok(Self { id, events, messages: 0 })
     }
 
-    /// An append, its event, and the view with it.
+    /// Appends, waits for the event, and reads the view.
     async fn round(&mut self, channel: &Channel, timings: &mut Timings) -> Result<(), Status> {
         let revision = loop {
             let began = Instant::now();
@@ -135,7 +135,7 @@ impl Session {
             let appended = MessageServiceClient::new(channel.clone()).append_messages(request).await;
             timings.took.push(began.elapsed());
             match appended {
-                // A full queue says so at once: who is refused has not waited.
+                // A full queue refuses at once, so that a refused call has not waited.
                 Err(status) if is_busy(&status) => {
                     timings.busy += 1;
                     tokio::time::sleep(PACE).await;
@@ -163,12 +163,12 @@ impl Session {
     }
 }
 
-/// Whether the writer's queue is full, and the call is to be made again.
+/// True if the writer's queue is full, and the call must be repeated.
 fn is_busy(status: &Status) -> bool {
     status.code() == Code::Unavailable && told(status) == "STORE_BUSY"
 }
 
-/// A request to append some words.
+/// A request to append a text.
 pub(super) fn append(session: &str, words: &str) -> pb::AppendMessagesRequest {
     let body = pb::part::Body::Text(pb::TextPart { text: words.to_owned() });
     let parts = vec![pb::Part { body: Some(body), ..Default::default() }];

@@ -1,4 +1,4 @@
-//! The faults, one by one. Each says how often it was tried, what the attackers were told, and what should not have been.
+//! The faults. Each returns the number of attempts, the answers to the attackers, and the violations.
 
 use super::bystander::{Bystander, append, told};
 use super::{Scale, Target};
@@ -20,9 +20,9 @@ use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tonic::Status;
 
-/// Calls of one connection at a time, as the daemon allows them.
+/// Maximum number of concurrent calls of one connection, as the daemon allows it.
 const CALLS: usize = 250;
-/// Whatever an attacker waits for comes within this, or never.
+/// Deadline of every wait of an attacker.
 const DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of one message of a large view.
 const LARGE_MESSAGE_BYTES: usize = 4_000_000;
@@ -30,10 +30,10 @@ const LARGE_MESSAGE_BYTES: usize = 4_000_000;
 type Told = BTreeMap<String, usize>;
 type Committed = (usize, Told, Vec<String>);
 
-/// What goes wrong.
+/// The faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// More appends at a time than the writer's queue takes.
+    /// More concurrent appends than the writer's queue takes.
     FullQueue,
     /// More connections than the daemon keeps.
     Connections,
@@ -41,17 +41,17 @@ pub enum Fault {
     UnreadStreams,
     /// Large views without a window, whose clients answer pings.
     UnreadViews,
-    /// Large requests of which the last bytes never come.
+    /// Large requests whose last bytes never come.
     HalfRequests,
-    /// JSON that is nested deeper than anybody reads it.
+    /// JSON that is nested deeper than the daemon accepts.
     DeepJson,
-    /// Connections that say nothing, or a byte now and then.
+    /// Connections that send nothing, or a byte now and then.
     SlowConnections,
     /// No descriptor is left for a connection.
     NoDescriptors,
 }
 
-/// What was made before the fault.
+/// Data made before the fault.
 pub(super) struct Prepared {
     session: String,
 }
@@ -77,7 +77,7 @@ impl Fault {
         Self::NoDescriptors,
     ];
 
-    /// Its name in the table.
+    /// Name of the fault in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::FullQueue => "full-queue",
@@ -91,22 +91,22 @@ impl Fault {
         }
     }
 
-    /// What the daemon may take beyond what it had, in kibibytes: what the fault needs, up to what its room allows.
+    /// Maximum growth of the daemon's memory in KiB: the need of the fault, up to the bound of its room.
     pub(super) fn memory_bound_kib(self, scale: Scale) -> u64 {
         let whole = |count: usize, bytes: usize| (count * bytes) as u64 >> 20;
         1024 * match self {
             Self::FullQueue => 512,
             Self::Connections => 384,
-            // A few frames each, of 64 KiB at most.
+            // A few frames for each stream, of 64 KiB at most.
             Self::UnreadStreams => 64 + whole(scale.streams, 1 << 19).min(320),
-            // The messages of each, and what is made of them.
+            // The messages of each view, and the view made of them.
             Self::UnreadViews => 64 + whole(scale.views.0, 3 * scale.views.1).min(836),
             Self::HalfRequests => 256,
             Self::DeepJson | Self::SlowConnections | Self::NoDescriptors => 128,
         }
     }
 
-    /// Makes what the fault needs. What that took of memory does not count.
+    /// Makes the data that the fault needs, whose memory does not count.
     pub(super) async fn prepare(self, target: &Target) -> Result<Prepared> {
         let channel = connect(target.daemon.socket());
         let made =
@@ -122,12 +122,12 @@ impl Fault {
         for _ in 0..messages {
             client.append_messages(append(&session, &words)).await?;
         }
-        // The highest that the memory was is counted from here on.
+        // Resets the peak of the daemon's memory.
         std::fs::write(format!("/proc/{}/clear_refs", target.daemon.id()?.as_raw_nonzero()), "5")?;
         Ok(Prepared { session })
     }
 
-    /// Has it go wrong.
+    /// Causes the fault.
     pub(super) async fn commit(self, target: &Target, prepared: Prepared) -> Result<Committed> {
         let session = prepared.session;
         match self {
@@ -148,7 +148,7 @@ async fn info(target: &Target) -> Result<pb::GetServerInfoResponse> {
     Ok(soon("the daemon's state", admin.get_server_info(pb::GetServerInfoRequest {})).await??.into_inner())
 }
 
-/// A client that comes while it goes wrong is served like those that were there.
+/// Checks that a client that connects during the fault is served like earlier ones.
 async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
     let Ok(Ok(newcomer)) = soon("a newcomer", Bystander::start(target.daemon.socket())).await else {
         broken.push("a newcomer was not served".to_owned());
@@ -158,7 +158,7 @@ async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// How calls end that nobody reads; those that cannot are gone with their connection.
+/// Counts the ends of calls that their clients did not read; some are lost with their connection.
 async fn ends(calls: Vec<Call>, told: &mut Told) -> Result<()> {
     let mut ending = JoinSet::new();
     for call in calls {
@@ -202,7 +202,7 @@ async fn full_queue(target: &Target, session: String) -> Result<Committed> {
     let request = pb::GetSessionRequest { session_id: session };
     let session = SessionServiceClient::new(channel).get_session(request).await?.into_inner().session;
     let revision = session.context("the session")?.revision;
-    // The session's own event comes first.
+    // The first revision is the session's own event.
     if revision != written + 1 {
         broken.push(format!("{written} appends were acknowledged, and the session is at revision {revision}"));
     }
@@ -244,7 +244,7 @@ async fn unread_streams(target: &Target) -> Result<Committed> {
     let (mut answers, mut broken) = (Told::new(), Vec::new());
     ends(calls, &mut answers).await?;
     broken.extend(answers.keys().filter(|what| *what != "READER_STALLED").cloned());
-    // Its own stream is the bystander's.
+    // One stream may be the bystander's.
     if info(target).await?.subscriber_count > 2 {
         broken.push("streams are left over".to_owned());
     }
@@ -268,7 +268,7 @@ async fn unread_views(target: &Target, session: &str) -> Result<Committed> {
     ends(calls, &mut answers).await?;
     let known = |what: &&String| ["READER_STALLED", "TOO_MANY_VIEWS"].contains(&what.as_str());
     broken.extend(answers.keys().filter(|what| !known(what)).cloned());
-    // Who reads gets the view, whole.
+    // A client that reads gets the whole view.
     let mut contexts = ContextServiceClient::new(connect(target.daemon.socket())).max_decoding_message_size(1 << 27);
     let mut view = soon("a view", contexts.get_context(request)).await??.into_inner();
     let mut bytes = 0;
@@ -284,7 +284,7 @@ async fn unread_views(target: &Target, session: &str) -> Result<Committed> {
 async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
     let (number, bytes) = target.scale.requests;
     let whole: Bytes = {
-        // The session comes first, then a message that goes on and on.
+        // The session id comes first, then one very long message.
         let request = append(session, &target.noise.chars().cycle().take(bytes).collect::<String>());
         let mut frame = BytesMut::new();
         frame.put_u8(0);
@@ -297,7 +297,7 @@ async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
         let mut client = RawClient::connect(target.daemon.socket(), Windows::SMALL).await?;
         let mut call = client.begin("MessageService/AppendMessages", &[]).await?;
         if number % 2 == 1 {
-            // As the second message of a request whose first is empty.
+            // As the second message of a request whose first one is empty.
             call.request.send_data(framed(&pb::AppendMessagesRequest::default()), false)?;
         }
         // All but the last kibibyte.
@@ -315,7 +315,7 @@ async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
             Ok(end) => count(&mut answers, end.reason),
             Err(_) => count(&mut answers, "connection closed"),
         }
-        // Those that there is room for may take their time.
+        // Requests for which there is room may take longer.
         if target.scale.is_short() && calls.len() * bytes <= longhand::limits::REQUESTS_BYTES_MAX {
             break;
         }
@@ -338,7 +338,7 @@ async fn deep_json(target: &Target, session: &str) -> Result<Committed> {
             Err(status) => count(&mut answers, told(&status)),
         }
     };
-    // Below the bounds of bytes, and beyond them.
+    // Within the limits of bytes, and beyond them.
     for depth in [200, target.scale.depth / 4, target.scale.depth] {
         for json in [
             format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
@@ -374,14 +374,14 @@ async fn deep_json(target: &Target, session: &str) -> Result<Committed> {
     let mut broken = Vec::new();
     let known = ["taken", "INVALID_FIELD", "POLICY_INVALID", "LIMIT_EXCEEDED"];
     broken.extend(answers.keys().filter(|what| !known.contains(&what.as_str())).cloned());
-    // What was taken can be read.
+    // Everything accepted can be read.
     let request = pb::GetContextRequest { session_id: session.to_owned(), ..Default::default() };
     let mut view = soon("a view", ContextServiceClient::new(channel).get_context(request)).await??.into_inner();
     while soon("a frame", view.message()).await??.is_some() {}
     Ok((tried, answers, broken))
 }
 
-/// How a connection is slow.
+/// The kinds of slow connections.
 #[derive(Debug, Clone, Copy)]
 enum Slow {
     Silent,
@@ -392,10 +392,10 @@ enum Slow {
 
 const GREETING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
-/// A header block of 1 000 bytes on stream 1, without its bytes.
+/// The frame header of a header block of 1000 bytes on stream 1.
 const HEADERS: [u8; 9] = [0, 3, 232, 1, 4, 0, 0, 0, 1];
 
-/// Is slow until the daemon closes the connection.
+/// Sends slowly until the daemon closes the connection.
 async fn be_slow(mut stream: UnixStream, slow: Slow) -> std::io::Result<()> {
     match slow {
         Slow::Silent => {}
@@ -438,7 +438,7 @@ async fn no_descriptors(target: &Target) -> Result<Committed> {
     let process = target.daemon.id()?;
     let used = std::fs::read_dir(format!("/proc/{}/fd", process.as_raw_nonzero()))?.count() as u64;
     let usual = prlimit(Some(process), Resource::Nofile, Rlimit { current: Some(used + 2), maximum: None });
-    // Who may not raise the hard limit again keeps it.
+    // A process that may not raise the hard limit again leaves it unchanged.
     let usual = match usual {
         Ok(usual) => usual,
         Err(_) => {
@@ -457,7 +457,7 @@ async fn no_descriptors(target: &Target) -> Result<Committed> {
     newcomer(target, &mut broken).await?;
     let failed = info(target).await?.traffic.unwrap_or_default().failed_accept_count;
     answers.insert("accepts failed".to_owned(), usize::try_from(failed)?);
-    // One each tenth of a second, and not as fast as the processor goes.
+    // About one each tenth of a second, instead of a busy loop.
     if !(1..=600).contains(&failed) {
         broken.push(format!("{failed} accepts failed"));
     }

@@ -1,4 +1,4 @@
-//! What is in a store after a fault, held against a client's record.
+//! The checks of a store after a fault, against a client's record.
 
 use super::client::{Act, Answer, Client, Entry, Request, Told, caller, carry_out, nothing_was_written};
 use super::faults::copy_files;
@@ -20,29 +20,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the client was promised.
+/// The promise that a check verifies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// What was acknowledged is there.
+    /// Everything acknowledged is present.
     All,
-    /// Of what was acknowledged, the end may be gone, and nothing before it.
+    /// The newest acknowledged writes may be lost, but none before one that is present.
     Beginning,
 }
 
-/// What is wrong with a store; nothing, if all is well.
+/// The faults of a store; empty if there are none.
 pub type Findings = Vec<String>;
 
-/// What a check looks at.
+/// State of a check.
 struct Check<'a> {
     running: &'a Running,
     client: &'a Client,
     promise: Promise,
-    /// The revision of each session before the store was opened again: the scheduler goes on at once.
+    /// The revision of each session before the store was reopened, since the scheduler continues at once.
     left: BTreeMap<String, Revision>,
     findings: Findings,
 }
 
-/// Opens the store in a directory, holds it against the record, has every request sent again, and works on.
+/// Opens the store in a directory, compares it with the record, sends every request again, and makes new requests.
 pub async fn check(directory: &Path, client: &Client, promise: Promise) -> Result<Findings> {
     let left = if promise == Promise::Beginning { revisions(directory).await? } else { BTreeMap::new() };
     let running = match Running::open(directory, Durability::Full).await? {
@@ -72,7 +72,7 @@ impl Check<'_> {
         self.findings.push(what.into());
     }
 
-    /// The database's own check, and that of the chains.
+    /// Runs the database's own check, and that of the hash chains.
     async fn is_sound(&mut self, directory: &Path, when: &str) -> Result<()> {
         let options = SqliteConnectOptions::new().filename(directory.join("longhand.db"));
         let mut database = SqliteConnection::connect_with(&options).await.context("another connection")?;
@@ -96,7 +96,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Holds every request against what is there. Says which of those that were done are gone, where that is allowed.
+    /// Compares every request with the store. Returns the acknowledged requests that are lost, if the promise allows
+    /// any.
     async fn requests(&mut self) -> Result<BTreeSet<usize>> {
         let mut lost = BTreeSet::new();
         for (index, entry) in self.client.entries.iter().enumerate() {
@@ -133,12 +134,12 @@ impl Check<'_> {
         Ok(lost)
     }
 
-    /// What is there must not come behind something that is gone.
+    /// Reports a request that is present although an earlier one is lost.
     fn gone_before(&mut self, lost: &BTreeSet<usize>, index: usize) {
         let entry = &self.client.entries[index];
         let before = |lost: &&usize| {
             let told = self.client.entries[**lost].told.as_ref().map_or(usize::MAX, |(when, _)| *when);
-            // Those that were sent together have no order.
+            // Concurrent requests have no order.
             told <= entry.sent && self.client.entries[**lost].sent < entry.sent
         };
         if let Some(gone) = lost.iter().find(before) {
@@ -147,7 +148,7 @@ impl Check<'_> {
         }
     }
 
-    /// The answer to a request as the store has it; none if the request was never carried out.
+    /// The answer to a request according to the store; none if the request was never carried out.
     async fn there(&self, request: &Request) -> Option<Answer> {
         let store = app_of(self).store();
         if let Act::Create(_) | Act::Fork(_) = &request.act {
@@ -173,20 +174,20 @@ impl Check<'_> {
         }
     }
 
-    /// The words of a draft, or of the part that it became.
+    /// The text of a draft, or of the part that it became.
     async fn draft(&self, session: &str, message: &str, draft: &str) -> Option<(uuid::Uuid, String)> {
         let (message, drafts) = app_of(self).get_message(session, message).await.ok()?;
         let closed = message.parts.into_iter().find(|part| part.client_id.as_deref() == Some(draft));
         match closed.map(|part| (part.id.0, Arc::unwrap_or_clone(part.body))) {
             Some((id, PartBody::Text(text))) => Some((id, text)),
             Some(_) => None,
-            // The workload has one draft a message.
+            // The workload has one draft in a message.
             None => drafts.into_iter().next().map(|(id, _, text)| (id.0, text)),
         }
     }
 
-    /// Every view that was read is the same when it is read as of its revision, and that of now is valid and is the one
-    /// as of the newest revision.
+    /// Checks that every view that was read is unchanged as of its revision, and that the current view is valid and
+    /// equals the view as of the newest revision.
     async fn views(&mut self) -> Result<()> {
         let app = app_of(self);
         for seen in &self.client.views {
@@ -222,7 +223,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The sessions that the client knows of.
+    /// The sessions that the client knows.
     fn sessions(&self) -> BTreeSet<String> {
         let named = |entry: &Entry| match &entry.request.act {
             Act::Fork(name) => name.clone(),
@@ -231,7 +232,8 @@ impl Check<'_> {
         self.client.entries.iter().map(named).collect()
     }
 
-    /// Each history has what was appended, as it was sent and once, and nothing else; each request made one change.
+    /// Checks that each history has the appended messages, unaltered and once each, and that each request made one
+    /// change.
     async fn histories(&mut self, lost: &BTreeSet<usize>) -> Result<()> {
         for session in self.sessions() {
             let Ok(messages) = history(app_of(self), &session).await? else { continue };
@@ -261,7 +263,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// No request made more than one change, and one that was refused made none.
+    /// Checks that no request made more than one change, and that a refused one made none.
     async fn events(&mut self, session: &str) -> Result<()> {
         let mut changes: BTreeMap<String, usize> = BTreeMap::new();
         let Ok(events) = own_events(app_of(self), session).await? else { return Ok(()) };
@@ -279,7 +281,8 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Sends everything again, in order: what was done is answered as before, and what may have been done is done once.
+    /// Sends every request again, in order: a finished one gets the same answer, and an uncertain one is carried out
+    /// once.
     async fn send_again(&mut self, lost: &BTreeSet<usize>) -> Result<()> {
         for (index, entry) in self.client.entries.iter().enumerate() {
             let Request { key, session, act } = &entry.request;
@@ -318,11 +321,11 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// The store goes on: appends are taken, and compactions end.
+    /// Checks that the store continues: it accepts appends, and compactions end.
     async fn goes_on(&mut self) -> Result<()> {
         self.running.settle_for_sure().await?;
         for session in self.sessions() {
-            // A session that was never made, or that is put away.
+            // Skips a session that was never created, or that is archived.
             let Ok(info) = app_of(self).get_session(&session).await else { continue };
             if info.session.state != longhand::model::session::SessionState::Active {
                 continue;
@@ -358,7 +361,7 @@ impl Check<'_> {
     }
 }
 
-/// The newest revision of each session in files that nobody has opened since; none where there is no store yet.
+/// The newest revision of each session, from files not opened since the fault; empty if there is no store yet.
 async fn revisions(directory: &Path) -> Result<BTreeMap<String, Revision>> {
     let copy = scratch()?;
     copy_files(directory, copy.path())?;
@@ -370,14 +373,14 @@ async fn revisions(directory: &Path) -> Result<BTreeMap<String, Revision>> {
     Ok(rows.into_iter().collect())
 }
 
-/// Whether a message is what was sent; one that was sent open may have grown.
+/// True if a message equals the sent one; a message that was sent open may have more parts.
 fn is_same(sent: &NewMessage, there: &Message) -> bool {
     let parts = sent.parts.iter().zip(&there.parts).all(|(sent, there)| there.body.is_as_sent(&sent.body));
     let whole = sent.finish.is_none() || (sent.parts.len() == there.parts.len() && there.sealed_revision.is_some());
     sent.role == there.role && sent.kind == there.kind && parts && whole && sent.parts.len() <= there.parts.len()
 }
 
-/// What clients wrote to a session; an error if there is no such session.
+/// All messages that clients wrote to a session; an error if there is no such session.
 async fn history(app: &Longhand, session: &str) -> Result<Result<Vec<Message>, longhand::app::Error>> {
     let mut messages = Vec::new();
     let mut list = ListMessages { page_size: 100, records: true, ..ListMessages::default() };
@@ -394,7 +397,7 @@ async fn history(app: &Longhand, session: &str) -> Result<Result<Vec<Message>, l
     }
 }
 
-/// A session's own events, without those that a fork inherited; an error if there is no such session.
+/// A session's own events, without the inherited ones of a fork; an error if there is no such session.
 async fn own_events(app: &Longhand, session: &str) -> Result<Result<Vec<Event>, longhand::app::Error>> {
     let info = match soon("a session", app.get_session(session)).await? {
         Ok(info) => info,

@@ -1,4 +1,4 @@
-//! A client that keeps a record of what it asked for and what it was told.
+//! A client that records its requests and their answers.
 
 use super::running::{Running, soon};
 use crate::vfs::Disk;
@@ -17,39 +17,39 @@ use longhand::model::view::ViewMessage;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use uuid::Uuid;
 
-/// What a client asks for. Sessions, messages and drafts go by the client's own ids, so that a request is the same when it
-/// is sent again.
+/// The actions of a client. They name sessions, messages and drafts by the client's own ids, so that a repeated request
+/// is identical.
 #[derive(Debug, Clone)]
 pub enum Act {
-    /// A new session.
+    /// Creates a session.
     Create(Box<NewSession>),
-    /// Messages.
+    /// Appends messages.
     Append(Vec<NewMessage>),
-    /// Parts of an open message.
+    /// Appends parts to an open message.
     Parts(String, Vec<NewPart>),
-    /// Words of a draft: the message, the draft, what it has, and what is added.
+    /// Adds text to a draft: the message, the draft, its text so far, and the text to add.
     Draft(String, String, String, String),
-    /// The end of an open message.
+    /// Finishes an open message.
     Finish(String, NewFinish),
-    /// Other parts for a message.
+    /// Replaces the parts of a message.
     Edit(String, Vec<NewPart>),
-    /// Everything behind a message away.
+    /// Rewinds to a message.
     Rewind(String),
-    /// A message kept, or no longer.
+    /// Pins a message; `true` unpins it.
     Pin(String, bool),
-    /// The newest change of the view taken back.
+    /// Undoes the newest change of the view.
     Undo,
-    /// And brought back.
+    /// Redoes it.
     Redo,
-    /// A fork with this client id.
+    /// Forks the session; the fork gets this client id.
     Fork(String),
-    /// Another title.
+    /// Changes the title.
     Title(String),
-    /// The session put away, or taken out again.
+    /// Archives the session; `true` restores it.
     Archive(bool),
-    /// A compaction by hand.
+    /// Starts a compaction by hand.
     Compact(CompactionKind),
-    /// A summary in place of what stands before a message.
+    /// Supplies a summary of everything before a message.
     Supply(String),
 }
 
@@ -60,38 +60,38 @@ pub struct Request {
     pub session: String,
     /// The request id.
     pub key: String,
-    /// What is asked for.
+    /// The action.
     pub act: Act,
 }
 
-/// What a request was answered.
+/// The answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// What was made or changed.
+    /// Ids of the rows made or changed.
     pub ids: Vec<Uuid>,
-    /// The session's revision; none for what has none.
+    /// The session's revision; none for answers without one.
     pub revision: Option<Revision>,
 }
 
-/// What a client was told.
+/// The outcome of a request.
 #[derive(Debug, Clone)]
 pub enum Told {
-    /// It is done.
+    /// Carried out.
     Done(Answer),
-    /// It is not done, and why.
+    /// Refused, with its error.
     Refused(Error),
 }
 
-/// A request with what became of it.
+/// A request with its outcome.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// The request.
     pub request: Request,
-    /// The moment of the disk's recording before it was sent.
+    /// The moment of the disk's recording before the request was sent.
     pub sent: usize,
-    /// What the client was told, and the moment at which it knew; none if the power was cut before.
+    /// The outcome, and the moment of the recording when the client got it; none if the power was cut before.
     pub told: Option<(usize, Told)>,
-    /// Whether a sync had failed before it was sent.
+    /// True if a sync had failed before the request was sent.
     pub after_failed_sync: bool,
 }
 
@@ -104,35 +104,35 @@ pub struct Seen {
     pub revision: Revision,
     /// Its hash.
     pub hash: [u8; 32],
-    /// Its messages, to be told where they differ later.
+    /// Its messages, to show where they differ later.
     pub messages: Vec<ViewMessage>,
-    /// The moment of the disk's recording at which it was there.
+    /// The moment of the disk's recording when the view was read.
     pub moment: usize,
 }
 
 /// A client's record.
 #[derive(Debug, Clone, Default)]
 pub struct Client {
-    /// Everything it asked for, in order.
+    /// All requests, in order.
     pub entries: Vec<Entry>,
-    /// Every view it read.
+    /// All views that it read.
     pub views: Vec<Seen>,
-    /// Syncs that failed past the store.
+    /// Number of failed syncs that the store could not notice.
     pub unheard_syncs: usize,
 }
 
-/// Whether an error says that nothing was written.
+/// True if the error guarantees that nothing was written.
 pub fn nothing_was_written(error: &Error) -> bool {
     !matches!(error.reason, Reason::AnswerLost | Reason::OutcomeUncertain | Reason::ShuttingDown)
 }
 
 impl Client {
-    /// Sends a request and notes what came of it.
+    /// Sends a request and records its outcome; true if it was carried out.
     pub async fn send(&mut self, disk: &Disk, running: &Running, request: Request) -> Result<bool> {
         Ok(self.send_together(disk, running, vec![request]).await? > 0)
     }
 
-    /// Sends requests at the same time; says how many were done.
+    /// Sends requests concurrently; returns how many were carried out.
     pub async fn send_together(&mut self, disk: &Disk, running: &Running, requests: Vec<Request>) -> Result<usize> {
         let sent = disk.moment();
         let after_failed_sync = disk.struck_syncs() > self.unheard_syncs;
@@ -153,7 +153,7 @@ impl Client {
         Ok(done)
     }
 
-    /// Reads a view and notes it; a read that fails is told and noted nowhere.
+    /// Reads a view and records it; false, without a record, if the read fails.
     pub async fn look(&mut self, disk: &Disk, running: &Running, session: &str) -> Result<bool> {
         let read = running.app.context(session, ContextRequest::default());
         let Ok(context) = soon("a view", read).await? else { return Ok(false) };
@@ -162,7 +162,7 @@ impl Client {
         Ok(true)
     }
 
-    /// The same record for a recording that begins afterwards.
+    /// The same record, for a recording that begins after it.
     #[must_use]
     pub fn as_of_before(mut self) -> Self {
         for entry in &mut self.entries {
@@ -175,7 +175,7 @@ impl Client {
         self
     }
 
-    /// What the client knew at a moment of the recording.
+    /// The client's knowledge at a moment of the recording.
     #[must_use]
     pub fn at(&self, moment: usize) -> Self {
         let known =
@@ -188,7 +188,7 @@ impl Client {
     }
 }
 
-/// The caller of a request, whose payload is the same as often as it is sent.
+/// The caller of a request, with the same payload hash at each repetition.
 pub fn caller(request: &Request) -> Caller {
     let mut hasher = DefaultHasher::new();
     format!("{:?}", request.act).hash(&mut hasher);
@@ -197,7 +197,7 @@ pub fn caller(request: &Request) -> Caller {
     Caller { actor: "attack".to_owned(), request: Some(RequestKey { id: request.key.clone(), payload_hash }) }
 }
 
-/// Does what a request asks for.
+/// Carries out a request.
 pub async fn carry_out(app: &Longhand, request: &Request) -> Result<Answer, Error> {
     let session = request.session.as_str();
     let caller = caller(request);
@@ -274,7 +274,7 @@ pub async fn carry_out(app: &Longhand, request: &Request) -> Result<Answer, Erro
     })
 }
 
-/// Adds words to a draft, unless they are there: the words before them say which draft it is and how far it came.
+/// Adds text to a draft, unless it is there already: the text before it identifies the draft and its length.
 async fn add_to_draft(
     app: &Longhand,
     session: &str,
@@ -293,7 +293,7 @@ async fn add_to_draft(
     if before.is_empty() {
         return app.append_draft(session, message, words(None, "", delta)).await.map(|receipt| receipt.part);
     }
-    // A draft that began with these words is found, and nothing is added to it.
+    // A draft that begins with this text is found, and nothing is added to it.
     let found = app.append_draft(session, message, words(None, "", before)).await?;
     if usize::try_from(found.length).is_ok_and(|length| length > before.len()) {
         return Ok(found.part);

@@ -9,19 +9,19 @@ use std::process::ExitCode;
 /// The arguments of `attack io-faults`.
 #[derive(Debug, clap::Args)]
 pub struct IoFaults {
-    /// Where chance begins.
+    /// The seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only these kinds of calls.
+    /// Tests only these kinds of calls.
     #[arg(long)]
     only: Vec<Call>,
-    /// Only this part of a life.
+    /// Tests only this stage of the workload.
     #[arg(long)]
     stage: Option<Stage>,
-    /// Only this number of a call, to see again what was found.
+    /// Fails only the call with this number, to reproduce a finding.
     #[arg(long)]
     nth: Option<u64>,
-    /// Lives at the same time.
+    /// Number of concurrent runs.
     #[arg(long, default_value_t = 4)]
     at_once: usize,
 }
@@ -50,22 +50,22 @@ impl IoFaults {
 /// The arguments of `attack power-cuts`.
 #[derive(Debug, clap::Args)]
 pub struct PowerCuts {
-    /// Where chance begins.
+    /// The seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Power cuts.
+    /// Number of power cuts.
     #[arg(long, default_value_t = 500)]
     cuts: usize,
-    /// The store syncs at checkpoints only, and may lose its end.
+    /// The store syncs only at checkpoints, and may lose its newest writes.
     #[arg(long)]
     process_crash: bool,
-    /// A fault in the experiment itself, which must be found: then finding nothing is the failure.
+    /// A fault in the experiment itself, which the checks must find: no finding is then the failure.
     #[arg(long)]
     sabotage: Option<Sabotage>,
 }
 
 impl PowerCuts {
-    /// Cuts the power, and prints what came of it.
+    /// Cuts the power, and prints the results.
     pub async fn run(self) -> ExitCode {
         let Self { seed, cuts, process_crash, sabotage } = self;
         println!("seed {seed}");

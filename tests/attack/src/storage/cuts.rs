@@ -1,5 +1,5 @@
-//! Power cuts: a life of the store is recorded, the power is cut at many of its moments, and each time the disk that is
-//! left is opened and held against what the client knew then.
+//! Power cuts: a run of the workload is recorded, the power is cut at many of its moments, and each time the remaining
+//! files are opened and compared with the client's knowledge at that moment.
 
 use super::check::{Findings, Promise, check};
 use super::client::Client;
@@ -18,55 +18,55 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-/// Cuts in one recorded life.
+/// Maximum number of cuts in one recorded run.
 const CUTS_OF_ONE_LIFE: usize = 25;
-/// One of so many lives is long enough for the store to fold its log by itself.
+/// One of this number of runs is long enough for the store to checkpoint its log by itself.
 const LONG_LIVES: u64 = 4;
-/// Checks that run at the same time: they wait for one another's threads more than for the processor.
+/// Number of concurrent checks: they wait for each other's threads more than for the processor.
 const AT_ONCE: usize = 4;
-/// One of so many cuts is followed by another one, while the store comes up again or shortly after.
+/// One of this number of cuts is followed by a second one, while the store starts again or shortly after.
 const TWICE: usize = 4;
 
-/// A fault in the experiment itself, to see that it is found out.
+/// A fault in the experiment itself, to verify that the checks find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sabotage {
-    /// Every sync is taken for done without being done.
+    /// Every sync returns success without being done.
     ForgetSyncs,
-    /// The store syncs at checkpoints only, and is held to what it promises when it syncs at every commit.
+    /// The store syncs only at checkpoints, and is checked against the promise of a sync at every commit.
     SyncSeldom,
 }
 
-/// What to do.
+/// Options of the attack.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Where chance begins.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Power cuts.
+    /// Number of power cuts.
     pub cuts: usize,
-    /// What the store is asked to promise.
+    /// Durability setting of the store.
     pub durability: Durability,
-    /// A fault in the experiment.
+    /// A fault in the experiment itself.
     pub sabotage: Option<Sabotage>,
 }
 
-/// What came of it.
+/// Results of the attack.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Lives that were recorded.
+    /// Number of recorded runs.
     pub lives: usize,
-    /// Changes to the disk in all of them.
+    /// Number of changes to the disk in all runs.
     pub changes: usize,
-    /// Cuts, by how the disk treated what was not synced.
+    /// Number of cuts, by the treatment of unsynced changes.
     pub cuts: BTreeMap<Luck, usize>,
-    /// Cuts at which something was not synced.
+    /// Number of cuts with unsynced changes.
     pub unsynced: usize,
-    /// Cuts that left a torn sector.
+    /// Number of cuts that left a torn sector.
     pub torn: usize,
-    /// Cuts of a store that was coming up after another cut.
+    /// Number of second cuts, of a store that was starting after another cut.
     pub twice: usize,
-    /// Requests that were acknowledged before the cuts.
+    /// Number of requests answered before the cuts.
     pub acknowledged: usize,
-    /// Everything that was wrong.
+    /// All findings.
     pub findings: Findings,
 }
 
@@ -102,15 +102,15 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// A recorded life.
+/// A recorded run of the workload.
 struct Life {
     recording: Recording,
     client: Client,
-    /// The moment at which the first request was sent: what comes before is the store's making.
+    /// The moment of the first request: the store is created before it.
     begun: usize,
 }
 
-/// What came of one cut.
+/// Result of one cut.
 struct Cut {
     damage: Damage,
     twice: bool,
@@ -147,7 +147,7 @@ pub async fn run(options: Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Records a life from the first file to a clean end.
+/// Records a run, from the first file to a clean stop.
 async fn life(options: &Options, number: u64) -> Result<Life> {
     let root = scratch()?;
     let disk = Disk::over(root.path())?;
@@ -170,12 +170,12 @@ async fn life(options: &Options, number: u64) -> Result<Life> {
     Ok(Life { recording, client, begun })
 }
 
-/// The data directory: the store makes it, so that a cut can take its name along.
+/// The data directory: the store creates it, so that a cut can lose its name, too.
 fn data(root: &Path) -> PathBuf {
     root.join("data")
 }
 
-/// Cuts a life at a moment that is drawn, and checks what is left.
+/// Cuts the power in a run at a random moment, and checks the remaining files.
 async fn one(options: Options, life: Arc<Life>, number: u64, cut: usize) -> Result<Cut> {
     let mut chance = seed::generator(options.seed, &format!("cut {number} {cut}"));
     let moment = draw_moment(&life, &mut chance);
@@ -201,7 +201,7 @@ async fn one(options: Options, life: Arc<Life>, number: u64, cut: usize) -> Resu
     Ok(Cut { damage, twice, acknowledged, findings })
 }
 
-/// A moment of a life: some right behind an answer, some while the store is made, the others anywhere.
+/// A moment of a run: some right after an answer, some while the store is created, the others anywhere.
 fn draw_moment(life: &Life, chance: &mut StdRng) -> usize {
     let told: Vec<usize> = life.client.entries.iter().filter_map(|entry| Some(entry.told.as_ref()?.0)).collect();
     match chance.random_range(0..10) {
@@ -211,7 +211,7 @@ fn draw_moment(life: &Life, chance: &mut StdRng) -> usize {
     }
 }
 
-/// Opens what a cut left, has a client work with it, and cuts the power again at any moment of that.
+/// Opens the files that a cut left, makes new requests, and cuts the power again at a random moment.
 async fn cut_again(left: TempDir, client: Client, chance: &mut StdRng) -> Result<(TempDir, Client)> {
     let disk = Disk::over(left.path())?;
     disk.record()?;

@@ -1,4 +1,4 @@
-//! I/O faults: the i-th call of a kind fails, for every i, until a life passes in which there is no i-th call.
+//! I/O faults: the i-th call of a kind fails, for every i, until a run has no i-th call.
 
 use super::check::{Findings, Promise, check};
 use super::client::{Client, Entry, Told, nothing_was_written};
@@ -16,30 +16,30 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-/// Which part of a store's life is disturbed.
+/// Parts of the workload in which calls fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Stage {
-    /// A store that is made, with its migrations.
+    /// Creating a store, with its migrations.
     Making,
-    /// A store that was made before: the first sessions, messages with usage, a blob.
+    /// The first sessions in an existing store, messages with usage, a blob.
     Talking,
-    /// A reply as it is streamed.
+    /// A streamed reply.
     Streaming,
     /// Compactions: automatic ones, one by hand, a prune.
     Compacting,
-    /// The log folded by another connection, and a restart.
+    /// A checkpoint by another connection, and a restart.
     Restarting,
     /// Marks of every kind, a fork, an archived session.
     Rewriting,
     /// A summary of a client, and a view with retrieval.
     Searching,
-    /// Many requests at once.
+    /// Concurrent requests.
     Crowding,
-    /// A store that was killed with a long log: it recovers that, and folds it into the database a little later.
+    /// The restart of a killed store with a long log: it recovers the log, and checkpoints it a little later.
     Folding,
 }
 
-/// Every part, in the order of a life: each begins where the one before it ended, but for the first two and the last.
+/// Every stage, in order: each begins with the files of the one before it, except for the first two and the last.
 pub const STAGES: [Stage; 9] = [
     Stage::Making,
     Stage::Talking,
@@ -51,54 +51,54 @@ pub const STAGES: [Stage; 9] = [
     Stage::Crowding,
     Stage::Folding,
 ];
-/// Lives of one row in which the store folds its log: there are thousands of calls, and each life is long.
+/// Maximum number of runs of one row in stage `Folding`: there are thousands of calls, and each run is long.
 const FOLDING_LIVES: u64 = 24;
 
-/// What to do.
+/// Options of the attack.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Where chance begins.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Only these kinds of calls; empty for all.
+    /// Tests only these kinds of calls; empty for all.
     pub only: Vec<Call>,
-    /// Only this part of a life.
+    /// Tests only this stage.
     pub stage: Option<Stage>,
-    /// Only this number of a call, to see again what was found.
+    /// Fails only the call with this number, to reproduce a finding.
     pub nth: Option<u64>,
-    /// Lives at the same time; zero counts as one.
+    /// Number of concurrent runs; zero counts as one.
     pub at_once: usize,
 }
 
 /// One row of the table.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What was disturbed.
+    /// The stage in which calls failed.
     pub stage: Stage,
     /// The kind of call.
     pub call: Call,
-    /// How it failed.
+    /// The kind of failure.
     pub failure: Failure,
-    /// Whether it failed from then on.
+    /// True if all later calls failed, too.
     pub lasting: bool,
-    /// Lives with a failed call.
+    /// Number of runs with a failed call.
     pub runs: usize,
-    /// Lives in which the store did not open, or not again.
+    /// Number of runs in which the store did not open, or not again.
     pub closed: usize,
-    /// Lives after which no write was taken until a restart.
+    /// Number of runs after which the store refused writes until a restart.
     pub read_only: usize,
-    /// Requests that were carried out.
+    /// Number of requests that were carried out.
     pub done: usize,
-    /// Requests that were refused: nothing of them is there.
+    /// Number of refused requests, of which nothing was written.
     pub refused: usize,
-    /// Requests whose error leaves open whether they were carried out.
+    /// Number of requests whose error leaves open whether they were carried out.
     pub open: usize,
-    /// The number of the call from which on there was none to fail.
+    /// The smallest call number that no run reached.
     pub untouched: Option<u64>,
-    /// What was wrong.
+    /// All findings.
     pub findings: Findings,
 }
 
-/// The heading over the rows.
+/// The heading of the table.
 pub const HEADING: &str =
     "stage   call           error       how      lives  closed  read-only    done  refused  open  untouched  findings";
 
@@ -118,7 +118,7 @@ impl std::fmt::Display for Row {
     }
 }
 
-/// One life with a fault.
+/// Result of one run with a fault.
 #[derive(Debug, Default)]
 struct Life {
     touched: bool,
@@ -142,19 +142,19 @@ impl Row {
     }
 }
 
-/// For each stage the files that it begins with, and what a client knows of them. So every life is short, and a run
-/// over every call of a long life costs little more than its length.
+/// The files with which each stage begins, and the client's knowledge of them. They keep each run short, so that the
+/// cost of failing every call of a long workload is little more than proportional to its length.
 struct Templates(BTreeMap<Stage, (TempDir, Client)>);
 
 impl Templates {
     async fn new(seed: u64, stages: &[Stage]) -> Result<Self> {
         let mut templates = BTreeMap::new();
-        // No files at all.
+        // No files.
         let mut last = (scratch()?, Client::default());
         for stage in STAGES {
             let after = match stage {
                 Stage::Folding => break,
-                // The others begin with a store that has nothing in it.
+                // The other stages begin with an empty store.
                 Stage::Making => made().await?,
                 _ => stage_after(seed, stage, &last).await?,
             };
@@ -166,7 +166,7 @@ impl Templates {
         Ok(Self(templates))
     }
 
-    /// The files that a life of a stage begins with, and what the client knows of them.
+    /// The files with which a run of a stage begins, and the client's knowledge of them.
     fn begin(&self, stage: Stage) -> Result<(TempDir, Client)> {
         let (files, known) = self.0.get(&stage).with_context(|| format!("nothing to begin {stage:?} with"))?;
         copied(files, known)
@@ -181,7 +181,7 @@ fn copied(files: &TempDir, known: &Client) -> Result<(TempDir, Client)> {
     Ok((root, known.clone()))
 }
 
-/// The files of a store that was made and stopped.
+/// The files of a store that was created and stopped.
 async fn made() -> Result<(TempDir, Client)> {
     let root = scratch()?;
     let Ok(store) = Running::open(&data(root.path()), Durability::Full).await? else {
@@ -192,7 +192,7 @@ async fn made() -> Result<(TempDir, Client)> {
     Ok((root, Client::default()))
 }
 
-/// The files that an undisturbed stage leaves, with a store that was stopped.
+/// The files of a stopped store after a stage without faults.
 async fn stage_after(seed: u64, stage: Stage, (files, known): &(TempDir, Client)) -> Result<(TempDir, Client)> {
     let (root, before) = copied(files, known)?;
     let disk = Disk::over(root.path())?;
@@ -218,7 +218,7 @@ async fn swollen(seed: u64) -> Result<(TempDir, Client)> {
     Ok((swollen, client.as_of_before()))
 }
 
-/// Fails calls, and tells each row when it is complete.
+/// Fails calls, and passes each completed row to `told`.
 pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Row>> {
     let stages: Vec<Stage> =
         STAGES.into_iter().filter(|stage| options.stage.is_none_or(|only| only == *stage)).collect();
@@ -246,13 +246,13 @@ pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// Numbers of calls from the first to the last, as many as one row has lives for.
+/// Call numbers spread evenly from the first to the last, at most as many as one row has runs.
 fn spread(calls: u64) -> Vec<u64> {
     let step = calls.div_ceil(FOLDING_LIVES).max(1);
     (1..=calls).step_by(usize::try_from(step).unwrap_or(usize::MAX)).collect()
 }
 
-/// Fails calls that are drawn, each in a life of its own, once or from then on.
+/// Fails random calls, each in a run of its own, once or from then on.
 pub async fn drawn(seed: u64, lives: usize, failures: &[(Call, Failure)], stages: &[Stage]) -> Result<Findings> {
     let templates = Templates::new(seed, stages).await?;
     let mut calls = Vec::new();
@@ -262,7 +262,7 @@ pub async fn drawn(seed: u64, lives: usize, failures: &[(Call, Failure)], stages
     let mut chance = seed::generator(seed, "faults");
     let mut findings = Findings::new();
     for number in 0..lives {
-        // In turn, so that each has its share.
+        // The failures in turn, so that each has its share.
         let (call, failure) = failures[number % failures.len()];
         let (stage, counts) = &calls[chance.random_range(0..calls.len())];
         let nth = chance.random_range(1..=counts.get(&call).copied().unwrap_or(1));
@@ -272,7 +272,7 @@ pub async fn drawn(seed: u64, lives: usize, failures: &[(Call, Failure)], stages
     Ok(findings)
 }
 
-/// A life in which nothing fails: how often each kind of call is made. It is an error if anything is refused then.
+/// A run without faults; returns the number of calls of each kind. An error if a request is refused.
 async fn calm(seed: u64, stage: Stage, templates: &Templates) -> Result<BTreeMap<Call, u64>> {
     let (root, before) = templates.begin(stage)?;
     let disk = Disk::over(root.path())?;
@@ -301,7 +301,7 @@ fn data(root: &Path) -> PathBuf {
     root.join("data")
 }
 
-/// Copies a store's files as a killed process leaves them.
+/// Copies a store's files, in the state in which a killed process leaves them.
 pub(super) fn copy_files(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to)?;
     std::fs::set_permissions(to, std::fs::Permissions::from_mode(0o700))?;
@@ -313,7 +313,7 @@ pub(super) fn copy_files(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lives of one row: of these numbers, or of every number until a life passes untouched.
+/// The runs of one row: with the given numbers, or with every number until a run does not reach it.
 async fn row(
     options: &Options,
     stage: Stage,
@@ -365,7 +365,7 @@ async fn row(
     Ok(row)
 }
 
-/// One life; a hang is among its findings.
+/// One run; a hang is one of its findings.
 async fn live(templates: &Templates, stage: Stage, fault: Fault, seed: u64) -> Life {
     let mut life = Life::default();
     if let Err(error) = disturbed(templates, stage, fault, seed, &mut life).await {
@@ -396,8 +396,8 @@ async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64,
         }
         Ending::Finished(store) => {
             still_there(&disk, &store, fault, &mut script, life).await?;
-            // Every other life ends as by a kill: what the process had in its hands is lost, what it wrote is not. One
-            // whose store serves reads only ends so anyway, and keeps its files open.
+            // Every other run ends as by a kill: state in memory is lost, written files are not. A store that has
+            // stopped writing always ends this way, because it keeps its files open.
             let killed =
                 (fault.nth + u64::from(fault.lasting)).is_multiple_of(2) || store.app.store().write_state().is_final();
             let copy = if killed { Some(scratch()?) } else { None };
@@ -416,7 +416,7 @@ async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64,
     Ok(())
 }
 
-/// What still works while the disk is broken, and once it is repaired.
+/// Checks that reads work while the disk is broken, and that writes work again once it is repaired.
 async fn still_there(
     disk: &Disk,
     store: &Running,
@@ -450,7 +450,7 @@ async fn still_there(
     Ok(())
 }
 
-/// Counts what the client was told, and finds acknowledgements behind a failed sync.
+/// Counts the outcomes, and reports acknowledgements after a failed sync.
 fn count(entries: &[Entry], life: &mut Life) {
     for entry in entries {
         match &entry.told {

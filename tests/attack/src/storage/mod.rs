@@ -1,5 +1,5 @@
-//! What a disk can do to the store: a scripted workload over a disk that fails or loses power, and what every client was
-//! told held against what is there afterwards.
+//! Disk faults under the store: a scripted workload runs over a disk that fails or loses power, and the answers that
+//! its client got are compared with the state of the store afterwards.
 
 pub mod check;
 pub mod client;

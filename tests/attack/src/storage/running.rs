@@ -1,4 +1,4 @@
-//! The store with all that runs over it, short of a network.
+//! A running store: API, writer and scheduler, without a network.
 
 use anyhow::{Context as _, Result, bail};
 use longhand::app::{self, Durability, Longhand};
@@ -13,10 +13,10 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-/// Whatever takes longer hangs.
+/// Deadline of every wait; beyond it, the operation hangs.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A store that is open, with its writer and its scheduler.
+/// An open store, with its writer and its scheduler.
 pub struct Running {
     /// The API.
     pub app: Longhand,
@@ -27,7 +27,7 @@ pub struct Running {
     writer: JoinHandle<()>,
 }
 
-/// Waits for something that comes within the deadline, or hangs.
+/// Waits for a future until the deadline; an error if it hangs.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
     tokio::time::timeout(DEADLINE, future).await.with_context(|| format!("hangs: {what}"))
 }
@@ -60,7 +60,7 @@ impl Running {
         Ok(Ok(Self { app, clock, wake, stopping, scheduler, writer }))
     }
 
-    /// Waits until the scheduler has nothing left to look at or to do, or for so long; says whether it came to that.
+    /// Waits until the scheduler is idle, or until the limit; true if it became idle.
     pub async fn settle(&self, limit: Duration) -> bool {
         let settled = async {
             while !self.is_settled().await {
@@ -70,7 +70,7 @@ impl Running {
         tokio::time::timeout(limit, settled).await.is_ok()
     }
 
-    /// The same, with the waits of jobs that are to be tried again left out.
+    /// Waits until the scheduler is idle, and skips the delays of jobs that wait for a retry.
     pub async fn settle_for_sure(&self) -> Result<()> {
         let settled = async {
             while !self.settle(Duration::from_millis(200)).await {
@@ -85,7 +85,7 @@ impl Running {
         self.app.store().is_idle().await.is_ok_and(|is_idle| is_idle)
     }
 
-    /// Stops as a daemon does. A panic or a hang is an error; that the scheduler or the writer failed is none.
+    /// Stops as a daemon does. A panic or a hang is an error; a failure of the scheduler or the writer is none.
     pub async fn stop(self) -> Result<()> {
         let Self { app, stopping, scheduler, writer, wake, .. } = self;
         stopping.cancel();
@@ -101,8 +101,8 @@ impl Running {
     }
 }
 
-/// Waits until this process has none of a folder's files open. Readers of a store that was stopped are closed in the
-/// background, and the last one may fold the log into the database while somebody copies both.
+/// Waits until this process has no open files in a folder. Readers of a stopped store are closed in the background, and
+/// the last one may checkpoint the log into the database while the caller copies both.
 pub async fn let_go(folder: &Path) -> Result<()> {
     let is_open = || {
         let links = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
@@ -118,7 +118,7 @@ pub async fn let_go(folder: &Path) -> Result<()> {
 
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Remembers every panic of the process, wherever it was caught.
+/// Records every panic of the process, wherever it is caught.
 fn watch_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -130,7 +130,7 @@ fn watch_for_panics() {
     });
 }
 
-/// The panics so far, which are forgotten.
+/// Takes the panics recorded so far.
 pub fn panics() -> Vec<String> {
     std::mem::take(&mut *PANICS.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,4 +1,4 @@
-//! The scripted workload: everything that the store can be asked for, in one short life.
+//! The scripted workload: every kind of request to the store, in one short run.
 
 use super::client::{Act, Client, Request};
 use super::faults::{Stage, copy_files};
@@ -19,58 +19,58 @@ use sqlx::{Connection as _, SqliteConnection};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the workload waits for compactions, which end at once on a sound disk.
+/// Maximum wait for compactions, which end at once on a healthy disk.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The same on a disk that may be broken, where they may never end.
+/// Maximum wait for compactions on a disk that may be broken, where they may never end.
 const PATIENCE_WITH_FAULTS: Duration = Duration::from_millis(250);
 
-/// Brings old dialogue back, which needs the index of words.
+/// A policy with retrieval, which needs the word index.
 const LOOKS_UP: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
     "query_units": 1000, "heading": "Earlier:"}}"#;
-/// The scale of a life in which the store itself folds its log.
+/// The scale of a run in which the store checkpoints its log by itself.
 pub const LONG: usize = 3;
 
-/// Waits to be asked.
+/// A policy without automatic compactions.
 const QUIET: &str = r#"{"trigger": {"auto": false}}"#;
 
-/// What one message of a long life carries, in bytes: noise, which cannot be compressed.
+/// Size of one message of a long run, in bytes of incompressible noise.
 const BULK_BYTES: usize = 512 * 1_024;
-/// So many of them fill the log to just below where the store folds it into the database (16 MiB) …
+/// Number of them that fill the log to just below the size at which the store checkpoints it (16 MiB).
 pub const BULK_BELOW: usize = 29;
-/// … and these take it beyond, and make the store look at it (4 MiB).
+/// Number of further ones that exceed this size and make the store check it (every 4 MiB).
 const BULK_BEYOND: usize = 9;
 
-/// A client at its script.
+/// A client that runs the script.
 pub struct Script<'a> {
     disk: &'a Disk,
     directory: PathBuf,
     durability: Durability,
     chance: StdRng,
     keys: usize,
-    /// How much is said: 1 for a short life, `LONG` for one in which the store folds its log.
+    /// Scale of the workload: 1 for a short run, `LONG` for one in which the store checkpoints its log.
     scale: usize,
     patience: Duration,
-    /// What the client was told.
+    /// The client's record.
     pub client: Client,
 }
 
-/// How a life ended.
+/// The end of a run.
 pub enum Ending {
-    /// At the end of the script, with the store open.
+    /// The script has ended; the store is open.
     Finished(Box<Running>),
-    /// The store did not open.
+    /// The store could not be opened.
     Closed(longhand::store::Error),
 }
 
 impl<'a> Script<'a> {
-    /// A client that draws its words from a seed.
+    /// A client that draws its texts from a seed.
     pub fn new(disk: &'a Disk, directory: &Path, durability: Durability, seed: u64, scale: usize) -> Self {
         let chance = seed::generator(seed, "script");
         let directory = directory.to_owned();
         Self { disk, directory, durability, chance, keys: 0, scale, patience: PATIENCE, client: Client::default() }
     }
 
-    /// Goes on behind another client's record.
+    /// Continues another client's record.
     #[must_use]
     pub fn behind(mut self, client: Client) -> Self {
         self.keys = client.entries.len() + 1_000;
@@ -78,7 +78,7 @@ impl<'a> Script<'a> {
         self
     }
 
-    /// Does not wait long for what a fault may hold up.
+    /// Shortens the waits for operations that a fault may delay.
     #[must_use]
     pub fn impatient(mut self) -> Self {
         self.patience = PATIENCE_WITH_FAULTS;
@@ -89,7 +89,7 @@ impl<'a> Script<'a> {
         Running::open(&self.directory, self.durability).await
     }
 
-    /// Lives the script from opening to the last request. Whatever is refused is noted, and the script goes on.
+    /// Runs the script from opening to the last request. Records refused requests and continues.
     pub async fn live(&mut self) -> Result<Ending> {
         let running = match self.open().await? {
             Ok(running) => running,
@@ -115,7 +115,7 @@ impl<'a> Script<'a> {
         Ok(Ending::Finished(Box::new(running)))
     }
 
-    /// Lives the part of the script that belongs to a stage.
+    /// Runs the part of the script that belongs to a stage.
     pub async fn of(&mut self, stage: Stage) -> Result<Ending> {
         let running = match self.open().await? {
             Ok(running) => running,
@@ -149,12 +149,12 @@ impl<'a> Script<'a> {
     async fn restart(&mut self, running: Running) -> Result<std::result::Result<Running, longhand::store::Error>> {
         self.stop(running).await?;
         let opened = self.open().await?;
-        // What failed while the store was closed is known to whoever opens it: it begins with what the disk has.
+        // Earlier failures do not matter to the reopened store: it begins with the files on disk.
         self.client.unheard_syncs = self.disk.struck_syncs();
         Ok(opened)
     }
 
-    /// Lives up to where the store is about to fold its log.
+    /// Runs until the store is about to checkpoint its log.
     pub async fn swell(&mut self) -> Result<Ending> {
         let running = match self.open().await? {
             Ok(running) => running,
@@ -166,7 +166,7 @@ impl<'a> Script<'a> {
         Ok(Ending::Finished(Box::new(running)))
     }
 
-    /// Goes on from there, over the fold and behind it.
+    /// Continues from there, through the checkpoint and beyond.
     async fn outgrow(&mut self, running: &Running) -> Result<()> {
         self.fill(running, BULK_BEYOND).await?;
         for turn in 1..=3 {
@@ -191,7 +191,7 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// Lives the beginning only: the store is made, and the first session with it.
+    /// Runs only the beginning: creates the store and the first session.
     async fn begin(&mut self, running: &Running) -> Result<()> {
         self.create(running, "work", ModelWindow::default(), "").await?;
         let turn = self.turn("w1", 100, None);
@@ -199,8 +199,8 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// Stops the store. One that serves reads only leaves its files as they are, and would keep them open as long as the
-    /// process lives: a copy stands for them after a restart.
+    /// Stops the store. A store that has stopped writing leaves its files as they are, and would keep them open as long
+    /// as the process lives: after a restart, a copy replaces them.
     async fn stop(&mut self, running: Running) -> Result<()> {
         let stopped = running.app.store().write_state().is_final();
         running.stop().await?;
@@ -212,13 +212,13 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// Where the store is now.
+    /// The current directory of the store.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Folds the log into the database, from a connection of its own: the store would do it once in a life that is much
-    /// longer. The store does not hear of it when this fails.
+    /// Checkpoints the log from a separate connection: the store itself would do it only in a much longer run. The
+    /// store does not notice if this fails.
     async fn fold(&mut self) {
         let before = self.disk.struck_syncs();
         let folded = async {
@@ -232,7 +232,7 @@ impl<'a> Script<'a> {
         self.client.unheard_syncs += self.disk.struck_syncs() - before;
     }
 
-    /// Sessions, turns with usage, a large output.
+    /// Sessions, turns with usage, a large tool output.
     async fn talk(&mut self, running: &Running) -> Result<()> {
         let window = ModelWindow { context: 6_000, output: Some(1_000), ..ModelWindow::default() };
         self.create(running, "work", window, "").await?;
@@ -243,7 +243,7 @@ impl<'a> Script<'a> {
             self.ask(running, "work", Act::Append(turn)).await?;
         }
         for blob in 0..self.scale {
-            // Above the size of a blob, and nothing that could be compressed.
+            // Larger than the minimum of a blob, and incompressible.
             let output = self.noise(40 * 1_024);
             let turn = self.tool_turn(&format!("b{blob}"), output);
             self.ask(running, "quiet", Act::Append(turn)).await?;
@@ -251,7 +251,7 @@ impl<'a> Script<'a> {
         self.look(running, "work").await
     }
 
-    /// A reply as it is streamed.
+    /// A streamed reply.
     async fn stream(&mut self, running: &Running) -> Result<()> {
         let mut open = say("s1", Role::Assistant, "Looking.");
         open.finish = None;
@@ -261,7 +261,7 @@ impl<'a> Script<'a> {
             let draft = Act::Draft("s1".to_owned(), "d1".to_owned(), said.clone(), words.to_owned());
             said.push_str(words);
             if !self.ask(running, "work", draft).await? {
-                // Nobody goes on with a draft of which it is not known whether it is there.
+                // A client does not continue a draft whose existence is uncertain.
                 break;
             }
         }
@@ -279,7 +279,7 @@ impl<'a> Script<'a> {
         self.look(running, "work").await
     }
 
-    /// Compactions: by themselves, by hand, a prune.
+    /// Compactions: automatic ones, one by hand, a prune.
     async fn compact(&mut self, running: &Running) -> Result<()> {
         for turn in 4..=7 {
             let turn = self.turn(&format!("w{turn}"), 2_400, None);
@@ -299,7 +299,7 @@ impl<'a> Script<'a> {
         self.look(running, "quiet").await
     }
 
-    /// Marks of every kind, a fork, a session put away.
+    /// Marks of every kind, a fork, an archived session.
     async fn rewrite(&mut self, running: &Running) -> Result<()> {
         self.ask(running, "quiet", Act::Undo).await?;
         self.ask(running, "quiet", Act::Redo).await?;
@@ -322,7 +322,7 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// A summary that a client brings, and a question about what it covers.
+    /// A summary that the client supplies, and a question about its covered range.
     async fn search(&mut self, running: &Running) -> Result<()> {
         let talk = vec![
             say("k1", Role::User, "The deploy key is stored in vault seven."),
@@ -337,7 +337,7 @@ impl<'a> Script<'a> {
         self.look(running, "looks-up").await
     }
 
-    /// Many at once: the writer commits them together.
+    /// Concurrent requests, which the writer commits together.
     async fn crowd(&mut self, running: &Running) -> Result<()> {
         for round in 0..2 {
             let mut requests = Vec::new();
@@ -370,7 +370,7 @@ impl<'a> Script<'a> {
         Request { session: session.to_owned(), key: format!("r{}", self.keys), act }
     }
 
-    /// Sends a request; says whether it was done.
+    /// Sends a request; true if it was carried out.
     async fn ask(&mut self, running: &Running, session: &str, act: Act) -> Result<bool> {
         let request = self.request(session, act);
         self.client.send(self.disk, running, request).await
@@ -381,19 +381,19 @@ impl<'a> Script<'a> {
         Ok(())
     }
 
-    /// One more append, behind the script.
+    /// One more append, after the script.
     pub async fn say_more(&mut self, running: &Running, session: &str) -> Result<bool> {
         let name = format!("m{}", self.keys);
         let turn = self.turn(&name, 100, None);
         self.ask(running, session, Act::Append(turn)).await
     }
 
-    /// One more look, behind the script.
+    /// One more view, after the script.
     pub async fn look_again(&mut self, running: &Running, session: &str) -> Result<bool> {
         self.client.look(self.disk, running, session).await
     }
 
-    /// A question and its answer of so many characters.
+    /// A question and its answer, each of about the given number of characters.
     fn turn(&mut self, name: &str, length: usize, input: Option<i64>) -> Vec<NewMessage> {
         let question = self.words(length);
         let answer = self.words(length);
@@ -438,7 +438,7 @@ impl<'a> Script<'a> {
         text
     }
 
-    /// Twice as many hexadecimal digits as bytes of noise.
+    /// Random hexadecimal digits, two for each byte.
     fn noise(&mut self, bytes: usize) -> String {
         (0..bytes).map(|_| format!("{:02x}", self.chance.random::<u8>())).collect()
     }

@@ -1,7 +1,7 @@
-//! Syncs of directories, seen where every program makes them: at the C library's `fsync`.
+//! Interception of directory syncs, at the C library's `fsync`, which every program calls.
 //!
-//! SQLite syncs a directory within its own layer, and the store does it with the standard library; neither passes
-//! through a layer of SQLite. The program's own `fsync` takes the place of the library's for both.
+//! SQLite syncs a directory within its own VFS, and the store does it with the standard library; neither passes through
+//! a VFS shim. The program's own `fsync` replaces the library's for both.
 
 use super::{Call, watch_over, watched};
 use anyhow::{Result, bail};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Directories that were synced since the process started.
+/// Number of directories synced since the process started.
 static SEEN: AtomicUsize = AtomicUsize::new(0);
 
-/// The directory that a descriptor stands for; none if it is something else.
+/// The directory of a descriptor; none if it refers to something else.
 fn directory_of(descriptor: c_int) -> Option<PathBuf> {
     let path = std::fs::read_link(format!("/proc/self/fd/{descriptor}")).ok()?;
     path.is_dir().then_some(path)
 }
 
-/// What is in a directory: each name, and whether it is a directory too.
+/// The entries of a directory: each name, and true for a directory.
 fn listing(directory: &Path) -> Vec<(String, bool)> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let entry = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -30,7 +30,7 @@ fn listing(directory: &Path) -> Vec<(String, bool)> {
     entries.filter_map(entry).collect()
 }
 
-/// Takes the place of the C library's.
+/// Replaces the C library's `fsync`.
 ///
 /// # Safety
 ///
@@ -69,11 +69,11 @@ unsafe extern "C" fn fsync(descriptor: c_int) -> c_int {
     }
 }
 
-/// Makes sure that syncs of directories are seen: how a program is linked decides it.
+/// Checks that directory syncs are intercepted, which depends on how the program is linked.
 pub(super) fn probe() -> Result<()> {
     static PROBED: OnceLock<bool> = OnceLock::new();
     let seen = PROBED.get_or_init(|| {
-        // Named here, so that the linker takes it along.
+        // Named here, so that the linker includes it.
         let before = SEEN.load(Ordering::Relaxed);
         std::hint::black_box(fsync as unsafe extern "C" fn(c_int) -> c_int);
         let synced = std::fs::File::open("/").and_then(|root| root.sync_all());

@@ -1,9 +1,9 @@
-//! A disk that fails, and one that loses power: a layer between SQLite and the operating system.
+//! A disk that fails or loses power, simulated by a layer (VFS) between SQLite and the operating system.
 //!
-//! The layer is registered with SQLite as the default of the whole process, so that the store under test needs no hook.
-//! It lets everything through, except in directories that a [`Disk`] watches. There it counts calls by kind, fails the
-//! ones of a [`Fault`], and keeps a [`Recording`] of what was written and what was synced, from which the files can be
-//! put together as a power cut would leave them.
+//! The layer is registered as SQLite's default for the whole process, so that the store under test needs no hook. It
+//! passes every call on, except in directories that a [`Disk`] watches. There it counts calls by kind, fails those of a
+//! [`Fault`], and keeps a [`Recording`] of writes and syncs, from which it can build the files that a power cut would
+//! leave.
 
 mod directory;
 pub mod recording;
@@ -27,15 +27,15 @@ pub enum Call {
     Write,
     /// Syncing a file.
     Sync,
-    /// Syncing a directory; SQLite does not care whether that fails.
+    /// Syncing a directory; SQLite ignores a failure.
     SyncDirectory,
     /// Cutting a file off.
     Truncate,
     /// Removing a file.
     Delete,
-    /// Asking whether a file is there.
+    /// Testing whether a file exists.
     Access,
-    /// Asking for a file's size.
+    /// Reading a file's size.
     FileSize,
     /// Locking a file.
     Lock,
@@ -47,7 +47,7 @@ pub enum Call {
     ShmLock,
 }
 
-/// How a call fails.
+/// The failures of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
 pub enum Failure {
     /// The device failed; nothing was done.
@@ -56,11 +56,11 @@ pub enum Failure {
     Enospc,
     /// The disk became full in the middle of a write.
     ShortWrite,
-    /// The device says that it did what it did not do. No store survives it: it shows that the checks can fail.
+    /// The device reports success and does nothing. No store survives this: it shows that the checks can fail.
     Lie,
 }
 
-/// Every way in which a call of a kind can fail that SQLite's own layer tells apart.
+/// Every failure of a call that SQLite's own VFS distinguishes.
 pub const FAILURES: &[(Call, Failure)] = &[
     (Call::Open, Failure::Eio),
     (Call::Read, Failure::Eio),
@@ -80,25 +80,25 @@ pub const FAILURES: &[(Call, Failure)] = &[
     (Call::ShmLock, Failure::Eio),
 ];
 
-/// What is to go wrong.
+/// A fault to cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     /// The kind of call.
     pub call: Call,
-    /// The number of the call that fails, the first being 1.
+    /// The number of the call that fails, counted from 1.
     pub nth: u64,
-    /// Whether all that follow fail too.
+    /// True if all later calls fail, too.
     pub lasting: bool,
-    /// How it fails.
+    /// The kind of failure.
     pub failure: Failure,
 }
 
-/// The variable by which the daemon under attack finds its disk broken: a fault and the directory of the disk, as in
+/// The environment variable that breaks the disk of a daemon: a fault and the directory of the disk, as in
 /// `sync:3:eio:lasting:/path`.
 pub const VARIABLE: &str = "LONGHAND_ATTACK_FAULT";
 
 impl Fault {
-    /// What the variable says for this fault in a directory.
+    /// The value of the variable for this fault in a directory.
     pub fn in_directory(&self, directory: &Path) -> String {
         let name = |value: Option<clap::builder::PossibleValue>| {
             value.map(|value| value.get_name().to_owned()).unwrap_or_default()
@@ -108,7 +108,7 @@ impl Fault {
         format!("{call}:{}:{failure}:{how}:{}", self.nth, directory.display())
     }
 
-    /// Reads what the variable says.
+    /// Parses the value of the variable.
     fn parse(text: &str) -> Result<(Self, PathBuf)> {
         let fields: Vec<&str> = text.splitn(5, ':').collect();
         let [call, nth, failure, how, directory] = fields[..] else { bail!("{VARIABLE} has not five fields: {text}") };
@@ -123,7 +123,7 @@ impl Fault {
     }
 }
 
-/// Breaks the disk that the variable names, if it is set, for as long as the process lives.
+/// Breaks the disk given by the variable, if it is set, for as long as the process lives.
 pub fn from_environment() -> Result<()> {
     let Ok(text) = std::env::var(VARIABLE) else { return Ok(()) };
     let (fault, directory) = Fault::parse(&text)?;
@@ -148,11 +148,11 @@ struct State {
     counts: BTreeMap<Call, u64>,
     struck: Vec<Struck>,
     recording: Option<Recording>,
-    /// Says that it synced, and did not.
+    /// Syncs return success and are not done.
     forgets_syncs: bool,
 }
 
-/// What the layer knows of a watched directory.
+/// The state of a watched directory.
 struct Shared {
     root: PathBuf,
     state: Mutex<State>,
@@ -164,7 +164,7 @@ fn watched() -> Vec<Arc<Shared>> {
     WATCHED.read().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// The watch over a path, and the path within it.
+/// The watched directory of a path, and the path within it.
 fn watch_over(path: &Path) -> Option<(Arc<Shared>, String)> {
     watched().into_iter().find_map(|shared| {
         let name = path.strip_prefix(&shared.root).ok()?.to_string_lossy().into_owned();
@@ -177,7 +177,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a call, and says how it is to fail, if it is.
+    /// Counts a call; returns its failure if it must fail.
     fn before(&self, call: Call, file: &str) -> Option<Failure> {
         let mut state = self.state();
         let count = state.counts.entry(call).or_default();
@@ -192,13 +192,13 @@ impl Shared {
         Some(fault.failure)
     }
 
-    /// Does something to the files that has to stand in the recording in the order in which it was done.
+    /// Makes a change to the files while it holds the recording, so that both have the same order.
     fn recorded<T>(&self, act: impl FnOnce(Option<&mut Recording>) -> T) -> T {
         act(self.state().recording.as_mut())
     }
 }
 
-/// A watch over a directory and everything beneath it. It ends when this is dropped.
+/// A watched directory with everything in it. Dropping this ends the watch.
 pub struct Disk {
     shared: Arc<Shared>,
 }
@@ -216,7 +216,7 @@ impl Disk {
         Ok(Self { shared })
     }
 
-    /// Counts from the beginning, and fails what the fault says.
+    /// Resets the counters, and fails calls according to the fault.
     pub fn arm(&self, fault: Fault) {
         let mut state = self.shared.state();
         state.counts.clear();
@@ -224,17 +224,18 @@ impl Disk {
         state.fault = Some(fault);
     }
 
-    /// Fails nothing any more.
+    /// Stops failing calls.
     pub fn repair(&self) {
         self.shared.state().fault = None;
     }
 
-    /// Takes every sync for done without doing it: a disk without it loses what it acknowledged, which checks must find.
+    /// Makes every sync return success without doing it: such a disk loses acknowledged writes, which the checks must
+    /// find.
     pub fn forget_syncs(&self) {
         self.shared.state().forgets_syncs = true;
     }
 
-    /// How many syncs of files have failed so far.
+    /// Number of file syncs that failed so far.
     pub fn struck_syncs(&self) -> usize {
         self.shared.state().struck.iter().filter(|struck| struck.call == Call::Sync).count()
     }
@@ -244,24 +245,24 @@ impl Disk {
         self.shared.state().struck.clone()
     }
 
-    /// How often each kind of call was made.
+    /// Number of calls of each kind.
     pub fn counts(&self) -> BTreeMap<Call, u64> {
         self.shared.state().counts.clone()
     }
 
-    /// Records from now on. What is in the directory counts as synced.
+    /// Records from now on. The present contents of the directory count as synced.
     pub fn record(&self) -> Result<()> {
         let recording = Recording::of(&self.shared.root)?;
         self.shared.state().recording = Some(recording);
         Ok(())
     }
 
-    /// The number of changes that were recorded: a moment at which the power may be cut.
+    /// The number of recorded changes: a moment at which the power may be cut.
     pub fn moment(&self) -> usize {
         self.shared.state().recording.as_ref().map_or(0, Recording::moment)
     }
 
-    /// Ends the recording.
+    /// Ends the recording and returns it.
     pub fn recording(&self) -> Option<Recording> {
         self.shared.state().recording.take()
     }
@@ -273,7 +274,7 @@ impl Drop for Disk {
     }
 }
 
-/// A temporary folder where syncing costs nothing, if there is one: what a disk would lose is played, not waited for.
+/// A temporary folder in memory if there is one, where syncing is free: losses are simulated.
 pub fn scratch() -> Result<tempfile::TempDir> {
     let memory = Path::new("/dev/shm");
     let folder = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };

@@ -1,9 +1,9 @@
-//! What was written to a directory and what was synced, and the files that a power cut would leave of it.
+//! The recorded writes and syncs of a directory, and the files that a power cut would leave.
 //!
-//! What was synced is there. Of what was not, a disk keeps what it likes: the writes go to it in any order, sector by
-//! sector, and the sector that it was writing is half old and half new. Bytes that nobody wrote stay as they were, as
-//! SQLite assumes of every disk. The name of a new file, or its absence, is on disk when its directory was synced, and
-//! otherwise perhaps.
+//! Synced changes are on disk. Of the others, a disk keeps any subset: writes arrive in any order, sector by sector,
+//! and the sector being written is half old and half new. Bytes outside of writes stay as they were, as SQLite assumes
+//! of every disk. The name of a new file, or the removal of a name, is on disk once its directory is synced, and may be
+//! before.
 
 use anyhow::{Context as _, Result};
 use rand::Rng;
@@ -13,59 +13,59 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// What a disk writes as a whole, if nothing goes wrong.
+/// Size of the unit that a disk writes atomically, except when torn, in bytes.
 const SECTOR: usize = 512;
 
-/// A file, whatever its name becomes.
+/// Identifies a file, whatever its name.
 pub type FileId = usize;
 
 /// One change of the directory.
 #[derive(Debug)]
 enum Change {
-    /// A directory was made.
+    /// A directory was created.
     Directory(String),
-    /// A file was made.
+    /// A file was created.
     Created(String, FileId),
     /// A name was removed.
     Deleted(String),
     /// Bytes were written at an offset.
     Wrote(FileId, usize, Vec<u8>),
-    /// A file was cut off or made longer.
+    /// A file was truncated or extended.
     Truncated(FileId, usize),
-    /// Everything that was done to a file before a moment is on disk.
+    /// All changes of a file before a moment are on disk.
     Synced(FileId, usize),
     /// The names in a directory are on disk.
     SyncedDirectory(String),
 }
 
-/// What a disk made of what was not synced.
+/// The treatment of unsynced changes by the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Luck {
-    /// None of it was written.
+    /// None of them was written.
     Nothing,
-    /// All of it was written.
+    /// All of them were written.
     Everything,
-    /// It was written in order, up to somewhere within one write.
+    /// They were written in order, up to a position within one write.
     InOrder,
     /// Some sectors were written and some were not, each in one of the states it ever had; some are torn.
     Scattered,
 }
 
-/// What became of a cut.
+/// Result of a cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damage {
-    /// How the disk treated what was not synced.
+    /// The treatment of unsynced changes.
     pub luck: Luck,
-    /// Changes that were made and not synced.
+    /// Number of unsynced changes.
     pub unsynced: usize,
-    /// Sectors that are half old and half new.
+    /// Number of sectors that are half old and half new.
     pub torn: usize,
 }
 
-/// Everything that happened to a directory.
+/// All changes of a directory.
 #[derive(Debug)]
 pub struct Recording {
-    /// Files that were there at the beginning.
+    /// Files at the beginning.
     first_names: BTreeMap<String, FileId>,
     first_directories: BTreeSet<String>,
     /// The first contents of each file.
@@ -75,7 +75,7 @@ pub struct Recording {
     changes: Vec<Change>,
 }
 
-/// A file as far as a disk has it.
+/// A file's state on disk.
 #[derive(Debug, Clone, Default)]
 struct OnDisk {
     synced: Vec<u8>,
@@ -83,17 +83,17 @@ struct OnDisk {
     pending: Vec<usize>,
 }
 
-/// What a name stands for.
+/// The files that a name referred to.
 #[derive(Debug, Clone, Default)]
 struct Entry {
     synced: Option<FileId>,
     pending: Vec<Option<FileId>>,
 }
 
-/// The names of directories, and which are surely there.
+/// The names of directories; true for those that are certainly on disk.
 type Directories = BTreeMap<String, bool>;
 
-/// Shared memory is a file for its name's sake only: nobody syncs it, and the next start makes it anew.
+/// The WAL's shared memory is a file in name only: nobody syncs it, and the next start creates it anew.
 fn is_shared_memory(name: &str) -> bool {
     name.ends_with("-shm")
 }
@@ -103,7 +103,7 @@ fn parent(name: &str) -> &str {
 }
 
 impl Recording {
-    /// Begins with what is in a directory, which counts as synced.
+    /// A recording that begins with the contents of a directory, which count as synced.
     pub(super) fn of(root: &Path) -> Result<Self> {
         let mut recording = Self {
             first_names: BTreeMap::new(),
@@ -135,7 +135,7 @@ impl Recording {
         Ok(())
     }
 
-    /// How many changes there were.
+    /// Number of changes so far.
     pub fn moment(&self) -> usize {
         self.changes.len()
     }
@@ -176,7 +176,7 @@ impl Recording {
         self.changes.push(Change::Synced(file, moment));
     }
 
-    /// Syncs a directory with what is in it by now: files and directories are made past the layer, too.
+    /// Syncs a directory with its present entries: some files and directories are created without the layer.
     pub(super) fn synced_directory(&mut self, name: &str, there: &[(String, bool)]) {
         for (entry, is_directory) in there.iter().filter(|(entry, _)| !is_shared_memory(entry)) {
             let entry = if name.is_empty() { entry.clone() } else { format!("{name}/{entry}") };
@@ -189,7 +189,7 @@ impl Recording {
         self.changes.push(Change::SyncedDirectory(name.to_owned()));
     }
 
-    /// Puts together, in an empty directory, what is on disk when the power is cut behind so many changes.
+    /// Builds, in an empty directory, the files on disk after a power cut behind the first `moment` changes.
     pub fn cut(&self, moment: usize, chance: &mut StdRng, into: &Path) -> Result<Damage> {
         let moment = moment.min(self.changes.len());
         let (files, entries, mut directories) = self.at(moment);
@@ -225,7 +225,7 @@ impl Recording {
         Ok(damage)
     }
 
-    /// The state of the disk behind so many changes.
+    /// The state of the disk after the first `moment` changes.
     fn at(&self, moment: usize) -> (Vec<OnDisk>, BTreeMap<String, Entry>, Directories) {
         let whole = |bytes: &Vec<u8>| OnDisk { synced: bytes.clone(), pending: Vec::new() };
         let mut files: Vec<OnDisk> = self.first.iter().map(whole).collect();
@@ -264,7 +264,7 @@ impl Recording {
         (files, entries, directories)
     }
 
-    /// Does a change to a file's bytes.
+    /// Applies a change to a file's bytes.
     fn apply(&self, index: usize, bytes: &mut Vec<u8>) {
         match &self.changes[index] {
             Change::Wrote(_, offset, data) => {
@@ -279,7 +279,7 @@ impl Recording {
         }
     }
 
-    /// The bytes of a file that a power cut leaves.
+    /// The bytes of a file after a power cut.
     fn left_of(&self, file: &OnDisk, luck: Luck, until: usize, chance: &mut StdRng, damage: &mut Damage) -> Vec<u8> {
         damage.unsynced += file.pending.len();
         let mut bytes = file.synced.clone();
@@ -306,8 +306,8 @@ impl Recording {
         bytes
     }
 
-    /// Each sector in one of the states that it had since it was synced, or torn between two of them; the length is one
-    /// of those that the file had.
+    /// Each sector in one of its states since the last sync, or torn between two of them; the length is one that the
+    /// file had.
     fn scatter(&self, file: &OnDisk, chance: &mut StdRng, damage: &mut Damage) -> Vec<u8> {
         let mut now = file.synced.clone();
         let mut lengths = vec![now.len()];
@@ -348,7 +348,7 @@ impl Recording {
     }
 }
 
-/// Whether something that was not synced is kept.
+/// True if an unsynced change is kept.
 fn keeps(luck: Luck, chance: &mut StdRng) -> bool {
     match luck {
         Luck::Nothing => false,
@@ -357,7 +357,7 @@ fn keeps(luck: Luck, chance: &mut StdRng) -> bool {
     }
 }
 
-/// A sector of a file; behind its end there are zeros.
+/// A sector of a file, zero-filled beyond the end of the file.
 fn sector_of(bytes: &[u8], sector: usize) -> Vec<u8> {
     let start = (sector * SECTOR).min(bytes.len());
     let end = (start + SECTOR).min(bytes.len());
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
     use crate::seed;
 
-    /// A directory with a file of zeros, and what is left of it after cuts of all kinds.
+    /// The results of cuts of all kinds, in a directory with a file of zeros, after some changes.
     fn cuts(change: impl Fn(&mut Recording, FileId)) -> Vec<(Damage, BTreeMap<String, Vec<u8>>)> {
         let root = tempfile::tempdir().expect("a folder");
         std::fs::write(root.path().join("old"), [0; 2 * SECTOR]).expect("written");

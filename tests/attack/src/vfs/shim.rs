@@ -1,4 +1,4 @@
-//! The layer itself: SQLite's interface to the operating system, handed on to the layer that SQLite brings.
+//! The layer itself: SQLite's VFS interface, which passes calls on to SQLite's own VFS.
 
 use super::{Call, Failure, Shared, recording, watch_over};
 use anyhow::{Result, bail};
@@ -9,22 +9,22 @@ use std::path::Path;
 use std::ptr;
 use std::sync::{Arc, OnceLock};
 
-/// A file as SQLite sees it; the file of the layer beneath lies right behind it.
+/// A file as SQLite sees it; the file of SQLite's own VFS follows it in memory.
 #[repr(C)]
 struct ShimFile {
     base: ffi::sqlite3_file,
-    /// Made by `Box::into_raw` in `open` and taken back in `close`; null for a file that nobody watches.
+    /// Made by `Box::into_raw` in `open` and taken back in `close`; null for a file that is not watched.
     watched: *mut WatchedFile,
 }
 
 struct WatchedFile {
     shared: Arc<Shared>,
     name: String,
-    /// Its number in the recording.
+    /// Its id in the recording.
     file: recording::FileId,
 }
 
-/// The layer that SQLite brings, and ours over it. Both live as long as the process.
+/// SQLite's own VFS, under ours. Both live as long as the process.
 struct Layers {
     real: *mut ffi::sqlite3_vfs,
 }
@@ -36,7 +36,7 @@ unsafe impl Sync for Layers {}
 
 static LAYERS: OnceLock<Layers> = OnceLock::new();
 
-/// Puts the layer in the way of every database that the process opens from now on.
+/// Registers the layer for every database that the process opens from now on.
 pub(super) fn register() -> Result<()> {
     LAYERS.get_or_init(|| {
         // SAFETY: the default layer of a SQLite that is initialised is valid for ever, and so is ours, which is leaked.
@@ -82,7 +82,7 @@ fn real() -> *mut ffi::sqlite3_vfs {
     LAYERS.get().map_or(ptr::null_mut(), |layers| layers.real)
 }
 
-/// The file of the layer beneath.
+/// The file of SQLite's own VFS.
 unsafe fn beneath(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
     // SAFETY: SQLite allocates `szOsFile` bytes, which is the size of both.
     unsafe { file.cast::<u8>().add(size_of::<ShimFile>()).cast() }
@@ -93,7 +93,7 @@ unsafe fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a WatchedFile> {
     unsafe { (*file.cast::<ShimFile>()).watched.as_ref() }
 }
 
-/// Counts a call on a file, and says how it fails, if it does.
+/// Counts a call on a file; returns its failure if it must fail.
 unsafe fn strike(file: *mut ffi::sqlite3_file, call: Call) -> Option<Failure> {
     // SAFETY: the caller has the file from SQLite.
     let watched = unsafe { watched(file) }?;
@@ -104,10 +104,11 @@ fn path_of(name: &CStr) -> &Path {
     Path::new(OsStr::from_bytes(name.to_bytes()))
 }
 
-/// Calls a method of the file beneath.
+/// Calls a method of the file of SQLite's own VFS.
 macro_rules! hand_on {
     ($file:expr, $method:ident $(, $argument:expr)*) => {{
-        // SAFETY: `open` succeeded, so the file beneath has its methods, all of version 3; the arguments are SQLite's own.
+        // SAFETY: `open` succeeded, so the file beneath has its methods, all of version 3; the arguments are SQLite's
+        // own.
         unsafe {
             let file = beneath($file);
             match (*(*file).pMethods).$method {
@@ -118,7 +119,7 @@ macro_rules! hand_on {
     }};
 }
 
-/// Calls a method of the layer beneath.
+/// Calls a method of SQLite's own VFS.
 macro_rules! hand_down {
     ($method:ident $(, $argument:expr)*) => {{
         let real = real();
@@ -185,7 +186,7 @@ unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync_
         }
         code
     });
-    // Behind the removal, and as SQLite does it: it does not care whether that fails.
+    // After the removal, and like SQLite: it ignores a failure.
     if code == ffi::SQLITE_OK
         && sync_directory != 0
         && let Some(directory) = path.parent()
@@ -296,7 +297,7 @@ unsafe extern "C" fn write(
         Some(Failure::Eio) => return ffi::SQLITE_IOERR_WRITE,
         Some(Failure::Enospc) => return ffi::SQLITE_FULL,
         Some(Failure::Lie) => return ffi::SQLITE_OK,
-        // A write of two pages and a bit ends anywhere; half is as good as anything.
+        // A write of several pages may end anywhere; half of it is representative.
         Some(Failure::ShortWrite) => (length / 2, Some(ffi::SQLITE_FULL)),
     };
     if length == 0 {
@@ -338,7 +339,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
         Some(Failure::Lie) => return ffi::SQLITE_OK,
         Some(_) => return ffi::SQLITE_IOERR_FSYNC,
     }
-    // Noted before the file beneath may sync the directory, and not while it does: that is noted by itself.
+    // Taken before the inner sync, which may sync the directory, too: that is recorded separately.
     let moment = watched.shared.recorded(|recording| recording.map_or(0, |recording| recording.moment()));
     let code = hand_on!(file, xSync, flags);
     if code == ffi::SQLITE_OK {
@@ -414,7 +415,7 @@ unsafe extern "C" fn shm_map(
 }
 
 unsafe extern "C" fn shm_lock(file: *mut ffi::sqlite3_file, offset: c_int, count: c_int, flags: c_int) -> c_int {
-    // Giving a lock back cannot fail.
+    // Releasing a lock cannot fail.
     let takes = flags & ffi::SQLITE_SHM_LOCK != 0;
     // SAFETY: the file is SQLite's.
     if takes && unsafe { strike(file, Call::ShmLock) }.is_some() {

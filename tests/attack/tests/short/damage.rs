@@ -1,4 +1,4 @@
-//! Damaged files in short forms. What needs a mount says SKIP where there is no right to mount.
+//! Damaged files in short forms. Tests that need a mount print SKIP where mounting is not permitted.
 
 use crate::ATTACK;
 use longhand_attack::damage::{self, LogDamage, Loss};

@@ -1,10 +1,10 @@
-//! Mutation fuzzing in small: every input that failed once, and some mutations of every decoder.
+//! Mutation fuzzing in its short form: every input that once failed, and some mutations of every decoder.
 
 use clap::ValueEnum as _;
 use longhand_attack::fuzz::{self, Target};
 use std::path::Path;
 
-/// Mutations of one target: few where each reads a whole store.
+/// Number of mutations of one target: few if each attempt reads a whole store.
 fn mutations(target: Target) -> u64 {
     match target {
         Target::Rows => 60,

@@ -16,14 +16,14 @@ use std::time::{Duration, Instant};
 use tonic::codec::CompressionEncoding;
 use tonic::transport::Channel;
 
-/// Whatever a test waits for comes within this, or never.
+/// Deadline of every wait of a test.
 const DEADLINE: Duration = Duration::from_secs(20);
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
 }
 
-/// A client that behaves.
+/// A well-behaved client.
 #[derive(Clone)]
 struct Good {
     channel: Channel,
@@ -49,7 +49,7 @@ impl Good {
         soon("an append", appended).await.expect("an append");
     }
 
-    /// Everything that a client does is answered.
+    /// Checks that every kind of call is answered.
     async fn works(&self) {
         self.append("on it").await;
         self.info().await;
@@ -79,7 +79,7 @@ async fn start(directory: &Path) -> Daemon {
     Daemon::start(Path::new(super::ATTACK), directory, |_| {}).await.expect("the daemon starts")
 }
 
-/// A daemon that gives a silent reader one second.
+/// A daemon that drops a stalled reader after one second.
 async fn start_impatient(directory: &Path) -> Daemon {
     let settings = directory.join("longhand.toml");
     std::fs::write(&settings, "stall_seconds = 1\n").expect("settings are written");
@@ -93,7 +93,7 @@ fn from_the_beginning() -> pb::SubscribeEventsRequest {
     pb::SubscribeEventsRequest { start: Some(Start::FromBeginning(true)), include_content: true, ..Default::default() }
 }
 
-/// The numbers of the events in a frame.
+/// The sequence numbers of the events in a frame.
 fn seqs(frame: &pb::SubscribeEventsResponse) -> Vec<i64> {
     match &frame.frame {
         Some(Frame::Events(batch)) => batch.events.iter().map(|event| event.seq).collect(),
@@ -112,7 +112,7 @@ async fn subscribers_that_stop_reading_delay_nobody() {
         let call = raw.call("EventService/SubscribeEvents", &pb::SubscribeEventsRequest::default()).await;
         unread.push(soon("a stream", call.expect("a call").answer()).await.expect("a stream"));
     }
-    // Many at a time, so that streams find more to read whenever they look.
+    // Concurrent writers, so that streams have more to read each time.
     let writers: Vec<_> = (0..10)
         .map(|_| {
             tokio::spawn({
@@ -288,7 +288,8 @@ async fn a_view_that_waits_for_its_client_is_counted_however_small_it_is() {
     daemon.stop().await.expect("the daemon ends");
 }
 
-/// A fault in its short form. How fast others are is for the long form to say: here other tests run beside them.
+/// Runs a fault in its short form. Only the long form limits the times of other clients: here, other tests run
+/// meanwhile.
 async fn survives(fault: Fault) {
     let outcome = overload::run(Path::new(super::ATTACK), fault, Scale::SHORT, 1, DEADLINE).await;
     let outcome = outcome.expect("the attack is made");
