@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Factor by which the room grows each time a view turns out to be larger.
-const GROWTH: usize = 4;
+const GROWTH: usize = 2;
 
 /// Copies of a view's messages in memory: the messages, and the view made from them.
 const COPIES: usize = 2;

@@ -47,8 +47,13 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
     (session, rows_of_append)
 }
 
-/// The number of rows that each kind of read fetches.
+/// The number of rows that each kind of read fetches: the lower of two measurements, as the scheduler may poll meanwhile.
 async fn costs(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
+    let (first, second) = (costs_once(test, session).await, costs_once(test, session).await);
+    first.into_iter().zip(second).map(|((what, first), (_, second))| (what, first.min(second))).collect()
+}
+
+async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
     // The scheduler reads too when it evaluates a session.
     test.settled().await;
     let store = test.app.store();

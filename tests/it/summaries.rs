@@ -297,7 +297,7 @@ async fn a_rewind_with_a_summary_reads_a_large_view_only_where_there_is_room_for
     let test = TestApp::with(ScriptedSummarizer::new([])).await;
     let session = test.session("pi@1.5", 40_000_000, 1_000).await;
     test.append(&session, "u1 \"stay here\"").await;
-    for number in 2..=3 {
+    for number in 2..=5 {
         test.append(&session, &format!("u{number} 5000000c")).await;
     }
     let views = &test.app.traffic().views;

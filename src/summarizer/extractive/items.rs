@@ -74,6 +74,8 @@ pub(super) struct Items {
     /// In the order of their first mention.
     pub(super) all: Vec<Item>,
     by_id: HashMap<String, usize>,
+    /// The newest item beyond the maximum, until the next one.
+    dropped: Option<Item>,
 }
 
 /// Effect of a command on items.
@@ -128,18 +130,19 @@ impl Items {
         self.by_id.get(id.trim_start_matches('#')).map(|place| &self.all[*place])
     }
 
-    /// An item, created if it is new. At the maximum number of items, the last one is returned instead.
+    /// An item, created if it is new. New items beyond the maximum are not kept.
     pub(super) fn item(&mut self, id: &str, at: i64) -> &mut Item {
         let id = id.trim_start_matches('#').to_owned();
-        let place = match self.by_id.get(&id) {
-            Some(place) => *place,
-            None if self.all.len() < ITEMS_MAX => {
-                self.by_id.insert(id.clone(), self.all.len());
-                self.all.push(Item { id, title: String::new(), status: Status::Open, at, points: Vec::new() });
-                self.all.len() - 1
-            }
-            None => self.all.len() - 1,
-        };
+        if let Some(place) = self.by_id.get(&id) {
+            return &mut self.all[*place];
+        }
+        let item = Item { id, title: String::new(), status: Status::Open, at, points: Vec::new() };
+        if self.all.len() >= ITEMS_MAX {
+            return self.dropped.insert(item);
+        }
+        let place = self.all.len();
+        self.by_id.insert(item.id.clone(), place);
+        self.all.push(item);
         &mut self.all[place]
     }
 
@@ -403,4 +406,23 @@ pub(super) fn told(points: &[Point], limit: usize) -> String {
         told.push_str(point.words.trim_end_matches([';', '.']));
     }
     told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_beyond_the_maximum_leave_the_others_alone() {
+        let mut items = Items::default();
+        for number in 0..ITEMS_MAX + 2 {
+            let item = items.item(&format!("proj-{number}"), 1);
+            (item.title, item.status) = (format!("title {number}"), Status::Active);
+        }
+        assert_eq!(items.all.len(), ITEMS_MAX);
+        let last = items.all.last().map(|item| (item.id.clone(), item.title.clone()));
+        let number = ITEMS_MAX - 1;
+        assert_eq!(last, Some((format!("proj-{number}"), format!("title {number}"))));
+        assert!(items.find(&format!("proj-{ITEMS_MAX}")).is_none());
+    }
 }

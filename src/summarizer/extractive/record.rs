@@ -24,6 +24,9 @@ use std::sync::LazyLock;
 /// Maximum number of background commands to remember, the newest.
 const BACKGROUND_MAX: usize = 64;
 
+/// Maximum number of commands to remember since a commit, the newest.
+const SINCE_COMMIT_MAX: usize = 64;
+
 /// Maximum number of documents with rules to keep.
 const DOCUMENTS_MAX: usize = 12;
 
@@ -501,7 +504,7 @@ impl Record {
                 let short: Vec<&str> =
                     part.split_whitespace().take(if purpose == Purpose::Verify { 5 } else { 2 }).collect();
                 self.since_commit.push(short.join(" "));
-                self.since_commit.drain(..self.since_commit.len().saturating_sub(BACKGROUND_MAX));
+                self.since_commit.drain(..self.since_commit.len().saturating_sub(SINCE_COMMIT_MAX));
             }
             self.check(at, part, folder, outcome, output, purpose == Purpose::Verify);
             if purpose == Purpose::Run
