@@ -161,7 +161,10 @@ async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &Mo
 #[tokio::test]
 async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = std::env::var_os("LONGHAND_TRANSCRIPT").map_or_else(|| session(folder.path()).into(), PathBuf::from);
+    let given = std::env::var_os("LONGHAND_TRANSCRIPT").map(PathBuf::from);
+    // The session of this file is compacted often.
+    let least = if given.is_some() { 0 } else { 100 };
+    let file = given.unwrap_or_else(|| session(folder.path()).into());
     let bytes = std::fs::read(&file).expect("the transcript is read");
     let transcript = interop::parse(bytes.as_slice(), &interop::Options::default()).expect("a transcript");
     let main = transcript.branches.into_iter().next().expect("a branch");
@@ -194,5 +197,5 @@ async fn a_daemon_makes_the_compactions_that_a_simulation_foresees() {
         compactions += foreseen.len();
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
-    assert!(compactions > 100, "{compactions}");
+    assert!(compactions > least, "{compactions}");
 }
