@@ -256,7 +256,7 @@ impl Select {
         let layout = Layout::everything();
         let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
         let scene = Scene { policy: &policy, window: &window, layout: &layout, sources, base, now: Timestamp(0) };
-        let rung = policy.auto.as_ref().expect("the preset has a main rung");
+        let rung = policy.auto.as_ref().expect("the preset has a main level");
         let summary = plan::climb(scene, rung, 0).summary;
         let start = summary.as_ref().and_then(|summary| summary.tail_message);
         let tail = start.and_then(|id| self.history.messages.iter().position(|source| source.message.id == id));

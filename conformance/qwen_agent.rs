@@ -240,7 +240,7 @@ impl Case {
         // Sometimes no room is left besides the instructions.
         let room = if dice.random_ratio(1, 40) { 0 } else { share.exp().round() as i64 };
         let max_tokens = instructions + room;
-        let rung = policy.auto.as_mut().expect("the preset has a rung");
+        let rung = policy.auto.as_mut().expect("the preset has a level");
         rung.threshold.limit = Limit::Tokens { tokens: max_tokens };
         Self { conversation, policy, pieces, text_tokens, both, max_tokens, room }
     }
@@ -326,7 +326,7 @@ impl Case {
 
     /// The remaining content of each piece; null if it is left out.
     fn truncate(&self) -> Value {
-        let rung = self.policy.auto.as_ref().expect("the preset has a rung");
+        let rung = self.policy.auto.as_ref().expect("the preset has a level");
         let Some(Step::Fit(rule)) = rung.steps.first() else { panic!("the preset fits") };
         let cuts = fit::fit(rule, &self.policy, &ModelWindow::default(), self.messages());
         let weigh = |source: &SourceMessage| estimate_source(&self.policy, source);

@@ -28,7 +28,7 @@ create table session (
     window blob not null,                           -- encoded: the newest row of `window`
     revision integer not null,
     history_revision integer not null,              -- newest revision that changed history, marks, policy or window
-    reduction_revision integer not null,            -- newest compaction, edit, rewind or undo: older usage is stale
+    compaction_revision integer not null,            -- newest compaction, edit, rewind or undo: older usage is stale
     guard_revision integer not null,                -- newest change of history, policy or window that was no compaction:
                                                     -- guards consider no compaction that ended before it
     undo_revision integer,                          -- newest undo, while what it took back is not redone
@@ -288,7 +288,7 @@ create index job_session on job (session_id, id);
 create index job_ended on job (session_id) where state in (4, 7) or state = 3 and trigger <> 2;
 
 -- Ends of compactions, counted for the status page in the transaction that ends a job.
-create table reduction_tally (
+create table compaction_tally (
     kind integer not null,                          -- as in `job`
     level integer not null,                         -- as in `job`, 0 for none
     trigger integer not null,                       -- as in `job`

@@ -196,7 +196,7 @@ fn durability(durability: Durability) -> store::Durability {
 async fn drain(scheduling: tokio::task::JoinHandle<()>, writer: tokio::task::JoinHandle<()>, store: Store) {
     let limit = Duration::from_millis(limits::DRAIN_MS_MAX);
     if tokio::time::timeout(limit, scheduling).await.is_err() {
-        tracing::warn!("a reduction did not stop in time; it is taken up again at the next start");
+        tracing::warn!("a compaction did not stop in time; it is taken up again at the next start");
     }
     // The writer ends when all senders are gone; as the last connection it copies the log into the database.
     store.close().await;

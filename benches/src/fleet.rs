@@ -44,7 +44,7 @@ impl std::fmt::Display for Report {
         let Self { elapsed, compacted, at_once, peak_kib } = self;
         let memory = peak_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1_024));
         let seconds = elapsed.as_secs_f64();
-        writeln!(f, "  {compacted} reductions in {seconds:.1} s, {at_once} requests at a time")?;
+        writeln!(f, "  {compacted} compactions in {seconds:.1} s, {at_once} requests at a time")?;
         write!(f, "  the daemon's largest resident memory: {memory}")
     }
 }
@@ -218,7 +218,7 @@ impl Clients {
                         told.entry(started.compaction_id).or_default().0 += 1;
                     }
                     Some(Body::Compacted(ended)) => told.entry(ended.compaction_id).or_default().1 += 1,
-                    other => panic!("a reduction was lost: {other:?}"),
+                    other => panic!("a compaction was lost: {other:?}"),
                 }
             }
             if page.next_cursor.is_empty() {
@@ -278,7 +278,7 @@ pub(crate) async fn run(binary: &str, folder: &Path, sessions: usize) -> Report 
     };
     let (order, told) = clients.log().await;
     let firsts: BTreeSet<&String> = order[..sessions].iter().collect();
-    assert_eq!(firsts.len(), sessions, "a session began its second reduction before another began its first");
+    assert_eq!(firsts.len(), sessions, "a session began its second compaction before another began its first");
     let at_once = provider.most.load(Ordering::Relaxed);
     assert!(at_once <= PROVIDER_LIMIT, "{at_once} requests at the same time");
     accepting.abort();

@@ -81,7 +81,7 @@ pub struct NewSummary {
 }
 
 fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
-    let id = receipt.ids.first().ok_or_else(|| Error::internal("a receipt names no reduction"))?;
+    let id = receipt.ids.first().ok_or_else(|| Error::internal("a receipt names no compaction"))?;
     Ok(CompactionId(*id))
 }
 
@@ -380,7 +380,7 @@ impl Longhand {
                 Ok((Error::answer(self.store().compaction(id).await)?, true))
             }
             CompactionState::Done => {
-                Err(Error::new(Reason::CompactionEnded, "the reduction did what it was asked for")
+                Err(Error::new(Reason::CompactionEnded, "the compaction did what it was asked for")
                     .with("compaction_id", id))
             }
             CompactionState::Failed

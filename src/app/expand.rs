@@ -29,13 +29,13 @@ impl Longhand {
         if let Ok(part) = id.parse::<PartId>() {
             return Ok(alone(self.part(key, part).await?));
         }
-        let reduction = match id.parse::<CompactionId>() {
-            Ok(reduction) => reduction,
+        let compaction = match id.parse::<CompactionId>() {
+            Ok(compaction) => compaction,
             Err(_) => {
                 let message = self.store().message(key, id).await?;
                 let stands_for = match message.kind {
                     MessageKind::Summary | MessageKind::Marker => {
-                        self.store().reduction_of(key, message.revision).await?
+                        self.store().compaction_of(key, message.revision).await?
                     }
                     MessageKind::Replay => {
                         let original = self.store().replaced(key, message.revision).await?;
@@ -49,12 +49,12 @@ impl Longhand {
                     MessageKind::Normal | MessageKind::Record | MessageKind::Branch | MessageKind::Continuation => None,
                 };
                 match stands_for {
-                    Some(reduction) => reduction,
+                    Some(compaction) => compaction,
                     None => return Ok(alone(message)),
                 }
             }
         };
-        let (messages, next) = self.store().taken_by(key, reduction, from, limit).await?;
+        let (messages, next) = self.store().taken_by(key, compaction, from, limit).await?;
         let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
         Ok(Expanded { messages, next_page_token })
     }

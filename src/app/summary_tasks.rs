@@ -76,7 +76,7 @@ impl From<Refused> for Error {
     fn from(refused: Refused) -> Self {
         match refused {
             Refused::NotFound => {
-                Self::new(Reason::SummaryTaskNotFound, "no client is asked to write a summary for this reduction")
+                Self::new(Reason::SummaryTaskNotFound, "no client is asked to write a summary for this compaction")
             }
             Refused::LeaseLost => Self::new(Reason::SummaryLeaseLost, "the lease ended, or the token is not its"),
             Refused::Plan(why) => Self::new(Reason::BoundaryInvalid, why),

@@ -11,7 +11,7 @@ use crate::store::{Caller, Receipt, SessionKey};
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reversed {
     /// A prune, a compaction or an omission.
-    Reduction(Box<Compaction>),
+    Compaction(Box<Compaction>),
     /// A rewind or an edit.
     Rewrite(Rewrite),
 }
@@ -52,11 +52,11 @@ impl Longhand {
         match event.map(|event| event.body) {
             Some(EventBody::CompactionUndone { compaction }) => {
                 let compaction = self.store().compaction(compaction).await?;
-                Ok(Reversed::Reduction(Box::new(Compaction { undone_revision: Some(at), ..compaction })))
+                Ok(Reversed::Compaction(Box::new(Compaction { undone_revision: Some(at), ..compaction })))
             }
             Some(EventBody::CompactionRedone { compaction }) => {
                 let compaction = self.store().compaction(compaction).await?;
-                Ok(Reversed::Reduction(Box::new(Compaction { undone_revision: None, ..compaction })))
+                Ok(Reversed::Compaction(Box::new(Compaction { undone_revision: None, ..compaction })))
             }
             Some(EventBody::RewriteUndone(rewrite) | EventBody::RewriteRedone(rewrite)) => {
                 Ok(Reversed::Rewrite(rewrite))

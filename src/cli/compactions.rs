@@ -18,7 +18,7 @@ pub(super) struct StartArguments {
     /// Shorten old tool outputs instead of putting a summary in place of an old range
     #[arg(long, conflicts_with_all = ["instructions", "level"])]
     prune: bool,
-    /// Which rung of the policy's ladder to take: micro, auto, or deep (also called dream); default: the ordinary one
+    /// Which level of the policy's ladder to take: micro, auto, or deep (also called dream); default: the ordinary one
     #[arg(long, value_name = "LEVEL")]
     level: Option<Level>,
     /// Added to the summarizer's instructions
@@ -61,7 +61,7 @@ impl Level {
 /// A compaction that waits for confirmation.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfirmArguments {
-    /// The reduction's id, as the event that proposes it tells
+    /// The compaction's id, as the event that proposes it tells
     compaction: String,
     /// Refuse it instead
     #[arg(long)]
@@ -70,7 +70,7 @@ pub(super) struct ConfirmArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RetryArguments {
-    /// The reduction's id
+    /// The compaction's id
     compaction: String,
 }
 
@@ -248,7 +248,7 @@ async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::
 async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) -> anyhow::Result<pb::Compaction> {
     let mut compaction = started;
     while is_live(&compaction) {
-        anyhow::ensure!(frames.message().await?.is_some(), "the stream ended before the reduction did");
+        anyhow::ensure!(frames.message().await?.is_some(), "the stream ended before the compaction did");
         let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id, text_request_number: 0 };
         compaction = client.compactions.get_compaction(request).await?.into_inner().compaction.unwrap_or_default();
     }

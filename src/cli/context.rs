@@ -24,7 +24,7 @@ pub(super) struct Arguments {
     /// What the request carries beside the view, such as descriptions of tools, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window", default_value_t = 0)]
     overhead: i64,
-    /// When it does not fit, wait for the pending reduction
+    /// When it does not fit, wait for the pending compaction
     #[arg(long, conflicts_with = "shorten")]
     wait: bool,
     /// When it does not fit, shorten it for this call

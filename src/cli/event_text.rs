@@ -196,7 +196,7 @@ pub(super) fn kind(kind: pb::CompactionKind) -> String {
 /// Name of the level that a compaction answers; a fixed text if it answers none, as maintenance does.
 pub(super) fn rung(level: pb::CompactionLevel) -> String {
     match level {
-        pb::CompactionLevel::Unspecified => "no rung".to_owned(),
+        pb::CompactionLevel::Unspecified => "no level".to_owned(),
         level => word(level.as_str_name(), "COMPACTION_LEVEL_"),
     }
 }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn reductions_tell_their_numbers() {
+    fn compactions_tell_their_numbers() {
         let started = pb::CompactionStarted {
             compaction_id: "cmp_1".into(),
             kind: pb::CompactionKind::Summary.into(),

@@ -12,7 +12,7 @@ const PAGE_SIZE: i32 = 200;
 pub(super) struct Arguments {
     /// The session, by id or client id
     session: String,
-    /// What stands in the view: a message's id or client id, a part's id, or the id of a reduction or of its summary
+    /// What stands in the view: a message's id or client id, a part's id, or the id of a compaction or of its summary
     id: String,
 }
 

@@ -63,10 +63,10 @@ const DUE: Family =
     gauge("longhand_sessions_due", "Sessions that wait for the scheduler to look at them, up to 10000.");
 /// Labels: `guard` (`breaker`, `cool_down`, `overhead`, `undo`).
 const GUARDED: Family =
-    gauge("longhand_sessions_guarded", "Sessions whose automatic reductions a guard holds back, up to 10000 each.");
+    gauge("longhand_sessions_guarded", "Sessions whose automatic compactions a guard holds back, up to 10000 each.");
 const READY: Family =
-    gauge("longhand_reductions_ready", "Reductions that wait for a worker or for their next attempt.");
-const RUNNING: Family = gauge("longhand_reductions_running", "Reductions that a worker is at.");
+    gauge("longhand_compactions_ready", "Compactions that wait for a worker or for their next attempt.");
+const RUNNING: Family = gauge("longhand_compactions_running", "Compactions that a worker is at.");
 const SCHEDULER: Family =
     gauge("longhand_scheduler_stopped", "1 while the scheduler cannot read the store, so that nothing is compacted.");
 const FAILING: Family = gauge(
@@ -75,10 +75,10 @@ const FAILING: Family = gauge(
 );
 /// Labels: `kind`, `level` (`none` for maintenance), `trigger` (`unknown` if it ended before triggers were counted),
 /// `outcome`.
-const REDUCTIONS: Family = counter("longhand_reductions_total", "Reductions that ended.");
-/// Same labels as `longhand_reductions_total`.
+const REDUCTIONS: Family = counter("longhand_compactions_total", "Compactions that ended.");
+/// Same labels as `longhand_compactions_total`.
 const FREED: Family =
-    counter("longhand_reduction_freed_tokens_total", "Tokens that reductions took out of views, by estimate.");
+    counter("longhand_compaction_freed_tokens_total", "Tokens that compactions took out of views, by estimate.");
 /// Labels: `kind` (`check`, `commit`, `file`).
 const CONTRADICTIONS: Family =
     counter("longhand_summary_contradictions_total", "Claims of summaries that the history contradicted.");
@@ -183,7 +183,7 @@ fn label(name: &str, prefix: &str, unspecified: &str) -> String {
     }
 }
 
-fn ended(tally: &pb::ReductionTally) -> Labels {
+fn ended(tally: &pb::CompactionCount) -> Labels {
     vec![
         ("kind", label(tally.kind().as_str_name(), "COMPACTION_KIND_", "unknown")),
         ("level", label(tally.level().as_str_name(), "COMPACTION_LEVEL_", "none")),
@@ -235,8 +235,8 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     told.family(GUARDED, Scale::Whole, guards.map(|(guard, count)| (vec![("guard", guard.to_owned())], count)));
     told.figure(READY, info.ready_compaction_count);
     told.figure(RUNNING, info.running_compaction_count);
-    told.family(REDUCTIONS, Scale::Whole, info.reductions.iter().map(|tally| (ended(tally), tally.count)));
-    let in_force = info.reductions.iter().filter(|tally| tally.state() == pb::CompactionState::Done);
+    told.family(REDUCTIONS, Scale::Whole, info.compactions.iter().map(|tally| (ended(tally), tally.count)));
+    let in_force = info.compactions.iter().filter(|tally| tally.state() == pb::CompactionState::Done);
     told.family(FREED, Scale::Whole, in_force.map(|tally| (ended(tally), tally.freed_tokens)));
     let kind = |tally: &pb::ContradictionTally| label(tally.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
     let contradicted = info.contradictions.iter().map(|tally| (vec![("kind", kind(tally))], tally.count));
@@ -353,7 +353,7 @@ mod tests {
     }
 
     fn info() -> pb::GetServerInfoResponse {
-        let tally = |kind: pb::CompactionKind, state: pb::CompactionState, count, freed_tokens| pb::ReductionTally {
+        let tally = |kind: pb::CompactionKind, state: pb::CompactionState, count, freed_tokens| pb::CompactionCount {
             kind: kind.into(),
             level: pb::CompactionLevel::Auto.into(),
             state: state.into(),
@@ -388,15 +388,15 @@ mod tests {
             ..provider.clone()
         };
         // A newer daemon may send a level that this version does not know: its figures count as those without a level.
-        let routine = pb::ReductionTally { level: 0, ..tally(pb::CompactionKind::Prune, done, 1, 5) };
-        let unknown = pb::ReductionTally { level: 77, ..tally(pb::CompactionKind::Prune, done, 2, 6) };
+        let routine = pb::CompactionCount { level: 0, ..tally(pb::CompactionKind::Prune, done, 1, 5) };
+        let unknown = pb::CompactionCount { level: 77, ..tally(pb::CompactionKind::Prune, done, 2, 6) };
         pb::GetServerInfoResponse {
             version: "0.1.0".into(),
             write_state: pb::WriteState::Accepted.into(),
             checkpoint: Some(pb::CheckpointState { pending_bytes: 7, failure_count: 2, failure: "why".into() }),
             head_seq: 12,
             start_time: Some(until),
-            reductions: vec![
+            compactions: vec![
                 tally(summary, done, 2, 900),
                 tally(summary, pb::CompactionState::Failed, 4, 0),
                 routine,
@@ -431,11 +431,11 @@ mod tests {
             ("longhand_scheduler_stopped".to_owned(), 1.0),
             ("longhand_sessions_failing".to_owned(), 1.0),
             (r#"longhand_sessions_guarded{guard="cool_down"}"#.to_owned(), 7.0),
-            (format!("longhand_reductions_total{}", of("summary", "auto", "done")), 2.0),
-            (format!("longhand_reductions_total{}", of("summary", "auto", "failed")), 4.0),
-            (format!("longhand_reductions_total{}", of("prune", "none", "done")), 3.0),
-            (format!("longhand_reduction_freed_tokens_total{}", of("summary", "auto", "done")), 900.0),
-            (format!("longhand_reduction_freed_tokens_total{}", of("prune", "none", "done")), 11.0),
+            (format!("longhand_compactions_total{}", of("summary", "auto", "done")), 2.0),
+            (format!("longhand_compactions_total{}", of("summary", "auto", "failed")), 4.0),
+            (format!("longhand_compactions_total{}", of("prune", "none", "done")), 3.0),
+            (format!("longhand_compaction_freed_tokens_total{}", of("summary", "auto", "done")), 900.0),
+            (format!("longhand_compaction_freed_tokens_total{}", of("prune", "none", "done")), 11.0),
             (r#"longhand_summary_contradictions_total{kind="commit"}"#.to_owned(), 3.0),
             (format!("longhand_summary_requests_total{{{model}}}"), 3.0),
             (format!("longhand_summary_request_duration_seconds_total{{{model}}}"), 61.005),
@@ -456,7 +456,7 @@ mod tests {
         }
         let closed = r#"longhand_provider_closed_until_timestamp_seconds{summarizer="strong",model="m"}"#;
         assert_eq!(found.get(closed), None, "it gets requests");
-        let freed = format!("longhand_reduction_freed_tokens_total{}", of("summary", "auto", "failed"));
+        let freed = format!("longhand_compaction_freed_tokens_total{}", of("summary", "auto", "failed"));
         assert_eq!(found.get(&freed), None, "what failed frees nothing");
     }
 

@@ -98,17 +98,17 @@ enum Command {
     Watch(watch::Arguments),
     /// Print a session's audit log: everything that happened, in order
     Replay(replay::Arguments),
-    /// Ask for a reduction by hand
+    /// Ask for a compaction by hand
     Compact(compactions::StartArguments),
-    /// List a session's reductions, or its requests to models, newest first
+    /// List a session's compactions, or its requests to models, newest first
     Compactions(compactions::ListArguments),
-    /// Take back the newest reduction, rewind or edit in force
+    /// Take back the newest compaction, rewind or edit in force
     Undo(compactions::ReversalArguments),
     /// Bring back what was taken back last
     Redo(compactions::ReversalArguments),
-    /// Try a reduction again that failed, or that waits for its next attempt
+    /// Try a compaction again that failed, or that waits for its next attempt
     Retry(compactions::RetryArguments),
-    /// Agree to a reduction that waits for an answer, or refuse it
+    /// Agree to a compaction that waits for an answer, or refuse it
     Confirm(compactions::ConfirmArguments),
     /// List the presets, print one whole, or compare two
     Presets(presets::Arguments),
@@ -118,7 +118,7 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Check hash chains, or export their heads
     Audit(audit::Arguments),
-    /// Say what the daemon is and how it fares, or how a session's reductions fare
+    /// Say what the daemon is and how it fares, or how a session's compactions fare
     Status(status::Arguments),
 }
 

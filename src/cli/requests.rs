@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_row_says_what_a_request_was_for() {
         let usage = pb::Usage { input_tokens: 60, cache_read_tokens: 40, output_tokens: 20, ..pb::Usage::default() };
-        let reduction = pb::SummaryRequest {
+        let compaction = pb::SummaryRequest {
             compaction_id: Some("cmp_1".into()),
             usage: Some(usage),
             cost_micro_usd: Some(140),
@@ -81,7 +81,7 @@ mod tests {
             failure: "slow down".into(),
             ..pb::SummaryRequest::default()
         };
-        let lines = table(&[reduction, branch]).lines();
+        let lines = table(&[compaction, branch]).lines();
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert_eq!(words(&lines[1]), "- cmp_1 100 20 $0.000140 1.005 s a summary");
         assert_eq!(words(&lines[2]), "- branch msg_1 - - ? 0.000 s slow down");

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only this session, by id or client id: what keeps its automatic reductions from going on
+    /// Only this session, by id or client id: what keeps its automatic compactions from going on
     session: Option<String>,
     /// Print the figures in the text format that Prometheus reads
     #[arg(long, conflicts_with = "session")]
@@ -86,7 +86,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("events", info.head_seq.to_string()),
         ("subscribers", info.subscriber_count.to_string()),
         ("clients", clients(info.traffic.unwrap_or_default())),
-        ("reductions", format!("{due} sessions due, {ready} waiting, {running} running")),
+        ("compactions", format!("{due} sessions due, {ready} waiting, {running} running")),
         (
             "guards",
             format!(
@@ -97,8 +97,8 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     lines.extend(info.scheduler_failure.as_ref().map(|failure| ("scheduler", scheduler_text(failure))));
     lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
-    lines.extend(info.reductions.iter().map(|tally| ("ended", ended(tally))));
-    let freed: i64 = info.reductions.iter().map(|tally| tally.freed_tokens).sum();
+    lines.extend(info.compactions.iter().map(|tally| ("ended", ended(tally))));
+    let freed: i64 = info.compactions.iter().map(|tally| tally.freed_tokens).sum();
     lines.push(("tokens freed", freed.to_string()));
     lines.extend(info.contradictions.iter().map(|tally| {
         let kind = word(tally.kind().as_str_name(), "CONTRADICTION_KIND_");
@@ -142,7 +142,7 @@ fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
 }
 
 /// Compactions that ended in the same way, as text.
-fn ended(tally: &pb::ReductionTally) -> String {
+fn ended(tally: &pb::CompactionCount) -> String {
     let state = word(tally.state().as_str_name(), "COMPACTION_STATE_");
     let (kind, rung, count) = (kind(tally.kind()), rung(tally.level()), tally.count);
     let asked = match tally.trigger() {
@@ -190,8 +190,8 @@ fn spending_text(spending: &pb::SpendingTally) -> String {
 
 fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timestamp) -> Vec<(&'static str, String)> {
     let guards = session.guard_state.unwrap_or_default();
-    let waits = format!("automatic reductions wait for {}", count(guards.hold_turn_count, "user message"));
-    let in_a_row = format!("{} without progress in a row", count(guards.failure_count, "reduction"));
+    let waits = format!("automatic compactions wait for {}", count(guards.hold_turn_count, "user message"));
+    let in_a_row = format!("{} without progress in a row", count(guards.failure_count, "compaction"));
     let breaker = if guards.breaker_open { format!("OPEN: {waits}") } else { format!("closed, {in_a_row}") };
     let is_held = guards.hold_turn_count > 0 && !guards.breaker_open;
     let cool_down = match &guards.cool_down_end_time {
@@ -201,7 +201,7 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
     };
     let overhead = guards.overhead_tokens.map_or_else(
         || "leaves room".to_owned(),
-        |tokens| format!("{tokens} tokens that no reduction takes away FILL the window"),
+        |tokens| format!("{tokens} tokens that no compaction takes away FILL the window"),
     );
     let window = session.window.as_ref().map_or(0, |window| window.context_tokens);
     vec![
@@ -213,7 +213,7 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
         ("undo", if is_held { format!("holds: {waits}") } else { "holds nothing".to_owned() }),
         ("cool-down", cool_down),
         ("overhead", overhead),
-        ("newest", newest.map_or_else(|| "no reduction".to_owned(), compactions::line)),
+        ("newest", newest.map_or_else(|| "no compaction".to_owned(), compactions::line)),
     ]
 }
 
@@ -285,11 +285,11 @@ mod tests {
         let state = pb::CompactionState::Done.into();
         let tally = |trigger: pb::CompactionTrigger, freed_tokens| {
             let trigger = trigger.into();
-            pb::ReductionTally { kind, level, state, count: 2, freed_tokens, trigger }
+            pb::CompactionCount { kind, level, state, count: 2, freed_tokens, trigger }
         };
-        let reductions =
+        let compactions =
             vec![tally(pb::CompactionTrigger::Threshold, 900), tally(pb::CompactionTrigger::Unspecified, 20)];
-        let said = text(&lines(&pb::GetServerInfoResponse { reductions, ..pb::GetServerInfoResponse::default() }));
+        let said = text(&lines(&pb::GetServerInfoResponse { compactions, ..pb::GetServerInfoResponse::default() }));
         for line in [
             "ended: 2 summary (auto, threshold) done, 900 tokens freed\n",
             "ended: 2 summary (auto) done, 20 tokens freed\n",
@@ -337,17 +337,17 @@ mod tests {
     }
 
     #[test]
-    fn a_session_says_what_holds_its_reductions() {
+    fn a_session_says_what_holds_its_compactions() {
         let said = |guards: pb::GuardState| {
             let session = pb::Session { guard_state: Some(guards), ..pb::Session::default() };
             text(&lines_of(&session, None, Timestamp(5_000_000)))
         };
         let none = said(pb::GuardState { failure_count: 1, ..pb::GuardState::default() });
         for line in [
-            "breaker: closed, 1 reduction without progress in a row\n",
+            "breaker: closed, 1 compaction without progress in a row\n",
             "undo: holds nothing\n",
             "cool-down: none\n",
-            "newest: no reduction\n",
+            "newest: no compaction\n",
         ] {
             assert!(none.contains(line), "{none}");
         }
@@ -359,10 +359,10 @@ mod tests {
             ..pb::GuardState::default()
         });
         for line in [
-            "breaker: OPEN: automatic reductions wait for 3 user messages\n",
+            "breaker: OPEN: automatic compactions wait for 3 user messages\n",
             "undo: holds nothing\n",
             "cool-down: until 1970-01-01 00:00:09Z\n",
-            "overhead: 40 tokens that no reduction takes away FILL the window\n",
+            "overhead: 40 tokens that no compaction takes away FILL the window\n",
         ] {
             assert!(open.contains(line), "{open}");
         }
@@ -371,7 +371,7 @@ mod tests {
             cool_down_end_time: Some(instant(1)),
             ..pb::GuardState::default()
         });
-        assert!(undone.contains("undo: holds: automatic reductions wait for 1 user message\n"), "{undone}");
+        assert!(undone.contains("undo: holds: automatic compactions wait for 1 user message\n"), "{undone}");
         assert!(undone.contains("cool-down: over since 1970-01-01 00:00:01Z\n"), "{undone}");
     }
 }

@@ -359,7 +359,7 @@ impl Session<'_> {
         self.world.commit(before, &cuts, summary);
         let picture = self.world.look();
         assert_eq!(said(&picture.view), said(&after), "what was measured is what is in force");
-        assert!(picture.view.estimated_tokens < before.view.estimated_tokens, "a reduction adds nothing");
+        assert!(picture.view.estimated_tokens < before.view.estimated_tokens, "a compaction adds nothing");
         accounted(&self.world, &picture);
         unfinished_stays(before, &picture, trigger == Trigger::Window);
         pairs_stay_together(before, &picture);
@@ -384,7 +384,7 @@ impl Session<'_> {
         let mut marks = self.world.marks.clone();
         let mut at = self.world.revision;
         for earlier in burst.iter().rev().skip(1) {
-            let mark = layouts::newest_change(&marks, at).expect("a reduction to take back").target;
+            let mark = layouts::newest_change(&marks, at).expect("a compaction to take back").target;
             at += 1;
             marks.push(Mark { revision: at, body: MarkBody::Undone { mark } });
             assert_eq!(self.world.picture(&marks, at).view, earlier.view, "the view as it was before");

@@ -39,8 +39,8 @@ fn preset(preset: PresetInfo) -> pb::Preset {
     }
 }
 
-fn tally(tally: &Tally) -> pb::ReductionTally {
-    pb::ReductionTally {
+fn tally(tally: &Tally) -> pb::CompactionCount {
+    pb::CompactionCount {
         kind: kind(tally.kind).into(),
         level: level(tally.level).into(),
         state: state(tally.state).into(),
@@ -186,7 +186,7 @@ impl AdminService for Admin {
             database_bytes: info.database_bytes,
             write_state: write_state(info.writes).into(),
             checkpoint: Some(checkpoint(info.checkpoints)),
-            reductions: info.fare.tallies.iter().map(tally).collect(),
+            compactions: info.fare.tallies.iter().map(tally).collect(),
             due_session_count: info.fare.due_count,
             breaker_session_count: info.fare.breaker_count,
             undo_session_count: info.fare.undo_count,

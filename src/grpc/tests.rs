@@ -358,7 +358,7 @@ async fn a_summary_is_supplied_and_taken_back() {
 }
 
 #[tokio::test]
-async fn a_reduction_is_asked_for_joined_and_stopped() {
+async fn a_compaction_is_asked_for_joined_and_stopped() {
     let served = Served::start().await;
     let mut compactions = served.compactions();
     served.create("s").await;

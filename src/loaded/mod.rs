@@ -79,7 +79,7 @@ impl LoadedSession {
         let provenance = provenance::of_summary(store, &source).await?.map(Arc::new);
         let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
         let omitted_by =
-            if marks.is_empty() { Vec::new() } else { store.reductions_at(source.session, &marks).await? };
+            if marks.is_empty() { Vec::new() } else { store.compactions_at(source.session, &marks).await? };
         // A read keeps no counts, because it writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(rows(&source, &policy), passages);

@@ -119,9 +119,9 @@ impl<'a> State<'a> {
             state.read(mark, undone.get(&mark.revision).copied());
         }
         state.hide_replacements(&undone);
-        let all = state.left_out_by_reductions(Vec::new());
+        let all = state.left_out_by_compactions(Vec::new());
         state.left_out = all.into_iter().map(|omitted| omitted.range).collect();
-        state.reduced = state.left_out_by_reductions(state.rewound_ranges());
+        state.reduced = state.left_out_by_compactions(state.rewound_ranges());
         state.pinned = state.pinned.iter().map(|target| state.place(*target)).collect();
         state
     }
@@ -197,7 +197,7 @@ impl<'a> State<'a> {
     }
 
     /// Messages that active compactions omit, without the ranges in `taken`.
-    fn left_out_by_reductions(&self, mut taken: Vec<RevisionRange>) -> Vec<Omitted> {
+    fn left_out_by_compactions(&self, mut taken: Vec<RevisionRange>) -> Vec<Omitted> {
         let mut reduced = Vec::new();
         for mark in &self.live {
             let MarkBody::Pruned { omitted, .. } = &mark.body else { continue };

@@ -35,7 +35,7 @@ pub struct SummaryRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A compaction.
-    Reduction(CompactionId),
+    Compaction(CompactionId),
     /// The summary of a branch; a message with this id exists if the rewind was made.
     Branch(MessageId),
 }

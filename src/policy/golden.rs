@@ -166,9 +166,9 @@ impl Case {
             "micro" => Level::Micro,
             "auto" => Level::Auto,
             "deep" => Level::Deep,
-            _ => panic!("unknown rung {name}"),
+            _ => panic!("unknown level {name}"),
         };
-        let rung = self.policy.rung(level).unwrap_or_else(|| panic!("the policy has no rung {name}"));
+        let rung = self.policy.rung(level).unwrap_or_else(|| panic!("the policy has no level {name}"));
         plan::climb(self.scene(), rung, tokens)
     }
 

@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_ladder_is_climbed_from_the_top() {
         let mut policy = preset("pi@1.5");
-        let rung = policy.auto.clone().expect("a rung");
+        let rung = policy.auto.clone().expect("a level");
         let at = |ratio| Rung {
             threshold: Threshold { limit: Limit::Ratio { ratio }, inclusive: false, minimum_tokens: 0 },
             ..rung.clone()

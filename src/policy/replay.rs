@@ -91,7 +91,7 @@ pub enum Answer {
 /// A reply to a view from before a compaction says nothing about the current view. Neither does usage of a view from
 /// before `changed_revision`, the newest change of the view. If the request was answered in spite of the overflow, the
 /// thresholds decide after any later compaction, and after an overflow compaction for the same request.
-pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Revision) -> Answer {
+pub fn answer(scene: Scene<'_>, compactions: &[Compaction], changed_revision: Revision) -> Answer {
     let Scene { policy, window, layout, sources, .. } = scene;
     let last = last(sources).map(|source| &source.message);
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
@@ -103,14 +103,14 @@ pub fn answer(scene: Scene<'_>, reductions: &[Compaction], changed_revision: Rev
         return Answer::Nothing;
     }
     let given = reply.finish.given_revision().unwrap_or(reply.revision);
-    let settles = |reduction: &Compaction| {
-        (reduction.request.trigger == Trigger::Overflow || overflow == Overflow::Answered)
-            && reduction.state != CompactionState::Superseded
-            && (reduction.state.is_live() || reduction.end_revision.is_some_and(|end| end > given))
+    let settles = |compaction: &Compaction| {
+        (compaction.request.trigger == Trigger::Overflow || overflow == Overflow::Answered)
+            && compaction.state != CompactionState::Superseded
+            && (compaction.state.is_live() || compaction.end_revision.is_some_and(|end| end > given))
     };
-    if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || reductions.iter().any(settles) {
+    if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || compactions.iter().any(settles) {
         Answer::Nothing
-    } else if !is_answered(sources, reductions) {
+    } else if !is_answered(sources, compactions) {
         Answer::Relief(overflow)
     } else {
         match overflow {
@@ -137,7 +137,7 @@ pub fn of_media() -> CompactionRequest {
 
 /// True if one of these compactions was the recovery from an overflow of the view's last request. A replay is no
 /// request of its own: if it is refused as well, there is no recovery.
-pub fn is_answered(sources: &[SourceMessage], reductions: &[Compaction]) -> bool {
+pub fn is_answered(sources: &[SourceMessage], compactions: &[Compaction]) -> bool {
     let requests =
         sources.iter().filter(|source| is_request(&source.message) && source.message.kind != MessageKind::Continuation);
     let came = |source: &SourceMessage| match source.message.kind {
@@ -145,10 +145,10 @@ pub fn is_answered(sources: &[SourceMessage], reductions: &[Compaction]) -> bool
         _ => source.message.revision,
     };
     let request = requests.map(came).max().unwrap_or(0);
-    reductions.iter().any(|reduction| {
-        reduction.request.trigger == Trigger::Overflow
-            && reduction.state == CompactionState::Done
-            && reduction.base_revision.is_some_and(|base| base >= request)
+    compactions.iter().any(|compaction| {
+        compaction.request.trigger == Trigger::Overflow
+            && compaction.state == CompactionState::Done
+            && compaction.base_revision.is_some_and(|base| base >= request)
     })
 }
 
@@ -303,15 +303,15 @@ mod tests {
     }
 
     /// The reaction to the end of a view under a policy that evaluates usage too.
-    fn answered(layout: &Layout, sources: &[SourceMessage], reductions: &[Compaction]) -> Answer {
+    fn answered(layout: &Layout, sources: &[SourceMessage], compactions: &[Compaction]) -> Answer {
         let (policy, window) = (policy(true, true), window());
         let scene = Scene { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
-        let done = reductions.iter().filter(|reduction| reduction.state == CompactionState::Done);
+        let done = compactions.iter().filter(|compaction| compaction.state == CompactionState::Done);
         let changed =
-            done.filter_map(|reduction| reduction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
+            done.filter_map(|compaction| compaction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
         // No compaction precedes the first revision of a session.
         let changed = changed.map(|revision| revision.max(FIRST_REVISION + 1));
-        answer(scene, reductions, changed.max().unwrap_or(FIRST_REVISION))
+        answer(scene, compactions, changed.max().unwrap_or(FIRST_REVISION))
     }
 
     /// A layout under a summary with this mark.
@@ -322,12 +322,12 @@ mod tests {
 
     /// Checks a session that ends in a failed reply, with compactions because of an overflow: the base revision, the
     /// end and the final state of each.
-    fn check(failed: Finish, layout: &Layout, reductions: &[(Revision, Revision, CompactionState)], expected: Answer) {
+    fn check(failed: Finish, layout: &Layout, compactions: &[(Revision, Revision, CompactionState)], expected: Answer) {
         let mut messages = dsl::parse("u1 \"x\"\na1 \"y\"\nu2 \"z\"\na2 \"\" finish=error");
         messages[3].message.finish = failed;
         let revisions: Vec<Revision> = messages.iter().map(|source| source.message.revision).collect();
         assert!(revisions.is_sorted() && revisions[3] < 100, "the test counts on it: {revisions:?}");
-        let reductions: Vec<Compaction> = reductions
+        let compactions: Vec<Compaction> = compactions
             .iter()
             .map(|&(base, end, state)| Compaction {
                 id: CompactionId(Uuid::nil()),
@@ -349,7 +349,7 @@ mod tests {
                 end_time: None,
             })
             .collect();
-        assert_eq!(answered(layout, &messages, &reductions), expected, "{reductions:?}");
+        assert_eq!(answered(layout, &messages, &compactions), expected, "{compactions:?}");
     }
 
     #[test]
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_answered_all_the_same_is_settled_by_any_reduction_and_told_of_once() {
+    fn what_was_answered_all_the_same_is_settled_by_any_compaction_and_told_of_once() {
         let reply = |reason, at: Option<Revision>| Finish { view: at.map(given), ..finished(reason, 200, 0) };
         let read = |at| reply(FinishReason::Stop, at);
         let full = |at| reply(FinishReason::Length, at);

@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn limit(policy: &mut Policy) -> &mut Limit {
-        &mut policy.auto.as_mut().expect("a rung").threshold.limit
+        &mut policy.auto.as_mut().expect("a level").threshold.limit
     }
 
     #[test]
@@ -319,7 +319,7 @@ mod tests {
         check("pi@1.5", |policy| policy.guards.attempts_max = 0, &["guards.attempts_max"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 0, &["guards.breaker_failures"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 33, &["guards.breaker_failures"]);
-        check("pi@1.5", |policy| policy.auto.as_mut().expect("a rung").steps.clear(), &["auto.steps"]);
+        check("pi@1.5", |policy| policy.auto.as_mut().expect("a level").steps.clear(), &["auto.steps"]);
         check(
             "opencode@seed",
             |policy| clear(policy).protected_tools = unnamed(),

@@ -277,7 +277,7 @@ impl Scheduler {
 
     async fn release_expired(&self, state: &State) {
         if let Err(error) = recover::release_expired(&self.store, &self.clock, |job| state.has_in_hand(job)).await {
-            tracing::warn!(%error, "lost reductions are taken up later");
+            tracing::warn!(%error, "lost compactions are taken up later");
         }
     }
 

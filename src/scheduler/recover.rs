@@ -57,7 +57,7 @@ fn go_on(job: i64, done: Result<(), Error>) -> Result<(), Error> {
     match done {
         Ok(()) | Err(Error::Store(store::Error::Closed)) => done,
         Err(error) => {
-            tracing::error!(job, %error, "a reduction in nobody's hands is left as it is");
+            tracing::error!(job, %error, "a compaction in nobody's hands is left as it is");
             Ok(())
         }
     }
@@ -73,11 +73,11 @@ async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
             format!("the daemon or the worker stopped {} times over it", claim.lost + 1),
         );
         taken(store.fail_job(claim, poison, true).await)?;
-        tracing::error!(%compaction, "a reduction that was lost again and again is not tried any more");
+        tracing::error!(%compaction, "a compaction that was lost again and again is not tried any more");
     } else {
         let lost = failure(FailureReason::WorkerLost, "the daemon or the worker stopped while it ran");
         taken(store.retry_job(claim, lost, clock.now(), Loss::Lost).await)?;
-        tracing::info!(%compaction, "took up a reduction");
+        tracing::info!(%compaction, "took up a compaction");
     }
     Ok(())
 }

@@ -210,7 +210,7 @@ impl Worker {
             let level_is = |level| guards.allow(scene, level) && !asks(scene.policy, level);
             !guards.holds_after_undo && request.level.is_none_or(level_is)
         };
-        let before = self.reductions(source.session).await?;
+        let before = self.compactions(source.session).await?;
         let (request, condition) = match replay::answer(scene, &before, source.changed_revision) {
             replay::Answer::Nothing => return Ok(()),
             replay::Answer::Relief(Overflow::Unanswered) => {
@@ -234,7 +234,7 @@ impl Worker {
     }
 
     /// The newest compactions of a session, as many as the answer to an overflow needs.
-    async fn reductions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
+    async fn compactions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
         let found = self.store.compactions(session, i64::MAX, limits::OVERFLOWS_LOOKED_AT).await?;
         Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
     }
@@ -328,7 +328,7 @@ impl Worker {
         let attempt = Attempt { claim, scene, fold, guards };
         *terms = attempt.terms();
         let is_overflow = claim.request.trigger == Trigger::Overflow;
-        if is_overflow && replay::is_answered(&source.messages, &self.reductions(claim.session).await?) {
+        if is_overflow && replay::is_answered(&source.messages, &self.compactions(claim.session).await?) {
             let why = failure(
                 FailureReason::OverflowAgain,
                 "the view was reduced for this request before, and is still too large",
@@ -603,8 +603,8 @@ impl Worker {
         let compaction = commit.claim.compaction;
         failpoint::reach("work.done");
         match patiently(|| self.store.commit(commit.clone())).await? {
-            Committed::Done => tracing::info!(%compaction, "reduction in force"),
-            Committed::Superseded => tracing::info!(%compaction, "reduction superseded"),
+            Committed::Done => tracing::info!(%compaction, "compaction in force"),
+            Committed::Superseded => tracing::info!(%compaction, "compaction superseded"),
         }
         Ok(())
     }

@@ -122,7 +122,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     let now = tx.now;
     let head = tx.head(key).await?;
     let judged_at = job.compaction.base_revision.unwrap_or(job.asked_revision);
-    if head.state == SessionState::Archived || (job.is_automatic() && head.reduction_revision > judged_at) {
+    if head.state == SessionState::Archived || (job.is_automatic() && head.compaction_revision > judged_at) {
         overtaken(tx, key, &job).await?;
         return Ok(None);
     }
@@ -238,7 +238,7 @@ pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Re
         held.planned = Some(planned);
     }
     // Usually nothing has changed, and then nothing is written.
-    if tx.read_head(key).await?.reduction_revision > claim.base {
+    if tx.read_head(key).await?.compaction_revision > claim.base {
         let lineage = marks::lineage_of(tx, key).await?;
         let all = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
         let caller = Caller::default();

@@ -87,7 +87,7 @@ pub enum Error {
     #[error("the policy changed meanwhile")]
     PolicyChanged,
     /// No change of the view is active.
-    #[error("no reduction, rewind or edit is in force")]
+    #[error("no compaction, rewind or edit is in force")]
     NothingToUndo,
     /// No change is undone.
     #[error("nothing is taken back that could be brought back")]
@@ -96,7 +96,7 @@ pub enum Error {
     #[error("the change at revision {0} was made since the undo, so that nothing can be brought back any more")]
     RedoOvertaken(Revision),
     /// The compaction has ended.
-    #[error("the reduction has ended")]
+    #[error("the compaction has ended")]
     CompactionEnded,
     /// The maximum number of compactions waits in the session.
     #[error("{limit} compactions that were asked for wait in the session already")]

@@ -56,10 +56,10 @@ impl Store {
     }
 
     /// The compaction that wrote a summary or a marker, by the revision of that message.
-    pub async fn reduction_of(&self, session: SessionKey, derived: Revision) -> Result<Option<CompactionId>> {
+    pub async fn compaction_of(&self, session: SessionKey, derived: Revision) -> Result<Option<CompactionId>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
-            reduction_of(reader, &lineage, derived).await
+            compaction_of(reader, &lineage, derived).await
         })
         .await
     }
@@ -81,14 +81,14 @@ impl Store {
     }
 
     /// The compactions that made these marks, in their order; none for a mark of another kind.
-    pub async fn reductions_at(&self, session: SessionKey, marks: &[Revision]) -> Result<Vec<Option<CompactionId>>> {
+    pub async fn compactions_at(&self, session: SessionKey, marks: &[Revision]) -> Result<Vec<Option<CompactionId>>> {
         self.reading(async |reader| {
             let lineage = lineage::by_key(reader, session.0).await?;
-            let mut reductions = Vec::with_capacity(marks.len());
+            let mut compactions = Vec::with_capacity(marks.len());
             for mark in marks {
-                reductions.push(reduction_at(reader, &lineage, *mark).await?);
+                compactions.push(compaction_at(reader, &lineage, *mark).await?);
             }
-            Ok(reductions)
+            Ok(compactions)
         })
         .await
     }
@@ -136,7 +136,7 @@ async fn taken_by(reader: &mut Reader<'_>, lineage: &Lineage, id: CompactionId) 
 }
 
 /// The compaction that wrote a summary or a marker of this history.
-async fn reduction_of(reader: &mut Reader<'_>, lineage: &Lineage, derived: Revision) -> Result<Option<CompactionId>> {
+async fn compaction_of(reader: &mut Reader<'_>, lineage: &Lineage, derived: Revision) -> Result<Option<CompactionId>> {
     let owner = lineage.owner_at(reader, derived).await?.owner;
     let row = reader.one(sqlx::query(MARK_BEHIND).bind(owner).bind(derived)).await?;
     Ok(match row.map(|row| codec::decode_mark(row.try_get(0)?, row.try_get(1)?)).transpose()? {
@@ -148,7 +148,7 @@ async fn reduction_of(reader: &mut Reader<'_>, lineage: &Lineage, derived: Revis
 }
 
 /// The compaction that made a mark of this history, if one did.
-async fn reduction_at(reader: &mut Reader<'_>, lineage: &Lineage, mark: Revision) -> Result<Option<CompactionId>> {
+async fn compaction_at(reader: &mut Reader<'_>, lineage: &Lineage, mark: Revision) -> Result<Option<CompactionId>> {
     let owner = lineage.owner_at(reader, mark).await?.owner;
     let row = reader.one(sqlx::query(MARK).bind(owner).bind(mark)).await?;
     Ok(match row.map(|row| codec::decode_mark(row.try_get(0)?, row.try_get(1)?)).transpose()? {

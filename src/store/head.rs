@@ -70,7 +70,7 @@ pub(crate) struct Head {
     pub(crate) window: ModelWindow,
     pub(crate) revision: Revision,
     pub(crate) history_revision: Revision,
-    pub(crate) reduction_revision: Revision,
+    pub(crate) compaction_revision: Revision,
     pub(crate) chain_hash: [u8; 32],
     pub(crate) message_count: i64,
     pub(crate) update_time: Timestamp,
@@ -102,7 +102,7 @@ pub(crate) struct Head {
 }
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
-     history_revision, reduction_revision, chain_hash, message_count, update_time, context_tokens, \
+     history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cool_until, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
      from session where id = $1";
@@ -111,7 +111,7 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      from message m left join open_message o on o.message_id = m.id where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
 const UPDATE: &str = "update session set title = v.column2, state = v.column3, metadata_json = v.column4, \
-     window = v.column5, revision = v.column6, history_revision = v.column7, reduction_revision = v.column8, \
+     window = v.column5, revision = v.column6, history_revision = v.column7, compaction_revision = v.column8, \
      chain_hash = v.column9, message_count = v.column10, update_time = v.column11, context_tokens = v.column12, \
      context_revision = v.column13, appended_bytes = v.column14, due_revision = v.column15, \
      due_time = v.column16, failures = v.column17, hold_turns = v.column18, hold_breaker = v.column19, \
@@ -161,7 +161,7 @@ impl Head {
             window: codec::decode_window(row.try_get("window")?)?,
             revision: row.try_get("revision")?,
             history_revision: row.try_get("history_revision")?,
-            reduction_revision: row.try_get("reduction_revision")?,
+            compaction_revision: row.try_get("compaction_revision")?,
             chain_hash: hash.try_into().map_err(|_| Error::corrupt("session", "chain_hash is not 32 bytes"))?,
             message_count: row.try_get("message_count")?,
             update_time: Timestamp(row.try_get("update_time")?),
@@ -201,7 +201,7 @@ impl Head {
             .bind(codec::encode_window(&self.window))
             .bind(self.revision)
             .bind(self.history_revision)
-            .bind(self.reduction_revision)
+            .bind(self.compaction_revision)
             .bind(self.chain_hash.to_vec())
             .bind(self.message_count)
             .bind(self.update_time.0)
@@ -265,7 +265,7 @@ impl Head {
     /// Records a change of history, policy or window: earlier compactions no longer count for guards, and the scheduler
     /// decides again.
     pub(crate) fn changed(&mut self, at: Revision) {
-        self.reduction_revision = at;
+        self.compaction_revision = at;
         self.guard_revision = at;
         self.look_again(at);
     }

@@ -433,7 +433,7 @@ impl Enqueue {
                 head.writable()?;
                 return Err(Error::NothingToCompact);
             }
-            Condition::Due { at } if !free || head.due_revision.is_none() || head.reduction_revision > at => {
+            Condition::Due { at } if !free || head.due_revision.is_none() || head.compaction_revision > at => {
                 return Ok(None);
             }
             Condition::Due { .. } => {}

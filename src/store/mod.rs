@@ -28,7 +28,7 @@ mod open_messages;
 mod position;
 mod recent;
 mod reducing;
-mod reductions;
+mod compactions;
 mod reversals;
 mod requests;
 mod reread;
@@ -60,7 +60,7 @@ pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
 pub use position::Place;
 pub use recent::Newest;
-pub use reductions::{Commit, Committed};
+pub use compactions::{Commit, Committed};
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
 pub use search::{Lookup, Unindexed};

@@ -100,7 +100,7 @@ impl Store {
             tokens_before,
             tokens_after,
         } = supply;
-        let command = reductions::Supply {
+        let command = compactions::Supply {
             session,
             caller,
             expected_revision,

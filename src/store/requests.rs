@@ -169,7 +169,7 @@ fn purpose(row: &SqliteRow) -> Result<Purpose> {
         row.try_get::<Option<Vec<u8>>, _>(name)?.map(|bytes| codec::uuid(&bytes)).transpose()
     };
     match (id("compaction_id")?, id("message_id")?) {
-        (Some(compaction), None) => Ok(Purpose::Reduction(CompactionId(compaction))),
+        (Some(compaction), None) => Ok(Purpose::Compaction(CompactionId(compaction))),
         (None, Some(message)) => Ok(Purpose::Branch(MessageId(message))),
         (Some(_), Some(_)) | (None, None) => {
             Err(Error::corrupt("summary_request", "it is for two things, or for none"))

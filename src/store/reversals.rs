@@ -16,7 +16,7 @@ use crate::model::mark::{Mark, MarkBody};
 
 /// The change of a mark.
 enum Change {
-    Reduction(CompactionId),
+    Compaction(CompactionId),
     Rewrite(Rewrite),
 }
 
@@ -24,7 +24,7 @@ enum Change {
 pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
     let reversal = layouts::newest_change(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
     let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
-        Change::Reduction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
+        Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
     // Before the event of the undo, which the receipt names.
@@ -46,7 +46,7 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
         Redo::Nothing => return Err(Error::NothingToRedo),
     };
     let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
-        Change::Reduction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
+        Change::Compaction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteRedone(rewrite), None),
     };
     // Before the event of the redo, which the receipt names.
@@ -88,8 +88,8 @@ async fn change(tx: &mut Tx<'_>, lineage: &Lineage, marks: &[Mark], mark: Revisi
     let found = marks.iter().find(|other| other.revision == mark);
     let found = found.ok_or_else(|| Error::corrupt("mark", format_args!("there is no mark at {mark}")))?;
     Ok(match &found.body {
-        MarkBody::Compacted(compacted) => Change::Reduction(compacted.compaction),
-        MarkBody::Pruned { compaction, .. } => Change::Reduction(*compaction),
+        MarkBody::Compacted(compacted) => Change::Compaction(compacted.compaction),
+        MarkBody::Pruned { compaction, .. } => Change::Compaction(*compaction),
         MarkBody::Edited { target, .. } => {
             let edited = messages::id_at(&mut Reader::new(tx.conn), lineage, *target).await?;
             Change::Rewrite(Rewrite { mark, edited: Some(edited) })

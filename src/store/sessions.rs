@@ -93,7 +93,7 @@ pub enum ForkAt {
 }
 
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
-     title, state, metadata_json, window, revision, history_revision, reduction_revision, chain_hash, message_count, \
+     title, state, metadata_json, window, revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
      wake_on_request) \
      values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, 0, 0, 0, 0, $12, 0, 0) returning id";

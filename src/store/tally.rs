@@ -48,10 +48,10 @@ pub struct Fare {
     pub contradictions: Vec<(ContradictionKind, i64)>,
 }
 
-const ADD: &str = "insert into reduction_tally (kind, level, trigger, state, count, freed_tokens) \
+const ADD: &str = "insert into compaction_tally (kind, level, trigger, state, count, freed_tokens) \
      select kind, coalesce(level, 0), trigger, state, 1, $2 from job where id = $1 \
      on conflict (kind, level, trigger, state) do update set count = count + 1, freed_tokens = freed_tokens + excluded.freed_tokens";
-pub(super) const TALLIES: &str = "select kind, level, trigger, state, count, freed_tokens from reduction_tally";
+pub(super) const TALLIES: &str = "select kind, level, trigger, state, count, freed_tokens from compaction_tally";
 const ADD_CONTRADICTION: &str = "insert into contradiction_tally (kind, count) values ($1, 1) \
      on conflict (kind) do update set count = count + 1";
 pub(super) const CONTRADICTIONS: &str = "select kind, count from contradiction_tally order by kind";

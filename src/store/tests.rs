@@ -39,7 +39,7 @@ fn statements() -> Vec<&'static str> {
         messages::STATEMENTS,
         open_messages::STATEMENTS,
         position::STATEMENTS,
-        reductions::STATEMENTS,
+        compactions::STATEMENTS,
         requests::STATEMENTS,
         search::STATEMENTS,
         sessions::STATEMENTS,

@@ -14,7 +14,7 @@ use super::jobs::{self, EndJob, Enqueue, Enqueued, Evaluation};
 use super::marks::Rewrite;
 use super::open_messages;
 use super::recent::Recent;
-use super::reductions::{Commit, Committed, Supply};
+use super::compactions::{Commit, Committed, Supply};
 use super::requests::AddRequests;
 use super::script::{Failed, Script};
 use super::search::AddWords;

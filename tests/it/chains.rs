@@ -158,7 +158,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
         let measured = policy.counting.usage != UsageCount::Nothing;
         let expected = measured && overflow::due_at(&policy, &window).is_some();
         assert_eq!(told, usize::from(expected), "{name}: {:?}", ends.failures);
-        assert!(!expected || ends.climbed <= 2, "{name}: {} reductions that could not help", ends.climbed);
+        assert!(!expected || ends.climbed <= 2, "{name}: {} compactions that could not help", ends.climbed);
     }
     assert_eq!(test.findings().await, []);
 }

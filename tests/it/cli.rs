@@ -155,7 +155,7 @@ pub(crate) fn check_ends(events: &[Value]) {
     let (began, ended) = begun_and_ended(events);
     assert_eq!(began, ended);
     let distinct: std::collections::BTreeSet<&String> = began.iter().collect();
-    assert_eq!(distinct.len(), ended.len(), "a reduction began twice");
+    assert_eq!(distinct.len(), ended.len(), "a compaction began twice");
 }
 
 /// The ids of compactions that started, and of those that ended, according to the events, sorted.
@@ -216,7 +216,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     // Two compactions may become active between two replies.
     let changed = report["contexts"]["changed_prefixes"].as_u64().expect("a count");
     assert!((1..=compactions as u64).contains(&changed), "{report}");
-    assert!(report["reductions"]["freed_tokens"].as_i64().expect("a sum") > 10_000, "{report}");
+    assert!(report["compactions"]["freed_tokens"].as_i64().expect("a sum") > 10_000, "{report}");
     let session = report["sessions"][0]["session_id"].as_str().expect("a session").to_owned();
     let shown = daemon.json(&["show", &session, "--records"]);
     let normal = shown.iter().filter(|message| message["kind"] == "MESSAGE_KIND_NORMAL").count();

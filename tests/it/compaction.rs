@@ -389,7 +389,7 @@ async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
 }
 
 #[tokio::test]
-async fn a_cancelled_reduction_changes_nothing() {
+async fn a_cancelled_compaction_changes_nothing() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
@@ -436,7 +436,7 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
     test.settled().await;
     assert_ne!(test.context(&session).await.hash, whole);
     let (undone, receipt) = test.app.undo(&session, None, Caller::default()).await.expect("undone");
-    let Reversed::Reduction(undone) = undone else { panic!("another change") };
+    let Reversed::Compaction(undone) = undone else { panic!("another change") };
     assert_eq!(undone.undone_revision, Some(receipt.revision));
     assert_eq!(test.context(&session).await.hash, whole);
     let error = test.app.undo(&session, None, Caller::default()).await.expect_err("there was one");
@@ -466,7 +466,7 @@ async fn a_request_right_behind_an_undo_releases_the_trigger() {
 }
 
 #[tokio::test]
-async fn undo_pops_the_newest_reduction() {
+async fn undo_pops_the_newest_compaction() {
     let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;

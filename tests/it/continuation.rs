@@ -166,7 +166,7 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_place
     assert_eq!(shown(&test.context(&session).await).last().map(String::as_str), Some("assistant shown: it rises"));
     test.app.rewind(&session, "u90", None, Caller::default()).await.expect("rewound");
     test.app.undo(&session, None, Caller::default()).await.expect("the rewind is undone");
-    test.app.undo(&session, None, Caller::default()).await.expect("the reduction is undone");
+    test.app.undo(&session, None, Caller::default()).await.expect("the compaction is undone");
     let as_before = test.context(&session).await;
     assert_eq!(shown(&as_before)[as_before.messages.len() - 2], "user shown: what does the plot media");
     test.app.rewind(&session, "u90", None, Caller::default()).await.expect("rewound");

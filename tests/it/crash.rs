@@ -71,7 +71,7 @@ fn settled(daemon: &Daemon, point: &str) -> Vec<Value> {
         if is_idle && count(&events, "EVENT_KIND_COMPACTION_STARTED") > 0 {
             return events;
         }
-        assert!(began.elapsed() < DEADLINE, "{point}: a reduction has no end");
+        assert!(began.elapsed() < DEADLINE, "{point}: a compaction has no end");
     }
 }
 

@@ -217,7 +217,7 @@ fn a_summary_of_the_agents_own_follows_the_edit_that_hid_an_attempt() {
     );
     let daemon = Daemon::start(home.path());
     let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
-    assert_eq!(report["reductions"]["supplied"], 1, "{report}");
+    assert_eq!(report["compactions"]["supplied"], 1, "{report}");
     let (words, edited) = said(&daemon, session_of(&report));
     let summary = words.iter().position(|words| words.contains("so far")).expect("the summary is in the view");
     assert_eq!((&words[summary + 1..], edited), (&["three".to_owned(), "four".to_owned()][..], 1), "{words:?}");

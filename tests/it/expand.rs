@@ -98,7 +98,7 @@ async fn check(test: &TestApp, session: &str, what: &str) -> usize {
         found.extend(behind.iter().map(|message| message.id));
     }
     for by in &view.omitted_by {
-        let id = by.expect("only reductions leave anything out here").to_string();
+        let id = by.expect("only compactions leave anything out here").to_string();
         found.extend(expand(test, session, &id).await.iter().map(|message| message.id));
     }
     for message in &history {
@@ -134,7 +134,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             }
         }
     }
-    assert!(reduced > presets::all().len(), "only {reduced} reductions to look at");
+    assert!(reduced > presets::all().len(), "only {reduced} compactions to look at");
     // These agents tell their model how to read removed content.
     for name in ["suna@2025-07", "suna@2026", "gemini-cli@0.26"] {
         assert!(named.contains(&name), "{name} names no id; these do: {named:?}");
@@ -142,7 +142,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
 }
 
 #[tokio::test]
-async fn chained_forked_undone_and_archived_reductions_can_be_expanded() {
+async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
     let cover = async |session: &str, tail_start: &str| {

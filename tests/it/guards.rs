@@ -384,7 +384,7 @@ async fn a_ladder_that_has_helped_rests_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn the_status_counts_how_reductions_fare() {
+async fn the_status_counts_how_compactions_fare() {
     let script = ScriptedSummarizer::new([Line::Say("summary".to_owned())]);
     let test = TestApp::with(script).await;
     let fare = async || test.app.server_info().await.expect("the state").fare;

@@ -279,7 +279,7 @@ async fn a_redo_that_ends_the_compaction_that_runs_is_answered_also_when_it_is_a
     assert_eq!(reason(watch.wait_for(EventKind::CompactionCancelled).await), "SUPERSEDED");
     watch.wait_for(EventKind::CompactionRedone).await;
     assert_eq!(state(&test, &running).await, CompactionState::Superseded);
-    assert!(matches!(&redone, Reversed::Reduction(compaction) if compaction.undone_revision.is_none()));
+    assert!(matches!(&redone, Reversed::Compaction(compaction) if compaction.undone_revision.is_none()));
     let again = test.app.redo(&session, None, once("redo", "r")).await.expect("answered again");
     assert_eq!(again, (redone, receipt));
     assert_eq!(test.findings().await, []);

@@ -242,7 +242,7 @@ async fn a_rest_goes_on_whatever_window_an_append_names() {
 }
 
 #[tokio::test]
-async fn a_reduction_that_ended_without_effect_is_retried_as_another_one() {
+async fn a_compaction_that_ended_without_effect_is_retried_as_another_one() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
@@ -336,7 +336,7 @@ async fn shows_an_image(test: &TestApp, session: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_view_that_was_refused_loses_its_media_although_another_reduction_runs() {
+async fn a_view_that_was_refused_loses_its_media_although_another_compaction_runs() {
     let script = ScriptedSummarizer::new([hold("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
@@ -402,7 +402,7 @@ async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
 }
 
 #[tokio::test]
-async fn a_change_of_the_view_supersedes_an_automatic_reduction_that_waits_for_its_next_attempt() {
+async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_its_next_attempt() {
     let test = TestApp::with(Resting::new(1)).await;
     let session = small(&test).await;
     // A compaction does not wait for a provider while the view exceeds its window, so that this one must be due
@@ -457,7 +457,7 @@ async fn the_end_of_what_was_proposed_is_told_although_somebody_agreed_to_it() {
 }
 
 #[tokio::test]
-async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_reduction_has_ended() {
+async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_compaction_has_ended() {
     let script = ScriptedSummarizer::new([hold("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
@@ -511,7 +511,7 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
 }
 
 #[tokio::test]
-async fn what_became_due_while_a_reduction_was_live_is_looked_at_when_that_ends_without_effect() {
+async fn what_became_due_while_a_compaction_was_live_is_looked_at_when_that_ends_without_effect() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;

@@ -63,7 +63,7 @@ async fn check(test: &TestApp, session: &str, wanted: Wanted, plan: &Plan, what:
 }
 
 #[tokio::test]
-async fn a_plan_is_what_a_reduction_then_does() {
+async fn a_plan_is_what_a_compaction_then_does() {
     let test = TestApp::start().await;
     let (mut summaries, mut cuts, mut omissions) = (0, 0, 0);
     for name in
@@ -96,7 +96,7 @@ async fn a_plan_is_what_a_reduction_then_does() {
 }
 
 #[tokio::test]
-async fn a_plan_names_what_is_pinned_and_refuses_what_a_reduction_refuses() {
+async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     let test = TestApp::start().await;
     let session = long_session(&test, "opencode@seed").await;
     test.app.pin(&session, "u2", false, Caller::default()).await.expect("pinned");

@@ -588,7 +588,7 @@ fn is_on_disk(folder: &std::path::Path, words: &str) -> bool {
 }
 
 #[tokio::test]
-async fn every_request_is_on_the_books_of_its_reduction() {
+async fn every_request_is_on_the_books_of_its_compaction() {
     for record_text in [true, false] {
         // The key as a careless provider might repeat it.
         const WRONG: &str = "the key sk-very-secret-0123456789 is wrong";
@@ -602,7 +602,7 @@ async fn every_request_is_on_the_books_of_its_reduction() {
         let EventBody::Compacted { compaction, .. } = watch.wait_for(EventKind::Compacted).await.body else {
             panic!("another body")
         };
-        let found = test.app.get_compaction_with(&compaction.to_string(), 3).await.expect("the reduction");
+        let found = test.app.get_compaction_with(&compaction.to_string(), 3).await.expect("the compaction");
         let asked = fake.asked();
         assert_eq!((found.requests.len(), asked.len()), (3, 3));
         for (index, (request, asked)) in found.requests.iter().zip(&asked).enumerate() {
@@ -645,7 +645,7 @@ async fn a_refusal_does_not_stand_for_a_history() {
     assert_eq!(outcome.summarizer, "extractive", "the chain goes on to who can write it");
     let view = shown(&test.context(&session).await).join("\n");
     assert!(view.contains("summary") && !view.to_lowercase().contains("i'm sorry"), "{view}");
-    let found = test.app.get_compaction(&compaction.to_string()).await.expect("the reduction");
+    let found = test.app.get_compaction(&compaction.to_string()).await.expect("the compaction");
     let told: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();
     assert_eq!((found.requests.len(), told.len()), (3, 3), "each of them says why it was in vain");
     assert!(told.iter().all(|why| why.starts_with("SUMMARY_DECLINED: ") && why.ends_with(REFUSAL)), "{told:?}");

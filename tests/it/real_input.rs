@@ -39,7 +39,7 @@ fn check_live(name: &str, preset: &str) {
     let report = daemon.json(&arguments).remove(0);
     assert_eq!(report["contexts"]["asked"], report["contexts"]["fitted"], "{report}");
     assert_eq!(report["contexts"]["unpaired"], 0, "{report}");
-    let summaries = report["reductions"]["summaries"].as_u64().expect("a count");
+    let summaries = report["compactions"]["summaries"].as_u64().expect("a count");
     assert!((2..=6).contains(&summaries), "{report}");
     let events = daemon.json(&["events"]);
     check_order(&events);

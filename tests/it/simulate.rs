@@ -84,11 +84,11 @@ fn presets_are_compared_on_a_transcript_and_drawn() {
     let run = simulate(&[&[file.as_str(), "--json"], &presets[..]].concat());
     let json: Value = serde_json::from_slice(&run.stdout).expect("JSON");
     for preset in json["presets"].as_array().expect("presets") {
-        let reductions = preset["reductions"].as_array().expect("reductions");
-        assert!(!reductions.is_empty(), "{preset}");
+        let compactions = preset["compactions"].as_array().expect("compactions");
+        assert!(!compactions.is_empty(), "{preset}");
         let tokens = |field: &str| preset[field].as_i64().expect("a number");
         assert!(tokens("highest_tokens") <= 60_000 && tokens("freed_tokens") > 0 && tokens("reread_tokens") > 0);
-        assert_eq!(preset["changed_prefixes"], reductions.len());
+        assert_eq!(preset["changed_prefixes"], compactions.len());
     }
 }
 
@@ -118,9 +118,9 @@ fn foreseen(file: &str, preset: &str, window: &ModelWindow) -> Vec<Done> {
     let run = simulate(&[&[file, "--json", "--preset", preset], &window[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let json: Value = serde_json::from_slice(&run.stdout).expect("JSON");
-    let reductions = json["presets"][0]["reductions"].as_array().expect("reductions");
-    let done = reductions.iter().filter(|reduction| reduction["given_up"] == false).map(|reduction| {
-        let tokens = |field: &str| reduction[field].as_i64().expect("a number");
+    let compactions = json["presets"][0]["compactions"].as_array().expect("compactions");
+    let done = compactions.iter().filter(|compaction| compaction["given_up"] == false).map(|compaction| {
+        let tokens = |field: &str| compaction[field].as_i64().expect("a number");
         let message = usize::try_from(tokens("message")).expect("a count");
         (message, tokens("before_tokens"), tokens("after_tokens"))
     });

@@ -176,7 +176,7 @@ fn samples<'a>(metrics: &'a str, family: &str) -> Vec<(&'a str, i64)> {
 }
 
 #[test]
-fn the_metrics_of_a_daemon_move_with_its_reductions() {
+fn the_metrics_of_a_daemon_move_with_its_compactions() {
     let home = tempfile::tempdir().expect("a folder");
     let file = home.path().join("session.jsonl");
     transcript(&file, 30);
@@ -184,7 +184,7 @@ fn the_metrics_of_a_daemon_move_with_its_reductions() {
     let new = daemon.text(&["status", "--metrics"]);
     let described: String = new.lines().filter(|line| line.starts_with("# ")).flat_map(|line| [line, "\n"]).collect();
     assert_reviewed("tests/snapshots/metrics.txt", &described, "who draws these figures relies on their names");
-    assert_eq!(samples(&new, "longhand_reductions_total"), []);
+    assert_eq!(samples(&new, "longhand_compactions_total"), []);
     assert_eq!(samples(&new, "longhand_events_total"), [("", 0)]);
     assert_eq!(daemon.run(&["--json", "status", "--metrics"]).status.code(), Some(64));
     // Without a window no summary is due automatically.
@@ -193,7 +193,7 @@ fn the_metrics_of_a_daemon_move_with_its_reductions() {
     daemon.text(&["compact", session, "--wait"]);
     let metrics = daemon.text(&["status", "--metrics"]);
     let by_hand = r#"{kind="summary",level="auto",trigger="manual",outcome="done"}"#;
-    for (family, least) in [("longhand_reductions_total", 1), ("longhand_reduction_freed_tokens_total", 1)] {
+    for (family, least) in [("longhand_compactions_total", 1), ("longhand_compaction_freed_tokens_total", 1)] {
         let found = samples(&metrics, family);
         assert!(found.iter().any(|(labels, value)| *labels == by_hand && *value >= least), "{family}: {found:?}");
     }
@@ -281,9 +281,9 @@ async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
     let wanted = Wanted { tail_start: "u9".to_owned(), ..Wanted::of(CompactionKind::Summary) };
-    let (reduction, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
+    let (compaction, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
     test.settled().await;
-    assert_eq!(booked(&test, &session).await[0].0, Purpose::Reduction(reduction.id));
-    assert_eq!(test.app.get_compaction(&reduction.id.to_string()).await.expect("it").requests.len(), 1);
+    assert_eq!(booked(&test, &session).await[0].0, Purpose::Compaction(compaction.id));
+    assert_eq!(test.app.get_compaction(&compaction.id.to_string()).await.expect("it").requests.len(), 1);
     assert_eq!(test.findings().await, []);
 }

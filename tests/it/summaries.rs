@@ -182,7 +182,7 @@ async fn signed(test: &TestApp, session: &str) -> (String, Author, String) {
     assert_eq!((provenance.summary, provenance.compaction), (summary.source, compaction));
     let others = context.messages.iter().filter(|message| message.standing != Standing::Summary);
     assert!(others.into_iter().all(|message| message.provenance.is_none()));
-    (compaction.expect("of a reduction").to_string(), provenance.author, provenance.summarizer.clone())
+    (compaction.expect("of a compaction").to_string(), provenance.author, provenance.summarizer.clone())
 }
 
 #[tokio::test]

@@ -385,7 +385,7 @@ async fn a_client_changes_the_plan_and_others_write() {
 }
 
 #[tokio::test]
-async fn a_cancelled_reduction_takes_its_task_along() {
+async fn a_cancelled_compaction_takes_its_task_along() {
     let mut scene = due(PATIENT).await;
     let task = scene.leased().await;
     let id = task.task.compaction.to_string();
@@ -440,7 +440,7 @@ async fn the_protocol_carries_a_task_from_lease_to_summary() {
     let refused = client.complete_summary_task(complete("")).await.expect_err("empty");
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
     let done = client.complete_summary_task(complete(SUMMARY)).await.expect("accepted").into_inner();
-    assert_eq!(done.compaction.expect("the reduction").compaction_id, compaction_id);
+    assert_eq!(done.compaction.expect("the compaction").compaction_id, compaction_id);
     assert_eq!(scene.compacted().await.summarizer, "client/mine");
     let fail = pb::FailSummaryTaskRequest { compaction_id: compaction_id.clone(), lease_token, failure: 0 };
     assert_eq!(client.fail_summary_task(fail).await.expect_err("gone").code(), tonic::Code::NotFound);

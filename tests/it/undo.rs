@@ -51,8 +51,8 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
 
 fn kind(reversed: &Reversed) -> &'static str {
     match reversed {
-        Reversed::Reduction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
-        Reversed::Reduction(_) => "compaction",
+        Reversed::Compaction(compaction) if compaction.request.kind == CompactionKind::Prune => "prune",
+        Reversed::Compaction(_) => "compaction",
         Reversed::Rewrite(Rewrite { edited: Some(_), .. }) => "edit",
         Reversed::Rewrite(Rewrite { edited: None, .. }) => "rewind",
     }
@@ -109,7 +109,7 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
 }
 
 #[tokio::test]
-async fn events_and_the_list_of_reductions_tell_of_undo_and_redo() {
+async fn events_and_the_list_of_compactions_tell_of_undo_and_redo() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
@@ -126,7 +126,7 @@ async fn events_and_the_list_of_reductions_tell_of_undo_and_redo() {
     for reverse in [true, true, false, false, true] {
         let reversed = if reverse { undo(&test, &session).await } else { redo(&test, &session).await };
         let at = test.revision(&session).await;
-        if let Reversed::Reduction(found) = reversed {
+        if let Reversed::Compaction(found) = reversed {
             assert_eq!((found.id, found.undone_revision), (compaction, reverse.then_some(at)));
             assert_eq!(listed().await, *found);
         }
@@ -218,7 +218,7 @@ fn begun(events: &[longhand::model::event::Event]) -> usize {
 }
 
 #[tokio::test]
-async fn automatic_reductions_wait_behind_every_kind_of_undo() {
+async fn automatic_compactions_wait_behind_every_kind_of_undo() {
     let says = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
     let test = TestApp::with(ScriptedSummarizer::new(says)).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;

@@ -182,7 +182,7 @@ pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[
 }
 
 /// Checks that there were compactions, and that each one that started has ended once.
-pub(super) fn reductions(events: &[pb::Event]) -> Check {
+pub(super) fn compactions(events: &[pb::Event]) -> Check {
     check("outputs were pruned, history was compacted, and what began ended once", ended_once(events))
 }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduction_that_does_not_end_once_is_found() {
+    fn a_compaction_that_does_not_end_once_is_found() {
         let id = |id: &str| id.to_owned();
         let started = |name: &str| {
             event(1, Body::CompactionStarted(pb::CompactionStarted { compaction_id: id(name), ..Default::default() }))

@@ -75,7 +75,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         checks::events(&mut client, session_id, &events).await?,
         checks::views(&played),
         checks::same_views(&mut client, session_id, &played).await?,
-        checks::reductions(&events),
+        checks::compactions(&events),
         checks::integrity(&mut client).await?,
     ];
     let server = daemon.address.to_string();
@@ -159,7 +159,7 @@ async fn settle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
         }
         tokio::time::sleep(SETTLE_INTERVAL).await;
     }
-    anyhow::bail!("a reduction does not end")
+    anyhow::bail!("a compaction does not end")
 }
 
 /// Shows the view before the first compaction, and after it.

@@ -34,7 +34,7 @@ pub(super) async fn follow(
     let mut events: Vec<pb::Event> = Vec::new();
     loop {
         let seen = events.last().map_or(0, |event| event.revision);
-        if last.borrow_and_update().is_some_and(|last| seen >= last) && open_reductions(&events) == 0 {
+        if last.borrow_and_update().is_some_and(|last| seen >= last) && open_compactions(&events) == 0 {
             return Ok(Watched { events, output });
         }
         let response = tokio::select! {
@@ -55,7 +55,7 @@ pub(super) async fn follow(
 }
 
 /// Number of compactions that started and have not ended.
-fn open_reductions(events: &[pb::Event]) -> i64 {
+fn open_compactions(events: &[pb::Event]) -> i64 {
     let step = |event: &pb::Event| match &event.body {
         Some(Body::CompactionStarted(_)) => 1,
         Some(Body::Compacted(_) | Body::CompactionFailed(_) | Body::CompactionCancelled(_)) => -1,

@@ -267,7 +267,7 @@ impl Player {
         for _ in 0..TRIES_MAX {
             let Err(status) = self.client.compactions.supply_summary(request.clone()).await else { return Ok(()) };
             match failure::reason(&status).as_deref() {
-                Some("COMPACTION_ACTIVE") => self.wait_for_reductions(session_id).await?,
+                Some("COMPACTION_ACTIVE") => self.wait_for_compactions(session_id).await?,
                 Some("NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED") => {
                     let why = failure::sentence(&status);
                     note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));
@@ -276,22 +276,22 @@ impl Player {
                 Some(_) | None => return Err(status).with_context(|| format!("line {}", supply.line)),
             }
         }
-        anyhow::bail!("line {}: a reduction is always in the way of the agent's summary", supply.line)
+        anyhow::bail!("line {}: a compaction is always in the way of the agent's summary", supply.line)
     }
 
-    async fn wait_for_reductions(&mut self, session_id: &str) -> anyhow::Result<()> {
+    async fn wait_for_compactions(&mut self, session_id: &str) -> anyhow::Result<()> {
         for _ in 0..TRIES_MAX {
             if !compactions::all(&mut self.client, session_id).await?.iter().any(is_live) {
                 return Ok(());
             }
             tokio::time::sleep(RETRY_WAIT).await;
         }
-        anyhow::bail!("a reduction of {session_id} does not end")
+        anyhow::bail!("a compaction of {session_id} does not end")
     }
 
     async fn close(&mut self, session: pb::Session) -> anyhow::Result<()> {
-        let reductions = compactions::all(&mut self.client, &session.session_id).await?;
-        self.report.session(&session, &reductions);
+        let compactions = compactions::all(&mut self.client, &session.session_id).await?;
+        self.report.session(&session, &compactions);
         Ok(())
     }
 }

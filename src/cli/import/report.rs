@@ -33,7 +33,7 @@ pub(super) struct Report {
     pub(super) written: i64,
     /// Messages and records that existed already.
     pub(super) existed: i64,
-    reductions: Reductions,
+    compactions: Compactions,
     pub(super) contexts: Contexts,
     seconds: f64,
     messages_per_second: f64,
@@ -58,7 +58,7 @@ struct Tokens {
 
 /// Compactions of the sessions, by kind and result.
 #[derive(Debug, Default, Serialize)]
-struct Reductions {
+struct Compactions {
     summaries: usize,
     supplied: usize,
     prunes: usize,
@@ -128,12 +128,12 @@ impl Report {
     }
 
     /// Adds a written session and its compactions.
-    pub(super) fn session(&mut self, session: &pb::Session, reductions: &[pb::Compaction]) {
+    pub(super) fn session(&mut self, session: &pb::Session, compactions: &[pb::Compaction]) {
         self.sessions.push(SessionReport {
             session_id: session.session_id.clone(),
             client_id: session.client_id.clone().unwrap_or_default(),
         });
-        reductions.iter().for_each(|reduction| self.reductions.add(reduction));
+        compactions.iter().for_each(|compaction| self.compactions.add(compaction));
     }
 
     /// Computes durations and rates.
@@ -155,7 +155,7 @@ impl Report {
 
     fn lines(&self) -> Vec<String> {
         let told = |number: usize, thing: &str| count(number as i64, thing);
-        let (tokens, reductions, contexts) = (&self.tokens, &self.reductions, &self.contexts);
+        let (tokens, compactions, contexts) = (&self.tokens, &self.compactions, &self.contexts);
         let mut lines: Vec<String> =
             self.sessions.iter().map(|session| format!("{} ({})", session.session_id, session.client_id)).collect();
         lines.push(format!(
@@ -173,13 +173,13 @@ impl Report {
             tokens.input, tokens.output, tokens.reasoning, tokens.cache_read, tokens.cache_write
         ));
         lines.push(format!(
-            "reductions: {} by Longhand, {} supplied, {}, {} under way, {} without effect; {} tokens freed",
-            told(reductions.summaries, "compaction"),
-            reductions.supplied,
-            told(reductions.prunes, "prune"),
-            reductions.pending,
-            reductions.without_effect,
-            reductions.freed_tokens
+            "compactions: {} by Longhand, {} supplied, {}, {} under way, {} without effect; {} tokens freed",
+            told(compactions.summaries, "compaction"),
+            compactions.supplied,
+            told(compactions.prunes, "prune"),
+            compactions.pending,
+            compactions.without_effect,
+            compactions.freed_tokens
         ));
         if contexts.asked > 0 {
             lines.push(format!(
@@ -215,18 +215,18 @@ impl Tokens {
     }
 }
 
-impl Reductions {
-    fn add(&mut self, reduction: &pb::Compaction) {
-        if let Some(outcome) = &reduction.outcome {
+impl Compactions {
+    fn add(&mut self, compaction: &pb::Compaction) {
+        if let Some(outcome) = &compaction.outcome {
             self.freed_tokens += outcome.tokens_before - outcome.tokens_after;
         }
-        if is_live(reduction) {
+        if is_live(compaction) {
             self.pending += 1;
-        } else if reduction.state() != pb::CompactionState::Done {
+        } else if compaction.state() != pb::CompactionState::Done {
             self.without_effect += 1;
-        } else if reduction.kind() == pb::CompactionKind::Prune {
+        } else if compaction.kind() == pb::CompactionKind::Prune {
             self.prunes += 1;
-        } else if reduction.trigger() == pb::CompactionTrigger::Supplied {
+        } else if compaction.trigger() == pb::CompactionTrigger::Supplied {
             self.supplied += 1;
         } else {
             self.summaries += 1;
@@ -276,8 +276,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reductions_are_told_apart() {
-        let reduction = |state: pb::CompactionState, kind: pb::CompactionKind, trigger: pb::CompactionTrigger| {
+    fn compactions_are_told_apart() {
+        let compaction = |state: pb::CompactionState, kind: pb::CompactionKind, trigger: pb::CompactionTrigger| {
             pb::Compaction { state: state.into(), kind: kind.into(), trigger: trigger.into(), ..Default::default() }
         };
         use pb::{CompactionKind as Kind, CompactionState as State, CompactionTrigger as Trigger};
@@ -285,14 +285,14 @@ mod tests {
         report.session(
             &pb::Session::default(),
             &[
-                reduction(State::Done, Kind::Summary, Trigger::Threshold),
-                reduction(State::Done, Kind::Summary, Trigger::Supplied),
-                reduction(State::Done, Kind::Prune, Trigger::Routine),
-                reduction(State::Running, Kind::Summary, Trigger::Threshold),
-                reduction(State::Superseded, Kind::Summary, Trigger::Manual),
+                compaction(State::Done, Kind::Summary, Trigger::Threshold),
+                compaction(State::Done, Kind::Summary, Trigger::Supplied),
+                compaction(State::Done, Kind::Prune, Trigger::Routine),
+                compaction(State::Running, Kind::Summary, Trigger::Threshold),
+                compaction(State::Superseded, Kind::Summary, Trigger::Manual),
             ],
         );
-        let told = &report.reductions;
+        let told = &report.compactions;
         assert_eq!(
             [told.summaries, told.supplied, told.prunes, told.pending, told.without_effect],
             [1, 1, 1, 1, 1],

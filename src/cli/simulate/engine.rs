@@ -101,7 +101,7 @@ impl Outcome {
     }
 
     /// The compactions that were applied.
-    pub(super) fn reductions(&self) -> impl Iterator<Item = &Firing> {
+    pub(super) fn compactions(&self) -> impl Iterator<Item = &Firing> {
         self.firings.iter().filter(|firing| !firing.refused)
     }
 }

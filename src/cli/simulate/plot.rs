@@ -38,7 +38,7 @@ pub(super) fn svg(report: &Report) -> String {
          height=\"{height}\" font-family=\"system-ui, sans-serif\" font-size=\"13\" fill=\"#222\">\n\
          <title>{title}</title>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
          <text x=\"{LEFT}\" y=\"28\" font-size=\"17\" font-weight=\"600\">{title}</text>\n\
-         <text x=\"{LEFT}\" y=\"48\" fill=\"#666\">a point for each reduction: round for a summary, square for a prune, \
+         <text x=\"{LEFT}\" y=\"48\" fill=\"#666\">a point for each compaction: round for a summary, square for a prune, \
          a diamond for an omission, a cross where none freed enough</text>",
             title = escaped(&format!("{}: tokens in the context", report.file)),
         ),
@@ -193,7 +193,7 @@ fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, firing: &Fi
 
 fn legend(svg: &mut String, report: &Report) {
     let heading = LEGEND_TOP - 22.0;
-    push(svg, format_args!("<text x=\"{LEFT}\" y=\"{heading}\" fill=\"#666\">reductions in force, by preset</text>"));
+    push(svg, format_args!("<text x=\"{LEFT}\" y=\"{heading}\" fill=\"#666\">compactions in force, by preset</text>"));
     for (index, (preset, outcome)) in report.outcomes.iter().enumerate() {
         let (colour, dashes) = style(index);
         let column = index % LEGEND_COLUMNS;
@@ -205,7 +205,7 @@ fn legend(svg: &mut String, report: &Report) {
                 "<path d=\"M{x:.1} {line:.1}h28\" stroke=\"{colour}\" stroke-width=\"2.4\" stroke-dasharray=\"{dashes}\"/>\
              <text x=\"{text:.1}\" y=\"{y:.1}\" font-size=\"12\">{}: {}</text>",
                 escaped(preset),
-                outcome.reductions().count(),
+                outcome.compactions().count(),
                 line = y - 4.0,
                 text = x + 36.0,
             ),

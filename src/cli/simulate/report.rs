@@ -126,7 +126,7 @@ impl Report {
                 freed_tokens: totals.freed_tokens,
                 changed_prefixes: totals.changed_prefixes(),
                 reread_tokens: totals.reread_tokens,
-                reductions: outcome.firings.iter().map(FiringJson::of).collect(),
+                compactions: outcome.firings.iter().map(FiringJson::of).collect(),
                 fill: outcome.fill.iter().map(|point| (point.message, point.tokens)).collect(),
             }
         });
@@ -215,7 +215,7 @@ struct PresetJson<'a> {
     freed_tokens: i64,
     changed_prefixes: usize,
     reread_tokens: i64,
-    reductions: Vec<FiringJson>,
+    compactions: Vec<FiringJson>,
     /// Pairs of messages written so far and tokens of the context then.
     fill: Vec<(usize, i64)>,
 }
@@ -328,7 +328,7 @@ mod tests {
         let json = serde_json::to_value(report.json()).expect("JSON");
         let first = &json["presets"][0];
         assert_eq!(
-            (first["freed_tokens"].as_i64(), first["reductions"][2]["given_up"].as_bool()),
+            (first["freed_tokens"].as_i64(), first["compactions"][2]["given_up"].as_bool()),
             (Some(1_050), Some(true))
         );
         assert_eq!(first["fill"][1], serde_json::json!([9, 955]));

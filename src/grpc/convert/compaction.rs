@@ -73,7 +73,7 @@ pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRe
 pub(in crate::grpc) fn request_for((purpose, request): (Purpose, SummaryRequest)) -> pb::SummaryRequest {
     let mut told = summary_request(request);
     match purpose {
-        Purpose::Reduction(compaction) => told.compaction_id = Some(compaction.to_string()),
+        Purpose::Compaction(compaction) => told.compaction_id = Some(compaction.to_string()),
         Purpose::Branch(message) => told.branch_message_id = Some(message.to_string()),
     }
     told
@@ -82,7 +82,7 @@ pub(in crate::grpc) fn request_for((purpose, request): (Purpose, SummaryRequest)
 /// A change that was undone or redone.
 pub(in crate::grpc) fn changed(reversed: Reversed) -> pb::Change {
     let change = match reversed {
-        Reversed::Reduction(reduction) => pb::change::Change::Compaction(compaction(*reduction)),
+        Reversed::Compaction(changed) => pb::change::Change::Compaction(compaction(*changed)),
         Reversed::Rewrite(changed) => pb::change::Change::Rewrite(rewrite(changed)),
     };
     pb::Change { change: Some(change) }

@@ -225,7 +225,7 @@ fn replayed(revision: Revision, target: Revision) -> Mark {
 }
 
 #[test]
-fn what_a_reduction_adds_stands_as_long_as_the_reduction_does() {
+fn what_a_compaction_adds_stands_as_long_as_the_compaction_does() {
     let first = || continued(20, 16, &[range(1, 8)], 9);
     check(vec![
         ("a continuation", vec![first()], "M17 S18 9-18 C19 20-", ""),
@@ -404,7 +404,7 @@ fn what_was_left_out_and_comes_back_from_under_a_summary_makes_it_fall() {
         ("in the tail", range(10, 12), &[], 10, true),
         ("an edited message in front of the tail, by its own revision", range(15, 15), &[edit_of_3()], 10, false),
         ("rewound since", range(12, 13), &[rewound(29, 11)], 14, true),
-        ("left out by another reduction", range(1, 2), &[left_out(29, range(1, 2))], 10, true),
+        ("left out by another compaction", range(1, 2), &[left_out(29, range(1, 2))], 10, true),
     ];
     for (name, omitted, others, tail_start, expected) in cases {
         let (then, since): (Vec<Mark>, Vec<Mark>) = others.iter().cloned().partition(|mark| mark.revision < 18);
@@ -482,7 +482,7 @@ proptest! {
     }
 
     #[test]
-    fn undoing_the_newest_reduction_gives_the_layout_before_it(steps in oracle::steps(), prune in any::<bool>()) {
+    fn undoing_the_newest_compaction_gives_the_layout_before_it(steps in oracle::steps(), prune in any::<bool>()) {
         let mut world = World::play(&steps);
         let before = layout_at(&world.marks, world.revision);
         let made = if prune { Some(world.prune()) } else { world.compact(2) };

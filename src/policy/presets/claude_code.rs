@@ -30,7 +30,7 @@ pub const SEED: Preset = Preset {
          and a strong one for the highest.",
         "When a summary fails, everything but the last 20 messages is left out by marks, and can be read again; the \
          design drops it.",
-        "The highest rung waits a minute for an answer and then goes on; the design does not say how long.",
+        "The highest level waits a minute for an answer and then goes on; the design does not say how long.",
         "A turn begins with a request, however many calls are made for it; the design's example counts each call as one.",
         "The cool-down is a minute, which an exceeded window does not wait for; the design names no length.",
     ],
@@ -41,7 +41,7 @@ pub const SEED: Preset = Preset {
         ("trigger.auto", "Claude Code's design: it is checked after every turn"),
         ("trigger.cool_down_seconds", "Longhand: the design has a cool-down and names no length"),
         ("truncate", "Claude Code's design has none"),
-        ("routine", "Claude Code's design: nothing happens below the lowest rung"),
+        ("routine", "Claude Code's design: nothing happens below the lowest level"),
         ("micro", "Claude Code's design: micro compact"),
         ("micro.steps.0.clear.keep.turns", "Claude Code's design: the outputs of the last 10 turns stay"),
         ("micro.steps.0.clear.instead", "Claude Code's design: the two lines in place of an output"),

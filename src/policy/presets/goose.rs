@@ -24,7 +24,7 @@ pub const V0_8: Preset = Preset {
          conversation, for a loop of tools and for a request by hand.",
         "A summary that would be too large for its writer is made in pieces; goose leaves out results from the middle \
          outward, and fails in the end.",
-        "A reduction that frees nothing ends in a breaker; goose has none.",
+        "A compaction that frees nothing ends in a breaker; goose has none.",
     ],
     sources: &[
         ("preset", "this preset's name"),
@@ -40,7 +40,7 @@ pub const V0_8: Preset = Preset {
         ("routine.0.clear.keep.items", "goose: a hundredth of a hundredth of the threshold, from 10 to 500 calls"),
         ("routine.0.clear.batch", "goose: a fifth of the cutoff, at least 3"),
         ("routine.0.clear.instead", "goose: how such a summary begins; the rest is Longhand's wording"),
-        ("micro", "goose has one rung"),
+        ("micro", "goose has one level"),
         ("auto.threshold", "goose: DEFAULT_COMPACTION_THRESHOLD"),
         ("auto.notice", "Longhand's wording"),
         ("auto.steps.0.summarize.tail", "goose: the latest user message of text alone is said again"),
@@ -50,7 +50,7 @@ pub const V0_8: Preset = Preset {
         ("auto.steps.0.summarize.retained_first", "goose: the summary, then the request"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
         ("auto.stop_when_enough", "goose has one step"),
-        ("deep", "goose has one rung"),
+        ("deep", "goose has one level"),
         ("retrieval", "goose has none"),
         ("view", "goose: a summary is a user message"),
         ("view.acknowledgement", "goose: the model continues behind a summary; Longhand's wording"),

@@ -44,7 +44,7 @@ pub const PRESET: Preset = Preset {
         ("truncate", "JoyAgent: a plain substring"),
         ("truncate.max_units", "JoyAgent: max_observe"),
         ("routine", "JoyAgent clears nothing"),
-        ("micro", "JoyAgent has one rung"),
+        ("micro", "JoyAgent has one level"),
         ("auto.threshold", "JoyAgent: max_input_tokens"),
         ("auto.notice", "JoyAgent says nothing"),
         ("auto.steps", "JoyAgent: truncateMessage"),

@@ -26,7 +26,7 @@ const CONTINUATION: &str = "Whoever is at work is asked to go on after a compact
 const RATIO: &str = "The ratio may be any share of the window; Neovate's design speaks of 0.5 to 0.9.";
 const CACHE_WRITES: &str = "Input that was written to a cache counts too; Neovate's design counts input and what was read \
                             from a cache, and with providers that report writes apart it is due a request later.";
-const SWITCH: &str = "The switch for pruning is whether the rung has that step.";
+const SWITCH: &str = "The switch for pruning is whether the level has that step.";
 
 /// `neovate@2026`.
 pub const V2026: Preset = Preset {
@@ -76,7 +76,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("truncate.marker", "Longhand's wording"),
     ("truncate.after", "Neovate's design says nothing of it"),
     ("routine", "Neovate clears only when a summary is due"),
-    ("micro", "Neovate has one rung"),
+    ("micro", "Neovate has one level"),
     ("auto.threshold.limit", "Neovate: COMPACTION_TRIGGER_RATIO, to be set between 0.5 and 0.9"),
     ("auto.threshold.inclusive", "Neovate: isOverflow"),
     ("auto.threshold.minimum_tokens", "Neovate: 0.8 of MIN_TOKEN_THRESHOLD, 32000, in the code; none in the design"),
@@ -96,7 +96,7 @@ const SOURCES: [(&str, &str); 41] = [
         "auto.stop_when_enough",
         "Neovate: in the code the second check cannot see what was cleared; in the design it can",
     ),
-    ("deep", "Neovate has one rung"),
+    ("deep", "Neovate has one level"),
     ("retrieval", "Neovate has none"),
     ("view", "Neovate: a summary is a user message without a wrapper"),
     ("view.interrupted_text", "Longhand's wording"),

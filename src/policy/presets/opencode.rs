@@ -23,7 +23,7 @@ const FAILED_REPLIES: &str = "A reply that failed stays in the view with what it
     without a word, and does not weigh it.";
 const MEDIA: &str = "A media item counts a fixed weight; OpenCode measures the text of its data URL.";
 const ONE_SUMMARY: &str = "A second compaction hides the first one's marker and summary (P8); OpenCode can show both.";
-const BREAKER: &str = "A reduction that frees nothing ends in a breaker, and an empty view is never due (P12); OpenCode \
+const BREAKER: &str = "A compaction that frees nothing ends in a breaker, and an empty view is never due (P12); OpenCode \
     tries for ever.";
 const CONTINUATION: &str = "A continuation is written behind replies and results of a turn that is not finished, and \
     only there (P12); OpenCode writes one after every automatic compaction.";
@@ -76,7 +76,7 @@ pub const SEED: Preset = Preset {
         ("routine.0.clear.minimum_tokens", "OpenCode: PRUNE_MINIMUM"),
         ("routine.0.clear.protected_tools", "OpenCode: PRUNE_PROTECTED_TOOLS"),
         ("routine.0.clear.instead", "OpenCode: what a model reads in place of a cleared output"),
-        ("micro", "OpenCode has one rung"),
+        ("micro", "OpenCode has one level"),
         ("auto.threshold", "OpenCode: usable and isOverflow"),
         ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
         ("auto.steps.0.summarize.tail.turns.turns", "OpenCode: DEFAULT_TAIL_TURNS"),
@@ -94,7 +94,7 @@ pub const SEED: Preset = Preset {
         ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
         ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
-        ("deep", "OpenCode has one rung"),
+        ("deep", "OpenCode has one level"),
         ("retrieval", "OpenCode has none"),
         ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),
         ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),
@@ -141,7 +141,7 @@ pub const V1_18: Preset = Preset {
         ("trigger.cool_down_seconds", "OpenCode has none"),
         ("truncate", "OpenCode cuts only what a summarizer reads"),
         ("routine", "OpenCode: compaction.prune is off when unset"),
-        ("micro", "OpenCode has one rung"),
+        ("micro", "OpenCode has one level"),
         ("auto.threshold", "OpenCode: usable and isOverflow"),
         ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
         ("auto.steps.0.summarize.tail.turns.turns", "OpenCode: compaction.tail_turns has no default"),
@@ -159,7 +159,7 @@ pub const V1_18: Preset = Preset {
         ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
         ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
-        ("deep", "OpenCode has one rung"),
+        ("deep", "OpenCode has one level"),
         ("retrieval", "OpenCode has none"),
         ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),
         ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),

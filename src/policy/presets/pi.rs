@@ -73,7 +73,7 @@ const RECORDS: &str = "Entries that are never in a context (labels, model change
                        split; in pi a cut behind such an entry counts as splitting the turn before it.";
 const AGAIN: &str = "A compaction by hand right after another looks at what that one kept; pi refuses it.";
 const BREAKER: &str =
-    "A reduction that frees nothing ends in a breaker; pi has none beyond one retry for each overflow.";
+    "A compaction that frees nothing ends in a breaker; pi has none beyond one retry for each overflow.";
 
 const MOMENT: &str = "The threshold is looked at after every message; pi looks at the end of a run and before a prompt, \
                       and since 0.87 between the requests of a run too.";
@@ -84,7 +84,7 @@ const STOPPED: &str = "Usage that a stopped or failed reply reports counts like 
 const REFUSED: &str = "That a provider refused a request as too long is recognised by the sentences of other agents and of \
                        later versions too, such as `request entity too large`.";
 
-const SILENT: &str = "A reply is held against the window of its session, whoever's model wrote it, and one reduction answers \
+const SILENT: &str = "A reply is held against the window of its session, whoever's model wrote it, and one compaction answers \
                       the overflows of one request. Images go where a provider refused the request in words; pi keeps them.";
 const BETWEEN_RUNS: &str = "The threshold is looked at wherever no run is under way, behind a request and behind a reply \
                             that was stopped too; pi 0.73 looks at the end of a run, and before a request is there.";
@@ -112,7 +112,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("trigger", "pi: compaction.enabled and _checkCompaction"),
     ("truncate", "pi cuts outputs only in what a summarizer reads"),
     ("routine", "pi clears nothing"),
-    ("micro", "pi has one rung"),
+    ("micro", "pi has one level"),
     ("auto.threshold", "pi: shouldCompact, compaction.reserveTokens"),
     ("auto.notice", "pi: compaction_end, without a line of its own"),
     ("auto.steps.0.summarize.tail.recent.keep_tokens", "pi: compaction.keepRecentTokens"),
@@ -130,7 +130,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("auto.steps.0.summarize.retained_first", "pi: a compaction's systemMessage stands before its summary"),
     ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
     ("auto.stop_when_enough", "pi has one step"),
-    ("deep", "pi has one rung"),
+    ("deep", "pi has one level"),
     ("retrieval", "pi has none"),
     ("view.marker_text", "pi has none"),
     ("view.summary_role", "pi: a summary is a user message"),

@@ -127,7 +127,7 @@ fn outputs_are_cut_as_each_agent_cuts_them() {
 
 fn rules(preset: &str) -> Summary {
     let policy = presets::find(preset).expect("a preset").policy();
-    let steps = policy.auto.or(policy.deep).expect("a rung").steps;
+    let steps = policy.auto.or(policy.deep).expect("a level").steps;
     let summarize = steps.into_iter().find_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None });
     summarize.expect("a summary").summary
 }

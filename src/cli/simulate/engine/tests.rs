@@ -61,7 +61,7 @@ fn preset(name: &str) -> Policy {
 }
 
 fn fired(outcome: &Outcome) -> Vec<(usize, CompactionKind)> {
-    outcome.reductions().map(|firing| (firing.message, firing.kind)).collect()
+    outcome.compactions().map(|firing| (firing.message, firing.kind)).collect()
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn what_requests_carry_beside_the_messages_is_counted_and_what_it_fills_is_left_
     // The overhead alone reaches the threshold, but does not fill the window.
     let filled = fired(&with(33_617));
     assert_eq!(filled.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), [CompactionKind::Omission; 3]);
-    assert_eq!(fired(&with(45_000)), [], "nothing that a reduction could take away fills the window");
+    assert_eq!(fired(&with(45_000)), [], "nothing that a compaction could take away fills the window");
     // Reported usage includes the overhead.
     let usage = |input| message(Role::Assistant, vec![text(100)], Some(finish(FinishReason::Stop, Some(input))));
     let told: Vec<Happening> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();

@@ -56,7 +56,7 @@ fn word(items: &Items<'_>, item: &Item) -> String {
 
 /// A policy of Qwen-Agent with another limit, and its truncation strategy.
 pub(in crate::policy::fit) fn limited(mut policy: Policy, tokens: i64) -> (Policy, Fit) {
-    let rung = policy.auto.as_mut().expect("a rung");
+    let rung = policy.auto.as_mut().expect("a level");
     rung.threshold.limit = Limit::Tokens { tokens };
     let Some(Step::Fit(rule)) = rung.steps.first().cloned() else { panic!("a fit") };
     (policy, rule)

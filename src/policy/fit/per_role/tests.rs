@@ -53,7 +53,7 @@ fn json_is_cut_from_its_whole_in_each_round_and_left_whole_after_the_last() {
     let filler = ('u', "word ".repeat(3_000));
     let last = [('u', json(1).1), ('a', "ok".to_owned())];
     let limit = |policy: &mut Policy, tokens| {
-        let rung = policy.auto.as_mut().expect("a rung");
+        let rung = policy.auto.as_mut().expect("a level");
         rung.threshold.limit = crate::policy::Limit::Tokens { tokens };
     };
     let texts = messages(&[vec![json(700), json(1_500), filler], last.to_vec()].concat());

@@ -92,7 +92,7 @@ fn dream_is_a_report_on_everything() {
         ],
     );
     in_order(&user, &["REWRITTEN", "IN PROGRESS", "NEW"]);
-    deviates(PRESET, &["The highest rung waits a minute for an answer"]);
+    deviates(PRESET, &["The highest level waits a minute for an answer"]);
 }
 
 #[test]

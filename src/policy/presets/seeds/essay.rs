@@ -120,7 +120,7 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
     assert!(cut[2].ends_with("This message is too long, repeat relevant information in your response to remember it"));
     deviates(
         "suna@2025-07",
-        &["A result of edit_file is cut as any other", "A reduction begins with what the last one left"],
+        &["A result of edit_file is cut as any other", "A compaction begins with what the last one left"],
     );
 }
 

@@ -54,7 +54,7 @@ fn switches_and_the_ratio_can_be_set() {
     assert_eq!(stage_with(most).play(&talk("180001/0")).compactions, "auto summary");
     assert_eq!(stage_with(r#"{"trigger": {"auto": false}}"#).play(&talk("190000/0")).compactions, "");
     assert_eq!(Stage::of(PRESET, 0).play(&talk("190000/0")).compactions, "", "an unknown window");
-    deviates(PRESET, &["The switch for pruning is whether the rung has that step", "The ratio may be any share"]);
+    deviates(PRESET, &["The switch for pruning is whether the level has that step", "The ratio may be any share"]);
 }
 
 /// Outputs with two turns after them in a view that is far above the threshold.

@@ -336,7 +336,7 @@ fn a_failure_leaves_the_history_as_it_was() {
     let played = stage.play(&five_turns("168000/0", 40, 40));
     assert_eq!(played.compactions, "auto refused");
     assert!(played.shown.starts_with("u1 a1 u2"), "{}", played.shown);
-    deviates("opencode@seed", &["Where no model makes a summary", "A reduction that frees nothing ends in a breaker"]);
+    deviates("opencode@seed", &["Where no model makes a summary", "A compaction that frees nothing ends in a breaker"]);
 }
 
 #[test]

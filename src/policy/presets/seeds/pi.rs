@@ -213,7 +213,7 @@ fn a_failure_appends_nothing() {
     let stage = Stage { summary: "x".repeat(400_000), ..stage() };
     let played = stage.play(&talk("a3 19998t", "190000/0"));
     assert_eq!((played.compactions.as_str(), played.shown.as_str()), ("auto refused", "u1 a1 u2 a2 u3 a3 u4 a4"));
-    deviates(PRESET, &["Where no model makes a summary", "A reduction that frees nothing ends in a breaker"]);
+    deviates(PRESET, &["Where no model makes a summary", "A compaction that frees nothing ends in a breaker"]);
 }
 
 #[test]

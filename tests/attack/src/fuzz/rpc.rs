@@ -195,7 +195,7 @@ impl Rpc {
             let (message, drafts) = app.get_message("s1", "o1").await?;
             let (events, _) = app.list_events(longhand::app::events::ListEvents::default()).await?;
             Ok(Known {
-                compaction: compactions.last().context("a reduction")?.id.to_string(),
+                compaction: compactions.last().context("a compaction")?.id.to_string(),
                 part: message.parts.first().context("a part")?.id.to_string(),
                 draft: drafts.first().context("a draft")?.0.to_string(),
                 cursor: events.first().context("an event")?.cursor.clone(),

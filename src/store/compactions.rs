@@ -131,7 +131,7 @@ impl Commit {
         }
         // Truncations and replays require that the view has not changed since the base.
         let is_in_place = self.changes.summary.is_none() || self.changes.replay.is_some();
-        if is_in_place && tx.loaded(key)?.reduction_revision > self.claim.base {
+        if is_in_place && tx.loaded(key)?.compaction_revision > self.claim.base {
             return self.supersede(tx, &caller).await;
         }
         let history_revision = tx.loaded(key)?.history_revision;
@@ -173,7 +173,7 @@ impl Commit {
         finish(tx, key, end).await?;
         failpoint::reach("commit.ended");
         let head = tx.loaded(key)?;
-        head.reduction_revision = at;
+        head.compaction_revision = at;
         head.missed = false;
         head.is_due();
         tx.end_mutation(key, &caller, Receipt::default())?;
@@ -308,8 +308,8 @@ impl Supply {
             return Err(Error::BoundaryInvalid("an open message or a running call stands before the tail"));
         }
         let head = tx.loaded(key)?;
-        if head.reduction_revision > self.measured_at {
-            return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.reduction_revision });
+        if head.compaction_revision > self.measured_at {
+            return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.compaction_revision });
         }
         let lineage = marks::lineage_of(tx, key).await?;
         let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
