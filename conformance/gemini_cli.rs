@@ -229,7 +229,7 @@ impl Case {
 
     fn mask(&self) -> Question {
         let policy = gemini_cli::v0_26();
-        let Some(Step::Clear(rule)) = policy.routine.first() else { return nothing("mask") };
+        let Some(Step::Clear(rule)) = policy.maintenance.first() else { return nothing("mask") };
         let mut dice = self.conversation.dice("mask");
         let tokens = [100, 2_000, 10_000, 50_000][dice.random_range(0..4)];
         let minimum_tokens = [0, 50, 2_000, 30_000][dice.random_range(0..4)];

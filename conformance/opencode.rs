@@ -369,7 +369,7 @@ impl Question for Prune {
     /// OpenCode decides after the prompt and its reply, which follow the history.
     fn ours(&self) -> Value {
         let mut policy = policy();
-        policy.routine = presets::opencode::seed().routine;
+        policy.maintenance = presets::opencode::seed().maintenance;
         let mut sources = self.history.sources();
         let newest = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
         for (role, text, revision) in [(Role::User, "go", newest + 1), (Role::Assistant, "ok", newest + 2)] {
@@ -386,7 +386,7 @@ impl Question for Prune {
         let base = newest + 2;
         let scene =
             Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
-        let cut: HashSet<_> = plan::routine(scene).cuts.parts.into_iter().map(|(part, _)| part).collect();
+        let cut: HashSet<_> = plan::maintenance(scene).cuts.parts.into_iter().map(|(part, _)| part).collect();
         let parts = self.history.messages.iter().flat_map(|source| &source.message.parts);
         let calls: Vec<&str> = parts
             .filter_map(|part| match &*part.body {

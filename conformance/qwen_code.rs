@@ -312,14 +312,14 @@ impl Case {
 
     fn clear_15(&self) -> Question {
         let policy = qwen_code::v0_15();
-        let (clears, settings, idle, now) = self.idle(&policy.routine);
+        let (clears, settings, idle, now) = self.idle(&policy.maintenance);
         let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
         Question { read: read_cleared, ..Question::exact("microcompact15", input, self.cleared(&policy, &clears, now)) }
     }
 
     fn clear_idle(&self) -> Question {
         let policy = qwen_code::v0_24();
-        let (clears, mut settings, idle, now) = self.idle(&policy.routine[..3]);
+        let (clears, mut settings, idle, now) = self.idle(&policy.maintenance[..3]);
         settings["toolResultsTotalCharsThreshold"] = json!(-1);
         let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
         Question { read: read_cleared, ..Question::exact("microcompact24", input, self.cleared(&policy, &clears, now)) }
@@ -330,7 +330,7 @@ impl Case {
         let mut dice = self.conversation.dice("large");
         let above = [500, 5_000, 30_000][dice.random_range(0..3)];
         let items = dice.random_range(1..7);
-        let clears: Vec<Clear> = clears(&policy.routine[3..])
+        let clears: Vec<Clear> = clears(&policy.maintenance[3..])
             .map(|clear| Clear {
                 when: When::Units { above, down_to: above / 2 },
                 keep: Keep { items: Count::Fixed(items), ..clear.keep.clone() },

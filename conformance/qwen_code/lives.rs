@@ -153,7 +153,7 @@ impl Life {
         let beside = json!({ "threshold": { "limit": { "beside": { "limit": limit } } } });
         let large = json!({ "clear": { "when": { "units": { "above": units, "down_to": units / 2 } } } });
         let patch = json!({
-            "routine": { "3": large },
+            "maintenance": { "3": large },
             "micro": { "threshold": beside["threshold"], "steps": { "0": large } },
             "auto": { "threshold": { "limit": limit } },
             "deep": beside,

@@ -388,7 +388,7 @@ mod tests {
             ..provider.clone()
         };
         // A newer daemon may send a level that this version does not know: its figures count as those without a level.
-        let routine = pb::CompactionCount { level: 0, ..tally(pb::CompactionKind::Prune, done, 1, 5) };
+        let maintenance = pb::CompactionCount { level: 0, ..tally(pb::CompactionKind::Prune, done, 1, 5) };
         let unknown = pb::CompactionCount { level: 77, ..tally(pb::CompactionKind::Prune, done, 2, 6) };
         pb::GetServerInfoResponse {
             version: "0.1.0".into(),
@@ -399,7 +399,7 @@ mod tests {
             compactions: vec![
                 tally(summary, done, 2, 900),
                 tally(summary, pb::CompactionState::Failed, 4, 0),
-                routine,
+                maintenance,
                 unknown,
             ],
             cooling_session_count: 7,

@@ -191,7 +191,7 @@ pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision
         return Some(Decision::Steps(plan::Decision::Climb(*level)));
     }
     plan::decide(scene, tokens, allowed)
-        .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.routine)))
+        .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.maintenance)))
         .map(Decision::Steps)
         .or_else(|| needs_last_resort(scene, fold, guards).then_some(Decision::LastResort))
 }
@@ -294,7 +294,7 @@ fn made_progress(compaction: &Compaction) -> bool {
 
 /// True for maintenance and for the last resort, which neither count as progress for a level nor against it.
 fn is_maintenance(compaction: &Compaction) -> bool {
-    matches!(compaction.request.trigger, Trigger::Routine | Trigger::Window)
+    matches!(compaction.request.trigger, Trigger::Maintenance | Trigger::Window)
 }
 
 fn is_by_hand(compaction: &Compaction) -> bool {

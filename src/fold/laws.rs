@@ -181,7 +181,7 @@ impl Session<'_> {
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
             let (trigger, level) = match decision {
                 Decision::Steps(plan::Decision::Climb(level)) => (Trigger::Threshold, Some(level)),
-                Decision::Steps(plan::Decision::Routine) => (Trigger::Routine, None),
+                Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, None),
                 Decision::LastResort => (Trigger::Window, None),
             };
             match self.carry_out(&before, &moment, decision) {
@@ -217,9 +217,9 @@ impl Session<'_> {
                 }
                 self.climb(before, rung, tokens).ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
             }
-            Decision::Steps(plan::Decision::Routine) => {
-                let least = gain::least(scene.policy, scene.window, &scene.policy.routine, false);
-                self.draft(before, plan::routine(scene).cuts, None, least)
+            Decision::Steps(plan::Decision::Maintenance) => {
+                let least = gain::least(scene.policy, scene.window, &scene.policy.maintenance, false);
+                self.draft(before, plan::maintenance(scene).cuts, None, least)
                     .ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
             }
             Decision::LastResort => {
@@ -262,9 +262,9 @@ impl Session<'_> {
             let work = plan::climb(scene, &rung, tokens);
             (plan::Decision::Climb(level), rung.steps, work)
         });
-        let may_maintain = guards.allow_kind(plan::kind(&policy.routine));
-        let routine = (plan::Decision::Routine, policy.routine.clone(), plan::routine(scene));
-        for (candidate, steps, work) in works.chain(may_maintain.then_some(routine)) {
+        let may_maintain = guards.allow_kind(plan::kind(&policy.maintenance));
+        let maintenance = (plan::Decision::Maintenance, policy.maintenance.clone(), plan::maintenance(scene));
+        for (candidate, steps, work) in works.chain(may_maintain.then_some(maintenance)) {
             let least = gain::least(policy, scene.window, &steps, work.summary.is_some());
             let freed = foreseen(scene, &work);
             if *decision == Some(Decision::Steps(candidate)) && plan::decided(scene, candidate, tokens) == work {
@@ -370,7 +370,7 @@ impl Session<'_> {
     fn end(&mut self, trigger: Trigger, level: Option<Level>, end: Result<Outcome, Failure>) {
         let end_revision = self.world.tick();
         let policy = &self.world.policy;
-        let steps = level.and_then(|level| policy.rung(level)).map_or(&policy.routine, |rung| &rung.steps);
+        let steps = level.and_then(|level| policy.rung(level)).map_or(&policy.maintenance, |rung| &rung.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(steps) };
         let request = CompactionRequest::new(kind, trigger, level);
         let (id, window, now) = (CompactionId(Uuid::nil()), &self.world.window, self.world.now);
@@ -417,8 +417,13 @@ fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
             summary.previous.as_ref().and_then(|_| plan::shown_summary(sources)).unwrap_or_else(|| " ".to_owned());
         after = plan::with_summary(policy, layout, &after, &summary.boundary(), &expected, &summary.attachments);
     }
-    let tokens = |sources: &[SourceMessage]| Weights::of(policy, sources).tokens(0..sources.len());
-    tokens(sources) - tokens(&after)
+    match &work.summary {
+        Some(_) => gain::shown_tokens(policy, sources) - gain::shown_tokens(policy, &after),
+        None => {
+            let tokens = |sources: &[SourceMessage]| Weights::of(policy, sources).tokens(0..sources.len());
+            tokens(sources) - tokens(&after)
+        }
+    }
 }
 
 /// The role, the kind, and the parts with the shortening of each.

@@ -6,8 +6,8 @@ use crate::model::part::PART_GROWTH_BYTES;
 use crate::model::session::WakeCondition;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
+use crate::policy::maintenance::{self, Watch};
 use crate::policy::plan::{self, Scene};
-use crate::policy::routine::{self, Watch};
 use crate::policy::{clear, overflow, tokens};
 
 /// The wake condition after a decision at this moment.
@@ -82,7 +82,7 @@ impl Maintenance {
         let room = |least: Option<i64>, count: &dyn Fn() -> i64| least.map(|least| least.saturating_sub(count()));
         let outputs = room(output_tokens, &|| plan::output_tokens(policy, sources));
         let of_tokens = [outputs, room(view_tokens, &|| tokens)];
-        let parts = room(parts, &|| routine::count_in(policy, sources));
+        let parts = room(parts, &|| maintenance::count_in(policy, sources));
         let of_parts = [parts, room(messages, &|| plan::message_count(sources))];
         // A threshold must be passed, not only reached.
         let least = |rooms: [Option<i64>; 2]| rooms.into_iter().flatten().min().map(|room| room.saturating_add(1));

@@ -47,7 +47,7 @@ pub enum Trigger {
     /// Token usage crossed the policy's threshold.
     Threshold,
     /// Maintenance: the policy prunes whenever it pays, whatever the usage.
-    Routine,
+    Maintenance,
     /// A request by hand.
     Manual,
     /// A client supplied the summary (an import, a hook).
@@ -63,7 +63,7 @@ impl Trigger {
     pub fn name(self) -> &'static str {
         match self {
             Self::Threshold => "threshold",
-            Self::Routine => "routine",
+            Self::Maintenance => "maintenance",
             Self::Manual => "manual",
             Self::Supplied => "supplied",
             Self::Overflow => "overflow",

@@ -197,7 +197,7 @@ impl Policy {
     /// policy.
     pub fn placeholder(&self) -> &str {
         let rungs = self.ladder().flat_map(|(_, rung)| &rung.steps);
-        let clears = self.routine.iter().chain(rungs).filter_map(|step| match step {
+        let clears = self.maintenance.iter().chain(rungs).filter_map(|step| match step {
             Step::Clear(clear) if clear.target == Target::Outputs => Some(clear),
             Step::Clear(_) | Step::Fit(_) | Step::Summarize(_) => None,
         });

@@ -3,7 +3,8 @@
 
 use super::clear::When;
 use super::plan::{self, Scene, Work};
-use super::{Policy, Step, overflow, tokens};
+use super::{Policy, Step, overflow, tokens, turns};
+use crate::model::layout::Place;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
@@ -42,7 +43,7 @@ pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: 
     }
     let after = plan::foreseen(scene, work);
     let freed = match &work.summary {
-        Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
+        Some(_) => shown_tokens(policy, sources) - shown_tokens(policy, &after),
         None => tokens::freed(policy, sources, &after),
     };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
@@ -56,4 +57,16 @@ pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: 
     };
     freed >= least(policy, window, steps, work.summary.is_some())
         && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)
+}
+
+/// The tokens of messages, and of the text that a view adds around a summary and after it. The results that a view adds
+/// for calls without any are not counted.
+pub fn shown_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
+    let whole = tokens::estimate_sources(policy, sources);
+    let Some(at) = sources.iter().position(|source| source.place == Some(Place::Summary)) else { return whole };
+    // The text after a summary depends on the next message.
+    let next = sources[at + 1..].iter().position(|source| turns::says_something(&source.message));
+    let around = &sources[at..next.map_or(sources.len(), |next| at + next + 2)];
+    let added = plan::view(policy, around).estimated_tokens - tokens::estimate_sources(policy, around);
+    whole.saturating_add(added)
 }

@@ -15,7 +15,7 @@
 //! - `tokens`: the estimate of each message and of all;
 //! - `prune`: the prune by the first maintenance step; `select`: the boundary of the last summary step of the main
 //!   level;
-//! - `routine`, `micro`, `auto`, `deep`: the result of maintenance or of that level, `auto 90000` in a view of 90000
+//! - `maintenance`, `micro`, `auto`, `deep`: the result of maintenance or of that level, `auto 90000` in a view of 90000
 //!   tokens;
 //! - `view`: the current view; `view auto` and the like: the view after that level, with the summary `SUMMARY`.
 //!
@@ -126,7 +126,7 @@ impl Case {
             "select" => self.select(),
             "view" if rest.is_empty() => view_lines(&plan::view(&self.policy, &self.messages)),
             "view" => self.view_after(rest),
-            "routine" | "micro" | "auto" | "deep" => self.work_lines(&self.work(section)),
+            "maintenance" | "micro" | "auto" | "deep" => self.work_lines(&self.work(section)),
             _ => panic!("unknown section {section}"),
         }
     }
@@ -162,7 +162,7 @@ impl Case {
         let measured = plan::view(&self.policy, &self.messages).estimated_tokens;
         let tokens = tokens.trim().parse().unwrap_or(measured);
         let level = match name {
-            "routine" => return plan::routine(self.scene()),
+            "maintenance" => return plan::maintenance(self.scene()),
             "micro" => Level::Micro,
             "auto" => Level::Auto,
             "deep" => Level::Deep,
@@ -227,7 +227,7 @@ impl Case {
     }
 
     fn prune(&self) -> String {
-        let Some(Step::Clear(rule)) = self.policy.routine.first() else { return "nothing".to_owned() };
+        let Some(Step::Clear(rule)) = self.policy.maintenance.first() else { return "nothing".to_owned() };
         let plan = clear::select(&self.policy, rule, &self.window, self.now, &self.messages);
         if plan.cuts.is_empty() {
             return "nothing".to_owned();

@@ -29,7 +29,7 @@ pub mod recall;
 pub mod render;
 pub mod replay;
 pub mod retrieval;
-pub mod routine;
+pub mod maintenance;
 pub mod select;
 pub mod shorten;
 pub mod tokens;
@@ -67,7 +67,7 @@ pub struct Policy {
     pub truncate: Option<Truncate>,
     /// Maintenance: steps that run whenever they pay, at any context usage. The parameters of each step state when it
     /// pays.
-    pub routine: Vec<Step>,
+    pub maintenance: Vec<Step>,
     /// The lowest level: applied first as the window fills.
     pub micro: Option<Rung>,
     /// The middle level: the only one of most agents.

@@ -21,7 +21,7 @@ impl Policy {
     /// The policy with the fields of a JSON merge patch changed; null removes a field.
     ///
     /// If a field contains one of several strategies, the name of another one replaces it: `{"tail":{"recent":{…}}}`
-    /// needs no null for `turns`. An item of a list is named by its number: `{"routine":{"0":{"clear":{…}}}}`. The
+    /// needs no null for `turns`. An item of a list is named by its number: `{"maintenance":{"0":{"clear":{…}}}}`. The
     /// result is a usable policy; the error names the first invalid field.
     pub fn with_overrides(&self, json: &str) -> Result<Self, OverrideError> {
         let patch: Value = serde_json::from_str(json).map_err(|error| refused("", &error.to_string()))?;
@@ -128,10 +128,10 @@ mod tests {
     fn named_fields_change_and_the_others_stay() {
         let seed = presets::opencode::seed();
         let policy = seed
-            .with_overrides(r#"{"routine":{"0":{"clear":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
+            .with_overrides(r#"{"maintenance":{"0":{"clear":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
             .expect("valid");
         let mut expected = seed.clone();
-        let Some(Step::Clear(clear)) = expected.routine.first_mut() else { panic!("a clearing") };
+        let Some(Step::Clear(clear)) = expected.maintenance.first_mut() else { panic!("a clearing") };
         clear.keep.turns = 3;
         expected.trigger.auto = false;
         assert_eq!(policy, expected);
@@ -140,8 +140,8 @@ mod tests {
 
     #[test]
     fn null_takes_a_field_out() {
-        let policy = presets::opencode::seed().with_overrides(r#"{"routine":[],"truncate":null}"#).expect("valid");
-        assert_eq!((policy.routine, policy.truncate), (Vec::new(), None));
+        let policy = presets::opencode::seed().with_overrides(r#"{"maintenance":[],"truncate":null}"#).expect("valid");
+        assert_eq!((policy.maintenance, policy.truncate), (Vec::new(), None));
     }
 
     #[test]
@@ -167,11 +167,11 @@ mod tests {
         check_error("{", "", "EOF");
         check_error("[]", "", "object");
         check_error(r#"{"routnie":{}}"#, "routnie", "unknown field");
-        let clear = |patch: &str| format!(r#"{{"routine":{{"0":{{"clear":{{"keep":{patch}}}}}}}}}"#);
-        check_error(&clear(r#"{"turns":1,"trns":2}"#), "routine.0.clear.keep.trns", "unknown field");
-        check_error(&clear(r#"{"turns":"two"}"#), "routine.0.clear.keep.turns", "invalid type");
-        check_error(&clear(r#"{"turns":-1}"#), "routine.0.clear.keep.turns", "invalid value");
-        check_error(&clear(r#"{"tokens":-1}"#), "routine.0.clear.keep.tokens", "negative");
+        let clear = |patch: &str| format!(r#"{{"maintenance":{{"0":{{"clear":{{"keep":{patch}}}}}}}}}"#);
+        check_error(&clear(r#"{"turns":1,"trns":2}"#), "maintenance.0.clear.keep.trns", "unknown field");
+        check_error(&clear(r#"{"turns":"two"}"#), "maintenance.0.clear.keep.turns", "invalid type");
+        check_error(&clear(r#"{"turns":-1}"#), "maintenance.0.clear.keep.turns", "invalid value");
+        check_error(&clear(r#"{"tokens":-1}"#), "maintenance.0.clear.keep.tokens", "negative");
         let tail = |patch: &str| format!(r#"{{"auto":{{"steps":{{"0":{{"summarize":{{"tail":{patch}}}}}}}}}}}"#);
         let path = "auto.steps.0.summarize.tail";
         check_error(
@@ -180,8 +180,8 @@ mod tests {
             "missing field",
         );
         check_error(&tail(r#"{"recent":{}}"#), path, "missing field");
-        check_error(r#"{"routine":{"1":{}}}"#, "routine.1", "no such item");
-        check_error(r#"{"routine":{"first":{}}}"#, "routine.first", "no such item");
+        check_error(r#"{"maintenance":{"1":{}}}"#, "maintenance.1", "no such item");
+        check_error(r#"{"maintenance":{"first":{}}}"#, "maintenance.first", "no such item");
         check_error(r#"{"preset":"mine"}"#, "preset", "cannot be changed");
         check_error(r#"{"counting":{"units_per_token":0}}"#, "counting.units_per_token", "at least 1");
     }

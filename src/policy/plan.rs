@@ -111,7 +111,7 @@ pub enum Decision {
     /// A level is applied.
     Climb(Level),
     /// Maintenance runs.
-    Routine,
+    Maintenance,
 }
 
 impl Decision {
@@ -119,7 +119,7 @@ impl Decision {
     pub fn level(self) -> Option<Level> {
         match self {
             Self::Climb(level) => Some(level),
-            Self::Routine => None,
+            Self::Maintenance => None,
         }
     }
 }
@@ -143,8 +143,8 @@ pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> 
     }
     let mut reached = overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level));
     let level = reached.find(|(_, rung)| worthy(scene, rung, context_tokens).is_some());
-    let routine_pays = || gain::is_enough(scene, &policy.routine, &routine(scene), context_tokens);
-    level.map(|(level, _)| Decision::Climb(level)).or_else(|| routine_pays().then_some(Decision::Routine))
+    let maintenance_pays = || gain::is_enough(scene, &policy.maintenance, &maintenance(scene), context_tokens);
+    level.map(|(level, _)| Decision::Climb(level)).or_else(|| maintenance_pays().then_some(Decision::Maintenance))
 }
 
 /// The result of a decision in a view with `context_tokens` tokens.
@@ -154,7 +154,7 @@ pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Wor
             let rung = scene.policy.rung(level);
             rung.and_then(|rung| worthy(scene, rung, context_tokens)).unwrap_or_default()
         }
-        Decision::Routine => routine(scene),
+        Decision::Maintenance => maintenance(scene),
     }
 }
 
@@ -210,14 +210,14 @@ pub fn by_hand(rung: &Rung) -> Rung {
 }
 
 /// The result of maintenance.
-pub fn routine(scene: Scene<'_>) -> Work {
-    steps(scene, &scene.policy.routine, 0, None)
+pub fn maintenance(scene: Scene<'_>) -> Work {
+    steps(scene, &scene.policy.maintenance, 0, None)
 }
 
 /// The result of a prune by hand: every prune of the policy, regardless of context usage and conditions.
 pub fn clear_all(scene: Scene<'_>) -> Work {
     let rungs = scene.policy.ladder().flat_map(|(_, rung)| &rung.steps);
-    let clears = scene.policy.routine.iter().chain(rungs).filter_map(|step| match step {
+    let clears = scene.policy.maintenance.iter().chain(rungs).filter_map(|step| match step {
         Step::Clear(clear) => Some(Step::Clear(clear.by_hand())),
         Step::Fit(_) | Step::Summarize(_) => None,
     });
@@ -700,7 +700,7 @@ pub struct Boundary<'a> {
 
 /// Tokens of tool outputs that a prune of maintenance could still examine.
 pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
-    if !policy.routine.iter().any(|step| matches!(step, Step::Clear(_))) {
+    if !policy.maintenance.iter().any(|step| matches!(step, Step::Clear(_))) {
         return 0;
     }
     let of = |source: &SourceMessage| -> i64 {

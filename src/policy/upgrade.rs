@@ -46,7 +46,7 @@ fn upgraded(mut old: Value) -> Value {
         let ends = json!({ "max_lines": 0, "max_bytes": 0, "head_share": 1.0, "before": "", "after": "" });
         policy["truncate"] = merged(rule.clone(), ends);
     }
-    policy["routine"] = if prune.is_null() { json!([]) } else { json!([{ "clear": clear(&prune) }]) };
+    policy["maintenance"] = if prune.is_null() { json!([]) } else { json!([{ "clear": clear(&prune) }]) };
     policy["micro"] = Value::Null;
     policy["deep"] = Value::Null;
     policy["auto"] = json!({
@@ -169,7 +169,7 @@ mod tests {
             }
             // A value that was stored explicitly stays.
             today["guards"]["minimum_gain_tokens"] = json!(200);
-            for field in ["preset", "counting", "truncate", "routine", "auto", "view", "guards"] {
+            for field in ["preset", "counting", "truncate", "maintenance", "auto", "view", "guards"] {
                 assert_eq!(old[field], today[field], "{name}: {field}");
             }
         }

@@ -31,7 +31,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
         check_truncate(&mut check, rule, "truncate");
     }
     check.wait(policy.trigger.cool_down_seconds, "trigger.cool_down_seconds");
-    check_steps(&mut check, &policy.routine, "routine");
+    check_steps(&mut check, &policy.maintenance, "maintenance");
     for (level, rung) in policy.ladder() {
         check_rung(&mut check, rung, level.name());
     }
@@ -291,7 +291,7 @@ mod tests {
     }
 
     fn clear(policy: &mut Policy) -> &mut Clear {
-        let Some(Step::Clear(clear)) = policy.routine.first_mut() else { panic!("a clearing") };
+        let Some(Step::Clear(clear)) = policy.maintenance.first_mut() else { panic!("a clearing") };
         clear
     }
 
@@ -323,17 +323,17 @@ mod tests {
         check(
             "opencode@seed",
             |policy| clear(policy).protected_tools = unnamed(),
-            &["routine.0.clear.protected_tools"],
+            &["maintenance.0.clear.protected_tools"],
         );
         check(
             "opencode@seed",
             |policy| clear(policy).only_tools = Tools::These(unnamed()),
-            &["routine.0.clear.only_tools.these"],
+            &["maintenance.0.clear.only_tools.these"],
         );
         check(
             "opencode@seed",
             |policy| clear(policy).only_tools = Tools::These(Vec::new()),
-            &["routine.0.clear.only_tools.these"],
+            &["maintenance.0.clear.only_tools.these"],
         );
         check("pi@1.5", |policy| summarize(policy).summary.max_tokens = 0, &[&format!("{summary}.max_tokens")]);
         check("pi@1.5", |policy| summarize(policy).summary.sections.clear(), &[&format!("{summary}.sections")]);
@@ -396,10 +396,10 @@ mod tests {
         check(
             "opencode@seed",
             |policy| {
-                let Some(Step::Clear(clear)) = policy.routine.first_mut() else { panic!("a clearing") };
+                let Some(Step::Clear(clear)) = policy.maintenance.first_mut() else { panic!("a clearing") };
                 (clear.keep.tokens, clear.minimum_tokens) = (-1, -1);
             },
-            &["routine.0.clear.keep.tokens", "routine.0.clear.minimum_tokens"],
+            &["maintenance.0.clear.keep.tokens", "maintenance.0.clear.minimum_tokens"],
         );
     }
 

@@ -113,7 +113,7 @@ impl Draft {
             stopped: if has_helped { None } else { guards.stopped_by_one_more(scene.policy) },
             changes: match claim.request.trigger {
                 Trigger::Overflow => with_replay(self.changes, *scene),
-                Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
+                Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
                     self.changes
                 }
             },

@@ -26,7 +26,7 @@ struct Told<'a> {
     compaction_id: String,
     /// `micro`, `auto` or `deep`; null for none.
     level: Option<&'static str>,
-    /// `threshold`, `routine`, `manual` or `overflow`.
+    /// `threshold`, `maintenance`, `manual` or `overflow`.
     trigger: &'static str,
     /// From 1.
     attempt: i64,

@@ -121,7 +121,7 @@ impl Attempt<'_> {
     /// gain.
     fn is_needed(&self) -> bool {
         match self.claim.request.trigger {
-            Trigger::Threshold | Trigger::Routine => false,
+            Trigger::Threshold | Trigger::Maintenance => false,
             Trigger::Overflow => replay::overflow_of(self.scene) != Some(Overflow::Answered),
             Trigger::Manual | Trigger::Supplied | Trigger::Window => true,
         }
@@ -369,9 +369,9 @@ impl Worker {
         let work = match claim.request.trigger {
             Trigger::Manual => plan::clear_all(scene),
             Trigger::Overflow => Work { cuts: replay::given_up(scene), summary: None },
-            Trigger::Threshold | Trigger::Routine | Trigger::Supplied | Trigger::Window => plan::routine(scene),
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Supplied | Trigger::Window => plan::maintenance(scene),
         };
-        let least = attempt.least_gain(&scene.policy.routine, false);
+        let least = attempt.least_gain(&scene.policy.maintenance, false);
         match Draft::of(scene, &work.cuts, None).filter(|draft| draft.gain() >= least) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
             None if claim.request.trigger == Trigger::Manual => self.nothing(claim).await,
@@ -395,7 +395,7 @@ impl Worker {
         // a reply that had no room is treated likewise.
         let given_up = match claim.request.trigger {
             Trigger::Overflow => replay::given_up(scene),
-            Trigger::Threshold | Trigger::Routine | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
                 Cuts::default()
             }
         };
@@ -661,7 +661,7 @@ fn request(
 ) -> (CompactionRequest, Option<Timestamp>) {
     let level = decision.level();
     let rung = level.and_then(|level| policy.rung(level));
-    let steps = rung.map_or(&policy.routine, |rung| &rung.steps);
+    let steps = rung.map_or(&policy.maintenance, |rung| &rung.steps);
     let told = |text: &str| text.replace("{percent}", &percent.to_string());
     let (notice, confirm_until) = match rung.map(|rung| &rung.notice) {
         None | Some(Notice::None) => (String::new(), None),
@@ -672,7 +672,7 @@ fn request(
     };
     let (trigger, kind) = match decision {
         Decision::Steps(plan::Decision::Climb(_)) => (Trigger::Threshold, plan::kind(steps)),
-        Decision::Steps(plan::Decision::Routine) => (Trigger::Routine, plan::kind(steps)),
+        Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, plan::kind(steps)),
         Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
     };
     (CompactionRequest { notice, ..CompactionRequest::new(kind, trigger, level) }, confirm_until)

@@ -47,6 +47,7 @@ mod writer;
 
 pub use append::{NewEntry, Seal};
 pub use claims::{Claim, Planned};
+pub use compactions::{Commit, Committed};
 pub use counts::Counted;
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
@@ -60,7 +61,6 @@ pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
 pub use open::{Durability, Options};
 pub use position::Place;
 pub use recent::Newest;
-pub use compactions::{Commit, Committed};
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
 pub use search::{Lookup, Unindexed};

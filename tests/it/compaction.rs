@@ -625,7 +625,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
 }
 
 #[tokio::test]
-async fn routine_prunes_happen_without_a_window() {
+async fn maintenance_prunes_happen_without_a_window() {
     let test = TestApp::start().await;
     let session = test.quiet_session().await;
     let mut watch = test.watch().await;
@@ -636,7 +636,7 @@ async fn routine_prunes_happen_without_a_window() {
     let EventBody::Compacted { kind, trigger, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };
-    assert_eq!((kind, trigger), (CompactionKind::Prune, Trigger::Routine));
+    assert_eq!((kind, trigger), (CompactionKind::Prune, Trigger::Maintenance));
     check_ends(&test).await;
 }
 

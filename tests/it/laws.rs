@@ -201,7 +201,7 @@ struct World {
 }
 
 const SMALL_OPENCODE: &str = r#"{"guards": {"minimum_gain_tokens": 1}, "truncate": {"max_units": 1000},
-    "routine": {"0": {"clear": {"keep": {"tokens": 300}, "minimum_tokens": 100}}},
+    "maintenance": {"0": {"clear": {"keep": {"tokens": 300}, "minimum_tokens": 100}}},
     "auto": {"steps": {"0": {"summarize": {"summary": {"max_tokens": 200},
         "tail": {"turns": {"turns": 2, "budget_min_tokens": 300, "budget_max_tokens": 900}}}}}}}"#;
 const SMALL_PI: &str = r#"{"guards": {"minimum_gain_tokens": 1},

@@ -36,7 +36,7 @@ mod proto;
 mod provider;
 mod real_input;
 mod retrieval;
-mod routine;
+mod maintenance;
 mod scheduling;
 mod sessions;
 mod silent_overflow;

@@ -49,7 +49,7 @@ async fn what_makes_no_session_is_refused() {
         (policy("{\"nonsense\": 1}"), Reason::PolicyInvalid),
         (policy("{\"truncate\": {\"max_units\": \"many\"}}"), Reason::PolicyInvalid),
         (NewSession { window: window(4_000, 2_000), ..policy(TAIL) }, Reason::PolicyInvalid),
-        (policy("{\"routine\": {\"0\": {\"clear\": {\"protected_tools\": [\"\"]}}}}"), Reason::PolicyInvalid),
+        (policy("{\"maintenance\": {\"0\": {\"clear\": {\"protected_tools\": [\"\"]}}}}"), Reason::PolicyInvalid),
         (NewSession { window: window(-1, 0), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { metadata_json: Some("{".to_owned()), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { parent: Some("nobody".to_owned()), ..NewSession::default() }, Reason::SessionNotFound),
@@ -93,12 +93,12 @@ async fn a_change_sets_what_it_names_and_nothing_else() {
     let info = changed.info.session;
     assert_eq!((info.title.as_str(), info.window), ("two", window(10, 1)));
     let change = SessionChange {
-        policy_override_json: Some("{\"routine\": []}".to_owned()),
+        policy_override_json: Some("{\"maintenance\": []}".to_owned()),
         window: Some(window(20, 2)),
         ..SessionChange::default()
     };
     let changed = test.app.update_session(&session, change, Caller::default()).await.expect("changed").info;
-    assert!(changed.policy_json.contains("\"routine\":[]"), "{}", changed.policy_json);
+    assert!(changed.policy_json.contains("\"maintenance\":[]"), "{}", changed.policy_json);
     assert_eq!((changed.session.preset.as_str(), changed.session.window.context), ("opencode@seed", 20));
     let test = test.restart().await;
     assert_eq!(test.app.get_session("one").await.expect("found"), changed);

@@ -173,7 +173,7 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
         match change {
             "window" => update(SessionChange { window: Some(window(50_000, 0)), ..SessionChange::default() }).await,
             "policy" => {
-                let policy_override_json = Some("{\"routine\": []}".to_owned());
+                let policy_override_json = Some("{\"maintenance\": []}".to_owned());
                 update(SessionChange { policy_override_json, ..SessionChange::default() }).await;
             }
             "edit" => {

@@ -173,10 +173,10 @@ impl Report {
             tokens.input, tokens.output, tokens.reasoning, tokens.cache_read, tokens.cache_write
         ));
         lines.push(format!(
-            "compactions: {} by Longhand, {} supplied, {}, {} under way, {} without effect; {} tokens freed",
+            "by Longhand: {}, {}; {} supplied, {} under way, {} without effect; {} tokens freed",
             told(compactions.summaries, "compaction"),
-            compactions.supplied,
             told(compactions.prunes, "prune"),
+            compactions.supplied,
             compactions.pending,
             compactions.without_effect,
             compactions.freed_tokens
@@ -287,7 +287,7 @@ mod tests {
             &[
                 compaction(State::Done, Kind::Summary, Trigger::Threshold),
                 compaction(State::Done, Kind::Summary, Trigger::Supplied),
-                compaction(State::Done, Kind::Prune, Trigger::Routine),
+                compaction(State::Done, Kind::Prune, Trigger::Maintenance),
                 compaction(State::Running, Kind::Summary, Trigger::Threshold),
                 compaction(State::Superseded, Kind::Summary, Trigger::Manual),
             ],

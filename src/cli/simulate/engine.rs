@@ -389,11 +389,11 @@ impl<'a> Session<'a> {
         let guards = Guards::new(self.scene(), &fold, past);
         match guards::decide(self.scene(), &fold, &guards) {
             Some(Decision::Steps(plan::Decision::Climb(level))) => self.climb(level, context_tokens, &guards),
-            Some(Decision::Steps(plan::Decision::Routine)) => {
-                let least = gain::least(self.policy, self.window, &self.policy.routine, false);
-                match self.draft(plan::routine(self.scene()).cuts, None).filter(|draft| draft.gain() >= least) {
+            Some(Decision::Steps(plan::Decision::Maintenance)) => {
+                let least = gain::least(self.policy, self.window, &self.policy.maintenance, false);
+                match self.draft(plan::maintenance(self.scene()).cuts, None).filter(|draft| draft.gain() >= least) {
                     Some(draft) => {
-                        self.commit(draft, Trigger::Routine, None, context_tokens, &guards);
+                        self.commit(draft, Trigger::Maintenance, None, context_tokens, &guards);
                         true
                     }
                     // The steps of maintenance freed too little.
@@ -555,7 +555,7 @@ impl<'a> Session<'a> {
             overhead_tokens: guards.overhead.unseen_tokens,
             ..CompactionOutcome::default()
         };
-        let asked = rung.map_or(&self.policy.routine, |(_, rung)| &rung.steps);
+        let asked = rung.map_or(&self.policy.maintenance, |(_, rung)| &rung.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(asked) };
         self.end(trigger, rung.map(|(level, _)| level), kind, Ok(outcome));
         self.firings.push(Firing { kept: shown(&self.sources), ..firing });

@@ -185,7 +185,7 @@ fn firings(outcome: &Outcome) -> Table {
 }
 
 fn level(firing: &Firing) -> &'static str {
-    firing.level.map_or("routine", |level| level.name())
+    firing.level.map_or("maintenance", |level| level.name())
 }
 
 fn kind(firing: &Firing) -> &'static str {
@@ -317,7 +317,7 @@ mod tests {
         let report = report();
         let lines = firings(&report.outcomes[0].1).lines();
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(words[1], ["7", "routine", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
+        assert_eq!(words[1], ["7", "maintenance", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
         assert!(lines[3].contains("summary, given up"), "{}", lines[3]);
         assert_eq!(headline("b@2", &report.outcomes[1].1), "b@2, never due: nothing happens");
     }

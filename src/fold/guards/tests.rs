@@ -116,7 +116,7 @@ fn each_guard_is_ended_by_what_it_names() {
     is(true, "one that helped does", 0, None, &[done(12, 100), failed(12)]);
     is(true, "also one that left the view due", 0, None, &[done(12, 5_000), failed(12)]);
     is(false, "one that freed nothing does not", 0, None, &[done(12, 6_000), failed(11)]);
-    is(false, "maintenance does not", 0, None, &[asked(done(12, 100), Trigger::Routine), failed(12)]);
+    is(false, "maintenance does not", 0, None, &[asked(done(12, 100), Trigger::Maintenance), failed(12)]);
     is(true, "whoever asks by hand does", 0, None, &[asked(done(12, 5_000), Trigger::Manual), failed(12)]);
     is(false, "an undo holds", 0, Some(12), &[]);
     is(false, "the overhead fills the window", 0, None, &[reports(9, 5_000)]);

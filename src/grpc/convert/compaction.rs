@@ -146,7 +146,7 @@ pub(in crate::grpc) fn read_overflow(request: pb::ReportOverflowRequest) -> Over
 pub(in crate::grpc) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
     match trigger {
         Trigger::Threshold => pb::CompactionTrigger::Threshold,
-        Trigger::Routine => pb::CompactionTrigger::Routine,
+        Trigger::Maintenance => pb::CompactionTrigger::Maintenance,
         Trigger::Manual => pb::CompactionTrigger::Manual,
         Trigger::Supplied => pb::CompactionTrigger::Supplied,
         Trigger::Overflow => pb::CompactionTrigger::Overflow,

@@ -18,12 +18,12 @@ fn turn(number: usize, outputs: &[(u16, bool)]) -> String {
 }
 
 fn small_policy() -> Policy {
-    let overrides = r#"{"routine":{"0":{"clear":{"keep":{"tokens":400},"minimum_tokens":200}}}}"#;
+    let overrides = r#"{"maintenance":{"0":{"clear":{"keep":{"tokens":400},"minimum_tokens":200}}}}"#;
     presets::opencode::seed().with_overrides(overrides).expect("valid")
 }
 
 fn select(policy: &Policy, messages: &[SourceMessage]) -> ClearPlan {
-    let Some(Step::Clear(clear)) = policy.routine.first() else { panic!("a clearing") };
+    let Some(Step::Clear(clear)) = policy.maintenance.first() else { panic!("a clearing") };
     super::select(policy, clear, &ModelWindow::default(), Timestamp(0), messages)
 }
 
@@ -65,7 +65,7 @@ fn what_is_old_enough_is_cleared() {
 
 #[test]
 fn a_rule_without_protection_clears_the_newest_output_too() {
-    let overrides = r#"{"routine":{"0":{"clear":{"keep":{"tokens":0,"turns":0},"minimum_tokens":0}}}}"#;
+    let overrides = r#"{"maintenance":{"0":{"clear":{"keep":{"tokens":0,"turns":0},"minimum_tokens":0}}}}"#;
     let policy = presets::opencode::seed().with_overrides(overrides).expect("valid");
     let messages = dsl::parse("u1 \"x\"\na1\n  tool bash#c1 out=1t done");
     assert_eq!(select(&policy, &messages).freed_tokens, 1);
@@ -197,7 +197,7 @@ fn an_output_of_media_alone_goes_where_its_agent_weighs_them() {
         let others = (2..=6).map(|number| format!("  tool {tool}#c{number} out=9t media=image/png done\n"));
         format!("a1\n  tool {tool}#c1 out={first} done\n{}a2 \"done\"", others.collect::<String>())
     };
-    let [early, late] = [presets::qwen_code::v0_15(), presets::qwen_code::v0_24()].map(|policy| policy.routine);
+    let [early, late] = [presets::qwen_code::v0_15(), presets::qwen_code::v0_24()].map(|policy| policy.maintenance);
     for (step, tool, first, is_cleared) in [
         (&late[0], "read_file", "9t", true),
         (&late[0], "read_file", "\"\" media=image/png", true),

@@ -25,8 +25,8 @@ pub const CONTEXT_EDITING: Preset = Preset {
         ("trigger.auto", "Anthropic: the edits are applied to every request"),
         ("trigger.cool_down_seconds", "Anthropic has none"),
         ("truncate", "Anthropic has none"),
-        ("routine", "Anthropic: clear_thinking_20251015"),
-        ("routine.0.clear.keep.turns_with_any", "Anthropic: keep, default: the last turn with thoughts"),
+        ("maintenance", "Anthropic: clear_thinking_20251015"),
+        ("maintenance.0.clear.keep.turns_with_any", "Anthropic: keep, default: the last turn with thoughts"),
         ("micro", "Anthropic has one trigger"),
         ("auto", "Anthropic: clear_tool_uses_20250919"),
         ("auto.threshold", "Anthropic: trigger, default: 100000 input tokens"),
@@ -61,7 +61,7 @@ pub fn context_editing() -> Policy {
         },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: vec![Step::Clear(Clear {
+        maintenance: vec![Step::Clear(Clear {
             target: Target::Reasoning,
             weigh: Weigh::Part,
             keep: Keep { turns_with_any: 1, ..Keep::default() },

@@ -41,7 +41,7 @@ pub const SEED: Preset = Preset {
         ("trigger.auto", "Claude Code's design: it is checked after every turn"),
         ("trigger.cool_down_seconds", "Longhand: the design has a cool-down and names no length"),
         ("truncate", "Claude Code's design has none"),
-        ("routine", "Claude Code's design: nothing happens below the lowest level"),
+        ("maintenance", "Claude Code's design: nothing happens below the lowest level"),
         ("micro", "Claude Code's design: micro compact"),
         ("micro.steps.0.clear.keep.turns", "Claude Code's design: the outputs of the last 10 turns stay"),
         ("micro.steps.0.clear.instead", "Claude Code's design: the two lines in place of an output"),
@@ -83,7 +83,7 @@ pub const OBSERVED: Preset = Preset {
         ("trigger.auto", "Claude Code: autoCompactEnabled"),
         ("trigger.cool_down_seconds", "no cool-down was observed"),
         ("truncate", "not public"),
-        ("routine", "not public: what its micro compaction clears, and when"),
+        ("maintenance", "not public: what its micro compaction clears, and when"),
         ("micro", "not public: what its micro compaction clears, and when"),
         ("auto", "Claude Code: one automatic compaction"),
         ("auto.threshold", "Claude Code: its debug line, effective window = window - 20000, threshold = that - 13000"),
@@ -117,7 +117,7 @@ pub fn seed() -> Policy {
         counting: counting(UsageCount::Total),
         trigger: Trigger { auto: true, cool_down_seconds: 60, ..Trigger::default() },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: Some(Rung {
             threshold: above(0.55),
             notice: Notice::None,
@@ -165,7 +165,7 @@ pub fn observed() -> Policy {
         counting: counting(UsageCount::Prompt),
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold {
@@ -279,7 +279,7 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
 /// A summary that the model writes between the tags of the design; the view has other tags.
 fn in_tags(summary: Summary) -> Summary {
     let rules = vec![
-        "Leave out long outputs of tools, what only repeats something else, and routine operations.".to_owned(),
+        "Leave out long outputs of tools, what only repeats something else, and maintenance operations.".to_owned(),
         "Paths of modified files are absolute.".to_owned(),
     ];
     Summary { prompt: PromptStyle { answer_tag: Some("summary".to_owned()), rules, ..summary.prompt }, ..summary }

@@ -32,7 +32,7 @@ pub const V2026_08: Preset = Preset {
         ("trigger.auto", "Codex: it is checked before each turn and after each sampling"),
         ("trigger.cool_down_seconds", "Codex has none"),
         ("truncate", "Codex cuts outputs before it records them"),
-        ("routine", "Codex clears nothing"),
+        ("maintenance", "Codex clears nothing"),
         ("micro", "Codex has one level"),
         ("auto.threshold", "Codex: auto_compact_token_limit, nine tenths of the window"),
         ("auto.notice", "Longhand's wording: Codex warns about long threads"),
@@ -71,7 +71,7 @@ pub fn v2026_08() -> Policy {
         },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.9 }, inclusive: true, minimum_tokens: 0 },

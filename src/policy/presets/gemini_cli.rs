@@ -71,7 +71,7 @@ pub const V0_26: Preset = Preset {
         ("trigger.auto", "Gemini CLI: compresses by itself"),
         ("trigger.cool_down_seconds", "Gemini CLI has none"),
         ("truncate", "Gemini CLI cuts outputs in its tools"),
-        ("routine", "Gemini CLI: ToolOutputMaskingService"),
+        ("maintenance", "Gemini CLI: ToolOutputMaskingService"),
         ("micro", "Gemini CLI has one level"),
         ("auto", "Gemini CLI: ChatCompressionService"),
         ("auto.threshold", "Gemini CLI: DEFAULT_COMPRESSION_TOKEN_THRESHOLD"),
@@ -117,7 +117,7 @@ const AUGUST_SOURCES: &[(&str, &str)] = &[
     ("trigger.auto", "Gemini CLI: compresses by itself"),
     ("trigger.cool_down_seconds", "Gemini CLI has none"),
     ("truncate", "Gemini CLI has none"),
-    ("routine", "Gemini CLI has none"),
+    ("maintenance", "Gemini CLI has none"),
     ("micro", "Gemini CLI has one level"),
     ("auto", "Gemini CLI: tryCompressChat"),
     ("auto.threshold", "Gemini CLI: COMPRESSION_TOKEN_THRESHOLD"),
@@ -145,7 +145,7 @@ pub fn august_2025() -> Policy {
         counting: Counting { usage: UsageCount::Total, ..counting() },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: true, minimum_tokens: 0 },
@@ -177,7 +177,7 @@ pub fn v0_26() -> Policy {
     Policy {
         preset: V0_26.name.to_owned(),
         counting: counting(),
-        routine: vec![Step::Clear(masking())],
+        maintenance: vec![Step::Clear(masking())],
         auto: Some(Rung {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.5 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),

@@ -43,7 +43,7 @@ pub const PRESET: Preset = Preset {
         ("trigger.cool_down_seconds", "JoyAgent has no timer"),
         ("truncate", "JoyAgent: a plain substring"),
         ("truncate.max_units", "JoyAgent: max_observe"),
-        ("routine", "JoyAgent clears nothing"),
+        ("maintenance", "JoyAgent clears nothing"),
         ("micro", "JoyAgent has one level"),
         ("auto.threshold", "JoyAgent: max_input_tokens"),
         ("auto.notice", "JoyAgent says nothing"),
@@ -76,7 +76,7 @@ pub fn policy() -> Policy {
         },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: Some(Truncate::head(10_000, "")),
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(rung(100_000, Step::Fit(Fit::Suffix {}))),
         deep: Some(rung(

@@ -75,7 +75,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("truncate.before", "Neovate's design says nothing of it"),
     ("truncate.marker", "Longhand's wording"),
     ("truncate.after", "Neovate's design says nothing of it"),
-    ("routine", "Neovate clears only when a summary is due"),
+    ("maintenance", "Neovate clears only when a summary is due"),
     ("micro", "Neovate has one level"),
     ("auto.threshold.limit", "Neovate: COMPACTION_TRIGGER_RATIO, to be set between 0.5 and 0.9"),
     ("auto.threshold.inclusive", "Neovate: isOverflow"),
@@ -151,7 +151,7 @@ fn policy(
             max_bytes: 51_200,
             ..Truncate::head(0, "\n[Output truncated: {omitted} characters omitted]")
         }),
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: false, minimum_tokens },

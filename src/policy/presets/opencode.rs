@@ -70,12 +70,12 @@ pub const SEED: Preset = Preset {
         ("trigger.auto", "OpenCode: compaction.auto"),
         ("trigger.cool_down_seconds", "OpenCode has none"),
         ("truncate", "OpenCode: truncateToolOutput"),
-        ("routine.0.clear", "OpenCode: the prune walk"),
-        ("routine.0.clear.keep.tokens", "OpenCode: PRUNE_PROTECT"),
-        ("routine.0.clear.keep.turns", "OpenCode: the prune walk skips the last two turns"),
-        ("routine.0.clear.minimum_tokens", "OpenCode: PRUNE_MINIMUM"),
-        ("routine.0.clear.protected_tools", "OpenCode: PRUNE_PROTECTED_TOOLS"),
-        ("routine.0.clear.instead", "OpenCode: what a model reads in place of a cleared output"),
+        ("maintenance.0.clear", "OpenCode: the prune walk"),
+        ("maintenance.0.clear.keep.tokens", "OpenCode: PRUNE_PROTECT"),
+        ("maintenance.0.clear.keep.turns", "OpenCode: the prune walk skips the last two turns"),
+        ("maintenance.0.clear.minimum_tokens", "OpenCode: PRUNE_MINIMUM"),
+        ("maintenance.0.clear.protected_tools", "OpenCode: PRUNE_PROTECTED_TOOLS"),
+        ("maintenance.0.clear.instead", "OpenCode: what a model reads in place of a cleared output"),
         ("micro", "OpenCode has one level"),
         ("auto.threshold", "OpenCode: usable and isOverflow"),
         ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
@@ -140,7 +140,7 @@ pub const V1_18: Preset = Preset {
         ("trigger.auto", "OpenCode: compaction.auto"),
         ("trigger.cool_down_seconds", "OpenCode has none"),
         ("truncate", "OpenCode cuts only what a summarizer reads"),
-        ("routine", "OpenCode: compaction.prune is off when unset"),
+        ("maintenance", "OpenCode: compaction.prune is off when unset"),
         ("micro", "OpenCode has one level"),
         ("auto.threshold", "OpenCode: usable and isOverflow"),
         ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
@@ -182,7 +182,7 @@ const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]"
 pub fn seed() -> Policy {
     Policy {
         truncate: Some(Truncate::head(2_000, OUTPUT_MARKER)),
-        routine: vec![Step::Clear(Clear {
+        maintenance: vec![Step::Clear(Clear {
             keep: Keep { tokens: 40_000, turns: 2, ..Keep::default() },
             minimum_tokens: 20_000,
             minimum_inclusive: false,
@@ -218,7 +218,7 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
         },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold {
@@ -349,7 +349,7 @@ mod tests {
             [
                 ".preset",
                 ".truncate",
-                ".routine",
+                ".maintenance",
                 &format!("{tail}.turns"),
                 &format!("{tail}.budget_max_tokens"),
                 &format!("{rule}.summary.sections"),
@@ -361,8 +361,8 @@ mod tests {
 
     #[test]
     fn the_newer_version_clears_once_it_is_told_how() {
-        let patch = json!({ "routine": seed().routine });
+        let patch = json!({ "maintenance": seed().maintenance });
         let policy = v1_18().with_overrides(&patch.to_string()).expect("the seed's rule is valid");
-        assert_eq!((policy.routine, v1_18().routine), (seed().routine, Vec::new()));
+        assert_eq!((policy.maintenance, v1_18().maintenance), (seed().maintenance, Vec::new()));
     }
 }

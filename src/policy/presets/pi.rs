@@ -111,7 +111,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("trigger.silent_overflow", "pi: isContextOverflow with a window"),
     ("trigger", "pi: compaction.enabled and _checkCompaction"),
     ("truncate", "pi cuts outputs only in what a summarizer reads"),
-    ("routine", "pi clears nothing"),
+    ("maintenance", "pi clears nothing"),
     ("micro", "pi has one level"),
     ("auto.threshold", "pi: shouldCompact, compaction.reserveTokens"),
     ("auto.notice", "pi: compaction_end, without a line of its own"),
@@ -216,7 +216,7 @@ fn policy(version: &Version) -> Policy {
             ..Trigger::default()
         },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold {

@@ -28,7 +28,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("trigger.auto", "Qwen-Agent: every request"),
     ("trigger.cool_down_seconds", "Qwen-Agent has no timer"),
     ("truncate", "Qwen-Agent cuts only what does not fit"),
-    ("routine", "Qwen-Agent clears nothing by itself"),
+    ("maintenance", "Qwen-Agent clears nothing by itself"),
     ("micro", "Qwen-Agent has one level"),
     ("auto.threshold", "Qwen-Agent: DEFAULT_MAX_INPUT_TOKENS"),
     ("auto.notice", "Qwen-Agent says nothing"),
@@ -122,7 +122,7 @@ fn policy(name: &str, said: Said, fit: Fit) -> Policy {
         },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold { limit: Limit::Tokens { tokens: 58_000 }, inclusive: false, minimum_tokens: 0 },

@@ -38,7 +38,7 @@ pub const V0_15: Preset = Preset {
         ("trigger.auto", "Qwen Code: compresses by itself"),
         ("trigger.cool_down_seconds", "Qwen Code has none"),
         ("truncate", "Qwen Code cuts outputs in its tools"),
-        ("routine", "Qwen Code: microcompactHistory"),
+        ("maintenance", "Qwen Code: microcompactHistory"),
         ("micro", "Qwen Code has one level"),
         ("auto", "Qwen Code: ChatCompressionService"),
         ("auto.threshold", "Qwen Code: COMPRESSION_TOKEN_THRESHOLD"),
@@ -92,7 +92,7 @@ pub const V0_24: Preset = Preset {
         ("trigger.auto", "Qwen Code: compresses by itself"),
         ("trigger.cool_down_seconds", "Qwen Code has none"),
         ("truncate", "Qwen Code cuts outputs in its tools"),
-        ("routine", "Qwen Code: microcompactHistory"),
+        ("maintenance", "Qwen Code: microcompactHistory"),
         ("micro.threshold", "Qwen Code: WARN_BUFFER"),
         ("micro.notice", "Qwen Code: its warning, in Longhand's words"),
         ("micro.steps", "Qwen Code: microcompactHistory by size, which waits for its own condition here too"),
@@ -143,7 +143,7 @@ pub fn v0_15() -> Policy {
         counting: Counting { usage: UsageCount::Prompt, ..counting() },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: vec![Step::Clear(Clear {
+        maintenance: vec![Step::Clear(Clear {
             keep: Keep { failed_items: true, ..kept() },
             // 0.15 counts only text; later versions count media too.
             minimum_tokens: 1,
@@ -197,7 +197,7 @@ pub fn v0_24() -> Policy {
     Policy {
         preset: V0_24.name.to_owned(),
         counting: counting(),
-        routine: vec![
+        maintenance: vec![
             Step::Clear(idle_outputs()),
             Step::Clear(idle_media()),
             Step::Clear(idle_attachments()),

@@ -28,7 +28,7 @@ pub const PRESET: Preset = Preset {
         ("trigger", "smolagents reduces nothing by itself"),
         ("truncate", "smolagents: truncate_content"),
         ("truncate.max_units", "smolagents: MAX_LENGTH_TRUNCATE_CONTENT"),
-        ("routine", "smolagents clears nothing"),
+        ("maintenance", "smolagents clears nothing"),
         ("micro", "smolagents has no levels"),
         ("auto", "Longhand: what a summary by hand does"),
         ("auto.steps.0.summarize.summary.transcript", "smolagents: to_messages in summary mode"),
@@ -64,7 +64,7 @@ pub fn policy() -> Policy {
             marker: "\n..._This content has been truncated to stay below {max} characters_...\n".to_owned(),
             after: String::new(),
         }),
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: Some(Rung {
             threshold: Threshold { limit: Limit::Ratio { ratio: 1.0 }, inclusive: false, minimum_tokens: 0 },

@@ -39,7 +39,7 @@ pub const V2025_04: Preset = Preset {
         ("trigger.auto", "Suna: check_and_summarize_if_needed, where it is called"),
         ("trigger.cool_down_seconds", "Suna has none"),
         ("truncate", "Suna cuts nothing here"),
-        ("routine", "Suna clears nothing here"),
+        ("maintenance", "Suna clears nothing here"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: DEFAULT_TOKEN_THRESHOLD, reached or exceeded"),
         ("auto.notice", "Suna shows none"),
@@ -83,8 +83,8 @@ pub const V2025_07: Preset = Preset {
         ("trigger.auto", "Suna: compress_messages runs before every request"),
         ("trigger.cool_down_seconds", "Suna has none"),
         ("truncate", "Suna cuts nothing in every view"),
-        ("routine.0.fit.strip", "Suna: remove_meta_messages"),
-        ("routine.1.fit.middle_out", "Suna: middle_out_messages"),
+        ("maintenance.0.fit.strip", "Suna: remove_meta_messages"),
+        ("maintenance.1.fit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the name of the model"),
         ("auto.notice", "Suna shows none"),
@@ -124,8 +124,8 @@ pub const V2026: Preset = Preset {
         ("trigger.auto", "Suna: compress_messages runs before every request"),
         ("trigger.cool_down_seconds", "Suna has none"),
         ("truncate", "Suna cuts nothing in every view"),
-        ("routine.0.fit.strip", "Suna: remove_meta_messages"),
-        ("routine.1.fit.middle_out", "Suna: middle_out_messages"),
+        ("maintenance.0.fit.strip", "Suna: remove_meta_messages"),
+        ("maintenance.1.fit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the size of the window"),
         ("auto.notice", "Suna shows none"),
@@ -210,7 +210,7 @@ pub fn v2025_07() -> Policy {
     let groups = Groups { target_ratio: 1.0, batch: 10, minimum: 10 };
     let steps = [strip(), Fit::PerRole(per_role), Fit::Groups(groups), middle_out()].map(Step::Fit);
     Policy {
-        routine: vec![Step::Fit(strip()), Step::Fit(middle_out())],
+        maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
         auto: Some(rung(limit, false, steps.into())),
         ..policy(V2025_07.name, MESSAGE_UNITS + ID_UNITS)
     }
@@ -229,7 +229,7 @@ pub fn v2026() -> Policy {
     let groups = Groups { target_ratio, batch: 3, minimum: 5 };
     let steps = [strip(), Fit::PerRole(per_role), Fit::Groups(groups), middle_out()].map(Step::Fit);
     Policy {
-        routine: vec![Step::Fit(strip()), Step::Fit(middle_out())],
+        maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
         auto: Some(rung(limit, false, steps.into())),
         ..policy(V2026.name, MESSAGE_UNITS + ID_UNITS)
     }
@@ -308,7 +308,7 @@ fn policy(name: &str, message_units: u32) -> Policy {
         },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,
-        routine: Vec::new(),
+        maintenance: Vec::new(),
         micro: None,
         auto: None,
         deep: None,

@@ -138,11 +138,11 @@ a1
     let messages = dsl::parse(conversation);
     assert_eq!(sketch(&render(&policy, &messages)), expected("[Old tool result content cleared]", 4));
     policy.counting.unit = LengthUnit::Bytes;
-    if let Some(Step::Clear(clear)) = policy.routine.first_mut() {
+    if let Some(Step::Clear(clear)) = policy.maintenance.first_mut() {
         clear.instead = crate::policy::Clear::outputs("gone").instead;
     }
     assert_eq!(sketch(&render(&policy, &messages)), expected("gone", 8));
-    policy.routine.clear();
+    policy.maintenance.clear();
     assert_eq!(sketch(&render(&policy, &messages)), expected("[Old tool result content cleared]", 8));
 }
 

@@ -90,7 +90,7 @@ numbers!(
     Trigger,
     "job",
     Trigger::Threshold = 1,
-    Trigger::Routine = 2,
+    Trigger::Maintenance = 2,
     Trigger::Manual = 3,
     Trigger::Supplied = 4,
     Trigger::Overflow = 5,

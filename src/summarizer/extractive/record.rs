@@ -161,7 +161,7 @@ pub(super) struct Record {
     /// Commands in the background, each after the name under which its output can be requested.
     pub(super) background: Vec<(String, String)>,
     /// The commands that led to the newest commit, in order.
-    pub(super) routine: Vec<String>,
+    pub(super) maintenance: Vec<String>,
     /// The commands since the newest commit.
     since_commit: Vec<String>,
     /// The failure since the model's last text.
@@ -551,7 +551,7 @@ impl Record {
             if !self.commit_ids.insert(id.clone()) {
                 continue;
             }
-            self.routine = std::mem::take(&mut self.since_commit);
+            self.maintenance = std::mem::take(&mut self.since_commit);
             if let Some(task) = self.tasks.last_mut() {
                 let body = commands::message_body(command, &subject);
                 task.commit = Some(Commit { at, id, branch, subject, body: words::gist(&body, BODY_CHARS_MAX) });

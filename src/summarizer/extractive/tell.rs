@@ -560,22 +560,25 @@ impl Teller<'_> {
             self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
         }
         // The steps before the newest commit are those before the next one too.
-        let mut routine: Vec<&String> = Vec::new();
-        for (place, step) in record.routine.iter().enumerate() {
+        let mut maintenance: Vec<&String> = Vec::new();
+        for (place, step) in record.maintenance.iter().enumerate() {
             let is_wider = |other: &String| step.starts_with(&format!("{other} ")) || other == step;
-            if !record.routine[place + 1..].iter().any(is_wider) {
-                routine.push(step);
+            if !record.maintenance[place + 1..].iter().any(is_wider) {
+                maintenance.push(step);
             }
         }
-        let begins = routine.iter().position(|step| commands::purpose(step) == Purpose::Verify);
-        let routine = routine.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
-        let routine: Vec<String> = routine.map(|step| text::code(step)).collect();
+        let begins = maintenance.iter().position(|step| commands::purpose(step) == Purpose::Verify);
+        let maintenance = maintenance.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
+        let maintenance: Vec<String> = maintenance.map(|step| text::code(step)).collect();
         if committed_at > i64::MIN && !uncommitted.is_empty() {
-            let by_way =
-                if routine.is_empty() { String::new() } else { format!(", as before, behind {}", routine.join(", ")) };
+            let by_way = if maintenance.is_empty() {
+                String::new()
+            } else {
+                format!(", as before, behind {}", maintenance.join(", "))
+            };
             self.add(Topic::NextSteps, &format!("Commit: {uncommitted}{by_way}"), 1.3, record.length + 100);
         }
-        if routine.is_empty() && !unchecked.is_empty() {
+        if maintenance.is_empty() && !unchecked.is_empty() {
             let again: Vec<String> = passed.iter().take(3).map(|check| check.named()).collect();
             let line = format!("Run {} again: files were edited since", again.join(", "));
             self.add(Topic::NextSteps, &line, 1.2, record.length);

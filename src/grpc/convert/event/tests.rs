@@ -213,7 +213,7 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
                 compaction: COMPACTION,
                 level: None,
                 kind: CompactionKind::Prune,
-                trigger: Trigger::Routine,
+                trigger: Trigger::Maintenance,
                 base: 1,
                 context_tokens: 2,
                 window_tokens: 3,
@@ -221,7 +221,7 @@ fn compaction_bodies() -> Vec<(EventBody, Body)> {
             Body::CompactionStarted(pb::CompactionStarted {
                 compaction_id: compaction_id.clone(),
                 kind: pb::CompactionKind::Prune.into(),
-                trigger: pb::CompactionTrigger::Routine.into(),
+                trigger: pb::CompactionTrigger::Maintenance.into(),
                 base_revision: 1,
                 context_tokens: 2,
                 window_tokens: 3,

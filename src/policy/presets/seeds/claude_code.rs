@@ -69,7 +69,7 @@ fn auto_is_a_summary_and_the_last_ten_messages() {
     ] {
         assert!(user.contains(kept), "{kept} is to be preserved:\n{user}");
     }
-    in_order(&user, &["Leave out", "outputs", "repeat", "routine"]);
+    in_order(&user, &["Leave out", "outputs", "repeat", "maintenance"]);
     assert!(played.prompt(0).system.contains("<summary>"), "the answer stands in an element");
     deviates(PRESET, &["Which model writes a summary is the summarizer's business", "A result never parts"]);
 }

@@ -312,7 +312,7 @@ fn another_value_is_noticed() {
         ),
         (
             "suna@2025-07",
-            r#"{"routine": {"1": {"fit": {"middle_out": {"max_messages": 321}}}}}"#,
+            r#"{"maintenance": {"1": {"fit": {"middle_out": {"max_messages": 321}}}}}"#,
             suna_of_july_takes_arguments_out_and_keeps_320_messages,
         ),
         (

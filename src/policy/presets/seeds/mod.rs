@@ -215,7 +215,7 @@ fn told(firing: &Firing, room: i64) -> String {
     let by = match firing.level {
         Some(level) => level.name(),
         None if firing.context_tokens > room => "window",
-        None => "routine",
+        None => "maintenance",
     };
     let what = match firing.kind {
         _ if firing.refused => "refused",

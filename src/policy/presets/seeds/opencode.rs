@@ -137,7 +137,7 @@ fn strategy_2_clears_old_outputs() {
 #[test]
 fn strategy_2_asks_no_model_and_leaves_words_behind() {
     let played = stage().play(&outputs(&["out=20001t", "out=40000t"], 2));
-    assert_eq!((played.compactions.as_str(), played.asked.len()), ("routine prune", 0));
+    assert_eq!((played.compactions.as_str(), played.asked.len()), ("maintenance prune", 0));
     assert_eq!(played.outputs["c1"], "[Old tool result content cleared]");
     assert!(played.outputs["c2"].starts_with("xxx"));
 }
@@ -381,14 +381,14 @@ fn another_value_is_noticed() {
         (r#"{"truncate": {"marker": "\n[truncated]"}}"#, strategy_1_cuts_the_outputs_of_every_view),
         (r#"{"counting": {"unit": "code_points"}}"#, strategy_1_cuts_the_outputs_of_every_view),
         (r#"{"counting": {"rounding": "ceil"}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"keep": {"tokens": 40001}}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"keep": {"turns": 3}}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"minimum_tokens": 20001}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"minimum_inclusive": true}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"protected_tools": []}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"failed_too": true}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"past_cleared": "go_on"}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"routine": {"0": {"clear": {"ends_at_summary": false}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"keep": {"tokens": 40001}}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"keep": {"turns": 3}}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"minimum_tokens": 20001}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"minimum_inclusive": true}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"protected_tools": []}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"failed_too": true}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"past_cleared": "go_on"}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"clear": {"ends_at_summary": false}}}}"#, strategy_2_clears_old_outputs),
         (
             r#"{"auto": {"threshold": {"inclusive": false}}}"#,
             a_summary_is_due_where_the_tokens_of_a_reply_reach_the_usable_window,

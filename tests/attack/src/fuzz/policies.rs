@@ -56,7 +56,7 @@ impl Policies {
             let guards = Guards::new(scene, &fold, Past::default());
             guards::decide(scene, &fold, &guards);
             wake::condition(scene, &fold, &guards);
-            plan::routine(scene);
+            plan::maintenance(scene);
             plan::clear_all(scene);
             let boundary = Boundary { tail_start: 5, retained: &[], retained_first: false };
             let after = plan::with_summary(policy, &layout, &self.sources, &boundary, "what was", &[]);
@@ -168,7 +168,7 @@ impl Decoder for Policies {
             "guards",
             "levels",
             "steps",
-            "routine",
+            "maintenance",
             "counting",
             "clear",
             "fit",

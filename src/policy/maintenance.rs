@@ -28,7 +28,7 @@ impl Watch {
     /// The limits for a policy's maintenance under a window; none if nothing is automatic.
     pub fn of(policy: &Policy, window: &ModelWindow) -> Self {
         let mut watch = Self::default();
-        for step in policy.routine.iter().filter(|_| policy.trigger.auto) {
+        for step in policy.maintenance.iter().filter(|_| policy.trigger.auto) {
             match step {
                 Step::Clear(clear) => watch.clear(policy, clear, window),
                 Step::Fit(rule) => watch.fit(policy, rule, window),
@@ -103,7 +103,7 @@ pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
         let is_whole = |part: &&crate::model::part::Part| source.pruned_part(part.id).is_none();
         source.message.parts.iter().filter(is_whole).map(|part| &part.body)
     });
-    let wanted = parts.filter(|body| policy.routine.iter().any(|step| is_wanted(step, body)));
+    let wanted = parts.filter(|body| policy.maintenance.iter().any(|step| is_wanted(step, body)));
     i64::try_from(wanted.count()).unwrap_or(i64::MAX)
 }
 
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_routine_waits_for_what_it_needs() {
+    fn each_maintenance_waits_for_what_it_needs() {
         let none = Watch::default();
         for (preset, expected) in [
             ("opencode@seed", Watch { output_tokens: Some(60_000), ..none.clone() }),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_routine_acts_on_is_counted() {
+    fn only_what_the_maintenance_acts_on_is_counted() {
         let sources = dsl::parse(
             "u1 \"a\"\na2 \"b\"\n  call bash#c1 in={}\nt3\n  result c1 out=40c done\n\
              a4 \"{\\\"tool_execution\\\": {\\\"arguments\\\": 1, \\\"result\\\": 2}}\"",

@@ -60,7 +60,7 @@ async fn a_session_is_cleared_when_it_has_been_idle_for_long_enough() {
     let EventBody::CompactionStarted { trigger, .. } = watch.wait_for(EventKind::CompactionStarted).await.body else {
         panic!("it began");
     };
-    assert_eq!(trigger, Trigger::Routine);
+    assert_eq!(trigger, Trigger::Maintenance);
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let cleared = "select count(*) from pruned";
