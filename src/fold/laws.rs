@@ -29,8 +29,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, Standing, View};
 use crate::policy::overflow;
 use crate::policy::plan::{self, Scene, SummaryPlan, Work};
-use crate::policy::tokens::{self, Weights};
-use crate::policy::{Policy, Rung, gain, pairing, presets, validate};
+use crate::policy::{Policy, Rung, gain, pairing, presets, tokens, validate};
 
 mod world;
 
@@ -408,7 +407,7 @@ impl Session<'_> {
     }
 }
 
-/// The tokens of the stored messages that steps remove from the view, with a summary as long as the current one.
+/// The tokens that the view loses by the result of steps, with a summary as long as the current one.
 fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
     let Scene { policy, layout, sources, .. } = scene;
     let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
@@ -417,13 +416,7 @@ fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
             summary.previous.as_ref().and_then(|_| plan::shown_summary(sources)).unwrap_or_else(|| " ".to_owned());
         after = plan::with_summary(policy, layout, &after, &summary.boundary(), &expected, &summary.attachments);
     }
-    match &work.summary {
-        Some(_) => gain::shown_tokens(policy, sources) - gain::shown_tokens(policy, &after),
-        None => {
-            let tokens = |sources: &[SourceMessage]| Weights::of(policy, sources).tokens(0..sources.len());
-            tokens(sources) - tokens(&after)
-        }
-    }
+    plan::view(policy, sources).estimated_tokens - plan::view(policy, &after).estimated_tokens
 }
 
 /// The role, the kind, and the parts with the shortening of each.

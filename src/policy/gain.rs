@@ -3,13 +3,15 @@
 
 use super::clear::When;
 use super::plan::{self, Scene, Work};
-use super::{Policy, Step, overflow, tokens, turns};
-use crate::model::layout::Place;
+use super::{Policy, Step, overflow, tokens};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 
 /// Default minimum gain: the window divided by this number.
 const WINDOW_PARTS: i64 = 20;
+
+/// A gain is close to its minimum if it differs by no more than the minimum and this number of tokens.
+const CLOSE_TOKENS: u64 = 1_000;
 
 /// The tokens that an automatic compaction by these steps must free; at least 1.
 ///
@@ -34,18 +36,22 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
 /// True if the result of these steps is worth its cost. The size of a summary is known only when it is written: the
 /// estimate here assumes the size of the summary that it replaces, as the view shows it.
 ///
-/// The estimate uses stored messages, as for tails and prunes, without rendering a view, since every decision calls
-/// this.
+/// Every decision calls this, so the gain is first estimated from stored messages. Views are rendered only if that is
+/// close to the minimum: they add text around a summary and results for calls without any.
 pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
     let Scene { policy, sources, window, .. } = scene;
     if work.is_empty() {
         return false;
     }
+    let least = least(policy, window, steps, work.summary.is_some());
     let after = plan::foreseen(scene, work);
-    let freed = match &work.summary {
-        Some(_) => shown_tokens(policy, sources) - shown_tokens(policy, &after),
+    let estimated = match &work.summary {
+        Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
         None => tokens::freed(policy, sources, &after),
     };
+    let is_close = estimated.abs_diff(least) <= least.unsigned_abs() + CLOSE_TOKENS;
+    let tokens = |sources: &[SourceMessage]| plan::view(policy, sources).estimated_tokens;
+    let freed = if is_close { tokens(sources) - tokens(&after) } else { estimated };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
     let asks = work.summary.is_none() && overflow::room(window).is_none_or(|room| context_tokens <= room);
     let is_cheap = |most: u32| {
@@ -55,18 +61,5 @@ pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: 
         let same = sources.iter().zip(after.iter()).take_while(is_same).count();
         tokens::estimate_sources(policy, &after[same..]) <= freed.saturating_mul(i64::from(most))
     };
-    freed >= least(policy, window, steps, work.summary.is_some())
-        && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)
-}
-
-/// The tokens of messages, and of the text that a view adds around a summary and after it. The results that a view adds
-/// for calls without any are not counted.
-pub fn shown_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
-    let whole = tokens::estimate_sources(policy, sources);
-    let Some(at) = sources.iter().position(|source| source.place == Some(Place::Summary)) else { return whole };
-    // The text after a summary depends on the next message.
-    let next = sources[at + 1..].iter().position(|source| turns::says_something(&source.message));
-    let around = &sources[at..next.map_or(sources.len(), |next| at + next + 2)];
-    let added = plan::view(policy, around).estimated_tokens - tokens::estimate_sources(policy, around);
-    whole.saturating_add(added)
+    freed >= least && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)
 }
