@@ -10,8 +10,8 @@ use crate::model::view::SourceMessage;
 /// Default minimum gain: the window divided by this number.
 const WINDOW_PARTS: i64 = 20;
 
-/// A gain is close to its minimum if it differs by no more than the minimum and this number of tokens.
-const CLOSE_TOKENS: u64 = 1_000;
+/// A gain is close to its minimum from half to twice the minimum, and this number of tokens beyond both.
+const CLOSE_TOKENS: i64 = 1_000;
 
 /// The tokens that an automatic compaction by these steps must free; at least 1.
 ///
@@ -49,7 +49,7 @@ pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: 
         Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
         None => tokens::freed(policy, sources, &after),
     };
-    let is_close = estimated.abs_diff(least) <= least.unsigned_abs() + CLOSE_TOKENS;
+    let is_close = estimated >= least / 2 - CLOSE_TOKENS && estimated / 2 <= least.saturating_add(CLOSE_TOKENS / 2);
     let tokens = |sources: &[SourceMessage]| plan::view(policy, sources).estimated_tokens;
     let freed = if is_close { tokens(sources) - tokens(&after) } else { estimated };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
