@@ -180,7 +180,7 @@ impl Longhand {
         let mut session = self.loaded_from(source).await?;
         let is_kept = request.as_of.is_none() && held.is_none();
         if !is_kept {
-            // The fold's view has the messages' text.
+            // The fold's view shares their contents.
             session.source.messages = Vec::new();
         }
         let session = Arc::new(session);

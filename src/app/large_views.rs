@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Factor by which the room grows each time a view turns out to be larger.
 const GROWTH: usize = 2;
 
-/// Copies of a view's messages in memory: the messages, and the view made from them.
+/// Copies of a view's content in memory: the messages with the view, which share it, and the frames encoded from it.
 const COPIES: usize = 2;
 
 /// The bytes of a view's messages that the room is for.

@@ -215,3 +215,15 @@ async fn the_budget_holds_for_sessions_without_words() {
     assert!(kept > 10 && kept * policy_bytes <= budget, "{kept} sessions with policies of {policy_bytes} bytes");
     assert!(loaded.find(SessionKey(499)).is_some(), "the newest is kept");
 }
+
+#[tokio::test]
+async fn a_session_takes_at_most_half_of_the_budget() {
+    let world = World::start().await;
+    world.append(100_000).await;
+    let session = Arc::new(world.load().await);
+    for (budget, is_kept) in [(2 * session.bytes(), true), (2 * session.bytes() - 2, false)] {
+        let loaded = Loaded::new(world.store.clone(), budget);
+        loaded.keep(&session);
+        assert_eq!(loaded.find(world.key).is_some(), is_kept, "a budget of {budget} bytes");
+    }
+}
