@@ -108,7 +108,11 @@ create table message (
     create_time integer not null,
     head blob not null,                             -- encoded: actor, model, provider, origin time, metadata
     sealed_revision integer,                        -- null while open
-    seal blob                                       -- encoded: finish reason, usage, view it was given
+    seal blob,                                      -- encoded: finish reason, usage, view it was given
+    parts blob,                                     -- encoded: the parts of a message that came sealed; those of one that
+                                                    -- was opened first are rows of `part`
+    parts_length integer,                           -- bytes of `parts` before compression, with bodies in `blob`
+    check ((parts is null) = (parts_length is null))
 ) strict;
 
 -- Lookups by revision go by the class as well, of which there are four.
@@ -129,14 +133,14 @@ create table open_message (
 create index open_message_by_session on open_message (session_id);
 create index open_message_expiry on open_message (expire_time) where expire_time is not null;
 
--- A closed part. The body is encoded, compressed when that pays, and in `blob` when it is large. The salt lets the
--- chain commit to the body without revealing it once it is erased.
+-- A closed part of a message that was opened first. The body is encoded, compressed when that pays, and in `blob` when
+-- it is large. The salt lets the chain commit to the body without revealing it once it is erased. The id of a part is
+-- that of its message with its number in the last two bytes.
 create table part (
-    id integer primary key,
     message_id integer not null references message (id),
     position integer not null,
+    number integer not null check (number between 1 and 65535),
     revision integer not null,
-    public_id blob not null,
     client_id text,
     kind integer not null,
     codec integer not null,                         -- 0 as it is, 1 zstd
@@ -148,8 +152,6 @@ create table part (
 ) strict;
 
 create unique index part_position on part (message_id, position);
--- A placeholder may name nothing but the part it stands for.
-create unique index part_public on part (public_id);
 create unique index part_client on part (message_id, client_id) where client_id is not null;
 
 -- Tool calls, so that a result finds the one it answers when it comes, whatever views show by then. A fork has rows for
@@ -179,13 +181,13 @@ create table blob (
 create table draft (
     id integer primary key,
     message_id integer not null references message (id),
-    public_id blob not null unique,
+    number integer not null,                        -- its part's
     client_id text,                                 -- its part's, so that a draft is begun once
     kind integer not null,                          -- 1 text, 2 reasoning
     body text not null
 ) strict;
 
-create index draft_message on draft (message_id);
+create unique index draft_number on draft (message_id, number);
 create unique index draft_client on draft (message_id, client_id) where client_id is not null;
 
 -- Statements about history. `voided_revision` is set once, when a mark is undone in its own session.
@@ -200,12 +202,13 @@ create table mark (
 
 -- The parts that a prune mark shortens.
 create table pruned (
-    part_id integer not null references part (id),
+    message_id integer not null references message (id),
+    number integer not null,                        -- of the part within its message
     session_id integer not null references session (id),
     revision integer not null,
     compaction_id blob not null,
     cut blob,                                       -- encoded: what the view shows; null: the policy's placeholder
-    primary key (part_id, session_id, revision)
+    primary key (message_id, number, session_id, revision)
 ) strict, without rowid;
 
 create index pruned_mark on pruned (session_id, revision);
@@ -400,7 +403,7 @@ when old.sealed_revision is not null
     or new.id is not old.id or new.session_id is not old.session_id or new.revision is not old.revision
     or new.public_id is not old.public_id or new.client_id is not old.client_id or new.role is not old.role
     or new.kind is not old.kind or new.lane is not old.lane or new.create_time is not old.create_time
-    or new.head is not old.head
+    or new.head is not old.head or new.parts is not old.parts or new.parts_length is not old.parts_length
 begin select raise(abort, 'a sealed message never changes'); end;
 create trigger message_stays before delete on message
 begin select raise(abort, 'a message is never deleted'); end;

@@ -1,5 +1,6 @@
 //! The clock and the source of ids. No other module reads the time or creates ids.
 
+use crate::model::ids::MessageId;
 use crate::model::time::Timestamp;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -121,6 +122,11 @@ impl Clock {
 /// A new id. Ids of one process rise with time; nothing may rely on it.
 pub fn fresh_id() -> Uuid {
     Uuid::now_v7()
+}
+
+/// The id of a new message.
+pub fn fresh_message_id() -> MessageId {
+    MessageId::from_fresh(fresh_id())
 }
 
 #[cfg(test)]

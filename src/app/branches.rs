@@ -3,10 +3,9 @@
 use super::branch_books::BranchBooks;
 use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, validate};
-use crate::clock::fresh_id;
+use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::Revision;
-use crate::model::ids::MessageId;
 use crate::policy::branch::{self, BranchRules};
 use crate::scheduler::Books;
 use crate::store::{self, BranchSummary, Caller, Receipt};
@@ -69,7 +68,7 @@ impl Longhand {
         if let Some(held) = &held {
             held.resize(input.messages.iter().map(|source| store::weigh_bytes(&source.message)).sum());
         }
-        let id = MessageId(fresh_id());
+        let id = fresh_message_id();
         let books = BranchBooks::new(Books::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
         let output = self.summary_of_branch(&input, &books, deadline).await;
         // The request log is stored before the rewind, so that subscribers to it find the log, and also if the summary

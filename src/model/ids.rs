@@ -76,7 +76,7 @@ id!(
     "msg_"
 );
 id!(
-    /// The id of a part of a message.
+    /// The id of a part of a message: that of its message, with the number of the part in its last four digits.
     PartId,
     "prt_"
 );
@@ -85,3 +85,47 @@ id!(
     CompactionId,
     "cmp_"
 );
+
+/// The digits of a part's id that hold its number; in the id of a message they are zero.
+const NUMBER: u128 = 0xffff;
+
+impl MessageId {
+    /// The id of a new message, made from a fresh UUID.
+    pub fn from_fresh(id: Uuid) -> Self {
+        Self(Uuid::from_u128(id.as_u128() & !NUMBER))
+    }
+}
+
+impl PartId {
+    /// The id of the part of a message with this number. Numbers begin at 1; the order of parts is their position, which
+    /// differs from their number where drafts close in another order than they began.
+    pub fn of(message: MessageId, number: u16) -> Self {
+        Self(Uuid::from_u128(message.0.as_u128() & !NUMBER | u128::from(number)))
+    }
+
+    /// The message of the part.
+    pub fn message(self) -> MessageId {
+        MessageId::from_fresh(self.0)
+    }
+
+    /// The number of the part within its message.
+    pub fn number(self) -> u16 {
+        (self.0.as_u128() & NUMBER) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_part_names_its_message_and_number() {
+        let message = MessageId::from_fresh(Uuid::from_u128(u128::MAX));
+        assert_eq!(message.to_string(), "msg_ffffffffffffffffffffffffffff0000");
+        for number in [1, 2, 256, u16::MAX] {
+            let part = PartId::of(message, number);
+            assert_eq!((part.message(), part.number()), (message, number));
+        }
+        assert_eq!(PartId::of(message, 10).to_string(), "prt_ffffffffffffffffffffffffffff000a");
+    }
+}

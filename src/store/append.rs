@@ -106,9 +106,9 @@ const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s c
      join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
      where s.session_id = $1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
      and m.sealed_revision <= s.last_revision";
-const SELECT_DRAFTS: &str = "select public_id, kind, body, client_id from draft where message_id = $1 order by id";
+const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = $1 order by number";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
-const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and public_id = $2";
+const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and number = $2";
 const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id = $1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
@@ -213,7 +213,7 @@ async fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages:
     let mut calls = NamedCalls::default();
     for (taken, message) in taken.iter().zip(&*messages) {
         if let Some(client_id) = &message.original.client_id {
-            let id = MessageId(taken.unwrap_or(message.input.public_id));
+            let id = taken.map_or(message.input.id, MessageId);
             calls.add(client_id.clone(), id, &message.original.parts);
         }
     }
@@ -270,7 +270,7 @@ impl Append {
 /// Finds the calls that the results of a message answer, and records its own calls.
 async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut AppendMessage) -> Result<()> {
     let AppendMessage { original, input, .. } = message;
-    let (id, revision) = (MessageId(input.public_id), tx.next_revision(key)?);
+    let (id, revision) = (input.id, tx.next_revision(key)?);
     let holder = Holder { message: id, revision, writer: &caller.actor };
     for (position, (part, input)) in (0..).zip(original.parts.iter().zip(&mut input.parts)) {
         calls::settle(tx, key, &holder, position, &part.body, input).await?;
@@ -286,7 +286,8 @@ fn stored(
     revision: Revision,
     now: Timestamp,
 ) -> Message {
-    let part = |(original, input): (&NewPart, &PartInput)| {
+    let message = input.id;
+    let part = |(number, (original, input)): (u16, (&NewPart, &PartInput))| {
         let mut body = original.body.clone();
         if matches!(*body, PartBody::ToolResult(_))
             && let PartBody::ToolResult(result) = Arc::make_mut(&mut body)
@@ -295,16 +296,16 @@ fn stored(
             result.answers = call_message.map_or(Answers::Nothing, Answers::In);
         }
         let (client_id, metadata_json) = (original.client_id.clone(), original.metadata_json.clone());
-        Part { id: PartId(input.public_id), client_id, revision, body, metadata_json }
+        Part { id: PartId::of(message, number), client_id, revision, body, metadata_json }
     };
     Message {
-        id: MessageId(input.public_id),
+        id: input.id,
         session_id,
         client_id: original.client_id.clone(),
         revision,
         role: original.role,
         kind: original.kind,
-        parts: original.parts.iter().zip(&input.parts).map(part).collect(),
+        parts: (1..).zip(original.parts.iter().zip(&input.parts)).map(part).collect(),
         sealed_revision: original.finish.is_some().then_some(revision),
         finish: original.finish.clone().unwrap_or_default(),
         model: original.model.clone(),
@@ -382,7 +383,7 @@ fn draft_body(kind: i32, text: String) -> PartBody {
 
 /// A draft of an open message.
 struct Draft {
-    id: Uuid,
+    id: PartId,
     client_id: Option<String>,
     /// Bytes of its text.
     length: i64,
@@ -393,65 +394,66 @@ impl Draft {
     /// The part that the draft becomes.
     fn close(&self, metadata_json: Option<&str>) -> PartInput {
         let encoded = codec::encode_part(&self.body, metadata_json, salt());
-        PartInput { public_id: self.id, client_id: self.client_id.clone(), encoded, call_message: None }
+        PartInput { client_id: self.client_id.clone(), encoded, call_message: None }
     }
 }
 
-/// The drafts of a message.
-async fn drafts(tx: &mut Tx<'_>, row: i64) -> Result<Vec<Draft>> {
+/// The drafts of a message, given by its row and its id.
+async fn drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<Draft>> {
     let rows = sqlx::query(SELECT_DRAFTS).bind(row).fetch_all(&mut *tx.conn).await?;
     let draft = |row: SqliteRow| {
         let words: String = row.try_get(2)?;
         let length = i64::try_from(words.len()).unwrap_or(i64::MAX);
         let body = draft_body(row.try_get(1)?, words);
-        Ok(Draft { id: codec::uuid(row.try_get(0)?)?, client_id: row.try_get(3)?, length, body })
+        let number = row.try_get::<u16, _>(0)?;
+        Ok(Draft { id: PartId::of(message, number), client_id: row.try_get(3)?, length, body })
     };
     rows.into_iter().map(draft).collect()
 }
 
-/// Finds the calls that results answer which join an open message, and records its new calls. Each part has the growth
-/// of the history by it, in bytes.
+/// A part that joins an open message.
+struct Joining {
+    id: PartId,
+    input: PartInput,
+    /// The growth of the history by it.
+    growth_bytes: i64,
+}
+
+/// Finds the calls that results answer which join an open message, and records its new calls.
 async fn settle_parts(
     tx: &mut Tx<'_>,
     key: i64,
     message: MessageId,
-    parts: Vec<(PartInput, i64, Option<Arc<PartBody>>)>,
-) -> Result<Vec<(PartInput, i64)>> {
+    parts: Vec<(Joining, Option<Arc<PartBody>>)>,
+) -> Result<Vec<Joining>> {
     let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
     let holder = Holder { message, revision: open.revision, writer: &open.writer };
     let mut settled = Vec::with_capacity(parts.len());
-    for (position, (mut input, growth_bytes, body)) in (open.next_position..).zip(parts) {
+    for (position, (mut part, body)) in (open.next_position..).zip(parts) {
         if let Some(body) = body {
-            calls::settle(tx, key, &holder, position, &body, &mut input).await?;
+            calls::settle(tx, key, &holder, position, &body, &mut part.input).await?;
         }
-        settled.push((input, growth_bytes));
+        settled.push(part);
     }
     Ok(settled)
 }
 
 /// Adds parts to an open message, with their event.
-fn close_parts(
-    tx: &mut Tx<'_>,
-    key: i64,
-    caller: &Caller,
-    message: MessageId,
-    parts: Vec<(PartInput, i64)>,
-) -> Result<Vec<Uuid>> {
+fn close_parts(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: MessageId, parts: Vec<Joining>) -> Result<()> {
     let revision = tx.next_revision(key)?;
     let head = tx.loaded(key)?;
     let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
     let (row, first) = (open.row, open.next_position);
     open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
-    open.bytes += parts.iter().map(|(part, _)| part.encoded.bytes()).sum::<i64>();
-    head.grow(parts.iter().fold(0, |sum, (_, growth_bytes)| sum.saturating_add(*growth_bytes)));
+    open.bytes += parts.iter().map(|part| part.input.encoded.bytes()).sum::<i64>();
+    head.grow(parts.iter().fold(0, |sum, part| sum.saturating_add(part.growth_bytes)));
     let mut digest = Digest::default();
-    let ids: Vec<Uuid> = parts.iter().map(|(part, _)| part.public_id).collect();
-    for (position, (part, _)) in (first..).zip(parts) {
-        tx.part(&mut digest, row, position, revision, part);
+    let ids = parts.iter().map(|part| part.id).collect();
+    for (position, part) in (first..).zip(parts) {
+        tx.part_row(&mut digest, part.id, (row, position, revision), part.input);
     }
-    let body = EventBody::PartsClosed { message, parts: ids.iter().copied().map(PartId).collect() };
-    tx.event(key, caller, &body, &digest)?;
-    Ok(ids)
+    tx.event(key, caller, &EventBody::PartsClosed { message, parts: ids }, &digest)?;
+    Ok(())
 }
 
 impl AppendParts {
@@ -474,13 +476,14 @@ impl AppendParts {
         let row = open_message(tx, key, self.message).await?;
         self.name_calls(tx).await?;
         let there = self.there(tx).await?;
-        let drafts = drafts(tx, row).await?;
+        let drafts = drafts(tx, row, self.message).await?;
+        let mut next_number = tx.loaded(key)?.next_number(self.message)?;
         let mut receipt = Receipt::default();
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut closed = Vec::new();
         let mut bytes = drafts.iter().map(|draft| draft.length).sum();
         for part in self.parts {
-            let (input, growth_bytes, body) = match part {
+            let (id, input, growth_bytes, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input } = *whole;
                     if let Some(id) = existing_part(&there, &original)? {
@@ -490,27 +493,30 @@ impl AppendParts {
                     }
                     not_a_drafts(&drafts, &original)?;
                     bytes += input.encoded.bytes();
-                    (input, original.body.growth_bytes(), Some(original.body))
+                    let id = PartId::of(self.message, next_number);
+                    next_number = next_number.saturating_add(1);
+                    (id, input, original.body.growth_bytes(), Some(original.body))
                 }
                 AppendPart::Draft(id, metadata_json) => {
                     let draft = drafts
                         .iter()
-                        .find(|draft| draft.id == id.0 && !closed.contains(&draft.id))
+                        .find(|draft| draft.id == id && !closed.contains(&draft.id))
                         .ok_or_else(|| Error::not_found(Kind::Draft, id))?;
-                    closed.push(id.0);
+                    closed.push(id);
                     bytes += metadata_json.as_ref().map_or(0, |json| i64::try_from(json.len()).unwrap_or(i64::MAX));
-                    (draft.close(metadata_json.as_deref()), draft.body.growth_bytes(), None)
+                    (id, draft.close(metadata_json.as_deref()), draft.body.growth_bytes(), None)
                 }
             };
-            receipt.ids.push(input.public_id);
-            parts.push((input, growth_bytes, body));
+            receipt.ids.push(id.0);
+            parts.push((Joining { id, input, growth_bytes }, body));
         }
         // A draft that stays open becomes a part in the end.
         let drafts_left = drafts.len() - closed.len();
         within_message(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
         for id in closed {
-            sqlx::query(DELETE_DRAFT).bind(row).bind(id.as_bytes().to_vec()).execute(&mut *tx.conn).await?;
+            sqlx::query(DELETE_DRAFT).bind(row).bind(id.number()).execute(&mut *tx.conn).await?;
         }
+        tx.loaded(key)?.set_next_number(self.message, next_number);
         tx.written(key, self.message.0);
         if !parts.is_empty() {
             let parts = settle_parts(tx, key, self.message, parts).await?;
@@ -609,11 +615,15 @@ impl FinishMessage {
     /// Seals the message in this row. Drafts that are still open close with their text so far.
     pub(crate) async fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
         let key = self.session.0;
-        let drafts = drafts(tx, row).await?;
+        let drafts = drafts(tx, row, self.message).await?;
         if !drafts.is_empty() {
             sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
-            let parts = drafts.iter().map(|draft| (draft.close(None), draft.body.growth_bytes())).collect();
-            close_parts(tx, key, &self.caller, self.message, parts)?;
+            let close = |draft: &Draft| Joining {
+                id: draft.id,
+                input: draft.close(None),
+                growth_bytes: draft.body.growth_bytes(),
+            };
+            close_parts(tx, key, &self.caller, self.message, drafts.iter().map(close).collect())?;
         }
         // The row itself may not be written yet in this transaction.
         let seal = codec::encode_finish(&self.seal.finish);

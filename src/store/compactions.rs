@@ -67,14 +67,13 @@ pub(crate) struct Supply {
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      base_revision, asked_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
      create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $4, $5, $9, 0, 1, $6, $7, $8, $6, $6)";
-const PART_ROW: &str = "select p.id from message m join part p on p.message_id = m.id \
-     where m.public_id = $1 and p.public_id = $2";
+const MESSAGE_ROW: &str = "select id from message where public_id = $1";
 const INSERT_PRUNED: &str =
-    "insert into pruned (part_id, session_id, revision, compaction_id, cut) values ($1, $2, $3, $4, $5)";
+    "insert into pruned (message_id, number, session_id, revision, compaction_id, cut) values ($1, $2, $3, $4, $5, $6)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, PART_ROW, INSERT_PRUNED];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT_DONE, MESSAGE_ROW, INSERT_PRUNED];
 
 /// The compaction that rows are written for.
 struct Subject<'a> {
@@ -267,19 +266,17 @@ async fn write_prune(
     let mut digest = Digest::default();
     let mut rows = Vec::with_capacity(parts.len());
     for (message, part, cut) in &parts {
-        let row: Option<i64> = sqlx::query_scalar(PART_ROW)
-            .bind(message.0.as_bytes().to_vec())
-            .bind(part.0.as_bytes().to_vec())
-            .fetch_optional(&mut *tx.conn)
-            .await?;
-        let row = row.ok_or_else(|| Error::corrupt("part", format_args!("{part} is gone")))?;
-        rows.push((row, part, codec::encode_cut(cut)));
+        let row: Option<i64> =
+            sqlx::query_scalar(MESSAGE_ROW).bind(message.0.as_bytes().to_vec()).fetch_optional(&mut *tx.conn).await?;
+        let row = row.ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
+        rows.push((row, part.number(), part, codec::encode_cut(cut)));
     }
     // In row order, so that the check, which reads them by index, sees them in the order of the digest.
     rows.sort_unstable();
-    for (row, part, cut) in rows {
+    for (row, number, part, cut) in rows {
         sqlx::query(INSERT_PRUNED)
             .bind(row)
+            .bind(number)
             .bind(key)
             .bind(revision)
             .bind(compaction.0.as_bytes().to_vec())

@@ -3,12 +3,10 @@
 //! Text can be sent again, like everything else: text that a draft already has at its offset is not added again.
 
 use super::append::{open_message, within, within_message};
-use super::codec;
 use super::error::{Error, Kind, Result};
 use super::head::SessionKey;
 use super::messages;
 use super::tx::Tx;
-use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::part::PartBody;
@@ -59,7 +57,7 @@ pub(crate) struct AppendDraft {
 macro_rules! select_draft {
     ($which:literal) => {
         concat!(
-            "select id, public_id, kind, octet_length(body), case when octet_length(body) > $3 then ",
+            "select id, number, kind, octet_length(body), case when octet_length(body) > $3 then ",
             "substr(cast(body as blob), $3 + 1, $4) end from draft where message_id = $1 and ",
             $which,
             " = $2"
@@ -67,14 +65,14 @@ macro_rules! select_draft {
     };
 }
 
-const SELECT: &str = select_draft!("public_id");
+const SELECT: &str = select_draft!("number");
 const SELECT_NAMED: &str = select_draft!("client_id");
 const COUNT: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = $1";
 const HAS_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
-     where m.public_id = $1 and p.public_id = $2)";
+     where m.public_id = $1 and p.number = $2)";
 const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
      where m.public_id = $1 and p.client_id = $2)";
-const INSERT: &str = "insert into draft (message_id, public_id, client_id, kind, body) values ($1, $2, $3, $4, $5)";
+const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body) values ($1, $2, $3, $4, $5)";
 const EXTEND: &str = "update draft set body = body || $2 where id = $1";
 
 /// The statements of this file, for the test that prepares them all.
@@ -124,7 +122,7 @@ impl AppendDraft {
     async fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
         let DraftWordsToAdd { part, client_id, offset, delta, .. } = &self.words;
         let query = match (part, client_id) {
-            (Some(part), _) => sqlx::query(SELECT).bind(row).bind(part.0.as_bytes().to_vec()),
+            (Some(part), _) => sqlx::query(SELECT).bind(row).bind(part.number()),
             (None, Some(client_id)) => sqlx::query(SELECT_NAMED).bind(row).bind(client_id),
             (None, None) => return Ok(None),
         };
@@ -132,7 +130,7 @@ impl AppendDraft {
         let Some(row) = query.fetch_optional(&mut *tx.conn).await? else { return Ok(None) };
         Ok(Some(Found {
             row: row.try_get(0)?,
-            part: PartId(codec::uuid(row.try_get(1)?)?),
+            part: PartId::of(self.message, row.try_get(1)?),
             reasoning: row.try_get::<i32, _>(2)? == 2,
             length: row.try_get(3)?,
             there: row.try_get::<Option<Vec<u8>>, _>(4)?.unwrap_or_default(),
@@ -157,7 +155,7 @@ impl AppendDraft {
         let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
-            (Some(part), _) => sqlx::query_scalar(HAS_PART).bind(message).bind(part.0.as_bytes().to_vec()),
+            (Some(part), _) => sqlx::query_scalar(HAS_PART).bind(message).bind(part.number()),
             (None, Some(client_id)) => sqlx::query_scalar(HAS_NAMED_PART).bind(message).bind(client_id),
             (None, None) => return Ok(None),
         };
@@ -205,16 +203,17 @@ impl AppendDraft {
         within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         let count = self.room(tx, row, (1, length)).await?;
         within("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
-        let id = fresh_id();
+        let number = tx.loaded(self.session.0)?.next_number(self.message)?;
         sqlx::query(INSERT)
             .bind(row)
-            .bind(id.as_bytes().to_vec())
+            .bind(number)
             .bind(self.words.client_id)
             .bind(if self.words.reasoning { 2 } else { 1 })
             .bind(self.words.delta)
             .execute(&mut *tx.conn)
             .await?;
-        Ok(DraftReceipt { part: PartId(id), length, added_at: Some(0) })
+        tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
+        Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0) })
     }
 
     /// Refuses drafts and text that would exceed the limits of the message when it is sealed; returns the number of its

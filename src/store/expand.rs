@@ -18,8 +18,7 @@ const MARKS_BEFORE: &str = "select revision, kind, body from mark where session_
 const MARK_BEHIND: &str =
     "select kind, body from mark where session_id = $1 and revision > $2 order by revision limit 1";
 const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
-const PRUNED_AT: &str = "select distinct m.revision from pruned q join part p on p.id = q.part_id \
-     join message m on m.id = p.message_id where q.session_id = $1 and q.revision = $2";
+const PRUNED_AT: &str = "select distinct m.revision from pruned q join message m on m.id = q.message_id where q.session_id = $1 and q.revision = $2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

@@ -5,7 +5,7 @@ use super::error::{Error, Kind, Result};
 use super::lineage::Reader;
 use super::script::Script;
 use crate::limits;
-use crate::model::ids::{CompactionId, SessionId};
+use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::message::GivenView;
 use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
@@ -38,6 +38,8 @@ pub(crate) struct OpenMessage {
     /// The writer of its calls.
     pub(crate) writer: String,
     pub(crate) next_position: i64,
+    /// The number of its next part or draft, see `PartId::number`.
+    pub(crate) next_number: u16,
     /// Bytes of its parts so far, without drafts.
     pub(crate) bytes: i64,
     /// Milliseconds without a write after which it is sealed.
@@ -107,7 +109,9 @@ const SELECT: &str = "select id, public_id, fork_revision, title, state, metadat
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
-     (select count(*) from part p where p.message_id = m.id), o.timeout_ms \
+     (select count(*) from part p where p.message_id = m.id), o.timeout_ms, \
+     coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
+     coalesce((select max(d.number) from draft d where d.message_id = m.id), 0) \
      from message m left join open_message o on o.message_id = m.id where m.session_id = $1 and m.sealed_revision is null";
 const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
 const UPDATE: &str = "update session set title = v.column2, state = v.column3, metadata_json = v.column4, \
@@ -143,6 +147,7 @@ impl Head {
                 revision: row.try_get(2)?,
                 writer: codec::decode_message_head(row.try_get(3)?)?.actor,
                 next_position: row.try_get(4)?,
+                next_number: row.try_get::<u16, _>(6)?.max(row.try_get(7)?).saturating_add(1),
                 bytes,
                 timeout_ms: row.try_get::<Option<i64>, _>(5)?.unwrap_or(limits::OPEN_TIMEOUT_MS_DEFAULT),
             };
@@ -275,6 +280,18 @@ impl Head {
     pub(crate) fn is_due(&mut self) {
         if self.state == SessionState::Active {
             self.due_revision = Some(self.revision);
+        }
+    }
+
+    /// The number of the next part or draft of an open message.
+    pub(crate) fn next_number(&self, message: MessageId) -> Result<u16> {
+        self.open.get(&message.0).map(|open| open.next_number).ok_or(Error::MessageSealed)
+    }
+
+    /// Sets the number of the next part or draft of an open message.
+    pub(crate) fn set_next_number(&mut self, message: MessageId, number: u16) {
+        if let Some(open) = self.open.get_mut(&message.0) {
+            open.next_number = number;
         }
     }
 

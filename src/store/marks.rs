@@ -13,7 +13,7 @@ use super::messages;
 use super::position::{self, Located};
 use super::reversals;
 use super::tx::{Caller, MessageInput, PartInput, Tx};
-use crate::clock::fresh_id;
+use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
@@ -214,7 +214,7 @@ async fn rewind(
         return Ok(Vec::new());
     };
     let input = MessageInput {
-        public_id: id.0,
+        id,
         head: codec::MessageHead { actor: caller.actor.clone(), model: summarizer, ..codec::MessageHead::default() },
         finish: Some(Finish { usage, ..Finish::default() }),
         ..MessageInput::derived(Role::User, MessageKind::Branch, &[PartBody::Text(text)])
@@ -245,7 +245,7 @@ async fn edit(
     let parts = settled(tx, lineage, &original, &located.message, parts).await?;
     let head = codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::replacing(&original) };
     let input = MessageInput {
-        public_id: fresh_id(),
+        id: fresh_message_id(),
         client_id: None,
         role: located.message.role,
         kind: MessageKind::Edit,

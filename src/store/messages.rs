@@ -1,6 +1,6 @@
 //! Reads of history: messages by id, by page, and by layout.
 
-use super::codec::{self, Number as _};
+use super::codec::{self, Number as _, StoredPart};
 use super::error::{Error, Kind, Result};
 use super::lineage::{self, Lineage, Query, Reader, Stretch};
 use crate::limits;
@@ -18,13 +18,16 @@ use std::collections::HashMap;
 
 /// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
 /// revision: parts that came later do not count.
-// No part is as long as the bound, which keeps a damaged length from overflowing the sum.
+// No part is as long as the bound, which keeps a damaged length from overflowing the sum. Few bytes of parts come with
+// the message; many are read once the budget of the read allows them.
 macro_rules! select_message {
     ($rest:literal) => {
         concat!(
             "select m.id, m.session_id, s.public_id, m.revision, m.public_id, m.client_id, m.role, m.kind, ",
-            "m.create_time, m.head, m.sealed_revision, m.seal, (select sum(min(p.length, 4294967296)) from part p ",
-            "where p.message_id = m.id and p.revision <= $1) from message m join session s on s.id = m.session_id ",
+            "m.create_time, m.head, m.sealed_revision, m.seal, coalesce(m.parts_length, ",
+            "(select sum(min(p.length, 4294967296)) from part p where p.message_id = m.id and p.revision <= $1)), ",
+            "m.parts is not null, case when length(m.parts) <= 16384 then m.parts end ",
+            "from message m join session s on s.id = m.session_id ",
             $rest
         )
     };
@@ -41,18 +44,18 @@ const LANE_BACKWARD: &str = select_message!(
     "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
      and ($6 is null or m.sealed_revision <= $6) order by m.revision desc limit $7"
 );
-const PARTS: &str = "select p.message_id, p.id, p.public_id, p.client_id, p.revision, p.codec, p.length, p.body, \
-     p.blob_hash, p.call_message from json_each($1) wanted join part p on p.message_id = wanted.value \
+const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
+     p.call_message, p.message_id from json_each($1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
-const PRUNED: &str = "select q.part_id, q.session_id, q.revision, q.compaction_id, q.cut \
-     from json_each($1) wanted join pruned q on q.part_id = wanted.value";
-const OF_MESSAGE: &str = "select codec, length, body, blob_hash from part where message_id = $1";
+const WHOLE: &str = "select parts from message where id = $1";
+const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.cut \
+     from json_each($1) wanted join pruned q on q.message_id = wanted.value";
+const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
+     from part where message_id = $1";
 const BLOB_LENGTH: &str = "select length from blob where hash = $1";
 const BLOB: &str = "select codec, length, data from blob where hash = $1";
-const MESSAGE_OF_PART: &str =
-    "select m.public_id from part p join message m on m.id = p.message_id where p.public_id = $1";
-const DRAFTS: &str = "select d.public_id, d.kind, d.body from message m join draft d on d.message_id = m.id \
-     where m.public_id = $1 order by d.id";
+const DRAFTS: &str = "select d.number, d.kind, d.body from message m join draft d on d.message_id = m.id \
+     where m.public_id = $1 order by d.number";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -63,11 +66,11 @@ pub(crate) const STATEMENTS: &[&str] = &[
     LANE_FORWARD,
     LANE_BACKWARD,
     PARTS,
+    WHOLE,
     PRUNED,
     OF_MESSAGE,
     BLOB_LENGTH,
     BLOB,
-    MESSAGE_OF_PART,
     DRAFTS,
 ];
 
@@ -77,7 +80,18 @@ struct Found {
     owner: i64,
     /// Bytes of its parts on disk before compression, without media in blobs.
     bytes: usize,
+    parts: Parts,
     message: Message,
+}
+
+/// The place of a message's parts.
+enum Parts {
+    /// They came with the row.
+    Read(Vec<StoredPart>),
+    /// They are in the row, and are yet to be read.
+    InRow,
+    /// They are rows of their own.
+    Rows,
 }
 
 impl Found {
@@ -117,7 +131,12 @@ impl Found {
         };
         let bytes: Option<i64> = row.try_get(12)?;
         let bytes = bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
-        Ok(Self { row: row.try_get(0)?, owner: row.try_get(1)?, bytes, message })
+        let parts = match (row.try_get(13)?, row.try_get::<Option<&[u8]>, _>(14)?) {
+            (_, Some(parts)) => Parts::Read(codec::decode_parts(parts)?),
+            (true, None) => Parts::InRow,
+            (false, None) => Parts::Rows,
+        };
+        Ok(Self { row: row.try_get(0)?, owner: row.try_get(1)?, bytes, parts, message })
     }
 }
 
@@ -135,18 +154,41 @@ pub(crate) async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>
     }
 }
 
-/// The bytes of a part's row before compression, inline or from a blob: columns codec, length, body, blob hash from
-/// `first`.
-pub(crate) async fn plain_body(reader: &mut Reader<'_>, row: &SqliteRow, first: usize) -> Result<Vec<u8>> {
-    let hash: Option<Vec<u8>> = row.try_get(first + 3)?;
-    match hash {
-        Some(hash) => blob(reader, &hash).await,
-        None => {
-            let body: Option<Vec<u8>> = row.try_get(first + 2)?;
-            let body = body.ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
-            codec::inline_body(row.try_get(first)?, row.try_get(first + 1)?, &body)
-        }
+/// The bytes of a part before compression, from its stored form or a blob.
+pub(crate) async fn plain_body(reader: &mut Reader<'_>, part: &mut StoredPart) -> Result<Vec<u8>> {
+    if let Some(hash) = &part.blob_hash {
+        return blob(reader, hash).await;
     }
+    let body = part.body.take().ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
+    codec::decompress("part", part.codec, part.length, body)
+}
+
+/// A part of a message, with its number and its revision.
+pub(crate) struct Numbered {
+    pub(crate) number: u16,
+    pub(crate) revision: Revision,
+    pub(crate) stored: StoredPart,
+}
+
+/// A part from its row: number, revision, client id, kind, codec, length, salt, body, blob hash, call message.
+pub(crate) fn part_row(row: &SqliteRow) -> Result<Numbered> {
+    let body: Option<&[u8]> = row.try_get(7)?;
+    let stored = StoredPart {
+        client_id: row.try_get(2)?,
+        kind: row.try_get(3)?,
+        codec: row.try_get(4)?,
+        length: row.try_get(5)?,
+        salt: row.try_get(6)?,
+        body: body.map(|body| codec::without_check("part", body).map(<[u8]>::to_vec)).transpose()?,
+        blob_hash: row.try_get(8)?,
+        call_message: row.try_get(9)?,
+    };
+    Ok(Numbered { number: row.try_get(0)?, revision: row.try_get(1)?, stored })
+}
+
+/// The parts of a message that came sealed at a revision.
+pub(crate) fn whole(parts: Vec<StoredPart>, revision: Revision) -> Vec<Numbered> {
+    (1..).zip(parts).map(|(number, stored)| Numbered { number, revision, stored }).collect()
 }
 
 /// The name of the limit for a view that is too large to be read.
@@ -169,9 +211,9 @@ impl Budget {
     }
 }
 
-fn list_of(found: &[Found]) -> String {
-    let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
-    serde_json::to_string(&wanted).unwrap_or_default()
+/// The list of some rows, for `json_each`.
+fn list_of(rows: &[i64]) -> String {
+    serde_json::to_string(rows).unwrap_or_default()
 }
 
 /// The number of these messages that one statement may read, so that its rows stay within `room`; at least one.
@@ -185,14 +227,8 @@ fn together(found: &[Found], room: usize) -> usize {
 }
 
 /// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
-/// messages that have their parts, and the ids of the parts by row.
-async fn fill_parts(
-    reader: &mut Reader<'_>,
-    found: &mut [Found],
-    at: Revision,
-    budget: &mut Budget,
-) -> Result<(usize, HashMap<i64, PartId>)> {
-    let mut rows_of = HashMap::new();
+/// messages that have their parts.
+async fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget: &mut Budget) -> Result<usize> {
     let mut filled = 0;
     while filled < found.len() {
         let room = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
@@ -200,46 +236,70 @@ async fn fill_parts(
         if budget.refuses(found[filled].bytes) {
             break;
         }
-        let mut rows: HashMap<i64, Vec<SqliteRow>> = HashMap::new();
-        for row in reader.all(sqlx::query(PARTS).bind(list_of(&found[filled..end]))).await? {
-            rows.entry(row.try_get(0)?).or_default().push(row);
-        }
+        let mut rows = part_rows(reader, &found[filled..end]).await?;
         for found in &mut found[filled..end] {
-            for row in rows.remove(&found.row).unwrap_or_default() {
-                let Some(part) = part(reader, &row, at).await? else { continue };
-                rows_of.insert(row.try_get(1)?, part.id);
+            let parts = match std::mem::replace(&mut found.parts, Parts::Rows) {
+                Parts::Read(parts) => whole(parts, found.message.revision),
+                Parts::InRow => whole(parts_in_row(reader, found).await?, found.message.revision),
+                Parts::Rows => rows.remove(&found.row).unwrap_or_default(),
+            };
+            for numbered in parts.into_iter().filter(|numbered| numbered.revision <= at) {
+                let part = part(reader, found.message.id, numbered).await?;
                 found.message.parts.push(part);
             }
             let bytes = weigh_bytes(&found.message);
             if budget.refuses(bytes) {
-                return Ok((filled, rows_of));
+                return Ok(filled);
             }
             budget.spent += bytes;
             filled += 1;
         }
     }
-    Ok((filled, rows_of))
+    Ok(filled)
 }
 
-/// A part from its row, if it was closed by `at`.
-async fn part(reader: &mut Reader<'_>, row: &SqliteRow, at: Revision) -> Result<Option<Part>> {
-    let revision: Revision = row.try_get(4)?;
-    if revision > at {
-        return Ok(None);
+/// The parts of those messages whose parts are rows, by the message's row.
+async fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<Numbered>>> {
+    let mut rows: HashMap<i64, Vec<Numbered>> = HashMap::new();
+    let wanted: Vec<i64> =
+        found.iter().filter(|found| matches!(found.parts, Parts::Rows)).map(|found| found.row).collect();
+    if wanted.is_empty() {
+        return Ok(rows);
     }
-    let id = PartId(codec::uuid(row.try_get(2)?)?);
-    let (mut body, metadata_json) = content(reader, row).await.map_err(|error| error.in_row(id))?;
+    for row in reader.all(sqlx::query(PARTS).bind(list_of(&wanted))).await? {
+        let message: i64 = row.try_get(10)?;
+        let id = || found.iter().find(|found| found.row == message).map(|found| found.message.id.to_string());
+        let part = part_row(&row).map_err(|error| error.in_row(id().unwrap_or_default()))?;
+        rows.entry(message).or_default().push(part);
+    }
+    Ok(rows)
+}
+
+/// The parts in a message's row that were too many bytes to come with it.
+async fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart>> {
+    let row = reader.one(sqlx::query(WHOLE).bind(found.row)).await?;
+    let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+    let parts: Option<&[u8]> = row.try_get(0)?;
+    let parts = parts.ok_or_else(|| Error::corrupt("message", "the parts are gone"))?;
+    codec::decode_parts(parts).map_err(|error| error.in_row(found.message.id))
+}
+
+/// A part of a message from its stored form.
+async fn part(reader: &mut Reader<'_>, message: MessageId, numbered: Numbered) -> Result<Part> {
+    let Numbered { number, revision, mut stored } = numbered;
+    let id = PartId::of(message, number);
+    let (mut body, metadata_json) = content(reader, &mut stored).await.map_err(|error| error.in_row(id))?;
     if let PartBody::ToolResult(result) = &mut body {
-        let call_message: Option<&[u8]> = row.try_get(9)?;
-        let call_message = call_message.map(codec::uuid).transpose().map_err(|error| error.in_row(id))?;
+        let call_message = stored.call_message.as_deref().map(codec::uuid).transpose();
+        let call_message = call_message.map_err(|error| error.in_row(id))?;
         result.answers = call_message.map_or(Answers::Nothing, |id| Answers::In(MessageId(id).to_string()));
     }
-    Ok(Some(Part { id, client_id: row.try_get(3)?, revision, body: body.into(), metadata_json }))
+    Ok(Part { id, client_id: stored.client_id, revision, body: body.into(), metadata_json })
 }
 
-/// The content of a part's row, including blobs.
-async fn content(reader: &mut Reader<'_>, row: &SqliteRow) -> Result<(PartBody, Option<String>)> {
-    let plain = plain_body(reader, row, 5).await?;
+/// The content of a part, including blobs.
+async fn content(reader: &mut Reader<'_>, stored: &mut StoredPart) -> Result<(PartBody, Option<String>)> {
+    let plain = plain_body(reader, stored).await?;
     let mut media = HashMap::new();
     for hash in codec::media_blobs(&plain)? {
         let bytes = blob(reader, &hash).await?;
@@ -340,12 +400,13 @@ pub(crate) async fn at_revisions(
     Ok(messages)
 }
 
-/// The bytes of a message's parts before compression, including their media.
+/// The bytes of the parts of a message that was opened first, before compression, including their media.
 pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i64> {
     let mut bytes = 0;
     for row in reader.all(sqlx::query(OF_MESSAGE).bind(message)).await? {
-        bytes += row.try_get::<i64, _>(1)?;
-        for hash in codec::media_blobs(&plain_body(reader, &row, 0).await?)? {
+        let mut stored = part_row(&row)?.stored;
+        bytes += stored.length;
+        for hash in codec::media_blobs(&plain_body(reader, &mut stored).await?)? {
             let row = reader.one(sqlx::query(BLOB_LENGTH).bind(hash)).await?;
             bytes += row.map_or(Ok(0), |row| row.try_get::<i64, _>(0))?;
         }
@@ -356,10 +417,15 @@ pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i6
 /// The message of a history with this id, without its parts: its own id, its client's, or that of one of its parts.
 pub(crate) async fn named(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Message> {
     let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, lineage, id).await?.0.message) };
-    let row = reader.one(sqlx::query(MESSAGE_OF_PART).bind(part.0.as_bytes().to_vec())).await?;
-    let row = row.ok_or_else(|| Error::not_found(Kind::Message, id))?;
-    let message = MessageId(codec::uuid(row.try_get(0)?)?);
-    Ok(locate(reader, lineage, &message.to_string()).await?.0.message)
+    let mut message = match get(reader, lineage, &part.message().to_string()).await {
+        Err(Error::NotFound { .. }) => return Err(Error::not_found(Kind::Message, id)),
+        message => message?,
+    };
+    if message.parts.iter().all(|other| other.id != part) {
+        return Err(Error::not_found(Kind::Message, id));
+    }
+    message.parts.clear();
+    Ok(message)
 }
 
 /// The id of the message of a history with this id or client's id.
@@ -379,7 +445,7 @@ pub(crate) async fn id_at(reader: &mut Reader<'_>, lineage: &Lineage, revision: 
 pub(crate) async fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
     let rows = reader.all(sqlx::query(DRAFTS).bind(message.0.as_bytes().to_vec())).await?;
     rows.into_iter()
-        .map(|row| Ok((PartId(codec::uuid(row.try_get(0)?)?), row.try_get::<i32, _>(1)? == 2, row.try_get(2)?)))
+        .map(|row| Ok((PartId::of(message, row.try_get(0)?), row.try_get::<i32, _>(1)? == 2, row.try_get(2)?)))
         .collect()
 }
 
@@ -511,7 +577,7 @@ async fn page_until(
         let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
         let seen = page.at.min(stretch.sealed_by.unwrap_or(i64::MAX));
         let wanted = found.len().min(room);
-        let (filled, _) = fill_parts(reader, &mut found[..wanted], seen, budget).await?;
+        let filled = fill_parts(reader, &mut found[..wanted], seen, budget).await?;
         let next = found.get(filled).map(|found| found.message.revision);
         let last = found.last().map(|found| found.message.revision);
         messages.extend(found.into_iter().take(filled).map(|found| found.message));
@@ -628,7 +694,7 @@ async fn with_prunes(
     (seen, at): (Revision, Revision),
     budget: &mut Budget,
 ) -> Result<Vec<SourceMessage>> {
-    let (filled, rows_of) = fill_parts(reader, &mut found, seen, budget).await?;
+    let filled = fill_parts(reader, &mut found, seen, budget).await?;
     if let Some(refused) = found.get(filled) {
         let bytes = budget.spent.saturating_add(weigh_bytes(&refused.message)).max(budget.most.saturating_add(1));
         return Err(Error::LimitExceeded {
@@ -638,11 +704,11 @@ async fn with_prunes(
         });
     }
     let mut pruned: HashMap<PartId, (Revision, Pruned)> = HashMap::new();
-    if !rows_of.is_empty() {
-        let wanted: Vec<i64> = rows_of.keys().copied().collect();
-        let list = serde_json::to_string(&wanted).unwrap_or_default();
-        for row in reader.all(sqlx::query(PRUNED).bind(list)).await? {
-            let (owner, revision): (i64, Revision) = (row.try_get(1)?, row.try_get(2)?);
+    if !found.is_empty() {
+        let ids: HashMap<i64, MessageId> = found.iter().map(|found| (found.row, found.message.id)).collect();
+        let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
+        for row in reader.all(sqlx::query(PRUNED).bind(list_of(&wanted))).await? {
+            let (owner, revision): (i64, Revision) = (row.try_get(2)?, row.try_get(3)?);
             if revision > at || layout.undone_prunes.contains(&revision) {
                 continue;
             }
@@ -652,11 +718,12 @@ async fn with_prunes(
                     continue;
                 }
             }
-            let Some(&part) = rows_of.get(&row.try_get::<i64, _>(0)?) else { continue };
+            let Some(&message) = ids.get(&row.try_get::<i64, _>(0)?) else { continue };
+            let part = PartId::of(message, row.try_get(1)?);
             // Of several marks on a part, the newest counts.
             if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
-                let compaction = CompactionId(codec::uuid(row.try_get(3)?)?);
-                let cut: Option<&[u8]> = row.try_get(4)?;
+                let compaction = CompactionId(codec::uuid(row.try_get(4)?)?);
+                let cut: Option<&[u8]> = row.try_get(5)?;
                 let cut = cut.map(codec::decode_cut).transpose()?;
                 pruned.insert(part, (revision, Pruned { part, compaction, cut }));
             }

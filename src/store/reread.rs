@@ -18,6 +18,8 @@ pub enum DiskForm {
     MessageHead,
     /// `message.seal`.
     Finish,
+    /// `message.parts`.
+    Parts,
     /// A part's bytes before compression.
     Part,
     /// Compressed bytes, with their uncompressed length according to the row.
@@ -48,12 +50,13 @@ pub fn reread(form: DiskForm, bytes: &[u8]) -> Result<Vec<u8>> {
         DiskForm::Mark(kind) => codec::encode_mark(&codec::decode_mark(kind, &column)?),
         DiskForm::MessageHead => return Ok(codec::decode_message_head(&column)?.encode_to_vec()),
         DiskForm::Finish => codec::encode_finish(&codec::decode_finish(&column)?),
+        DiskForm::Parts => codec::encode_parts(codec::decode_parts(&column)?),
         DiskForm::Part => {
             codec::media_blobs(bytes)?;
             let (body, metadata_json) = codec::decode_part(bytes, &|hash| Some(hash.to_vec()))?;
             let encoded = codec::encode_part(&body, metadata_json.as_deref(), [0; 16]);
             return match (encoded.body, encoded.blobs.into_iter().next_back()) {
-                (Some(body), _) => codec::inline_body(encoded.codec, encoded.length, &body),
+                (Some(body), _) => codec::decompress("part", encoded.codec, encoded.length, body),
                 (None, Some(blob)) => codec::decompress("blob", blob.codec, blob.length, blob.data),
                 (None, None) => Err(Error::corrupt("part", "a part was written without its bytes")),
             };

@@ -4,17 +4,17 @@
 use super::calls::CallRows;
 use super::chain::{self, Digest};
 use super::claims::Claims;
-use super::codec::{self, EncodedBlob, EncodedPart, Number as _};
+use super::codec::{self, EncodedBlob, EncodedPart, Number as _, StoredPart};
 use super::counts::{self, Counted};
 use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
 use super::open_messages;
 use super::recent::{Changes, Newest};
 use super::script::Script;
-use crate::clock::fresh_id;
+use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::event::EventBody;
-use crate::model::ids::MessageId;
+use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Finish, GivenView, MessageKind, NewMessage, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
@@ -48,7 +48,6 @@ pub struct RequestKey {
 pub(crate) struct Counters {
     pub(crate) next_seq: Seq,
     pub(crate) next_message: i64,
-    pub(crate) next_part: i64,
 }
 
 struct EventRow {
@@ -76,18 +75,23 @@ struct MessageRow {
     lane: i32,
     create_time: i64,
     head: Vec<u8>,
-    seal: Option<Vec<u8>>,
+    /// Of a message that comes sealed.
+    whole: Option<Whole>,
+}
+
+/// The columns of a message that comes sealed.
+struct Whole {
+    seal: Vec<u8>,
+    parts: Vec<u8>,
+    parts_length: i64,
 }
 
 struct PartRow {
-    id: i64,
     message: i64,
     position: i64,
+    number: u16,
     revision: Revision,
-    public_id: Uuid,
-    client_id: Option<String>,
-    encoded: EncodedPart,
-    call_message: Option<Uuid>,
+    stored: StoredPart,
 }
 
 #[derive(Default)]
@@ -106,7 +110,6 @@ struct Rows {
 /// A part that is to be written.
 #[derive(Clone)]
 pub(crate) struct PartInput {
-    pub(crate) public_id: Uuid,
     pub(crate) client_id: Option<String>,
     pub(crate) encoded: EncodedPart,
     /// The message with the call that it answers, once `calls` has found it.
@@ -116,7 +119,7 @@ pub(crate) struct PartInput {
 /// A message that is to be written.
 #[derive(Clone)]
 pub(crate) struct MessageInput {
-    pub(crate) public_id: Uuid,
+    pub(crate) id: MessageId,
     pub(crate) client_id: Option<String>,
     pub(crate) role: Role,
     pub(crate) kind: MessageKind,
@@ -131,7 +134,7 @@ impl MessageInput {
     /// Encodes an appended message. This runs in the caller's task, before the command is sent to the writer.
     pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, actor: &str) -> Self {
         Self {
-            public_id: fresh_id(),
+            id: fresh_message_id(),
             client_id: message.client_id.clone(),
             role: message.role,
             kind: message.kind,
@@ -153,10 +156,10 @@ impl MessageInput {
     pub(crate) fn derived(role: Role, kind: MessageKind, bodies: &[PartBody]) -> Self {
         let part = |body| {
             let encoded = codec::encode_part(body, None, salt());
-            PartInput { public_id: fresh_id(), client_id: None, encoded, call_message: None }
+            PartInput { client_id: None, encoded, call_message: None }
         };
         Self {
-            public_id: fresh_id(),
+            id: fresh_message_id(),
             client_id: None,
             role,
             kind,
@@ -177,7 +180,6 @@ impl PartInput {
     /// Encodes an appended part.
     pub(crate) fn from_client(part: &crate::model::part::NewPart) -> Self {
         Self {
-            public_id: fresh_id(),
             client_id: part.client_id.clone(),
             encoded: codec::encode_part(&part.body, part.metadata_json.as_deref(), salt()),
             call_message: None,
@@ -313,8 +315,8 @@ impl<'a> Tx<'a> {
 
     /// Adds a message with its event, at the session's next revision.
     pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
-        let MessageInput { public_id, client_id, role, kind, head: head_columns, finish, parts, open_timeout_ms } =
-            input;
+        let MessageInput { id, client_id, role, kind, head: head_columns, finish, parts, open_timeout_ms } = input;
+        let public_id = id.0;
         let revision = self.next_revision(key)?;
         let row = self.counters.next_message;
         self.counters.next_message += 1;
@@ -335,18 +337,31 @@ impl<'a> Tx<'a> {
                 seal: seal.as_deref(),
             },
         );
-        let part_count = i64::try_from(parts.len()).unwrap_or(i64::MAX);
+        let part_count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         let bytes = parts.iter().map(|part| part.encoded.bytes()).sum();
+        let mut stored = Vec::with_capacity(parts.len());
         for (position, part) in (0..).zip(parts) {
-            self.part(&mut digest, row, position, revision, part);
+            let number = position + 1;
+            let part = self.part(&mut digest, PartId::of(id, number), position.into(), part);
+            if seal.is_some() {
+                stored.push(part);
+            } else {
+                let position = position.into();
+                self.rows.parts.push(PartRow { message: row, position, number, revision, stored: part });
+            }
         }
+        let whole = seal.map(|seal| Whole {
+            seal,
+            parts_length: stored.iter().map(|part| part.length).sum(),
+            parts: codec::encode_parts(stored),
+        });
         let body = EventBody::MessageAppended {
-            message: crate::model::ids::MessageId(public_id),
+            message: id,
             client_id: client_id.clone(),
             role,
             kind,
-            part_count,
-            sealed: seal.is_some(),
+            part_count: part_count.into(),
+            sealed: whole.is_some(),
         };
         self.event(key, caller, &body, &digest)?;
         if let Some(client_id) = &client_id {
@@ -354,9 +369,10 @@ impl<'a> Tx<'a> {
         }
         let create_time = self.now.0;
         let head = self.loaded(key)?;
-        if seal.is_none() {
-            let timeout_ms = open_timeout_ms;
-            let open = OpenMessage { row, revision, writer, next_position: part_count, bytes, timeout_ms };
+        if whole.is_none() {
+            let (timeout_ms, next_position) = (open_timeout_ms, part_count.into());
+            let next_number = part_count + 1;
+            let open = OpenMessage { row, revision, writer, next_position, next_number, bytes, timeout_ms };
             head.open.insert(public_id, open);
             self.written(key, public_id);
         }
@@ -375,24 +391,29 @@ impl<'a> Tx<'a> {
             lane: codec::lane(kind),
             create_time,
             head: head_bytes,
-            seal,
+            whole,
         });
         Ok((public_id, revision))
     }
 
-    /// Adds a part's row to a digest and to the rows; the caller adds its event.
-    pub(crate) fn part(
+    /// Adds a part of an open message, given by its row, at a position and a revision; the caller adds its event.
+    pub(crate) fn part_row(
         &mut self,
         digest: &mut Digest,
-        message: i64,
-        position: i64,
-        revision: Revision,
-        mut part: PartInput,
+        id: PartId,
+        (message, position, revision): (i64, i64, Revision),
+        part: PartInput,
     ) {
+        let stored = self.part(digest, id, position, part);
+        self.rows.parts.push(PartRow { message, position, number: id.number(), revision, stored });
+    }
+
+    /// Adds a part to a digest, and its blobs to the rows; returns its stored form.
+    fn part(&mut self, digest: &mut Digest, id: PartId, position: i64, mut part: PartInput) -> StoredPart {
         chain::part(
             digest,
             &chain::PartColumns {
-                public_id: part.public_id.as_bytes(),
+                public_id: id.0.as_bytes(),
                 client_id: part.client_id.as_deref(),
                 position,
                 kind: part.encoded.kind,
@@ -400,19 +421,8 @@ impl<'a> Tx<'a> {
                 call_message: part.call_message.as_ref().map(Uuid::as_bytes).map(<[u8; 16]>::as_slice),
             },
         );
-        let id = self.counters.next_part;
-        self.counters.next_part += 1;
         self.rows.blobs.append(&mut part.encoded.blobs);
-        self.rows.parts.push(PartRow {
-            id,
-            message,
-            position,
-            revision,
-            public_id: part.public_id,
-            client_id: part.client_id,
-            encoded: part.encoded,
-            call_message: part.call_message,
-        });
+        part.encoded.into_stored(part.client_id, part.call_message)
     }
 
     /// The calls of this transaction that are not written yet.
@@ -559,8 +569,10 @@ fn insert_blobs(script: &mut Script, blobs: Vec<EncodedBlob>) {
 }
 
 fn insert_messages(script: &mut Script, rows: Vec<MessageRow>) {
-    script.insert((INSERT_MESSAGE, ""), 12, rows, |script, row| {
-        let sealed = row.seal.is_some().then_some(row.revision);
+    script.insert((INSERT_MESSAGE, ""), 14, rows, |script, row| {
+        let sealed = row.whole.is_some().then_some(row.revision);
+        let parts_length = row.whole.as_ref().map(|whole| whole.parts_length);
+        let (seal, parts) = row.whole.map(|whole| (whole.seal, whole.parts)).unzip();
         script
             .bind(row.id)
             .bind(row.session)
@@ -573,26 +585,27 @@ fn insert_messages(script: &mut Script, rows: Vec<MessageRow>) {
             .bind(row.create_time)
             .bind(row.head)
             .bind(sealed)
-            .bind(row.seal);
+            .bind(seal)
+            .bind(parts)
+            .bind(parts_length);
     });
 }
 
 fn insert_parts(script: &mut Script, rows: Vec<PartRow>) {
-    script.insert((INSERT_PART, ""), 13, rows, |script, row| {
+    script.insert((INSERT_PART, ""), 12, rows, |script, row| {
         script
-            .bind(row.id)
             .bind(row.message)
             .bind(row.position)
+            .bind(row.number)
             .bind(row.revision)
-            .bind(row.public_id.as_bytes().to_vec())
-            .bind(row.client_id)
-            .bind(row.encoded.kind)
-            .bind(row.encoded.codec)
-            .bind(row.encoded.length)
-            .bind(row.encoded.salt.to_vec())
-            .bind(row.encoded.body)
-            .bind(row.encoded.blob_hash.map(|hash| hash.to_vec()))
-            .bind(row.call_message.map(|id| id.as_bytes().to_vec()));
+            .bind(row.stored.client_id)
+            .bind(row.stored.kind)
+            .bind(row.stored.codec)
+            .bind(row.stored.length)
+            .bind(row.stored.salt)
+            .bind(row.stored.body.map(codec::with_check))
+            .bind(row.stored.blob_hash)
+            .bind(row.stored.call_message);
     });
 }
 
@@ -623,9 +636,9 @@ const BEGIN: &str = "begin immediate";
 const INSERT_BLOB: &str =
     "insert into blob (hash, codec, length, data) values (?, ?, ?, ?) on conflict (hash) do nothing";
 const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, lane, \
-     create_time, head, sealed_revision, seal)";
-const INSERT_PART: &str = "insert into part (id, message_id, position, revision, public_id, client_id, kind, codec, \
-     length, salt, body, blob_hash, call_message)";
+     create_time, head, sealed_revision, seal, parts, parts_length)";
+const INSERT_PART: &str = "insert into part (message_id, position, number, revision, client_id, kind, codec, length, salt, \
+     body, blob_hash, call_message)";
 const INSERT_EVENT: &str = "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, \
      body, digest, hash)";
 const INSERT_REQUEST: &str = "insert into request (session_id, request_id, payload_hash, receipt)";

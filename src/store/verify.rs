@@ -4,10 +4,11 @@ use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::error::{Error, Result};
 use super::lineage::{self, Reader};
+use super::messages::Numbered;
 use super::{Store, end, events, messages};
 use crate::limits;
 use crate::model::event::EventBody;
-use crate::model::ids::{MessageId, SessionId};
+use crate::model::ids::{MessageId, PartId, SessionId};
 use crate::model::mark::MarkBody;
 use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
@@ -56,15 +57,15 @@ const WINDOW: &str = "select body from window where session_id = $1 and revision
 const LAYOUT: &str = "select body from layout where session_id = $1 and revision = $2";
 const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
 const VOIDED: &str = "select voided_revision from mark where session_id = $1 and revision = $2";
-const PRUNED: &str = "select p.public_id, q.compaction_id, q.cut from pruned q join part p on p.id = q.part_id \
-     where q.session_id = $1 and q.revision = $2 order by q.part_id";
-const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, seal \
-     from message where session_id = $1 and lane in (0, 1, 2, 3) and revision = $2";
+const PRUNED: &str = "select m.public_id, q.number, q.compaction_id, q.cut from pruned q \
+     left join message m on m.id = q.message_id \
+     where q.session_id = $1 and q.revision = $2 order by q.message_id, q.number";
+const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, seal, \
+     parts, parts_length from message where session_id = $1 and lane in (0, 1, 2, 3) and revision = $2";
 const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, \
      seal from message where public_id = $1";
-const PARTS: &str = "select public_id, client_id, position, kind, salt, codec, length, body, blob_hash, call_message \
-     from part \
-     where message_id = $1 and revision = $2 order by position";
+const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message, position \
+     from part where message_id = $1 and revision = $2 order by position";
 const COUNTS: &str = "select (select count(*) from message where session_id = $1), \
      (select count(*) from message m join part p on p.message_id = m.id where m.session_id = $1), \
      (select count(*) from mark where session_id = $1), (select count(*) from pruned where session_id = $1), \
@@ -416,7 +417,9 @@ impl Check {
     /// Adds the mark of a revision with its rows; returns true if there is one.
     async fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<bool> {
         for row in reader.all(sqlx::query(PRUNED).bind(self.key).bind(revision)).await? {
-            chain::pruned(digest, row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+            let message = MessageId(codec::uuid(row.try_get(0)?)?);
+            let part = PartId::of(message, row.try_get(1)?);
+            chain::pruned(digest, part.0.as_bytes(), row.try_get(2)?, row.try_get(3)?);
             self.accounted.pruned += 1;
         }
         let Some(row) = reader.one(sqlx::query(MARK).bind(self.key).bind(revision)).await? else { return Ok(false) };
@@ -461,7 +464,19 @@ impl Check {
         if kind == 1 {
             self.told.message_count += 1;
         }
-        self.parts(reader, digest, row.try_get(0)?, revision).await
+        let id = MessageId(codec::uuid(row.try_get(1)?)?);
+        let Some(parts) = row.try_get::<Option<&[u8]>, _>(10)? else {
+            return self.parts(reader, digest, (row.try_get(0)?, id), revision).await;
+        };
+        let parts = codec::decode_parts(parts)?;
+        let length: Option<i64> = row.try_get(11)?;
+        if length != Some(parts.iter().map(|part| part.length).sum()) {
+            return Err(Error::corrupt("message", "its parts have another length"));
+        }
+        for (position, numbered) in (0..).zip(messages::whole(parts, revision)) {
+            part(reader, digest, (id, position), numbered).await?;
+        }
+        Ok(())
     }
 
     async fn closed(
@@ -475,37 +490,22 @@ impl Check {
             .one(sqlx::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))
             .await?
             .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
-        self.parts(reader, digest, row.try_get(0)?, revision).await
+        self.parts(reader, digest, (row.try_get(0)?, message), revision).await
     }
 
+    /// Adds the parts of a message, given by its row and its id, that are rows.
     async fn parts(
         &mut self,
         reader: &mut Reader<'_>,
         digest: &mut Digest,
-        message: i64,
+        (message, id): (i64, MessageId),
         revision: Revision,
     ) -> Result<()> {
         let rows = reader.all(sqlx::query(PARTS).bind(message).bind(revision)).await?;
         // A part that cannot be read counts nevertheless: that is one finding, not two.
         self.accounted.parts += i64::try_from(rows.len()).unwrap_or(i64::MAX);
         for row in rows {
-            let plain = messages::plain_body(reader, &row, 5).await?;
-            for hash in codec::media_blobs(&plain)? {
-                messages::blob(reader, &hash).await?;
-            }
-            let client_id: Option<String> = row.try_get(1)?;
-            let salt: &[u8] = row.try_get(4)?;
-            chain::part(
-                digest,
-                &chain::PartColumns {
-                    public_id: row.try_get(0)?,
-                    client_id: client_id.as_deref(),
-                    position: row.try_get(2)?,
-                    kind: row.try_get(3)?,
-                    commitment: &codec::commitment(salt, &plain),
-                    call_message: row.try_get(9)?,
-                },
-            );
+            part(reader, digest, (id, row.try_get(10)?), messages::part_row(&row)?).await?;
         }
         Ok(())
     }
@@ -558,6 +558,32 @@ fn session_row(digest: &mut Digest, row: &SqliteRow) -> Result<()> {
             fork_id: row.try_get(3)?,
             fork_revision: row.try_get(4)?,
             create_time: row.try_get(5)?,
+        },
+    );
+    Ok(())
+}
+
+/// Adds a part at a position of a message.
+async fn part(
+    reader: &mut Reader<'_>,
+    digest: &mut Digest,
+    (message, position): (MessageId, i64),
+    numbered: Numbered,
+) -> Result<()> {
+    let Numbered { number, mut stored, .. } = numbered;
+    let plain = messages::plain_body(reader, &mut stored).await?;
+    for hash in codec::media_blobs(&plain)? {
+        messages::blob(reader, &hash).await?;
+    }
+    chain::part(
+        digest,
+        &chain::PartColumns {
+            public_id: PartId::of(message, number).0.as_bytes(),
+            client_id: stored.client_id.as_deref(),
+            position,
+            kind: stored.kind,
+            commitment: &codec::commitment(&stored.salt, &plain),
+            call_message: stored.call_message.as_deref(),
         },
     );
     Ok(())

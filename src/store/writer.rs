@@ -148,7 +148,7 @@ pub(crate) struct Writer {
 }
 
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
-     (select coalesce(max(id), 0) + 1 from message), (select coalesce(max(id), 0) + 1 from part)";
+     (select coalesce(max(id), 0) + 1 from message)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -163,9 +163,8 @@ impl Writer {
         files: files::Watch,
         recent: Arc<Recent>,
     ) -> Result<(Self, WriterHandle, watch::Receiver<Seq>)> {
-        let (next_seq, next_message, next_part): (i64, i64, i64) =
-            sqlx::query_as(COUNTERS).fetch_one(&mut conn).await?;
-        let counters = Counters { next_seq, next_message, next_part };
+        let (next_seq, next_message): (i64, i64) = sqlx::query_as(COUNTERS).fetch_one(&mut conn).await?;
+        let counters = Counters { next_seq, next_message };
         let (sender, commands) = mpsc::channel(limits::WRITER_QUEUE_MAX);
         let (head_seq, watcher) = watch::channel(next_seq - 1);
         let writer = Self {

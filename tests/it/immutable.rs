@@ -32,6 +32,8 @@ async fn what_is_written_can_be_neither_changed_nor_deleted() {
         "update message set seal = x'00' where sealed_revision is not null",
         "update message set sealed_revision = null where sealed_revision is not null",
         "update message set head = x'00' where sealed_revision is null",
+        "update message set parts = x'00', parts_length = 1 where sealed_revision is null",
+        "update message set parts = null, parts_length = null where sealed_revision is not null",
         "update message set revision = 99 where sealed_revision is null",
         "delete from message",
         "update event set body = x'00'",

@@ -1,6 +1,6 @@
 //! P13: everything altered, dropped or inserted without the store is found, with its location.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, by, connect, filler, once, text, turns, window};
+use crate::support::{Line, ScriptedSummarizer, TestApp, by, call, connect, filler, once, result, text, turns, window};
 use longhand::app::admin::ChainHead;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
 use longhand::app::compactions::{NewSummary, Wanted};
@@ -42,7 +42,8 @@ async fn rich() -> TestApp {
     test.append(&session, "a11 \"be\" open").await;
     let words = DraftWordsToAdd { part: None, client_id: None, reasoning: true, offset: 0, delta: "hm".to_owned() };
     let draft = app.append_draft(&session, "a11", words).await.expect("drafted");
-    let parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
+    let mut parts = vec![OpenPart::Draft(draft.part, None), OpenPart::Whole(text("gin"))];
+    parts.extend(large().remove(0).parts.into_iter().chain([call("c1"), result("c1", "done")]).map(OpenPart::Whole));
     app.append_parts(&session, "a11", parts, by("bob")).await.expect("added");
     let usage = Usage { input: 9, output: 1, ..Usage::default() };
     let finish = Finish { reason: Some(FinishReason::Stop), usage: Some(usage), ..Finish::default() };
@@ -118,6 +119,8 @@ enum Alter {
     Flip,
     /// Sets a truth value to neither.
     Neither,
+    /// Sets the parts of a message and their length to null.
+    Remove,
 }
 
 impl Alter {
@@ -133,15 +136,15 @@ impl Alter {
             Self::Toggle => "null".to_owned(),
             Self::Flip => format!("1 - {column}"),
             Self::Neither => "2".to_owned(),
+            Self::Remove => "null, parts_length = null".to_owned(),
         }
     }
 }
 
-use Alter::{Byte, Flip, Jump, Letter, Neither, Step, Toggle};
+use Alter::{Byte, Flip, Jump, Letter, Neither, Remove, Step, Toggle};
 
-/// Every column that a view or a replay reads, with its alterations. Not included: `id` of `part`, which only
-/// identifies the row of a prune mark and is altered from that side, and rows outside of the history: jobs, drafts,
-/// requests, running totals.
+/// Every column that a view or a replay reads, with its alterations. Not included: rows outside of the history: jobs,
+/// drafts, requests, running totals.
 const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("event", "seq", &[Jump]),
     ("event", "session_id", &[Jump]),
@@ -166,10 +169,12 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("message", "head", &[Byte]),
     ("message", "sealed_revision", &[Step, Toggle]),
     ("message", "seal", &[Byte, Toggle]),
+    ("message", "parts", &[Byte, Remove]),
+    ("message", "parts_length", &[Step]),
     ("part", "message_id", &[Jump]),
     ("part", "position", &[Jump]),
     ("part", "revision", &[Step]),
-    ("part", "public_id", &[Byte]),
+    ("part", "number", &[Step]),
     ("part", "client_id", &[Letter, Toggle]),
     ("part", "kind", &[Step]),
     ("part", "codec", &[Flip]),
@@ -187,7 +192,8 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("mark", "kind", &[Step]),
     ("mark", "body", &[Byte]),
     ("mark", "voided_revision", &[Step, Toggle]),
-    ("pruned", "part_id", &[Jump]),
+    ("pruned", "message_id", &[Jump]),
+    ("pruned", "number", &[Step]),
     ("pruned", "session_id", &[Jump]),
     ("pruned", "revision", &[Jump]),
     ("pruned", "compaction_id", &[Byte]),
@@ -228,10 +234,11 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
 fn key(table: &str) -> &'static str {
     match table {
         "event" => "seq",
-        "message" | "part" | "session" => "id",
+        "message" | "session" => "id",
+        "part" => "message_id, position",
         "blob" | "policy_text" => "hash",
         "mark" | "layout" | "policy" | "window" => "session_id, revision",
-        "pruned" => "part_id, session_id, revision",
+        "pruned" => "message_id, number, session_id, revision",
         "segment" => "session_id, first_revision",
         other => panic!("no key is known of {other}"),
     }
@@ -365,22 +372,19 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         (
             "message",
             format!(
-                "select 90000, session_id, 5000, {id}, 'x', role, kind, lane, create_time, head, sealed_revision, seal"
+                "select 90000, session_id, 5000, {id}, 'x', role, kind, lane, create_time, head, sealed_revision, seal, \
+                 parts, parts_length"
             ),
         ),
         (
             "part",
-            format!(
-                "select 90000, message_id, 5000, revision, {id}, null, kind, codec, length, salt, body, blob_hash, null"
-            ),
+            "select message_id, 5000, 5000, revision, null, kind, codec, length, salt, body, blob_hash, null"
+                .to_owned(),
         ),
-        (
-            "part",
-            format!("select 90000, message_id, 5000, 1, {id}, null, kind, codec, length, salt, body, blob_hash, null"),
-        ),
+        ("part", "select message_id, 5000, 5000, 1, null, kind, codec, length, salt, body, blob_hash, null".to_owned()),
         ("mark", "select session_id, 1, kind, body, null".to_owned()),
-        ("pruned", "select part_id - 1, session_id, revision, compaction_id, cut".to_owned()),
-        ("pruned", "select part_id, session_id, 1, compaction_id, cut".to_owned()),
+        ("pruned", "select message_id - 1, number, session_id, revision, compaction_id, cut".to_owned()),
+        ("pruned", "select message_id, number, session_id, 1, compaction_id, cut".to_owned()),
         ("layout", "select session_id, 2, body".to_owned()),
         ("policy", "select session_id, 5000, hash".to_owned()),
         ("window", "select session_id, 5000, body".to_owned()),

@@ -9,7 +9,8 @@ pub(crate) use events::{decode_event, encode_event};
 pub(crate) use layouts::{decode_layout, encode_layout, encode_layout_difference, layout_base};
 pub(crate) use marks::{decode_cut, decode_mark, encode_cut, encode_mark, mark_kind};
 pub(crate) use parts::{
-    EncodedBlob, EncodedPart, commitment, decode_part, decompress, encode_part, inline_body, media_blobs,
+    EncodedBlob, EncodedPart, StoredPart, commitment, decode_part, decode_parts, decompress, encode_part, encode_parts,
+    media_blobs,
 };
 
 use crate::limits;

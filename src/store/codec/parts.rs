@@ -1,6 +1,6 @@
 //! Disk format of parts and of their bodies.
 
-use super::{DiskUsage, Number as _, decode_plain, with_check, without_check};
+use super::{DiskUsage, Number as _, decode, decode_plain, encode};
 use crate::limits;
 use crate::model::part::{
     Answers, Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
@@ -10,7 +10,48 @@ use crate::store::error::{Error, Result};
 use prost::Message as _;
 use std::cell::RefCell;
 use std::io;
+use uuid::Uuid;
 use zstd::bulk::{Compressor, Decompressor};
+
+/// The stored form of a closed part: an element of `message.parts`, or a row of `part`.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct StoredPart {
+    #[prost(string, optional, tag = "1")]
+    pub(crate) client_id: Option<String>,
+    #[prost(int32, tag = "2")]
+    pub(crate) kind: i32,
+    #[prost(int32, tag = "3")]
+    pub(crate) codec: i32,
+    #[prost(int64, tag = "4")]
+    pub(crate) length: i64,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) salt: Vec<u8>,
+    #[prost(bytes = "vec", optional, tag = "6")]
+    pub(crate) body: Option<Vec<u8>>,
+    #[prost(bytes = "vec", optional, tag = "7")]
+    pub(crate) blob_hash: Option<Vec<u8>>,
+    /// The id of the message with the call that a result answers.
+    #[prost(bytes = "vec", optional, tag = "8")]
+    pub(crate) call_message: Option<Vec<u8>>,
+}
+
+/// The parts of one message, in order.
+#[derive(Clone, PartialEq, prost::Message)]
+struct StoredParts {
+    #[prost(message, repeated, tag = "1")]
+    parts: Vec<StoredPart>,
+}
+
+/// Encodes the parts of a message that came sealed.
+pub(crate) fn encode_parts(parts: Vec<StoredPart>) -> Vec<u8> {
+    encode(&StoredParts { parts })
+}
+
+/// Decodes the parts of a message that came sealed.
+pub(crate) fn decode_parts(bytes: &[u8]) -> Result<Vec<StoredPart>> {
+    decode::<StoredParts>("message", bytes).map(|stored| stored.parts)
+}
+
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct DiskMedia {
     #[prost(string, tag = "1")]
@@ -144,6 +185,21 @@ pub(crate) struct EncodedPart {
 }
 
 impl EncodedPart {
+    /// The stored form, without the blobs.
+    pub(crate) fn into_stored(self, client_id: Option<String>, call_message: Option<Uuid>) -> StoredPart {
+        let Self { kind, codec, length, salt, body, blob_hash, .. } = self;
+        StoredPart {
+            client_id,
+            kind,
+            codec,
+            length,
+            salt: salt.to_vec(),
+            body,
+            blob_hash: blob_hash.map(|hash| hash.to_vec()),
+            call_message: call_message.map(|id| id.as_bytes().to_vec()),
+        }
+    }
+
     /// The bytes of the part before compression, including its media.
     pub(crate) fn bytes(&self) -> i64 {
         let media = self.blobs.iter().filter(|blob| Some(blob.hash) != self.blob_hash);
@@ -203,11 +259,6 @@ pub(crate) fn decompress(table: &'static str, codec: i32, length: i64, data: Vec
         _ => return Err(Error::corrupt(table, format_args!("codec {codec}, length {length}"))),
     };
     if plain.len() == length { Ok(plain) } else { Err(Error::corrupt(table, "a body has another length")) }
-}
-
-/// A part's bytes before compression, from the column that contains them.
-pub(crate) fn inline_body(codec: i32, length: i64, body: &[u8]) -> Result<Vec<u8>> {
-    decompress("part", codec, length, without_check("part", body)?.to_vec())
 }
 
 fn blob(plain: Vec<u8>) -> EncodedBlob {
@@ -287,7 +338,7 @@ pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u
         return EncodedPart { kind, codec: 0, length, salt, commitment, body: None, blob_hash: Some(hash), blobs };
     }
     let (codec, body) = compress(plain);
-    EncodedPart { kind, codec, length, salt, commitment, body: Some(with_check(body)), blob_hash: None, blobs }
+    EncodedPart { kind, codec, length, salt, commitment, body: Some(body), blob_hash: None, blobs }
 }
 
 /// The hashes of the blobs that a part's bytes refer to.

@@ -17,11 +17,12 @@ impl Disk {
 }
 
 /// The names of encodings, with the query that finds their numbers and bytes.
-const FORMS: [(&str, &str); 13] = [
+const FORMS: [(&str, &str); 14] = [
     ("event", "select kind, body from event"),
     ("mark", "select kind, body from mark"),
     ("head", "select 0, head from message"),
     ("finish", "select 0, seal from message where seal is not null"),
+    ("parts", "select 0, parts from message where parts is not null"),
     ("part", "select 0, body from part where codec = 0 and body is not null"),
     ("packed", "select length, body from part where codec = 1 and body is not null"),
     ("layout", "select 0, body from layout"),
@@ -42,6 +43,7 @@ fn form(head: &str) -> Option<DiskForm> {
         "mark" => DiskForm::Mark(kind),
         "head" => DiskForm::MessageHead,
         "finish" => DiskForm::Finish,
+        "parts" => DiskForm::Parts,
         "part" => DiskForm::Part,
         "packed" => DiskForm::Packed(number),
         "layout" => DiskForm::Layout,
