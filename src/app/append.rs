@@ -295,9 +295,26 @@ impl Longhand {
             derived,
             records,
         };
-        let (messages, next, revision) = self.store().page(key, page).await?;
+        let (messages, next, revision) = match self.newest_messages(key, &page).await? {
+            Some((messages, next, revision)) => (messages, Some(next), revision),
+            None => self.store().page(key, page).await?,
+        };
         let next_page_token = next.map(|next| cursor::page_token(next, &scope)).unwrap_or_default();
         Ok(MessagePage { messages, next_page_token, revision })
+    }
+
+    /// The first page of the newest messages from a session in memory, the beginning of the next page, and the revision.
+    async fn newest_messages(
+        &self,
+        key: SessionKey,
+        page: &PageOf,
+    ) -> Result<Option<(Vec<Message>, Revision, Revision)>> {
+        let PageOf { from: i64::MAX, at: i64::MAX, backward: true, records: false, limit, .. } = *page else {
+            return Ok(None);
+        };
+        let Some((session, _)) = self.shared.loaded.session(key, None).await? else { return Ok(None) };
+        let newest = session.newest_messages(usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(newest.map(|(messages, next)| (messages, next, session.source.at)))
     }
 
     /// Leaves everything after a message out of the conversation; with an empty id, everything.

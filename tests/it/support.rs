@@ -239,6 +239,13 @@ impl TestApp {
     /// The same as of a revision. It is read in small pages from both ends, which must agree.
     pub(crate) async fn history_as_of(&self, session: &str, as_of: Option<Revision>) -> Vec<Message> {
         let forward = self.pages(session, as_of, false).await;
+        if as_of.is_none() {
+            // The newest messages of a session in memory come from there.
+            let list = ListMessages { page_size: 7, reverse: true, ..ListMessages::default() };
+            let newest = self.app.list_messages(session, list).await.expect("a page").messages;
+            let written = forward.iter().rev().filter(|message| message.kind != MessageKind::Record);
+            assert_eq!(newest, written.take(7).cloned().collect::<Vec<_>>(), "the newest messages");
+        }
         let mut backward = self.pages(session, as_of, true).await;
         backward.reverse();
         assert_eq!(forward, backward, "a history reads the same from both ends");
