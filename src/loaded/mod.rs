@@ -96,16 +96,15 @@ impl LoadedSession {
     }
 
     /// The newest messages of the history, newest first, and the revision of the one before them. None if the state in
-    /// memory does not tell: something other than messages came between them, one of them is open, there are no more, or
-    /// they exceed a page.
+    /// memory does not tell: something other than messages came between them, there are no more, or they exceed a
+    /// page.
     pub fn newest_messages(&self, count: usize) -> Option<(Vec<Message>, Revision)> {
-        let Source { messages, changed_revision, first_open, .. } = &self.source;
+        let Source { messages, changed_revision, .. } = &self.source;
         // One more than requested is the next.
         let first = messages.len().checked_sub(count)?.checked_sub(1)?;
         let (next, newest) = messages[first..].split_first()?;
         let is_own = |source: &&SourceMessage| source.place.is_none() && source.message.revision > *changed_revision;
-        let is_told = first_open.is_none() && messages[first..].iter().all(|source| is_own(&source));
-        if !is_told || content_bytes(newest) > limits::PAGE_BYTES_MAX {
+        if !messages[first..].iter().all(|source| is_own(&source)) || content_bytes(newest) > limits::PAGE_BYTES_MAX {
             return None;
         }
         let newest = newest.iter().rev().map(|source| Message::clone(&source.message)).collect();

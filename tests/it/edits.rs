@@ -2,12 +2,14 @@
 
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, text, turns, words_of};
+use longhand::app::append::OpenPart;
 use longhand::app::compactions::Wanted;
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::layout::OmitReason;
+use longhand::model::message::Finish;
 use longhand::policy::pairing;
 use longhand::store::Caller;
 use serde_json::{Value, json};
@@ -261,4 +263,35 @@ async fn layouts_of_many_edits_take_linear_space_and_every_one_of_them_can_be_re
         let view = test.context_as_of(&session, *revision).await;
         assert_eq!(picture(&view), *expected, "as of {revision}");
     }
+}
+
+#[tokio::test]
+async fn the_newest_messages_are_those_of_the_history_whatever_the_view_shows() {
+    let test = TestApp::start().await;
+    let session = test.quiet_session().await;
+    let app = &test.app;
+    let none = Caller::default;
+    // Each view loads the session again, and the pages of the history come from memory where that is right.
+    let check = async |what: &str| {
+        test.context(&session).await;
+        let history = test.history(&session).await;
+        assert!(history.len() > 8, "{what}: a page is not all of it");
+    };
+    test.append(&session, &(1..10).map(|turn| format!("u{turn} \"word\"\na{turn} \"yes\"\n")).collect::<String>())
+        .await;
+    check("as written").await;
+    app.edit(&session, "u2", &[text("other")], None, none()).await.expect("edited");
+    check("edited").await;
+    test.append(&session, "u11 \"word\"\na11 \"yes\"\nr11 \"{}\"").await;
+    check("behind an edit").await;
+    app.rewind(&session, "a3", None, none()).await.expect("rewound");
+    check("rewound").await;
+    test.append(&session, "u12 \"word\"\na12 \"yes\" open").await;
+    check("with an open message").await;
+    app.append_parts(&session, "a12", vec![OpenPart::Whole(text("more"))], none()).await.expect("added");
+    check("with a new part").await;
+    app.finish_message(&session, "a12", Finish::default(), None, none()).await.expect("sealed");
+    check("sealed").await;
+    test.append(&session, "u13 \"word\"\na13 \"yes\"").await;
+    check("behind an open message").await;
 }
