@@ -309,12 +309,17 @@ impl Longhand {
         key: SessionKey,
         page: &PageOf,
     ) -> Result<Option<(Vec<Message>, Revision, Revision)>> {
-        let PageOf { from: i64::MAX, at: i64::MAX, backward: true, records: false, limit, .. } = *page else {
+        let PageOf { from: i64::MAX, at: i64::MAX, backward: true, records, limit, .. } = *page else {
             return Ok(None);
         };
         let Some((session, _)) = self.shared.loaded.session(key, None).await? else { return Ok(None) };
-        let newest = session.newest_messages(usize::try_from(limit).unwrap_or(usize::MAX));
-        Ok(newest.map(|(messages, next)| (messages, next, session.source.at)))
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        let Some((messages, next)) = session.newest_messages(limit) else { return Ok(None) };
+        // Records are in no view, and not in memory.
+        if records && self.store().newest_record(key).await?.is_some_and(|record| record > next) {
+            return Ok(None);
+        }
+        Ok(Some((messages, next, session.source.at)))
     }
 
     /// Leaves everything after a message out of the conversation; with an empty id, everything.

@@ -54,6 +54,7 @@ const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, lengt
      from part where message_id = $1";
 const BLOB_LENGTH: &str = "select length from blob where hash = $1";
 const BLOB: &str = "select codec, length, data from blob where hash = $1";
+const NEWEST_RECORD: &str = "select max(revision) from message where session_id = $1 and lane = 2";
 const DRAFTS: &str = "select d.number, d.kind, d.body from message m join draft d on d.message_id = m.id \
      where m.public_id = $1 order by d.number";
 
@@ -71,6 +72,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     OF_MESSAGE,
     BLOB_LENGTH,
     BLOB,
+    NEWEST_RECORD,
     DRAFTS,
 ];
 
@@ -447,6 +449,12 @@ pub(crate) async fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Resul
     rows.into_iter()
         .map(|row| Ok((PartId::of(message, row.try_get(0)?), row.try_get::<i32, _>(1)? == 2, row.try_get(2)?)))
         .collect()
+}
+
+/// The revision of the newest record among a session's own rows.
+pub(crate) async fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
+    let row = reader.one(sqlx::query(NEWEST_RECORD).bind(key)).await?;
+    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
 }
 
 /// The selection of a page of history.

@@ -404,6 +404,11 @@ impl Store {
         .await
     }
 
+    /// The revision of the newest record among a session's own rows.
+    pub async fn newest_record(&self, session: SessionKey) -> Result<Option<Revision>> {
+        self.reading(async |reader| messages::newest_record(reader, session.0).await).await
+    }
+
     // ---- search ----
 
     /// The next of a session's own messages that are not in the index; none if all are.

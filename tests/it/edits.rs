@@ -280,6 +280,8 @@ async fn the_newest_messages_are_those_of_the_history_whatever_the_view_shows() 
     test.append(&session, &(1..10).map(|turn| format!("u{turn} \"word\"\na{turn} \"yes\"\n")).collect::<String>())
         .await;
     check("as written").await;
+    test.append(&session, "r10 \"{}\"\nu10 \"word\"").await;
+    check("with a record").await;
     app.edit(&session, "u2", &[text("other")], None, none()).await.expect("edited");
     check("edited").await;
     test.append(&session, "u11 \"word\"\na11 \"yes\"\nr11 \"{}\"").await;

@@ -241,10 +241,12 @@ impl TestApp {
         let forward = self.pages(session, as_of, false).await;
         if as_of.is_none() {
             // The newest messages of a session in memory come from there.
-            let list = ListMessages { page_size: 7, reverse: true, ..ListMessages::default() };
-            let newest = self.app.list_messages(session, list).await.expect("a page").messages;
-            let written = forward.iter().rev().filter(|message| message.kind != MessageKind::Record);
-            assert_eq!(newest, written.take(7).cloned().collect::<Vec<_>>(), "the newest messages");
+            for records in [false, true] {
+                let list = ListMessages { page_size: 7, reverse: true, records, ..ListMessages::default() };
+                let newest = self.app.list_messages(session, list).await.expect("a page").messages;
+                let written = forward.iter().rev().filter(|message| records || message.kind != MessageKind::Record);
+                assert_eq!(newest, written.take(7).cloned().collect::<Vec<_>>(), "the newest messages");
+            }
         }
         let mut backward = self.pages(session, as_of, true).await;
         backward.reverse();
