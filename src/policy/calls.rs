@@ -51,15 +51,9 @@ pub struct Answer<'a> {
 #[derive(Debug, Default)]
 pub struct Calls<'a> {
     calls: Vec<Called<'a>>,
-    /// The numbers of ids and writers.
-    ids: Numbers<'a>,
-    writers: Numbers<'a>,
-    /// Newest call that may wait, by id and writer.
-    of_writer: HashMap<(usize, usize), Waiting>,
-    /// Newest call that may wait, by id, of any writer.
-    of_anybody: Vec<Waiting>,
-    /// For each call, the links to the previous calls with its id.
-    links: Vec<Links>,
+    /// The calls by id. Most results answer a call of the newest message with calls, which is searched without this
+    /// index, so it is extended on demand.
+    waiting: WaitingCalls<'a>,
     /// The first call of each message that has calls, by the id of the message and the id of the message that it
     /// replaces. Only results that name a message need this map, so it is filled on demand.
     of_message: HashMap<MessageId, usize>,
@@ -67,14 +61,33 @@ pub struct Calls<'a> {
     indexed: usize,
     /// Results that answer no call.
     unasked: Vec<Unasked<'a>>,
+    /// The index of each writer's last reply.
+    last_word: ByWriter<'a>,
+}
+
+/// An index of calls by id and writer.
+#[derive(Debug, Default)]
+struct WaitingCalls<'a> {
+    /// The numbers of ids and writers.
+    ids: Numbers<'a>,
+    writers: Numbers<'a>,
+    /// Newest call that may wait, by id and writer.
+    of_writer: HashMap<(usize, usize), Waiting>,
+    /// Newest call that may wait, by id, of any writer.
+    of_anybody: Vec<Waiting>,
+    /// For each call in the index, the links to the previous calls with its id.
+    links: Vec<Links>,
 }
 
 /// The newest of the calls with one id that may wait for their results; links lead to the earlier ones. Answered calls
 /// stay in the chain until a search reaches them.
 type Waiting = Option<usize>;
 
+/// Maximum number of calls in the newest message with calls that are searched for each result.
+const SEARCHED_MAX: usize = 16;
+
 /// Numbers of texts, in the order of their first occurrence.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Numbers<'a> {
     numbers: HashMap<&'a str, usize>,
     /// The text of the newest request, which is often requested again.
@@ -83,13 +96,37 @@ struct Numbers<'a> {
 
 impl<'a> Numbers<'a> {
     fn of(&mut self, text: &'a str) -> usize {
-        if let Some((_, number)) = self.newest.filter(|(newest, _)| *newest == text) {
+        if let Some((_, number)) = self.newest.filter(|(newest, _)| are_equal(newest, text)) {
             return number;
         }
         let count = self.numbers.len();
         let number = *self.numbers.entry(text).or_insert(count);
         self.newest = Some((text, number));
         number
+    }
+}
+
+/// True if two texts are equal. Most sessions have no names of writers, and a comparison of the memory of empty texts
+/// is slow on some processors: there is no memory at their addresses.
+fn are_equal(one: &str, other: &str) -> bool {
+    one.len() == other.len() && (one.is_empty() || one == other)
+}
+
+/// Indexes of messages, by writer.
+#[derive(Debug, Clone, Default)]
+struct ByWriter<'a> {
+    writers: Numbers<'a>,
+    /// The index of each writer's message, by the writer's number.
+    indexes: Vec<Option<usize>>,
+}
+
+impl<'a> ByWriter<'a> {
+    fn of(&mut self, writer: &'a str) -> &mut Option<usize> {
+        let number = self.writers.of(writer);
+        if number == self.indexes.len() {
+            self.indexes.push(None);
+        }
+        &mut self.indexes[number]
     }
 }
 
@@ -147,6 +184,28 @@ fn key(call_id: &str, writer: &str) -> u64 {
     u64::from_le_bytes(first)
 }
 
+impl<'a> WaitingCalls<'a> {
+    /// Adds the calls that are not in the index yet.
+    fn extend(&mut self, calls: &[Called<'a>]) {
+        for (number, called) in calls.iter().enumerate().skip(self.links.len()) {
+            let (id, writer) = self.numbers(&called.call.call_id, called.source.message.writer());
+            self.links.push(Links {
+                of_writer: self.of_writer.insert((id, writer), Some(number)).flatten(),
+                of_anybody: std::mem::replace(&mut self.of_anybody[id], Some(number)),
+            });
+        }
+    }
+
+    /// The numbers of an id and of a writer.
+    fn numbers(&mut self, id: &'a str, writer: &'a str) -> (usize, usize) {
+        let id = self.ids.of(id);
+        if id == self.of_anybody.len() {
+            self.of_anybody.push(None);
+        }
+        (id, self.writers.of(writer))
+    }
+}
+
 impl<'a> Calls<'a> {
     /// Reads messages in the order of their layout.
     pub fn of(messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
@@ -157,9 +216,12 @@ impl<'a> Calls<'a> {
     pub fn behind(earlier: Option<&Earlier>, messages: impl IntoIterator<Item = &'a SourceMessage>) -> Self {
         let mut calls = Self::default();
         for (index, source) in messages.into_iter().enumerate() {
+            if source.message.role == Role::Assistant {
+                *calls.last_word.of(source.message.writer()) = Some(index);
+            }
             for part in &source.message.parts {
                 match &*part.body {
-                    PartBody::ToolCall(call) => calls.add(Called { index, source, part, call, answer: None }),
+                    PartBody::ToolCall(call) => calls.calls.push(Called { index, source, part, call, answer: None }),
                     PartBody::ToolResult(result) => match calls.answered_by(earlier, source, result) {
                         Some(number) => {
                             calls.calls[number].answer = Some(Answer { index, source, part, result });
@@ -179,16 +241,6 @@ impl<'a> Calls<'a> {
         calls
     }
 
-    fn add(&mut self, called: Called<'a>) {
-        let newest = Some(self.calls.len());
-        let (id, writer) = self.numbers(&called.call.call_id, called.source);
-        self.links.push(Links {
-            of_writer: self.of_writer.insert((id, writer), newest).flatten(),
-            of_anybody: std::mem::replace(&mut self.of_anybody[id], newest),
-        });
-        self.calls.push(called);
-    }
-
     /// The number of the call that a result answers.
     fn answered_by(
         &mut self,
@@ -206,22 +258,33 @@ impl<'a> Calls<'a> {
             let mut there = self.calls[first..].iter().take_while(|called| called.index == message);
             return there.position(|called| called.call.call_id == id && called.answer.is_none()).map(|at| first + at);
         }
-        let numbers = self.numbers(id, source);
-        let (calls, links) = (&self.calls, &self.links);
-        match self.of_writer.get_mut(&numbers) {
+        let writer = source.message.writer();
+        if let Some(number) = self.newest_by(writer, id) {
+            return Some(number);
+        }
+        self.waiting.extend(&self.calls);
+        let numbers = self.waiting.numbers(id, writer);
+        let (calls, WaitingCalls { of_writer, of_anybody, links, .. }) = (&self.calls, &mut self.waiting);
+        match of_writer.get_mut(&numbers) {
             Some(own) => nearest(calls, own, |number| links[number].of_writer),
-            None if earlier.is_some_and(|earlier| earlier.has(id, source.message.writer())) => None,
-            None => nearest(calls, &mut self.of_anybody[numbers.0], |number| links[number].of_anybody),
+            None if earlier.is_some_and(|earlier| earlier.has(id, writer)) => None,
+            None => nearest(calls, &mut of_anybody[numbers.0], |number| links[number].of_anybody),
         }
     }
 
-    /// The numbers of an id and of a message's writer.
-    fn numbers(&mut self, id: &'a str, source: &'a SourceMessage) -> (usize, usize) {
-        let id = self.ids.of(id);
-        if id == self.of_anybody.len() {
-            self.of_anybody.push(None);
+    /// The number of the first waiting call with this id by this writer in the newest message with calls. None if there
+    /// is no such call there, or if that message has too many calls to be searched for each result.
+    fn newest_by(&self, writer: &str, id: &str) -> Option<usize> {
+        let newest = self.calls.last().filter(|newest| are_equal(newest.source.message.writer(), writer))?;
+        let first_searched = self.calls.len().saturating_sub(SEARCHED_MAX);
+        let searched = &self.calls[first_searched..];
+        let before = searched.iter().rposition(|called| called.index != newest.index);
+        if before.is_none() && first_searched > 0 {
+            return None;
         }
-        (id, self.writers.of(source.message.writer()))
+        let first = before.map_or(0, |before| before + 1);
+        let is_waiting = |called: &Called<'_>| called.answer.is_none() && called.call.call_id == id;
+        searched[first..].iter().position(is_waiting).map(|at| first_searched + first + at)
     }
 
     /// The number of the first call in the message with this id, or in its replacement.
@@ -265,12 +328,11 @@ impl<'a> Calls<'a> {
 
     /// The calls that no boundary may pass. `messages` are those from which the calls were read.
     pub fn unfinished(&self, messages: &'a [SourceMessage]) -> Unfinished {
-        let heard = Heard::of(messages, self);
-        let first = |is: &dyn Fn(&Called<'_>) -> bool| self.iter().find(|called| is(called)).map(|called| called.index);
-        Unfinished {
-            running: first(&|called| called.answer.is_none() && !heard.is_over(called)),
-            unread: first(&|called| called.answer.is_some_and(|answer| heard.is_unread(called, answer))),
-        }
+        let mut heard = Heard::of(messages, self);
+        let running = self.iter().find(|called| called.answer.is_none() && !heard.is_over(called));
+        let running = running.map(|called| called.index);
+        let unread = self.iter().find(|called| called.answer.is_some_and(|answer| heard.is_unread(called, answer)));
+        Unfinished { running, unread: unread.map(|called| called.index) }
     }
 }
 
@@ -301,51 +363,48 @@ struct Heard<'a> {
     /// Index of the last user or system message before a reply.
     requests: Option<usize>,
     /// For each writer, the index of the last result of its own calls before its last reply.
-    results: HashMap<&'a str, usize>,
+    results: ByWriter<'a>,
     /// For each writer, the index of its last reply.
-    last_word: HashMap<&'a str, usize>,
+    last_word: ByWriter<'a>,
 }
 
 impl<'a> Heard<'a> {
     fn of(messages: &'a [SourceMessage], calls: &Calls<'a>) -> Self {
-        let mut last_word = HashMap::new();
-        for (index, source) in messages.iter().enumerate() {
-            if source.message.role == Role::Assistant {
-                last_word.insert(source.message.writer(), index);
-            }
-        }
-        let spoken = last_word.values().copied().max().unwrap_or(0);
+        let last_word = calls.last_word.clone();
+        let spoken = last_word.indexes.iter().copied().flatten().max().unwrap_or(0);
         let is_request = |source: &SourceMessage| {
             matches!(source.message.role, Role::User | Role::System) && !only_brings_results(&source.message)
         };
         let requests = messages[..spoken].iter().rposition(is_request);
-        let mut results: HashMap<&str, usize> = HashMap::new();
-        let mut hear = |writer: &'a str, index: usize| {
-            if last_word.get(writer).is_some_and(|spoken| index < *spoken) {
-                results.entry(writer).and_modify(|last| *last = index.max(*last)).or_insert(index);
-            }
-        };
+        let mut heard = Self { requests, results: ByWriter::default(), last_word };
         for called in calls.iter() {
             if let Some(answer) = called.answer {
-                hear(called.source.message.writer(), answer.index);
+                heard.hear(called.source.message.writer(), answer.index);
             }
         }
         // A result without a call counts for its own writer.
-        calls.unasked.iter().for_each(|unasked| hear(unasked.writer, unasked.index));
-        Self { requests, results, last_word }
+        calls.unasked.iter().for_each(|unasked| heard.hear(unasked.writer, unasked.index));
+        heard
+    }
+
+    /// Notes a result for a writer, if it is before the writer's last reply.
+    fn hear(&mut self, writer: &'a str, index: usize) {
+        if self.last_word.of(writer).is_some_and(|spoken| index < spoken) {
+            let last = self.results.of(writer);
+            *last = (*last).max(Some(index));
+        }
     }
 
     /// True if a call no longer runs.
-    fn is_over(&self, called: &Called<'_>) -> bool {
-        let results = self.results.get(called.source.message.writer());
-        self.requests.is_some_and(|heard| called.index <= heard) || results.is_some_and(|heard| called.index <= *heard)
+    fn is_over(&mut self, called: &Called<'a>) -> bool {
+        self.requests.is_some_and(|heard| called.index <= heard)
+            || self.results.of(called.source.message.writer()).is_some_and(|heard| called.index <= heard)
     }
 
     /// True if the writer of a call has not replied since its result, nor any writer since a later request.
-    fn is_unread(&self, called: &Called<'_>, answer: Answer<'_>) -> bool {
-        let spoken = self.last_word.get(called.source.message.writer());
+    fn is_unread(&mut self, called: &Called<'a>, answer: Answer<'_>) -> bool {
         self.requests.is_none_or(|request| request < answer.index)
-            && spoken.is_some_and(|spoken| *spoken < answer.index)
+            && self.last_word.of(called.source.message.writer()).is_some_and(|spoken| spoken < answer.index)
     }
 }
 

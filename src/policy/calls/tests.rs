@@ -32,6 +32,27 @@ fn an_id_that_comes_again_is_of_the_nearest_call_and_in_one_message_of_the_first
 }
 
 #[test]
+fn results_of_many_calls_answer_the_newest_message_first() {
+    let count = 3 * SEARCHED_MAX;
+    let made = |name: &str| -> String {
+        (0..count).map(|call| format!("  call read#c{} in=\"{name}{call}\"\n", call / 2)).collect()
+    };
+    for order in [(0..count).collect::<Vec<_>>(), (0..count).rev().collect()] {
+        let ids = order.iter().chain(&order).map(|call| call / 2);
+        let results = ids.enumerate().map(|(at, id)| format!("t{at}\n  result c{id} out=\"x\" done\n"));
+        let text = format!("a1\n{}a2\n{}{}", made("old"), made("new"), results.collect::<String>());
+        // The first call of two with one id has the first result for the id.
+        let place = |call: usize| {
+            let places = order.iter().enumerate().filter(|(_, other)| **other / 2 == call / 2);
+            places.map(|(at, _)| at).nth(call % 2).expect("a result")
+        };
+        let old = (0..count).map(|call| format!("t{} a1 \"old{call}\"", place(call) + count));
+        let new = (0..count).map(|call| format!("t{} a2 \"new{call}\"", place(call)));
+        assert_eq!(answered(&text), old.chain(new).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn whoever_answers_for_others_takes_the_nearest_call_or_names_it() {
     let calls = "a1 by=one\n  call read#c0 in=1\na2 by=two\n  call read#c0 in=2\n";
     let unnamed = format!("{calls}t3 by=runner\n  result c0 out=\"x\" done\n");
