@@ -231,8 +231,13 @@ pub fn select(
     now: Timestamp,
     messages: &[SourceMessage],
 ) -> ClearPlan {
+    if let When::Idle { seconds } = clear.when
+        && !condition::is_idle(messages, now, seconds)
+    {
+        return ClearPlan::default();
+    }
     let search = protection::search(policy, clear, window, messages);
-    let found = condition::limit(clear, window, now, messages, search);
+    let found = condition::limit(clear, window, search);
     let worth = found.iter().fold(0_i64, |sum, found| sum.saturating_add(found.tokens));
     let is_worth_it =
         if clear.minimum_inclusive { worth >= clear.minimum_tokens } else { worth > clear.minimum_tokens };

@@ -95,21 +95,14 @@ impl When {
     }
 }
 
-/// Returns the clearable parts that are cleared now, in the order of the walk.
-pub(super) fn limit<'a>(
-    clear: &Clear,
-    window: &ModelWindow,
-    now: Timestamp,
-    messages: &[SourceMessage],
-    search: Search<'a>,
-) -> Vec<Found<'a>> {
+/// Returns the clearable parts that are cleared now, in the order of the walk. A condition on idle time holds.
+pub(super) fn limit<'a>(clear: &Clear, window: &ModelWindow, search: Search<'a>) -> Vec<Found<'a>> {
     let Search { mut free, items, units } = search;
     let goes = match &clear.when {
-        When::Always => free.len(),
+        When::Always | When::Idle { .. } => free.len(),
         When::Items { above } if items > above.of(window) => free.len(),
-        When::Idle { seconds } if is_idle(messages, now, *seconds) => free.len(),
         When::Units { above, down_to } if units > *above => oldest_down_to(&free, units, *down_to),
-        When::Items { .. } | When::Idle { .. } | When::Units { .. } => 0,
+        When::Items { .. } | When::Units { .. } => 0,
     };
     let goes = match &clear.batch {
         Some(batch) => {
@@ -143,6 +136,6 @@ pub fn last_reply(messages: &[SourceMessage]) -> Option<Timestamp> {
 }
 
 /// True if the model's last reply is at least this number of seconds old.
-fn is_idle(messages: &[SourceMessage], now: Timestamp, seconds: u32) -> bool {
+pub(super) fn is_idle(messages: &[SourceMessage], now: Timestamp, seconds: u32) -> bool {
     last_reply(messages).is_some_and(|last| now >= last.plus_millis(i64::from(seconds).saturating_mul(1_000)))
 }

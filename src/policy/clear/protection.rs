@@ -12,7 +12,6 @@ use crate::policy::calls::{Called, Calls};
 use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
 use crate::policy::turns::{is_request, says_something};
 use crate::policy::{Policy, select};
-use foldhash::HashMap;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -99,7 +98,7 @@ pub(super) fn search<'a>(
         policy,
         clear,
         items_kept: clear.keep.items.of(window),
-        calls: calls(messages),
+        answered: answered(messages),
         turns: 0,
         turns_with_any: 0,
         last_turn_with_any: None,
@@ -137,8 +136,8 @@ struct Walk<'a, 'p> {
     policy: &'p Policy,
     clear: &'p Clear,
     items_kept: u64,
-    /// The calls by the ids of their result parts.
-    calls: HashMap<PartId, Call<'a>>,
+    /// The calls with results, sorted by the ids of the result parts.
+    answered: Vec<(PartId, Call<'a>)>,
     /// Number of requests after the current message.
     turns: u32,
     /// Number of turns, from the newest to the current one, that have a part of the kind.
@@ -177,7 +176,7 @@ impl<'a> Walk<'a, '_> {
     }
 
     fn part(&mut self, source: &'a SourceMessage, part: &'a Part, pruned: Option<&Pruned>, is_fixed: bool) {
-        let call = self.calls.get(&part.id).copied();
+        let call = self.call_of(part);
         let (tokens, units) = weigh(self.policy, self.clear, source, part, pruned, call);
         if units == 0 && self.passes_over_silence(&part.body) {
             return;
@@ -199,6 +198,12 @@ impl<'a> Walk<'a, '_> {
         }
     }
 
+    /// The call that a result answers.
+    fn call_of(&self, part: &Part) -> Option<Call<'a>> {
+        let found = self.answered.binary_search_by_key(&part.id, |(result, _)| *result).ok()?;
+        Some(self.answered[found].1)
+    }
+
     /// True if the step clears parts of this kind and of this tool.
     fn is_wanted(&self, part: &Part) -> bool {
         match (self.clear.target, &*part.body) {
@@ -218,7 +223,7 @@ impl<'a> Walk<'a, '_> {
 
     /// True if the step clears outputs of the result's tool.
     fn is_of_wanted_tool(&self, part: &Part) -> bool {
-        let tool = self.calls.get(&part.id).map(|found| found.call.tool.as_str());
+        let tool = self.call_of(part).map(|found| found.call.tool.as_str());
         let is_protected = tool.is_some_and(|tool| self.clear.protected_tools.iter().any(|name| name == tool));
         !is_protected && self.clear.only_tools.contain(tool)
     }
@@ -289,12 +294,14 @@ fn brings_no_media(body: &PartBody) -> bool {
     matches!(body, PartBody::ToolResult(result) if result.attachments.is_empty())
 }
 
-/// The call of each result, by the id of the result part.
-fn calls(messages: &[SourceMessage]) -> HashMap<PartId, Call<'_>> {
+/// The calls with results, sorted by the ids of the result parts: mostly the order in which they were written.
+fn answered(messages: &[SourceMessage]) -> Vec<(PartId, Call<'_>)> {
     let calls = Calls::of(messages);
     let answered = calls.iter().filter_map(|called| {
         let Called { source, part, call, answer, .. } = *called;
         Some((answer?.part.id, Call { source, part, call }))
     });
-    answered.collect()
+    let mut answered: Vec<(PartId, Call<'_>)> = answered.collect();
+    answered.sort_by_key(|(result, _)| *result);
+    answered
 }
