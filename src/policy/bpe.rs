@@ -96,6 +96,17 @@ pub fn count(encoding: Encoding, text: &str) -> i64 {
     tokens as i64
 }
 
+/// The least number of tokens that a text can have, in any encoding.
+pub fn least(text: &str) -> i64 {
+    i64::from(!text.is_empty())
+}
+
+/// The greatest number of tokens that a text can have, in any encoding: a token has a byte at least, and a composed
+/// normal form is at most three times as long as the text.
+pub fn most(text: &str) -> i64 {
+    (text.len() as i64).saturating_mul(3)
+}
+
 /// A text with the ends of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tokenized<'a> {

@@ -228,9 +228,12 @@ pub fn clear_all(scene: Scene<'_>) -> Work {
 fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
     let mut work = Work::default();
     let mut sources = Cow::Borrowed(scene.sources);
-    let mut remaining = context_tokens;
     for (index, step) in steps.iter().enumerate() {
-        if !work.cuts.is_empty() && enough.is_some_and(|enough| remaining < enough) {
+        let is_done = |enough| {
+            let needed = context_tokens.saturating_sub(enough);
+            tokens::frees_more_than(scene.policy, scene.sources, &sources, needed)
+        };
+        if !work.cuts.is_empty() && enough.is_some_and(is_done) {
             break;
         }
         let here = Scene { sources: &sources, ..scene };
@@ -241,11 +244,7 @@ fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i
         }
         // Only a following step needs the result of this one.
         if index + 1 < steps.len() {
-            let after = with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
-            if enough.is_some() {
-                remaining -= tokens::freed(scene.policy, &sources, &after);
-            }
-            sources = Cow::Owned(after);
+            sources = Cow::Owned(cut_down(sources, &cuts, CompactionId(Uuid::nil())));
         }
         merge(&mut work.cuts, cuts);
     }
@@ -610,9 +609,21 @@ pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -
 
 /// The messages of the view after these truncations and omissions.
 pub fn with_cuts(sources: &[SourceMessage], cuts: &Cuts, compaction: CompactionId) -> Vec<SourceMessage> {
+    cut_down(Cow::Borrowed(sources), cuts, compaction)
+}
+
+/// The same of a list that may be the result of an earlier step, which is changed in place.
+fn cut_down(sources: Cow<'_, [SourceMessage]>, cuts: &Cuts, compaction: CompactionId) -> Vec<SourceMessage> {
+    let stays = |source: &SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_err();
+    let mut after = match sources {
+        _ if cuts.omitted.is_empty() => sources.into_owned(),
+        Cow::Borrowed(sources) => sources.iter().filter(|source| stays(source)).cloned().collect(),
+        Cow::Owned(mut sources) => {
+            sources.retain(stays);
+            sources
+        }
+    };
     let by_part: HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
-    let stays = |source: &&SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_err();
-    let mut after: Vec<SourceMessage> = sources.iter().filter(stays).cloned().collect();
     for source in after.iter_mut().filter(|_| !by_part.is_empty()) {
         for part in &source.message.parts {
             let Some(cut) = by_part.get(&part.id) else { continue };
@@ -682,7 +693,7 @@ pub fn foreseen<'a>(scene: Scene<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
         after = with_summary(policy, layout, sources, &summary.boundary(), expected, &summary.attachments).into();
     }
     if !work.cuts.is_empty() {
-        after = with_cuts(&after, &work.cuts, CompactionId(Uuid::nil())).into();
+        after = cut_down(after, &work.cuts, CompactionId(Uuid::nil())).into();
     }
     after
 }

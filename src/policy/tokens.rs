@@ -397,6 +397,24 @@ pub struct Weights<'a> {
 /// The tokens that a list of stored messages loses by truncations and omissions. `after` has the messages of `before`
 /// in the same order, without the omitted ones.
 pub fn freed(policy: &Policy, before: &[SourceMessage], after: &[SourceMessage]) -> i64 {
+    freed_by(policy, before, after, source_units)
+}
+
+/// True if these truncations and omissions free more than `limit` tokens. Shortened texts are encoded only if the
+/// result depends on their number of tokens.
+pub fn frees_more_than(policy: &Policy, before: &[SourceMessage], after: &[SourceMessage], limit: i64) -> bool {
+    let is_above = |units: fn(&Policy, &SourceMessage) -> i64| freed_by(policy, before, after, units) > limit;
+    let least = |policy: &Policy, source: &SourceMessage| bounds(policy, source).0;
+    (!is_encoded(&policy.counting) || is_above(least)) && is_above(source_units)
+}
+
+/// The same with another size of shortened messages.
+fn freed_by(
+    policy: &Policy,
+    before: &[SourceMessage],
+    after: &[SourceMessage],
+    units_after: impl Fn(&Policy, &SourceMessage) -> i64,
+) -> i64 {
     let counting = &policy.counting;
     let weigh = |source: &SourceMessage| addend(counting, source_units(policy, source));
     let is_same = |before: &SourceMessage, after: &SourceMessage| before.message.revision == after.message.revision;
@@ -405,7 +423,10 @@ pub fn freed(policy: &Policy, before: &[SourceMessage], after: &[SourceMessage])
     for source in before {
         match rest.next_if(|after| is_same(source, after)) {
             Some(after) if after.pruned == source.pruned => {}
-            Some(after) => freed = freed.saturating_add(weigh(source)).saturating_sub(weigh(after)),
+            Some(after) => {
+                let shorter = addend(counting, units_after(policy, after));
+                freed = freed.saturating_add(weigh(source)).saturating_sub(shorter);
+            }
             None => freed = freed.saturating_add(weigh(source)),
         }
     }
@@ -619,6 +640,32 @@ fn source_units(policy: &Policy, source: &SourceMessage) -> i64 {
         return counts.whole;
     }
     units(&policy.counting, source.message.role, &shown_parts(policy, source))
+}
+
+/// True if texts must be encoded to be counted.
+fn is_encoded(counting: &Counting) -> bool {
+    matches!(counting.text, TextWeight::Bpe { .. } | TextWeight::Vocabulary { .. })
+}
+
+/// The least and the most units that a stored message can have as a view will show it. They are equal unless its texts
+/// must be encoded to be counted.
+fn bounds(policy: &Policy, source: &SourceMessage) -> (i64, i64) {
+    let counting = &policy.counting;
+    let role = source.message.role;
+    let is_known = source.counts.is_some() && source.pruned.is_empty();
+    let parts = if is_known || !is_encoded(counting) { Vec::new() } else { shown_parts(policy, source) };
+    let by = |weigh: fn(&str) -> i64| match counting.per {
+        CountPer::Chat(format) => Some(chat::units_by(format, counting, role, &parts, weigh)),
+        CountPer::Message => Some(words::units_by(counting, &parts, weigh)),
+        CountPer::JsonRange | CountPer::Contents | CountPer::Characters | CountPer::Said(_) | CountPer::Envelope(_) => {
+            None
+        }
+    };
+    let bounds = if parts.is_empty() { None } else { by(bpe::least).zip(by(bpe::most)) };
+    bounds.unwrap_or_else(|| {
+        let units = source_units(policy, source);
+        (units, units)
+    })
 }
 
 /// The parts of a stored message as a view will show them.

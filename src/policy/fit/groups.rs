@@ -45,7 +45,7 @@ pub(super) fn cut(rule: &Groups, policy: &Policy, window: &ModelWindow, messages
     // Groups are taken from the end of the first half, so that no batch moves the whole list.
     let (mut first, mut second) = (groups, Vec::new());
     let mut omitted = Vec::new();
-    while tally.tokens() > goal && first.len() + second.len() > rule.minimum as usize {
+    while first.len() + second.len() > rule.minimum as usize && tally.exceeds(goal, |index| &messages[index]) {
         let count = first.len() + second.len();
         let start = if count > 2 * batch { count / 2 - batch / 2 } else { 0 };
         let end = start + if count > 2 * batch { batch } else { batch.min(count / 2) };

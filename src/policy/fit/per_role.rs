@@ -7,6 +7,7 @@
 
 use super::texts::Texts;
 use crate::model::cut::Cuts;
+use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
@@ -120,19 +121,24 @@ impl PerRole {
 /// Shortens messages until they are within the target. Open messages stay as they are.
 pub(super) fn cut(rule: &PerRole, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Cuts {
     let Some(goal) = super::goal(policy, window, rule.target_ratio) else { return Cuts::default() };
-    let mut desk = Desk { policy, messages, changed: BTreeMap::new(), tally: Tally::of(policy, messages) };
+    let tally = Tally::of(policy, messages);
+    let mut desk = Desk { policy, messages, written: Vec::new(), changed: BTreeMap::new(), tally };
+    if !desk.exceeds(goal) {
+        return Cuts::default();
+    }
+    desk.written = messages.iter().map(Written::of).collect();
     let json: Vec<usize> = match rule.json_starts_over {
-        true if desk.tally.tokens() > goal => (0..messages.len()).filter(|&index| desk.is_json_object(index)).collect(),
-        _ => Vec::new(),
+        true => (0..messages.len()).filter(|&index| desk.is_json_object(index)).collect(),
+        false => Vec::new(),
     };
     for round in 0..=rule.halvings.min(31) {
         desk.restore(&json);
         for tier in &rule.tiers {
-            if desk.tally.tokens() > goal {
+            if desk.exceeds(goal) {
                 tier.passes.iter().for_each(|pass| desk.walk(rule, pass, round, goal));
             }
         }
-        if round < rule.halvings && desk.tally.tokens() <= goal {
+        if round < rule.halvings && !desk.exceeds(goal) {
             return desk.cuts();
         }
     }
@@ -144,51 +150,111 @@ pub(super) fn cut(rule: &PerRole, policy: &Policy, window: &ModelWindow, message
 struct Desk<'a> {
     policy: &'a Policy,
     messages: &'a [SourceMessage],
+    /// The messages in brief: the walks read few of them in full.
+    written: Vec<Written>,
     changed: BTreeMap<usize, SourceMessage>,
     tally: Tally<'a>,
+}
+
+/// A message as it was written, in brief.
+struct Written {
+    role: Role,
+    brings_results: bool,
+    /// The length of its texts in bytes, while nothing shortens it: the length that a view shows, or more.
+    bytes: Option<usize>,
+}
+
+impl Written {
+    fn of(source: &SourceMessage) -> Self {
+        let message = &source.message;
+        let mut written = Self { role: message.role, brings_results: false, bytes: None };
+        let mut bytes = 0;
+        for part in &message.parts {
+            match &*part.body {
+                PartBody::Text(text) => bytes += text.len(),
+                PartBody::ToolResult(result) => {
+                    written.brings_results = true;
+                    bytes += result.output.len();
+                }
+                PartBody::Reasoning(_)
+                | PartBody::ToolCall(_)
+                | PartBody::Media(_)
+                | PartBody::Marker(_)
+                | PartBody::Step(_)
+                | PartBody::Opaque(_)
+                | PartBody::Record(_) => {}
+            }
+        }
+        written.bytes = source.pruned.is_empty().then_some(bytes);
+        written
+    }
 }
 
 impl Desk<'_> {
     fn walk(&mut self, rule: &PerRole, pass: &Pass, round: u32, goal: i64) {
         let above = pass.above_tokens >> round;
-        if (0..self.messages.len()).all(|index| self.tally.alone(index) <= above) {
+        if !(0..self.messages.len()).any(|index| self.exceeds_alone(index, above)) {
             return;
         }
         let mut met = 0_u32;
         for index in (0..self.messages.len()).rev() {
-            if !self.is_of(rule, pass.of, index) {
+            // Short messages need only be read as long as the spared ones are counted.
+            let is_short = !self.exceeds_alone(index, above);
+            if is_short && met > pass.spared || !self.is_of(rule, pass.of, index) {
                 continue;
             }
             met = met.saturating_add(1);
             let is_open = self.messages[index].message.sealed_revision.is_none();
-            if is_open || self.tally.alone(index) <= above {
+            if is_open || is_short {
                 continue;
             }
             let is_spared = met <= pass.spared;
+            let keep_units = (pass.keep_units >> round) as usize;
+            if !is_spared && pass.keep_units > 0 && self.is_within(index, keep_units) {
+                continue;
+            }
+            let note = |id: MessageId| pass.note.replace("{id}", &id.to_string());
             self.change(index, |id, texts| match &pass.spared_cut {
                 Some(cut) if is_spared => keep_both_ends(cut, goal, texts),
                 None if is_spared => {}
-                _ if pass.keep_units == 0 => texts.replace(&pass.note.replace("{id}", id)),
-                _ => texts.keep_head((pass.keep_units >> round) as usize, &pass.note.replace("{id}", id)),
+                _ if pass.keep_units == 0 => texts.replace(&note(id)),
+                _ => texts.keep_head(keep_units, &note(id)),
             });
         }
     }
 
     fn is_of(&self, rule: &PerRole, speaker: Speaker, index: usize) -> bool {
-        let message = &self.messages[index].message;
+        let written = &self.written[index];
         match speaker {
-            Speaker::User => message.role == Role::User,
-            Speaker::Assistant => message.role == Role::Assistant,
+            Speaker::User => written.role == Role::User,
+            Speaker::Assistant => written.role == Role::Assistant,
             Speaker::Tools => {
-                message.role == Role::Tool
-                    || message.parts.iter().any(|part| matches!(*part.body, PartBody::ToolResult(_)))
+                written.role == Role::Tool
+                    || written.brings_results
                     || !rule.results.is_empty() && rule.results.are_in(&Texts::of(self.policy, self.current(index)))
             }
         }
     }
 
+    /// True if the messages with their changes have more tokens than `limit`.
+    fn exceeds(&mut self, limit: i64) -> bool {
+        let Self { messages, changed, tally, .. } = self;
+        tally.exceeds(limit, |index| changed.get(&index).unwrap_or(&messages[index]))
+    }
+
+    /// True if one message with its changes has more tokens than `limit`.
+    fn exceeds_alone(&mut self, index: usize, limit: i64) -> bool {
+        let Self { messages, changed, tally, .. } = self;
+        tally.exceeds_alone(index, limit, || changed.get(&index).unwrap_or(&messages[index]))
+    }
+
     fn current(&self, index: usize) -> &SourceMessage {
         self.changed.get(&index).unwrap_or(&self.messages[index])
+    }
+
+    /// True if a message is not longer than this. False if that is not obvious from its bytes.
+    fn is_within(&self, index: usize, units: usize) -> bool {
+        self.policy.truncate.is_none() && self.written[index].bytes.is_some_and(|bytes| bytes <= units)
     }
 
     fn is_json_object(&self, index: usize) -> bool {
@@ -196,13 +262,14 @@ impl Desk<'_> {
         texts.only().is_some_and(|text| fields(text).is_some())
     }
 
-    fn change(&mut self, index: usize, shorten: impl FnOnce(&str, &mut Texts<'_>)) {
+    fn change(&mut self, index: usize, shorten: impl FnOnce(MessageId, &mut Texts<'_>)) {
         let source = self.current(index);
         let mut texts = Texts::of(self.policy, source);
-        shorten(&source.message.id.to_string(), &mut texts);
+        shorten(source.message.id, &mut texts);
         if let Some(changed) = texts.changed(source) {
             self.tally.recount(index, &changed);
             self.changed.insert(index, changed);
+            self.written[index].bytes = None;
         }
     }
 

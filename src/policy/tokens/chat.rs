@@ -20,19 +20,27 @@ pub struct ChatFormat {
 
 /// The units of one message; the caller adds those of the list.
 pub(super) fn units(format: ChatFormat, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
-    let envelope = i64::from(format.message_units).saturating_add(weight(counting, role_name(role)));
-    parts.iter().map(|part| part_units(counting, part)).fold(envelope, i64::saturating_add)
+    units_by(format, counting, role, parts, |text| weight(counting, text))
 }
 
-fn part_units(counting: &Counting, part: &Shown<'_>) -> i64 {
-    match part {
-        Shown::Text(text) => weight(counting, text),
-        Shown::Call { input_json, .. } => weight(counting, input_json),
+/// The same with another size of texts.
+pub(super) fn units_by(
+    format: ChatFormat,
+    counting: &Counting,
+    role: Role,
+    parts: &[Shown<'_>],
+    weigh: impl Fn(&str) -> i64,
+) -> i64 {
+    let envelope = i64::from(format.message_units).saturating_add(weigh(role_name(role)));
+    let of = |part: &Shown<'_>| match part {
+        Shown::Text(text) => weigh(text),
+        Shown::Call { input_json, .. } => weigh(input_json),
         Shown::Result { result, output, attachments } => {
-            let words = weight(counting, output).saturating_add(weight(counting, &result.call_id));
+            let words = weigh(output).saturating_add(weigh(&result.call_id));
             words.saturating_add(counting.media.of_attachments(attachments))
         }
         Shown::Media(media) => counting.media.of(media),
         Shown::Reasoning(_) | Shown::Opaque(_) => 0,
-    }
+    };
+    parts.iter().map(of).fold(envelope, i64::saturating_add)
 }

@@ -1,33 +1,73 @@
 //! A token counter for messages that is updated while they are truncated and omitted.
+//!
+//! It only compares. Where texts must be encoded to be counted, it encodes those that a comparison depends on: a list
+//! of many messages is above a limit whatever their texts are.
 
-use super::{Counting, addend, list_tokens, source_units};
+use super::{addend, bounds, list_tokens, source_units};
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
 
-/// The current units of each message of a list, and their sum.
+/// Bounds of the units of each message of a list, and their sum.
 #[derive(Debug, Clone)]
 pub struct Tally<'a> {
     policy: &'a Policy,
-    weights: Vec<i64>,
-    sum: i64,
+    weights: Vec<Bounds>,
+    sum: Bounds,
+}
+
+/// The minimum and the maximum of a number that may not be known yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Bounds {
+    least: i64,
+    most: i64,
+}
+
+impl Bounds {
+    fn exact(number: i64) -> Self {
+        Self { least: number, most: number }
+    }
+
+    fn is_exact(self) -> bool {
+        self.least == self.most
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { least: self.least.saturating_add(other.least), most: self.most.saturating_add(other.most) }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Self { least: self.least.saturating_sub(other.least), most: self.most.saturating_sub(other.most) }
+    }
 }
 
 impl<'a> Tally<'a> {
     /// Counts stored messages as a view will show them.
     pub fn of(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
-        let weights: Vec<i64> = messages.iter().map(|message| weigh(policy, message)).collect();
-        let sum = weights.iter().copied().fold(0, i64::saturating_add);
+        let weights: Vec<Bounds> = messages.iter().map(|message| weigh(policy, message)).collect();
+        let sum = weights.iter().copied().fold(Bounds::default(), Bounds::plus);
         Self { policy, weights, sum }
     }
 
-    /// The tokens of all remaining messages.
-    pub fn tokens(&self) -> i64 {
-        list_tokens(self.counting(), self.sum)
+    /// True if all remaining messages have more tokens than `limit`. `current` is each message as it was counted last.
+    pub fn exceeds<'m>(&mut self, limit: i64, current: impl Fn(usize) -> &'m SourceMessage) -> bool {
+        if let Some(exceeds) = self.compare(self.sum, limit) {
+            return exceeds;
+        }
+        for index in (0..self.weights.len()).filter(|&index| !self.weights[index].is_exact()).collect::<Vec<_>>() {
+            self.set(index, exact(self.policy, current(index)));
+        }
+        self.tokens(self.sum.most) > limit
     }
 
-    /// The tokens of one message, as a list of its own.
-    pub fn alone(&self, index: usize) -> i64 {
-        self.weights.get(index).map_or(0, |weight| list_tokens(self.counting(), *weight))
+    /// True if one message, as a list of its own, has more tokens than `limit`. `current` is the message as it was
+    /// counted last.
+    pub fn exceeds_alone<'m>(&mut self, index: usize, limit: i64, current: impl Fn() -> &'m SourceMessage) -> bool {
+        let Some(weight) = self.weights.get(index).copied() else { return limit < 0 };
+        self.compare(weight, limit).unwrap_or_else(|| {
+            let weight = exact(self.policy, current());
+            self.set(index, weight);
+            self.tokens(weight.most) > limit
+        })
     }
 
     /// Counts a message again.
@@ -37,23 +77,34 @@ impl<'a> Tally<'a> {
 
     /// Removes a message from the count.
     pub fn leave_out(&mut self, index: usize) {
-        self.set(index, 0);
+        self.set(index, Bounds::default());
     }
 
-    fn set(&mut self, index: usize, weight: i64) {
+    fn set(&mut self, index: usize, weight: Bounds) {
         if let Some(place) = self.weights.get_mut(index) {
-            self.sum = self.sum.saturating_sub(*place).saturating_add(weight);
+            self.sum = self.sum.minus(*place).plus(weight);
             *place = weight;
         }
     }
 
-    fn counting(&self) -> &Counting {
-        &self.policy.counting
+    /// True if a list with this sum has more tokens than `limit`; none if its exact sum decides.
+    fn compare(&self, sum: Bounds, limit: i64) -> Option<bool> {
+        let is_above = self.tokens(sum.least) > limit;
+        (is_above || self.tokens(sum.most) <= limit).then_some(is_above)
+    }
+
+    fn tokens(&self, sum: i64) -> i64 {
+        list_tokens(&self.policy.counting, sum)
     }
 }
 
-fn weigh(policy: &Policy, message: &SourceMessage) -> i64 {
-    addend(&policy.counting, source_units(policy, message))
+fn weigh(policy: &Policy, message: &SourceMessage) -> Bounds {
+    let (least, most) = bounds(policy, message);
+    Bounds { least: addend(&policy.counting, least), most: addend(&policy.counting, most) }
+}
+
+fn exact(policy: &Policy, message: &SourceMessage) -> Bounds {
+    Bounds::exact(addend(&policy.counting, source_units(policy, message)))
 }
 
 #[cfg(test)]
@@ -62,23 +113,50 @@ mod tests {
     use crate::policy::tokens::Weights;
     use crate::policy::{dsl, presets};
 
+    /// Compares a tally with counting again, on both sides of the exact numbers.
+    fn check(policy: &Policy, tally: &Tally<'_>, messages: &[SourceMessage], shown: &[usize]) {
+        let shown: Vec<SourceMessage> = shown.iter().map(|&index| messages[index].clone()).collect();
+        let tokens = Weights::of(policy, &shown).tokens(0..shown.len());
+        for limit in [0, tokens - 1, tokens, 1 << 40] {
+            let exceeds = tally.clone().exceeds(limit, |index| &messages[index]);
+            assert_eq!(exceeds, tokens > limit, "{}: {tokens} and {limit}", policy.preset);
+        }
+        for (index, message) in messages.iter().enumerate() {
+            let is_left_out = tally.weights[index] == Bounds::default();
+            let alone = Weights::of(policy, std::slice::from_ref(message)).tokens(0..usize::from(!is_left_out));
+            for limit in [-1, 0, alone - 1, alone, 1 << 40] {
+                let exceeds = tally.clone().exceeds_alone(index, limit, || message);
+                assert_eq!(exceeds, alone > limit, "{}: {alone} and {limit}", policy.preset);
+            }
+        }
+    }
+
     #[test]
     fn a_tally_stays_what_counting_again_would_give() {
-        let mut messages =
-            dsl::parse("u1 \"a\"\na2 70c\n  call bash#c1 in={\"a\": 1}\nt3\n  result c1 out=333c done\nu4 11c");
+        let mut messages = dsl::parse(
+            "u1 \"a\"\na2 70c\n  call bash#c1 in={\"a\": 1}\nt3\n  result c1 out=333c done\nu4 11c\nu5 \"日本語 \u{fb1d}\"",
+        );
         for preset in presets::all() {
             let policy = preset.policy();
-            let all = |messages: &[SourceMessage]| Weights::of(&policy, messages).tokens(0..messages.len());
             let mut tally = Tally::of(&policy, &messages);
-            assert_eq!(tally.tokens(), all(&messages), "{}", preset.name);
-            assert_eq!(tally.alone(2), all(&messages[2..3]), "{}", preset.name);
+            check(&policy, &tally, &messages, &[0, 1, 2, 3, 4]);
             tally.leave_out(0);
-            assert_eq!(tally.tokens(), all(&messages[1..]), "{}", preset.name);
+            check(&policy, &tally, &messages, &[1, 2, 3, 4]);
             let shorter = dsl::parse("a2 7c\n  call bash#c1 in={\"a\": 1}").remove(0);
             tally.recount(1, &shorter);
             let longer = std::mem::replace(&mut messages[1], shorter);
-            assert_eq!(tally.tokens(), all(&messages[1..]), "{}", preset.name);
+            check(&policy, &tally, &messages, &[1, 2, 3, 4]);
             messages[1] = longer;
         }
+    }
+
+    #[test]
+    fn a_list_far_above_a_limit_is_not_encoded() {
+        let policy = presets::suna::v2026();
+        let messages = dsl::parse("u1 \"a\"\na2 \"b\"\nu3 \"c\"");
+        let mut tally = Tally::of(&policy, &messages);
+        assert!(tally.exceeds(50, |index| panic!("message {index} is counted")));
+        assert!(tally.exceeds_alone(0, 10, || panic!("a message is counted")));
+        assert!(tally.weights.iter().all(|weight| !weight.is_exact()));
     }
 }

@@ -227,7 +227,12 @@ fn what_cuts_free_is_what_the_list_weighs_less() {
         for cuts in [&Cuts::default(), &shortened, &left_out, &everything] {
             let after = plan::with_cuts(&messages, cuts, CompactionId(Uuid::nil()));
             let tokens = |list: &[SourceMessage]| Weights::of(&policy, list).tokens(0..list.len());
-            assert_eq!(freed(&policy, &messages, &after), tokens(&messages) - tokens(&after), "{}", preset.name);
+            let expected = tokens(&messages) - tokens(&after);
+            assert_eq!(freed(&policy, &messages, &after), expected, "{}", preset.name);
+            for limit in [expected - 1_000, expected - 1, expected, expected + 1_000] {
+                let frees_more = frees_more_than(&policy, &messages, &after, limit);
+                assert_eq!(frees_more, expected > limit, "{}: {expected} and {limit}", preset.name);
+            }
         }
     }
 }

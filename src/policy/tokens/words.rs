@@ -2,30 +2,30 @@
 //!
 //! Blocks of other kinds count nothing, and neither does the wrapper that a view puts around a summary.
 
-use super::{Counting, Shown, json, weight};
+use super::{Counting, Shown, TextWeight, json, weight};
 
 /// The units of one message.
 pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
+    units_by(counting, parts, |text| weight(counting, text))
+}
+
+/// The same with another size of texts.
+pub(super) fn units_by(counting: &Counting, parts: &[Shown<'_>], weigh: impl Fn(&str) -> i64) -> i64 {
     let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) | Shown::Reasoning(text) => weight(counting, text),
+        Shown::Text(text) | Shown::Reasoning(text) => weigh(text),
         Shown::Call { call, input_json } => {
-            weight(counting, &call.tool).saturating_add(input_units(counting, input_json))
+            // If only the length counts, it is that of the JSON without the blanks between tokens.
+            let input = match counting.text {
+                TextWeight::Length => json::compact_json_units(counting.unit, input_json),
+                TextWeight::Mixed { .. } | TextWeight::Bpe { .. } | TextWeight::Vocabulary { .. } => weigh(input_json),
+            };
+            weigh(&call.tool).saturating_add(input)
         }
         Shown::Result { output, attachments, .. } => {
-            weight(counting, output).saturating_add(counting.media.of_attachments(attachments))
+            weigh(output).saturating_add(counting.media.of_attachments(attachments))
         }
         Shown::Media(media) => counting.media.of(media),
         Shown::Opaque(_) => 0,
     };
     parts.iter().map(of).fold(0, i64::saturating_add)
-}
-
-/// The units of a call's input; if only its length counts, those of its JSON without the blanks between tokens.
-fn input_units(counting: &Counting, input_json: &str) -> i64 {
-    match counting.text {
-        super::TextWeight::Length => json::compact_json_units(counting.unit, input_json),
-        super::TextWeight::Mixed { .. } | super::TextWeight::Bpe { .. } | super::TextWeight::Vocabulary { .. } => {
-            weight(counting, input_json)
-        }
-    }
 }

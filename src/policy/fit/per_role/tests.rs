@@ -2,7 +2,7 @@ use super::*;
 use crate::model::cut::Cut;
 use crate::model::ids::CompactionId;
 use crate::policy::fit::Fit;
-use crate::policy::{Step, dsl, plan, presets};
+use crate::policy::{Step, dsl, plan, presets, tokens};
 use uuid::Uuid;
 
 fn rule(policy: &Policy) -> PerRole {
@@ -125,7 +125,7 @@ fn a_tier_is_left_out_when_the_rest_fits() {
         let shown = shown(&policy, &rule, context, &messages);
         [shown[0].len(), shown[1].len()]
     };
-    let total = Tally::of(&policy, &messages).tokens();
+    let total = tokens::estimate_sources(&policy, &messages);
     // For windows below 100 000 tokens the target is 60 % of the window without 8 000 tokens.
     let context = |goal: i64| 8_000 + (goal as f64 / 0.6).ceil() as i64;
     assert_eq!(lengths(context(total)), [5_000, 5_000]);
