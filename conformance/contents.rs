@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand::model::layout::Place;
+use longhand::model::layout::Placement;
 use longhand::model::message::{FinishReason, MessageKind, Role};
 use longhand::model::part::{Media, MediaSource, PartBody, ResultStatus, ToolResult};
 use longhand::model::view::{SourceMessage, ViewMessage};
@@ -234,6 +234,6 @@ pub(crate) fn summary(messages: &[SourceMessage], text: String) -> Option<Source
     source.message.kind = MessageKind::Summary;
     source.message.parts.truncate(1);
     source.message.parts.first_mut()?.body = PartBody::Text(text).into();
-    source.place = Some(Place::Summary);
+    source.placement = Some(Placement::Summary);
     Some(source)
 }

@@ -8,17 +8,17 @@ use crate::generate::{self, Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use longhand::model::cut::Cuts;
 use longhand::model::ids::CompactionId;
 use longhand::model::layout::Layout;
 use longhand::model::part::{PartBody, ToolResult};
 use longhand::model::time::Timestamp;
+use longhand::model::truncation::Removals;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
-use longhand::policy::plan::{self, Boundary, Scene};
+use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::presets::gemini_cli;
-use longhand::policy::select::{Fraction, FractionCut};
-use longhand::policy::{Clear, Fit, Policy, Step, Tail, clear, fit, overflow, select};
+use longhand::policy::select::{Fraction, FractionBoundary};
+use longhand::policy::{Clear, Omission, Policy, Step, Tail, clear, omission, overflow, select};
 use rand::Rng;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -58,14 +58,14 @@ const CLASSES: [Class; 4] = [
         name: "no summary of a summary alone",
         reason: Reason::P12,
         explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing.",
-        test: ("src/policy/select/fraction.rs", "the_live_summary_is_measured_and_never_summarized_alone"),
+        test: ("src/policy/select/fraction.rs", "the_current_summary_is_measured_and_never_summarized_alone"),
     },
     Class {
         name: "what nobody has answered stays",
         reason: Reason::P9,
         explanation: "Gemini CLI summarizes requests that no reply has followed, and in August 2025 running calls too; \
                       we cut before them.",
-        test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+        test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
     Class {
         name: "no half characters",
@@ -78,7 +78,7 @@ const CLASSES: [Class; 4] = [
         reason: Reason::Named("A masked output shows an excerpt of its words"),
         explanation: "A masked output names a file of Gemini CLI and shows its JSON; with us it names the part and \
                       shows its words, so that masking pays a little earlier or later.",
-        test: ("src/policy/fit/output_budget.rs", "what_is_cut_names_its_part"),
+        test: ("src/policy/omission/output_budget.rs", "a_truncation_names_its_part"),
     },
 ];
 const ALONE: &Class = &CLASSES[0];
@@ -98,17 +98,17 @@ impl System for GeminiCli {
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         for batch in run.batches() {
             let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
-            for ask in [Case::weight, Case::split, Case::budget, Case::mask, Case::compress, Case::august] {
+            for ask in [Case::estimate, Case::split, Case::budget, Case::mask, Case::compress, Case::august] {
                 let questions: Vec<Question> = cases.iter().map(ask).collect();
                 let calls = questions.iter().map(|question| (question.function, question.input.clone())).collect();
                 for ((case, question), theirs) in cases.iter().zip(&questions).zip(peer.call_all(calls)?) {
                     let Question { function, input, ours, theirs: reading } = question;
                     let theirs = theirs.map(|value| (reading.read)(case, value));
-                    let weights = match &theirs {
-                        Ok(theirs) if *function == "mask" && theirs != ours => case.weights(peer, ours, theirs)?,
+                    let estimates = match &theirs {
+                        Ok(theirs) if *function == "mask" && theirs != ours => case.estimates(peer, ours, theirs)?,
                         _ => Value::Null,
                     };
-                    let why = |ours: &Value, theirs: &Value| (reading.explain)(case, ours, theirs, &weights);
+                    let why = |ours: &Value, theirs: &Value| (reading.explain)(case, ours, theirs, &estimates);
                     report.compare(function, case.conversation.index, input, ours, &theirs, why);
                 }
             }
@@ -177,7 +177,7 @@ impl Case {
         if self.summary.is_some() { 2 } else { 0 }
     }
 
-    fn weight(&self) -> Question {
+    fn estimate(&self) -> Question {
         let policy = gemini_cli::v0_26();
         let view = plan::view(&policy, &self.messages);
         let input = json!({ "parts": Contents::of_view(&view.messages).parts() });
@@ -188,7 +188,7 @@ impl Case {
         let policy = gemini_cli::v0_26();
         let mut dice = self.conversation.dice("split");
         let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
-        let tail = Tail::Fraction(Fraction { summarize_ratio, cut: FractionCut::Request {}, minimum_ratio: 0.0 });
+        let tail = Tail::Fraction(Fraction { summarize_ratio, cut: FractionBoundary::Request {}, minimum_ratio: 0.0 });
         let window = ModelWindow::default();
         let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), &self.messages).head_end;
         let input = json!({ "contents": self.contents(&policy), "fraction": summarize_ratio });
@@ -216,14 +216,16 @@ impl Case {
     fn budget(&self) -> Question {
         let policy = gemini_cli::v0_26();
         let max_units = [100, 2_000, 10_000, 40_000][self.conversation.dice("budget").random_range(0..4)];
-        let Some(Step::Fit(Fit::OutputBudget(rule))) = policy.auto.as_ref().and_then(|rung| rung.steps.first()) else {
+        let Some(Step::Fit(Omission::OutputBudget(rule))) =
+            policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
+        else {
             return nothing("truncateHistoryToBudget");
         };
-        let rule = Fit::OutputBudget(fit::output_budget::OutputBudget { max_units, ..rule.clone() });
-        let cuts = fit::fit(&rule, &policy, &ModelWindow::default(), &self.messages);
+        let rule = Omission::OutputBudget(omission::output_budget::OutputBudget { max_units, ..rule.clone() });
+        let removals = omission::removals(&rule, &policy, &ModelWindow::default(), &self.messages);
         let input = json!({ "history": Contents::of(&self.messages).json(), "maxChars": max_units });
         let reading = Reading { read: |_, value| value, explain: |_, ours, theirs, _| halves(ours, theirs) };
-        let ours = shown(&cuts, &self.messages);
+        let ours = shown(&removals, &self.messages);
         Question { function: "truncateHistoryToBudget", input, ours, theirs: reading }
     }
 
@@ -236,14 +238,14 @@ impl Case {
         let protects = dice.random_bool(0.8);
         let keep = clear::Keep { tokens, messages: u32::from(protects), ..rule.keep.clone() };
         let rule = Clear { keep, minimum_tokens, ..rule.clone() };
-        let cuts = clear::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &self.many).cuts;
+        let removals = clear::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &self.many).removals;
         let input = json!({
             "history": Contents::of(&self.many[..read(&self.many)]).json(),
             "protectionThresholdTokens": tokens,
             "minPrunableThresholdTokens": minimum_tokens,
             "protectLatestTurn": protects,
         });
-        let ours = json!(sorted(cuts_of(&cuts, &self.many).map(|(result, _)| result.call_id.clone())));
+        let ours = json!(sorted(truncations_of(&removals, &self.many).map(|(result, _)| result.call_id.clone())));
         let read = |_: &Case, value: Value| {
             let ids = value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
             json!(sorted(ids))
@@ -253,7 +255,7 @@ impl Case {
 
     /// The estimates, by Gemini CLI's own function, of each output that only one side masks: whole, and as an excerpt
     /// of its text with the id of its part, made by Gemini CLI's own functions.
-    fn weights(&self, peer: &mut Peer, ours: &Value, theirs: &Value) -> Result<Value, PeerFailure> {
+    fn estimates(&self, peer: &mut Peer, ours: &Value, theirs: &Value) -> Result<Value, PeerFailure> {
         let ids = only_one(ours, theirs);
         let parts = self.many.iter().flat_map(|source| &source.message.parts);
         let outputs = parts.filter_map(|part| Some((part.id, result_of(&part.body)?)));
@@ -268,12 +270,12 @@ impl Case {
 
     /// Explains outputs that only one side masks, because our excerpt is made of the text: masking pays for those that
     /// we mask, and does not for those that only they mask.
-    fn explain_mask(&self, ours: &Value, theirs: &Value, weights: &Value) -> Option<&'static Class> {
+    fn explain_mask(&self, ours: &Value, theirs: &Value, estimates: &Value) -> Option<&'static Class> {
         let ids = only_one(ours, theirs);
         let is_ours = |id: &Value| ours.as_array().is_some_and(|ids| ids.contains(id));
         let pays = |id: &Value| {
-            let weight = weights.as_array()?.iter().find(|weight| weight["id"] == *id)?;
-            Some(weight["masked"].as_i64()? < weight["whole"].as_i64()?)
+            let estimate = estimates.as_array()?.iter().find(|estimate| estimate["id"] == *id)?;
+            Some(estimate["masked"].as_i64()? < estimate["whole"].as_i64()?)
         };
         ids.iter().all(|id| pays(id) == Some(is_ours(id))).then_some(REFERENCE)
     }
@@ -318,18 +320,19 @@ impl Case {
         let sources: Vec<SourceMessage> = self.summary.iter().chain(history).cloned().collect();
         let layout = Layout::everything();
         let base = sources.len() as i64 + 1;
-        let scene = Scene { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
+        let planning =
+            PlanningInput { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
         let due = overflow::due_at(policy, &window).is_some_and(|due| tokens >= due);
-        let work = policy.auto.as_ref().filter(|_| due).map(|rung| plan::climb(scene, rung, tokens));
+        let work = policy.auto.as_ref().filter(|_| due).map(|level_policy| plan::apply(planning, level_policy, tokens));
         let Some((work, plan)) = work.and_then(|work| work.summary.clone().map(|plan| (work, plan))) else {
             return json!({ "status": 5 });
         };
         let contents = Contents::of(history);
         let head = contents.before(plan.head.len());
-        let cut = plan::with_cuts(&sources, &work.cuts, CompactionId(Uuid::nil()));
+        let truncated = plan::with_removals(&sources, &work.removals, CompactionId(Uuid::nil()));
         let boundary =
             Boundary { tail_start: plan.tail_start, retained: &plan.retained, retained_first: plan.retained_first };
-        let after = plan::with_summary(policy, &layout, &cut, &boundary, ANSWERS[1], &plan.attachments);
+        let after = plan::with_summary(policy, &layout, &truncated, &boundary, ANSWERS[1], &plan.attachments);
         let view = plan::view(policy, &after);
         let says = |index: usize| {
             view.messages.get(index).and_then(|message| match &*message.parts.first()?.body {
@@ -343,7 +346,7 @@ impl Case {
             "kept": contents.len() - head,
             "summary": says(0),
             "answer": says(1),
-            "changed": shown(&work.cuts, &history[plan.head.len()..]),
+            "changed": shown(&work.removals, &history[plan.head.len()..]),
             "requests": if plan.rules.verify { 2 } else { 1 },
         })
     }
@@ -353,7 +356,7 @@ impl Case {
         let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
         let tokens = [734_003, 734_004, 100, 900_000, 900_000][self.conversation.dice("august").random_range(0..5)];
         let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);
-        let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
+        let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.tail),
             Step::Clear(_) | Step::Fit(_) => None,
@@ -411,17 +414,20 @@ fn halves(ours: &Value, theirs: &Value) -> Option<&'static Class> {
 }
 
 /// The texts of the truncated outputs, by call id; `FILE` replaces the reference to the whole output.
-fn shown(cuts: &Cuts, messages: &[SourceMessage]) -> Value {
-    let texts = cuts_of(cuts, messages).map(|(result, text)| (result.call_id.clone(), json!(text)));
+fn shown(removals: &Removals, messages: &[SourceMessage]) -> Value {
+    let texts = truncations_of(removals, messages).map(|(result, text)| (result.call_id.clone(), json!(text)));
     Value::Object(texts.collect())
 }
 
-fn cuts_of<'a>(cuts: &'a Cuts, messages: &'a [SourceMessage]) -> impl Iterator<Item = (&'a ToolResult, String)> {
+fn truncations_of<'a>(
+    removals: &'a Removals,
+    messages: &'a [SourceMessage],
+) -> impl Iterator<Item = (&'a ToolResult, String)> {
     let parts = messages.iter().flat_map(|source| &source.message.parts);
     parts.filter_map(|part| {
-        let (id, cut) = cuts.parts.iter().find(|(id, _)| *id == part.id)?;
+        let (id, truncation) = removals.parts.iter().find(|(id, _)| *id == part.id)?;
         let result = result_of(&part.body)?;
-        Some((result, cut.apply(&result.output).replace(&id.to_string(), "FILE")))
+        Some((result, truncation.apply(&result.output).replace(&id.to_string(), "FILE")))
     })
 }
 

@@ -126,7 +126,7 @@ fn dice(seed: u64, index: u64, purpose: &str) -> StdRng {
     let mut bytes = [0; 32];
     let purpose = purpose.bytes().chain(std::iter::repeat(0)).take(16);
     let all = seed.to_le_bytes().into_iter().chain(index.to_le_bytes()).chain(purpose);
-    bytes.iter_mut().zip(all).for_each(|(place, byte)| *place = byte);
+    bytes.iter_mut().zip(all).for_each(|(target, byte)| *target = byte);
     StdRng::from_seed(bytes)
 }
 
@@ -329,7 +329,12 @@ impl Author<'_> {
             metadata_json: None,
             replaces: None,
         };
-        self.messages.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
+        self.messages.push(SourceMessage {
+            message: message.into(),
+            placement: None,
+            pruned: Vec::new(),
+            counts: None,
+        });
     }
 
     fn part(&mut self, revision: Revision, body: PartBody) -> Part {
@@ -496,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn results_stand_where_the_profile_says_and_behind_their_calls() {
+    fn results_are_where_the_profile_says_and_after_their_calls() {
         for results in [Results::MessageEach, Results::MessageForAll, Results::WithCall] {
             let mut most = 0;
             for conversation in many(&Profile { results, ..Profile::FULL }) {

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_cut_keeps_more_where_it_can() {
+    fn the_nearest_boundary_keeps_more_where_it_can() {
         let of = |text| {
             let messages = messages(text);
             (0..=messages.len()).map(|proposed| nearest(&messages, proposed)).collect::<Vec<_>>()

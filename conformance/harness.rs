@@ -143,16 +143,16 @@ impl Peer {
     /// A question that the peer answers with an error is an `Err` in its position. The peer may answer in any order.
     /// The call fails as a whole if the peer ends, is silent for two minutes or violates the protocol.
     pub(crate) fn call_all(&mut self, calls: Vec<(&str, Value)>) -> Result<Vec<Result<Value, String>>, PeerFailure> {
-        let mut places = HashMap::new();
+        let mut positions = HashMap::new();
         let mut found: Vec<Option<Result<Value, String>>> = vec![None; calls.len()];
-        for (place, (function, arguments)) in calls.into_iter().enumerate() {
-            while places.len() >= IN_FLIGHT_MAX {
-                self.receive_at(&mut places, &mut found)?;
+        for (position, (function, arguments)) in calls.into_iter().enumerate() {
+            while positions.len() >= IN_FLIGHT_MAX {
+                self.receive_at(&mut positions, &mut found)?;
             }
-            places.insert(self.send(function, arguments)?, place);
+            positions.insert(self.send(function, arguments)?, position);
         }
-        while !places.is_empty() {
-            self.receive_at(&mut places, &mut found)?;
+        while !positions.is_empty() {
+            self.receive_at(&mut positions, &mut found)?;
         }
         Ok(found.into_iter().flatten().collect())
     }
@@ -169,12 +169,12 @@ impl Peer {
     /// Receives one answer and stores it in its position.
     fn receive_at(
         &mut self,
-        places: &mut HashMap<u64, usize>,
+        positions: &mut HashMap<u64, usize>,
         found: &mut [Option<Result<Value, String>>],
     ) -> Result<(), PeerFailure> {
         let (id, value) = self.receive()?;
-        let place = places.remove(&id).ok_or_else(|| self.unasked(id))?;
-        found[place] = Some(value);
+        let position = positions.remove(&id).ok_or_else(|| self.unasked(id))?;
+        found[position] = Some(value);
         Ok(())
     }
 
@@ -271,7 +271,7 @@ pub(crate) fn at_once(
             });
             Living { index, wishes, answers }
         };
-        let mut told = indexes.start;
+        let mut next_index = indexes.start;
         let mut ended: HashMap<u64, Vec<Said>> = HashMap::new();
         let mut asking: HashMap<u64, Living> = HashMap::new();
         loop {
@@ -293,9 +293,9 @@ pub(crate) fn at_once(
                 }
                 Wish::End(said) => {
                     ended.insert(life.index, said?);
-                    while let Some(said) = ended.remove(&told) {
+                    while let Some(said) = ended.remove(&next_index) {
                         said.into_iter().for_each(&mut say);
-                        told += 1;
+                        next_index += 1;
                     }
                 }
             }
@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_of_surrogate_pairs_are_told_from_whole_ones() {
+    fn halves_of_surrogate_pairs_differ_from_whole_ones() {
         for (json, whole) in [
             (r#""a\ud83d\ude00b""#, r#""a\ud83d\ude00b""#),
             (r#""a\ud83d""#, r#""a\ufffd""#),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_registry_was_asked_for_is_told_from_what_it_does_not_have() {
+    fn missing_packages_differ_from_packages_that_were_not_requested() {
         let shell = |words: &str| execute(Command::new("sh").args(["-c", &format!("echo '{words}' >&2; exit 1")]));
         assert!(matches!(shell("npm error code ENOTFOUND"), Err(NotInstalled::Unavailable(_))));
         assert!(matches!(shell("npm error code ETARGET"), Err(NotInstalled::Broken(_))));

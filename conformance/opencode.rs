@@ -24,7 +24,7 @@ use longhand::model::part::{PartBody, ResultStatus};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{Pruned, SourceMessage, ViewMessage};
-use longhand::policy::plan::{self, Scene};
+use longhand::policy::plan::{self, PlanningInput};
 use longhand::policy::{Policy, presets};
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -55,14 +55,14 @@ static CLASSES: [Class; 5] = [
         reason: Reason::P9,
         explanation: "OpenCode summarizes a last request or running calls when no tail holds them, and the model has \
                       nothing to answer to; we keep them beside the summary.",
-        test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+        test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
     Class {
         name: "a failed reply stays",
         reason: Reason::P8,
         explanation: "OpenCode leaves a reply that failed, or was stopped while it still thought, out of what the model \
                       is sent, and does not weigh it; we show what it said.",
-        test: ("conformance/opencode/tests.rs", "a_failed_reply_is_shown_and_weighs"),
+        test: ("conformance/opencode/tests.rs", "a_failed_reply_is_shown_and_counted"),
     },
     Class {
         name: "one summary at a time",
@@ -255,9 +255,10 @@ impl Select {
         let window = window(self.window);
         let layout = Layout::everything();
         let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
-        let scene = Scene { policy: &policy, window: &window, layout: &layout, sources, base, now: Timestamp(0) };
-        let rung = policy.auto.as_ref().expect("the preset has a main level");
-        let summary = plan::climb(scene, rung, 0).summary;
+        let planning =
+            PlanningInput { policy: &policy, window: &window, layout: &layout, sources, base, now: Timestamp(0) };
+        let level_policy = policy.auto.as_ref().expect("the preset has a main level");
+        let summary = plan::apply(planning, level_policy, 0).summary;
         let start = summary.as_ref().and_then(|summary| summary.tail_message);
         let tail = start.and_then(|id| self.history.messages.iter().position(|source| source.message.id == id));
         json!({"summarizes": summary.is_some(), "tail": tail})
@@ -266,14 +267,14 @@ impl Select {
     /// The safe boundary nearest to that of an answer, as an answer.
     fn harmless(&self, answer: &Value) -> Value {
         let inline: Vec<SourceMessage> =
-            self.history.sources().into_iter().filter(|source| source.place.is_none()).collect();
-        let place = |source: &SourceMessage| {
+            self.history.sources().into_iter().filter(|source| source.placement.is_none()).collect();
+        let position = |source: &SourceMessage| {
             self.history.messages.iter().position(|known| known.message.id == source.message.id)
         };
         let tail =
-            answer["tail"].as_u64().and_then(|tail| inline.iter().position(|it| place(it) == Some(tail as usize)));
+            answer["tail"].as_u64().and_then(|tail| inline.iter().position(|it| position(it) == Some(tail as usize)));
         let cut = harm::nearest(&inline, tail.unwrap_or(inline.len()));
-        json!({"summarizes": cut > 0, "tail": inline.get(cut).filter(|_| cut > 0).and_then(place)})
+        json!({"summarizes": cut > 0, "tail": inline.get(cut).filter(|_| cut > 0).and_then(position)})
     }
 
     /// The question about these messages.
@@ -308,8 +309,9 @@ impl Question for Select {
     }
 
     fn theirs(&self, answer: &Value) -> Value {
-        let places = self.history.in_opencode().1;
-        let tail = answer["tail"].as_u64().and_then(|tail| places.iter().position(|&place| place as u64 == tail));
+        let positions = self.history.in_opencode().1;
+        let tail =
+            answer["tail"].as_u64().and_then(|tail| positions.iter().position(|&position| position as u64 == tail));
         json!({"summarizes": answer["called"], "tail": tail})
     }
 
@@ -344,7 +346,7 @@ impl Prune {
                 result.output = "x".repeat(length(&mut dice));
                 if cleared && result.status == ResultStatus::Completed && dice.random_range(0..3) == 0 {
                     let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
-                    pruned.push(Pruned { part: part.id, compaction, cut: None });
+                    pruned.push(Pruned { part: part.id, compaction, truncation: None });
                 }
             }
             source.pruned.extend(pruned);
@@ -384,13 +386,20 @@ impl Question for Prune {
         let window = window(WINDOWS[2]);
         let layout = Layout::everything();
         let base = newest + 2;
-        let scene =
-            Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
-        let cut: HashSet<_> = plan::maintenance(scene).cuts.parts.into_iter().map(|(part, _)| part).collect();
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &window,
+            layout: &layout,
+            sources: &sources,
+            base,
+            now: Timestamp(0),
+        };
+        let cleared: HashSet<_> =
+            plan::maintenance(planning).removals.parts.into_iter().map(|(part, _)| part).collect();
         let parts = self.history.messages.iter().flat_map(|source| &source.message.parts);
         let calls: Vec<&str> = parts
             .filter_map(|part| match &*part.body {
-                PartBody::ToolResult(result) if cut.contains(&part.id) => Some(result.call_id.as_str()),
+                PartBody::ToolResult(result) if cleared.contains(&part.id) => Some(result.call_id.as_str()),
                 _ => None,
             })
             .collect();
@@ -399,8 +408,8 @@ impl Question for Prune {
 
     fn theirs(&self, answer: &Value) -> Value {
         let written = self.history.in_opencode().0;
-        let call = |place: &Value| {
-            let (message, part) = place.as_str()?.split_once('.')?;
+        let call = |position: &Value| {
+            let (message, part) = position.as_str()?.split_once('.')?;
             let part: usize = part.parse().ok()?;
             Some(written.get(message.parse::<usize>().ok()?)?["parts"].get(part)?["call"].clone())
         };
@@ -513,7 +522,7 @@ impl Viewed {
             );
             let compaction = longhand::model::ids::CompactionId(uuid::Uuid::from_u128(1));
             let cleared = completed.filter(|_| dice.random_range(0..8) == 0);
-            source.pruned = cleared.map(|part| Pruned { part: part.id, compaction, cut: None }).collect();
+            source.pruned = cleared.map(|part| Pruned { part: part.id, compaction, truncation: None }).collect();
         }
         Self { history }
     }

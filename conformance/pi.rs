@@ -70,7 +70,7 @@ const UNANSWERED: Class = Class {
     name: "what nobody has answered stays",
     reason: Reason::P9,
     explanation: "pi summarizes requests whose reply failed, and results that no reply has read; we cut before them.",
-    test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+    test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
 };
 
 const NOTHING: Class = Class {
@@ -85,7 +85,7 @@ const RECORDS: Class = Class {
     reason: Reason::Named("do not influence where a turn is split"),
     explanation: "pi takes a cut behind an entry that no view shows for one inside the turn before; we look at views \
                   only.",
-    test: ("src/policy/select/recent.rs", "a_cut_before_a_request_splits_no_turn"),
+    test: ("src/policy/select/recent.rs", "a_boundary_before_a_request_splits_no_turn"),
 };
 
 const PAIRED: Class = Class {
@@ -111,15 +111,15 @@ impl System for Pi {
             let sessions: Vec<Session> =
                 conversations.map(|conversation| Session::draw(conversation, &policy, self.extensions)).collect();
             let questions: [Ask; 11] = [
-                Self::weights,
+                Self::estimates,
                 Self::usage,
                 Self::due,
                 Self::files,
                 Self::branch,
-                Self::cut,
+                Self::boundary,
                 Self::view,
                 Self::transcript,
-                Self::fill,
+                Self::context_usage,
                 Self::refusal,
                 Self::branch_summary,
             ];
@@ -162,10 +162,10 @@ impl<'a> Question<'a> {
 
 impl Pi {
     /// Asks for the estimate of each message.
-    fn weights<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
-        let weights = session.messages().iter().map(|source| tokens::estimate_source(policy, source));
+    fn estimates<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+        let estimates = session.messages().iter().map(|source| tokens::estimate_source(policy, source));
         let input = json!({ "messages": session.raw_messages() });
-        Question::exact(session, "estimateTokens", input, weights.collect())
+        Question::exact(session, "estimateTokens", input, estimates.collect())
     }
 
     /// Asks for the context usage according to reported usage.
@@ -221,14 +221,14 @@ impl Pi {
     }
 
     /// Asks for the boundary of a compaction.
-    fn cut<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+    fn boundary<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         Question {
             session,
             function: "prepareCompaction",
             input: json!({ "entries": session.entries(), "settings": session.settings(), "brief": true }),
             ours: session.prepare(policy).map_or(Value::Null, |prepared| prepared.to_json()),
             read: |session, value| session.read_preparation(&value).map_or(Value::Null, |prepared| prepared.to_json()),
-            explain: explain_cut,
+            explain: explain_boundary,
         }
     }
 
@@ -245,12 +245,12 @@ impl Pi {
     }
 }
 
-fn explain_cut(session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+fn explain_boundary(session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let (ours, theirs) = (Prepared::from_json(ours), Prepared::from_json(theirs)?);
     if theirs.head().is_empty() {
         return ours.is_none().then_some(&NOTHING);
     }
-    let cut = session.cut_before(theirs.first);
+    let cut = session.boundary_before(theirs.first);
     let harmless = harm::nearest(session.inline(), cut);
     if ours != session.prepared_at(harmless) {
         return None;
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn another_cut_is_explained_only_where_theirs_does_harm() {
+    fn another_boundary_is_explained_only_where_theirs_does_harm() {
         let mut seen = Vec::new();
         for session in (0..25).map(session).filter(|session| !session.inline().is_empty()) {
             for cut in 1..=session.inline().len() {
@@ -306,7 +306,7 @@ mod tests {
                 let (harmless, theirs) = (harm::nearest(session.inline(), cut), theirs.to_json());
                 let class = |ours: usize| {
                     let ours = session.prepared_at(ours).map_or(Value::Null, |ours| ours.to_json());
-                    explain_cut(&session, &ours, &theirs).map(|class| class.name)
+                    explain_boundary(&session, &ours, &theirs).map(|class| class.name)
                 };
                 if harmless != cut {
                     assert_eq!(class(harmless), Some(UNANSWERED.name), "{cut} in {}", session.index());

@@ -18,7 +18,7 @@ use longhand::model::view::SourceMessage;
 use longhand::policy::bpe::{self, Encoding};
 use longhand::policy::presets::qwen_agent;
 use longhand::policy::tokens::{estimate_parts, estimate_source};
-use longhand::policy::{Fit, Limit, Policy, Step, fit, plan};
+use longhand::policy::{Limit, Omission, Policy, Step, omission, plan};
 use rand::Rng;
 use retrieval::Limits;
 use serde_json::{Value, json};
@@ -39,13 +39,13 @@ pub(crate) const CURRENT: QwenAgent =
 
 const PROFILE: Profile = Profile { turns: 1..=7, text_max: 500, output_max: 2_500, ..Profile::FULL };
 
-const ITEMS: &str = "src/policy/fit/items/tests.rs";
+const ITEMS: &str = "src/policy/omission/items/tests.rs";
 
 const WHOLE_CHARACTERS: Class = Class {
     name: "a character stays whole",
     reason: Reason::InvalidText,
     explanation: "Qwen-Agent writes a replacement character where it cuts a character; we leave the character out.",
-    test: (ITEMS, "a_cut_never_leaves_half_a_character"),
+    test: (ITEMS, "a_truncation_never_leaves_half_a_character"),
 };
 
 const UNANSWERED: Class = Class {
@@ -71,13 +71,13 @@ static CURRENT_CLASSES: [Class; 7] = [
         name: "media stay when words are cut",
         reason: Reason::P8,
         explanation: "Qwen-Agent puts nothing in place of a message with media; we cut its words.",
-        test: ("src/policy/fit/turns_and_steps/tests.rs", "words_are_cut_and_media_stay"),
+        test: ("src/policy/omission/turns_and_steps/tests.rs", "text_is_truncated_and_media_stay"),
     },
     Class {
         name: "requests in a row are reduced",
         reason: Reason::P12,
         explanation: "Qwen-Agent fails when the one it has to cut is not the last; we cut it like any other.",
-        test: ("src/policy/fit/turns_and_steps/tests.rs", "a_request_that_nobody_answered_is_cut_like_any_other"),
+        test: ("src/policy/omission/turns_and_steps/tests.rs", "an_unanswered_request_is_truncated_like_any_other"),
     },
 ];
 
@@ -90,14 +90,14 @@ static OLD_CLASSES: [Class; 6] = [
         name: "the last request stays",
         reason: Reason::P9,
         explanation: "Qwen-Agent drops it where a later reply does not fit; we keep what there is room for.",
-        test: ("src/policy/fit/newest_first/tests.rs", "the_last_request_stays_in_the_room_that_is_left"),
+        test: ("src/policy/omission/newest_first/tests.rs", "the_last_request_stays_in_the_room_that_is_left"),
     },
     Class {
         name: "a result keeps its call",
         reason: Reason::P9,
         explanation: "Qwen-Agent stops at a result with media that does not fit, and keeps later results of the same reply \
                       without their calls; we keep the reply, and a word in place of the result.",
-        test: ("src/policy/fit/newest_first/tests.rs", "results_of_a_reply_keep_their_calls_where_the_walk_ends"),
+        test: ("src/policy/omission/newest_first/tests.rs", "results_of_a_reply_keep_their_calls_where_the_walk_ends"),
     },
 ];
 
@@ -231,17 +231,17 @@ impl Case {
         let pieces = pieces(&conversation.messages);
         let mut dice = conversation.dice("limits");
         let (text_tokens, both) = (dice.random_range(0..200), dice.random());
-        let weigh = |source: &SourceMessage| estimate_source(&policy, source);
-        let instructions: i64 = conversation.messages.iter().filter(|source| is_system(source)).map(weigh).sum();
-        let all: i64 = conversation.messages.iter().map(weigh).sum();
+        let estimate = |source: &SourceMessage| estimate_source(&policy, source);
+        let instructions: i64 = conversation.messages.iter().filter(|source| is_system(source)).map(estimate).sum();
+        let all: i64 = conversation.messages.iter().map(estimate).sum();
         let rest = (all - instructions).max(1) as f64;
         // Small limits are as likely as large ones; a few leave room for everything.
         let share = (rest * 1.2).ln() * dice.random_range(0.0..=1.0_f64);
         // Sometimes no room is left besides the instructions.
         let room = if dice.random_ratio(1, 40) { 0 } else { share.exp().round() as i64 };
         let max_tokens = instructions + room;
-        let rung = policy.auto.as_mut().expect("the preset has a level");
-        rung.threshold.limit = Limit::Tokens { tokens: max_tokens };
+        let level_policy = policy.auto.as_mut().expect("the preset has a level");
+        level_policy.threshold.limit = Limit::Tokens { tokens: max_tokens };
         Self { conversation, policy, pieces, text_tokens, both, max_tokens, room }
     }
 
@@ -312,7 +312,7 @@ impl Case {
     }
 
     fn message_tokens(&self) -> Value {
-        let weigh = |piece: &Piece| {
+        let estimate = |piece: &Piece| {
             // Calls count in only one of the two versions, but the peer always returns their tokens.
             let policy = if piece.kind == Kind::Call { qwen_agent::v0_0_34() } else { self.policy.clone() };
             let tokens = estimate_parts(&policy, &self.messages()[piece.message], &piece.parts);
@@ -321,24 +321,24 @@ impl Case {
                 Kind::System | Kind::Request | Kind::Reply | Kind::Result => json!({ "text": tokens, "call": null }),
             }
         };
-        self.pieces.iter().map(weigh).collect()
+        self.pieces.iter().map(estimate).collect()
     }
 
     /// The remaining content of each piece; null if it is left out.
     fn truncate(&self) -> Value {
-        let rung = self.policy.auto.as_ref().expect("the preset has a level");
-        let Some(Step::Fit(rule)) = rung.steps.first() else { panic!("the preset fits") };
-        let cuts = fit::fit(rule, &self.policy, &ModelWindow::default(), self.messages());
-        let weigh = |source: &SourceMessage| estimate_source(&self.policy, source);
+        let level_policy = self.policy.auto.as_ref().expect("the preset has a level");
+        let Some(Step::Fit(rule)) = level_policy.steps.first() else { panic!("the preset fits") };
+        let removals = omission::removals(rule, &self.policy, &ModelWindow::default(), self.messages());
+        let estimate = |source: &SourceMessage| estimate_source(&self.policy, source);
         let refuses = match rule {
             // Refused whatever the size of the rest.
-            Fit::TurnsAndSteps(_) => self.room == 0,
+            Omission::TurnsAndSteps(_) => self.room == 0,
             _ => true,
         };
-        if refuses && cuts.is_empty() && self.messages().iter().map(weigh).sum::<i64>() > self.max_tokens {
+        if refuses && removals.is_empty() && self.messages().iter().map(estimate).sum::<i64>() > self.max_tokens {
             return json!({ "error": REFUSED });
         }
-        let left = plan::with_cuts(self.messages(), &cuts, CompactionId(Uuid::nil()));
+        let left = plan::with_removals(self.messages(), &removals, CompactionId(Uuid::nil()));
         let view = plan::view(&self.policy, &left);
         let parts = view.messages.into_iter().flat_map(|message| message.parts);
         let shown: HashMap<PartId, Arc<PartBody>> = parts.filter_map(|part| Some((part.source?, part.body))).collect();
@@ -378,7 +378,7 @@ impl Case {
         let first = messages.iter().position(|message| message["role"] != "system");
         for (index, message) in messages.into_iter().enumerate().rev() {
             let numbered = message["extra"]["piece"].as_u64().and_then(|number| usize::try_from(number).ok());
-            let place = numbered.or_else(|| {
+            let index = numbered.or_else(|| {
                 self.pieces[..end].iter().rposition(|piece| match message {
                     // Their first message is a request.
                     Value::Null if first == Some(index) => piece.kind == Kind::Request,
@@ -386,17 +386,17 @@ impl Case {
                     _ => piece.kind.role() == message["role"],
                 })
             });
-            let Some(place) = place.filter(|place| *place < end) else {
+            let Some(index) = index.filter(|index| *index < end) else {
                 return Err(format!("their messages are in no order that is known: {theirs}"));
             };
             // An empty piece is not in a view, whatever they replace it with.
-            let says_nothing = self.original(place).is_null();
-            states[place] = match message {
+            let says_nothing = self.original(index).is_null();
+            states[index] = match message {
                 _ if says_nothing => Value::Null,
                 Value::Null => json!({ "nothing": true }),
-                _ => self.flat(place, theirs_state(message, self.pieces[place].kind)),
+                _ => self.flat(index, theirs_state(message, self.pieces[index].kind)),
             };
-            end = place;
+            end = index;
         }
         Ok(json!(states))
     }
@@ -447,7 +447,7 @@ impl Case {
         let last_request = self.pieces.iter().rposition(|piece| piece.kind == Kind::Request);
         match piece.kind {
             Kind::Call if ours["call"] == "{}" && original != *ours => Some("a call stays with its result"),
-            Kind::Call if original == *ours && self.is_cut_to_nothing(index, all) => {
+            Kind::Call if original == *ours && self.is_truncated_to_nothing(index, all) => {
                 Some("a call stays with its result")
             }
             Kind::Request if last_request == Some(index) => {
@@ -467,7 +467,7 @@ impl Case {
     }
 
     /// True if they truncate a call after text that is omitted whole: no more had to go, and yet it is truncated.
-    fn is_cut_to_nothing(&self, index: usize, all: &[Value]) -> bool {
+    fn is_truncated_to_nothing(&self, index: usize, all: &[Value]) -> bool {
         let before = self.pieces[..index].iter().zip(all).rposition(|(_, state)| !state.is_null());
         before.is_some_and(|before| all[before]["text"] == OMITTED_WORDS)
     }
@@ -603,12 +603,12 @@ mod tests {
             .into();
         let said = |role: &str| json!({ "role": role, "content": "x" });
         let numbered = |role: &str, piece: usize| json!({ "role": role, "content": "x", "extra": { "piece": piece } });
-        let places = |messages: Value| -> Vec<bool> {
+        let positions = |messages: Value| -> Vec<bool> {
             let states = case.aligned(Ok(messages)).expect("an order");
             states.as_array().expect("states").iter().map(|state| !state.is_null()).collect()
         };
-        assert_eq!(places(json!([said("function"), numbered("user", 3)])), [false, false, true, true, false]);
-        assert_eq!(places(json!([said("user"), numbered("assistant", 1)])), [true, true, false, false, false]);
+        assert_eq!(positions(json!([said("function"), numbered("user", 3)])), [false, false, true, true, false]);
+        assert_eq!(positions(json!([said("user"), numbered("assistant", 1)])), [true, true, false, false, false]);
         assert!(case.aligned(Ok(json!([numbered("user", 3), numbered("user", 0)]))).is_err());
         assert_eq!(case.aligned(Err("ModelServiceError: no".into())), Err(REFUSED.into()));
     }

@@ -8,18 +8,18 @@ use crate::generate::{self, Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use longhand::model::cut::{Cut, Cuts};
 use longhand::model::ids::PartId;
 use longhand::model::layout::Layout;
 use longhand::model::message::Role;
 use longhand::model::part::{MediaSource, PartBody, ResultStatus};
 use longhand::model::time::Timestamp;
+use longhand::model::truncation::{Removals, Truncation};
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::clear::{Count, Keep, When};
-use longhand::policy::plan::{self, Boundary, Scene};
+use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::presets::{gemini_cli, qwen_code};
-use longhand::policy::select::{Fraction, FractionCut};
+use longhand::policy::select::{Fraction, FractionBoundary};
 use longhand::policy::{Attachments, Clear, Policy, Step, Tail, attachments, clear, overflow, select, tokens};
 use rand::Rng;
 use serde_json::{Map, Value, json};
@@ -45,20 +45,20 @@ static CLASSES: [Class; 4] = [
         name: "no summary of a summary alone",
         reason: Reason::P12,
         explanation: "Qwen Code summarizes the summary before again when that alone has the share; we do nothing.",
-        test: ("src/policy/select/fraction.rs", "the_live_summary_is_measured_and_never_summarized_alone"),
+        test: ("src/policy/select/fraction.rs", "the_current_summary_is_measured_and_never_summarized_alone"),
     },
     Class {
         name: "what nobody has answered stays",
         reason: Reason::P9,
         explanation: "Qwen Code summarizes requests that no reply has followed, and running calls; we cut before them.",
-        test: ("src/policy/select/tests.rs", "no_cut_does_harm"),
+        test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
     Class {
         name: "no limit of nothing",
         reason: Reason::P12,
         explanation: "Just above a window of 33000 tokens Qwen Code's limits fall to nothing, and every request would \
                       be summarized; ours stay where they were.",
-        test: ("src/policy/overflow.rs", "a_warning_and_a_hard_limit_stand_beside_a_buffered_limit"),
+        test: ("src/policy/overflow.rs", "a_warning_and_a_hard_limit_are_beside_a_buffered_limit"),
     },
     Class {
         name: "a kept message stays itself",
@@ -87,7 +87,7 @@ impl System for QwenCode {
             let cases: Vec<Case> = batch.map(|index| Case::draw(run.seed, index)).collect();
             for ask in [
                 Case::thresholds,
-                Case::weight,
+                Case::estimate,
                 Case::split,
                 Case::compress_15,
                 Case::clear_15,
@@ -126,7 +126,7 @@ impl Question {
         Self { function, input, ours, read: |_, value| value, explain: |_, _, _| None }
     }
 
-    fn about_cuts(function: &'static str, input: Value, ours: Value) -> Self {
+    fn about_boundaries(function: &'static str, input: Value, ours: Value) -> Self {
         Self {
             read: |case, value| case.message(&value),
             explain: Case::explain_split,
@@ -211,7 +211,9 @@ impl Case {
             _ => dice.random_range(60_000..2_000_000),
         };
         let window = ModelWindow { context, ..ModelWindow::default() };
-        let due = |rung: &Option<longhand::policy::Rung>| rung.as_ref().and_then(|rung| rung.threshold.due_at(&window));
+        let due = |level_policy: &Option<longhand::policy::LevelPolicy>| {
+            level_policy.as_ref().and_then(|level_policy| level_policy.threshold.due_at(&window))
+        };
         let ours = json!([due(&policy.micro), due(&policy.auto), due(&policy.deep)]);
         Question {
             // A whole number of tokens reaches a fractional limit at the next whole number, and an empty view reaches
@@ -230,11 +232,11 @@ impl Case {
         }
     }
 
-    fn weight(&self) -> Question {
+    fn estimate(&self) -> Question {
         let policy = qwen_code::v0_24();
         // Every call has an id there.
         let contents = Contents::with_call_ids(self.messages()).json();
-        let ours = tokens::Weights::of(&policy, self.messages()).tokens(0..self.messages().len());
+        let ours = tokens::RangeEstimate::of(&policy, self.messages()).tokens(0..self.messages().len());
         Question::exact("estimateContentTokens", json!({ "contents": contents }), json!(ours))
     }
 
@@ -243,14 +245,14 @@ impl Case {
         let mut dice = self.conversation.dice("split");
         let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
         let rounds = dice.random_range(0..4);
-        let cut = FractionCut::Rounds { rounds };
+        let cut = FractionBoundary::Rounds { rounds };
         let tail = Tail::Fraction(Fraction { summarize_ratio, cut, minimum_ratio: 0.0 });
         let window = ModelWindow::default();
         let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), self.messages()).head_end;
         let input = json!({
             "contents": self.contents(&policy), "fraction": summarize_ratio, "retainCount": rounds,
         });
-        Question::about_cuts("findCompressSplitPoint15", input, json!(ours))
+        Question::about_boundaries("findCompressSplitPoint15", input, json!(ours))
     }
 
     fn compress_15(&self) -> Question {
@@ -287,9 +289,15 @@ impl Case {
         let window = ModelWindow { context, ..ModelWindow::default() };
         let (sources, layout) = (self.sources(), Layout::everything());
         let base = sources.len() as i64 + 1;
-        let scene = Scene { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
-        let due = policy.auto.as_ref().filter(|rung| rung.threshold.due_at(&window).is_some_and(|due| tokens >= due));
-        let Some(plan) = due.and_then(|rung| plan::climb(scene, rung, tokens).summary) else { return Value::Null };
+        let planning =
+            PlanningInput { policy, window: &window, layout: &layout, sources: &sources, base, now: Timestamp(0) };
+        let due = policy
+            .auto
+            .as_ref()
+            .filter(|level_policy| level_policy.threshold.due_at(&window).is_some_and(|due| tokens >= due));
+        let Some(plan) = due.and_then(|level_policy| plan::apply(planning, level_policy, tokens).summary) else {
+            return Value::Null;
+        };
         let boundary =
             Boundary { tail_start: plan.tail_start, retained: &plan.retained, retained_first: plan.retained_first };
         let after = plan::with_summary(policy, &layout, &sources, &boundary, "SUMMARY", &plan.attachments);
@@ -374,13 +382,13 @@ impl Case {
 
     /// The calls whose outputs are cleared, and the number of cleared media.
     fn cleared(&self, policy: &Policy, rules: &[Clear], now: Timestamp) -> Value {
-        let cuts = |rule| clear::select(policy, rule, &ModelWindow::default(), now, self.messages()).cuts;
-        let cuts: Vec<Cuts> = rules.iter().map(cuts).collect();
-        let parts: Vec<&(PartId, Cut)> = cuts.iter().flat_map(|cuts| &cuts.parts).collect();
-        let is_cut = |id: PartId| parts.iter().any(|(part, _)| *part == id);
+        let removals = |rule| clear::select(policy, rule, &ModelWindow::default(), now, self.messages()).removals;
+        let removals: Vec<Removals> = rules.iter().map(removals).collect();
+        let parts: Vec<&(PartId, Truncation)> = removals.iter().flat_map(|removals| &removals.parts).collect();
+        let is_cleared = |id: PartId| parts.iter().any(|(part, _)| *part == id);
         let all = self.messages().iter().flat_map(|source| &source.message.parts);
         let (mut calls, mut media) = (Vec::new(), 0);
-        for part in all.filter(|part| is_cut(part.id)) {
+        for part in all.filter(|part| is_cleared(part.id)) {
             match &*part.body {
                 PartBody::ToolResult(result) => calls.push(result.call_id.clone()),
                 _ => media += 1,
@@ -425,7 +433,7 @@ impl Case {
         let mut dice = self.conversation.dice("compress24");
         let context = dice.random_range(70_000..1_000_000);
         let window = ModelWindow { context, ..ModelWindow::default() };
-        let due = policy.auto.as_ref().and_then(|rung| rung.threshold.due_at(&window)).unwrap_or(0);
+        let due = policy.auto.as_ref().and_then(|level_policy| level_policy.threshold.due_at(&window)).unwrap_or(0);
         let tokens = due + [-1, 0, 1, 1_000][dice.random_range(0..4)];
         let usage = json!({ "promptTokenCount": tokens, "candidatesTokenCount": 10 });
         let input = json!({
@@ -451,7 +459,7 @@ impl Case {
         let window = ModelWindow { context: AUGUST_LIMIT, ..ModelWindow::default() };
         let tokens = [734_003, 734_004, 100, 900_000, 900_000][self.conversation.dice("august").random_range(0..5)];
         let due = overflow::due_at(&policy, &window).is_some_and(|due| tokens >= due);
-        let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
+        let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.tail),
             Step::Clear(_) | Step::Fit(_) => None,
@@ -461,7 +469,7 @@ impl Case {
         let contents = self.contents(&policy);
         let ours = tail.next_back().map(select).filter(|_| due && !contents.is_empty());
         let input = json!({ "history": contents, "tokens": [tokens, 10], "answer": "SUMMARY" });
-        Question::about_cuts("tryCompressChat", input, json!(ours))
+        Question::about_boundaries("tryCompressChat", input, json!(ours))
     }
 }
 
@@ -496,7 +504,7 @@ fn as_qwen_holds_them(conversation: &mut Conversation) {
 
 /// The rules for the attachments of a summary.
 fn rules(policy: &Policy) -> Option<Attachments> {
-    let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
+    let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     let mut rules = steps.filter_map(|step| match step {
         Step::Summarize(rule) => rule.summary.attachments.clone(),
         Step::Clear(_) | Step::Fit(_) => None,

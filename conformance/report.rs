@@ -129,7 +129,7 @@ impl Report {
             return;
         }
         let class = explain(ours, &theirs).and_then(|class| self.classes.iter().position(|known| known == class));
-        match class.and_then(|place| counts.explained.get_mut(place)) {
+        match class.and_then(|position| counts.explained.get_mut(position)) {
             Some(count) => *count += 1,
             None => {
                 counts.unexplained += 1;
@@ -190,8 +190,8 @@ impl fmt::Display for Report {
                 "  {function:<34} {agreements:>8} agree {explained:>7} explained {unexplained:>7} unexplained"
             )?;
         }
-        for (place, class) in self.classes.iter().enumerate() {
-            let count = self.total(|counts| counts.explained.get(place).copied().unwrap_or_default());
+        for (position, class) in self.classes.iter().enumerate() {
+            let count = self.total(|counts| counts.explained.get(position).copied().unwrap_or_default());
             let Class { name, reason, explanation, test: (file, test) } = class;
             writeln!(out, "  {count} x {name} ({reason}): {explanation}\n      tested by {test} in {file}")?;
         }
@@ -255,7 +255,7 @@ fn first_difference<'a>(path: String, ours: &'a Value, theirs: &'a Value) -> (St
         (Value::Array(left), Value::Array(right)) => {
             let mut shared = left.iter().zip(right).enumerate();
             let found = shared.find(|(_, (left, right))| !same(left, right));
-            found.map(|(place, (left, right))| (format!("{path}[{place}]"), left, right))
+            found.map(|(position, (left, right))| (format!("{path}[{position}]"), left, right))
         }
         (Value::Object(left), Value::Object(right)) => {
             let mut shared = left.iter().filter_map(|(key, value)| Some((key, value, right.get(key)?)));

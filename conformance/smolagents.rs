@@ -108,7 +108,7 @@ impl Case {
 
     /// The text of the preset's transcript for a summary.
     fn written_out(&self) -> Value {
-        let steps = self.policy.auto.iter().flat_map(|rung| &rung.steps);
+        let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut transcripts = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.summary.transcript),
             Step::Clear(_) | Step::Fit(_) => None,

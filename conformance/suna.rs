@@ -14,10 +14,10 @@ use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::bpe::{self, Encoding};
-use longhand::policy::plan::{self, Scene};
+use longhand::policy::plan::{self, PlanningInput};
 use longhand::policy::presets::suna;
-use longhand::policy::tokens::{ChatFormat, Weights};
-use longhand::policy::{CountPer, Fit, Policy, Step, fit};
+use longhand::policy::tokens::{ChatFormat, RangeEstimate};
+use longhand::policy::{CountPer, Omission, Policy, Step, omission};
 use rand::Rng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ static CLASSES: [Class; 1] = [Class {
     name: "a message without words is no message",
     reason: Reason::P9,
     explanation: "Suna counts messages that say nothing; they are not in our views, and weigh nothing.",
-    test: ("src/policy/tokens/tests.rs", "a_chat_weighs_its_texts_and_what_is_around_them"),
+    test: ("src/policy/tokens/tests.rs", "a_chat_counts_its_texts_and_their_envelope"),
 }];
 
 impl System for Suna {
@@ -192,7 +192,7 @@ impl Case {
         if self.messages.is_empty() {
             return json!(LIST_UNITS);
         }
-        json!(Weights::of(&self.policy, &self.all).tokens(0..self.all.len()))
+        json!(RangeEstimate::of(&self.policy, &self.all).tokens(0..self.all.len()))
     }
 
     fn explain(&self, function: &str, ours: &Value, theirs: &Value) -> Option<&'static Class> {
@@ -203,38 +203,39 @@ impl Case {
     }
 
     fn remove_meta(&self) -> Value {
-        let after = self.after(&self.messages, |fit| matches!(fit, Fit::Strip(_)));
+        let after = self.after(&self.messages, |omission| matches!(omission, Omission::Strip(_)));
         after.iter().map(shown).collect()
     }
 
     fn middle_out(&self) -> Value {
-        let after = self.after(&self.many, |fit| matches!(fit, Fit::MiddleOut(_)));
+        let after = self.after(&self.many, |omission| matches!(omission, Omission::MiddleOut(_)));
         after.iter().map(name).collect()
     }
 
     fn omit(&self) -> Value {
         // Suna's function first removes the arguments of tools.
-        let stripped = self.after(&self.messages, |fit| matches!(fit, Fit::Strip(_)));
-        let after = self.after(&stripped, |fit| matches!(fit, Fit::Groups(_)));
+        let stripped = self.after(&self.messages, |omission| matches!(omission, Omission::Strip(_)));
+        let after = self.after(&stripped, |omission| matches!(omission, Omission::Groups(_)));
         after.iter().map(name).collect()
     }
 
     /// The messages after one of the steps, for the first of the models.
-    fn after(&self, messages: &[SourceMessage], is_it: fn(&Fit) -> bool) -> Vec<SourceMessage> {
-        let steps = self.policy.auto.iter().flat_map(|rung| &rung.steps);
-        let mut fits = steps.filter_map(|step| match step {
-            Step::Fit(fit) if is_it(fit) => Some(fit),
+    fn after(&self, messages: &[SourceMessage], is_it: fn(&Omission) -> bool) -> Vec<SourceMessage> {
+        let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
+        let mut rules = steps.filter_map(|step| match step {
+            Step::Fit(omission) if is_it(omission) => Some(omission),
             Step::Fit(_) | Step::Clear(_) | Step::Summarize(_) => None,
         });
         let window = window(self.omit);
-        let cuts = fits.next().map(|rule| fit::fit(rule, &self.policy, &window, messages)).unwrap_or_default();
-        plan::with_cuts(messages, &cuts, CompactionId(Uuid::nil()))
+        let removals =
+            rules.next().map(|rule| omission::removals(rule, &self.policy, &window, messages)).unwrap_or_default();
+        plan::with_removals(messages, &removals, CompactionId(Uuid::nil()))
     }
 
     fn compress(&self) -> Value {
         let window = window(self.model);
         let layout = Layout::everything();
-        let scene = Scene {
+        let planning = PlanningInput {
             policy: &self.policy,
             window: &window,
             layout: &layout,
@@ -243,9 +244,9 @@ impl Case {
             now: Timestamp(0),
         };
         let tokens = plan::view(&self.policy, &self.messages).estimated_tokens;
-        let decision = plan::decide(scene, tokens, |_| true);
-        let cuts = decision.map(|decision| plan::decided(scene, decision, tokens).cuts).unwrap_or_default();
-        let after = plan::with_cuts(&self.messages, &cuts, CompactionId(Uuid::nil()));
+        let decision = plan::decide(planning, tokens, |_| true);
+        let removals = decision.map(|decision| plan::decided(planning, decision, tokens).removals).unwrap_or_default();
+        let after = plan::with_removals(&self.messages, &removals, CompactionId(Uuid::nil()));
         after.iter().map(shown).collect()
     }
 }
@@ -393,8 +394,8 @@ fn content(source: &SourceMessage) -> Value {
         _ => None,
     });
     let Some((id, text)) = text else { return json!("") };
-    match source.pruned_part(id).and_then(|pruned| pruned.cut.as_ref()) {
-        Some(cut) => json!(cut.apply(text)),
+    match source.pruned_part(id).and_then(|pruned| pruned.truncation.as_ref()) {
+        Some(truncation) => json!(truncation.apply(text)),
         None => json!(text),
     }
 }

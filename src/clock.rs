@@ -23,7 +23,7 @@ pub struct Clock {
 struct Shared {
     anchor: Mutex<Anchor>,
     /// True for a test's clock, which moves only when it is advanced.
-    stands: bool,
+    is_fixed: bool,
     /// Number of leaps of the system's clock over the monotonic one: the machine slept, or its clock was set ahead.
     leaps: AtomicU64,
     /// Microseconds by which a test has set the system's clock ahead; negative for back.
@@ -54,9 +54,9 @@ impl Anchor {
 
 impl Clock {
     /// A clock for tests that stands at this instant until it is advanced, so that tests do not depend on their speed.
-    pub fn standing_at(start: Timestamp) -> Self {
+    pub fn fixed_at(start: Timestamp) -> Self {
         let anchor = Mutex::new(Anchor { time: start.0, ..Anchor::default() });
-        Self { shared: Arc::new(Shared { anchor, stands: true, ..Shared::default() }) }
+        Self { shared: Arc::new(Shared { anchor, is_fixed: true, ..Shared::default() }) }
     }
 
     /// The current time.
@@ -97,7 +97,7 @@ impl Clock {
     }
 
     fn read(&self, anchor: &mut Anchor) -> Timestamp {
-        if self.shared.stands {
+        if self.shared.is_fixed {
             return Timestamp(anchor.time);
         }
         let at = Instant::now();
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn it_goes_on_from_where_it_is_moved_to() {
-        for clock in [Clock::default(), Clock::standing_at(Timestamp(7))] {
+        for clock in [Clock::default(), Clock::fixed_at(Timestamp(7))] {
             let later = clock.now().plus_millis(YEAR_MS);
             clock.skip_to(later);
             assert!(clock.now() >= later);
@@ -182,13 +182,13 @@ mod tests {
             clock.advance(1);
             assert!(clock.now() >= later.plus_millis(1));
         }
-        let standing = Clock::standing_at(Timestamp(7));
+        let clock = Clock::fixed_at(Timestamp(7));
         a_moment();
-        assert_eq!(standing.now(), Timestamp(7));
+        assert_eq!(clock.now(), Timestamp(7));
     }
 
     #[test]
-    fn many_readings_lose_no_time() {
+    fn repeated_readings_lose_no_time() {
         let clock = Clock::default();
         clock.shift_system(-YEAR_MS);
         let (first, began) = (clock.now(), Instant::now());

@@ -333,7 +333,8 @@ impl Config {
     pub fn load(file: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = file else { return Ok(Self::default()) };
         let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-        toml::from_str(&text).map_err(|error| Error::Parse { path: path.to_owned(), message: told(&text, &error) })
+        toml::from_str(&text)
+            .map_err(|error| Error::Parse { path: path.to_owned(), message: parse_message(&text, &error) })
     }
 
     /// Refuses inconsistent values, before anything is opened.
@@ -413,7 +414,7 @@ impl Config {
 }
 
 /// The error of a file, with its line. Neither the line nor a string in it is quoted, since it may contain a key.
-fn told(text: &str, error: &toml::de::Error) -> String {
+fn parse_message(text: &str, error: &toml::de::Error) -> String {
     let message = match (error.message().split_once("string \""), error.message().rsplit_once('"')) {
         (Some((before, _)), Some((_, behind))) => format!("{before}string{behind}"),
         _ => error.message().to_owned(),
@@ -474,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_told_without_its_words() {
+    fn errors_in_a_file_are_reported_without_its_text() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("longhand.toml");
         for (text, expected) in [

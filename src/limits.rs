@@ -70,7 +70,7 @@ pub const COUNTS_BATCH: usize = 256;
 pub const INDEX_QUEUE_MAX: usize = 10_000;
 /// The newest segments of a fork's history that are searched. The number affects the results of searches, so it must
 /// not change.
-pub const SEARCH_STRETCHES_MAX: usize = 64;
+pub const SEARCH_SEGMENTS_MAX: usize = 64;
 /// Commands that wait for the writer.
 pub const WRITER_QUEUE_MAX: usize = 1_024;
 /// Bytes of the appends that wait for the writer.
@@ -78,9 +78,9 @@ pub const WRITER_QUEUE_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Commands that the writer commits together.
 pub const WRITER_BATCH_MAX: usize = 256;
 /// Batches after which the writer checks the length of the log.
-pub const CHECKPOINT_LOOK_BATCHES: usize = 16;
+pub const CHECKPOINT_INTERVAL_BATCHES: usize = 16;
 /// Bytes of content after which the writer checks the length of the log.
-pub const CHECKPOINT_LOOK_BYTES: usize = 4 * 1024 * 1024;
+pub const CHECKPOINT_INTERVAL_BYTES: usize = 4 * 1024 * 1024;
 /// Length of the log from which it is copied into the database: fewer checkpoints halve the longest commits.
 pub const CHECKPOINT_BYTES_MIN: i64 = 16 * 1024 * 1024;
 /// Length of the log from which it is reported: something prevents checkpoints.
@@ -289,4 +289,4 @@ pub const SCHEDULER_TICK_MS: u64 = 1_000;
 pub const DRAIN_MS_MAX: u64 = 10_000;
 
 /// Newest compactions of a session among which an earlier answer to the same overflow is searched.
-pub const OVERFLOWS_LOOKED_AT: i64 = 50;
+pub const OVERFLOW_COMPACTIONS_MAX: i64 = 50;

@@ -200,7 +200,7 @@ impl Clients {
     async fn log(&self) -> (Vec<String>, BTreeMap<String, (usize, usize)>) {
         use pb::event::Body;
         let mut client = EventServiceClient::new(self.channel.clone());
-        let (mut order, mut told): (Vec<String>, BTreeMap<String, (usize, usize)>) = Default::default();
+        let (mut order, mut counts): (Vec<String>, BTreeMap<String, (usize, usize)>) = Default::default();
         let kinds = [
             pb::EventKind::CompactionStarted,
             pb::EventKind::Compacted,
@@ -215,14 +215,14 @@ impl Clients {
                 match event.body {
                     Some(Body::CompactionStarted(started)) => {
                         order.push(event.session_id);
-                        told.entry(started.compaction_id).or_default().0 += 1;
+                        counts.entry(started.compaction_id).or_default().0 += 1;
                     }
-                    Some(Body::Compacted(ended)) => told.entry(ended.compaction_id).or_default().1 += 1,
+                    Some(Body::Compacted(ended)) => counts.entry(ended.compaction_id).or_default().1 += 1,
                     other => panic!("a compaction was lost: {other:?}"),
                 }
             }
             if page.next_cursor.is_empty() {
-                return (order, told);
+                return (order, counts);
             }
             request.after_cursor = page.next_cursor;
         }
@@ -270,17 +270,17 @@ pub(crate) async fn run(binary: &str, folder: &Path, sessions: usize) -> Report 
     open.add_permits(1_000_000);
     let elapsed = loop {
         if clients.live().await == 0 {
-            let (order, told) = clients.log().await;
-            if told.values().all(|times| *times == (1, 1)) && order.len() >= sessions + second {
+            let (order, counts) = clients.log().await;
+            if counts.values().all(|times| *times == (1, 1)) && order.len() >= sessions + second {
                 break began.elapsed();
             }
         }
     };
-    let (order, told) = clients.log().await;
+    let (order, counts) = clients.log().await;
     let firsts: BTreeSet<&String> = order[..sessions].iter().collect();
     assert_eq!(firsts.len(), sessions, "a session began its second compaction before another began its first");
     let at_once = provider.most.load(Ordering::Relaxed);
     assert!(at_once <= PROVIDER_LIMIT, "{at_once} requests at the same time");
     accepting.abort();
-    Report { elapsed, compacted: told.len(), at_once, peak_kib: daemon.peak_kib() }
+    Report { elapsed, compacted: counts.len(), at_once, peak_kib: daemon.peak_kib() }
 }

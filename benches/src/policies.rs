@@ -15,7 +15,7 @@ use longhand::model::part::{Answers, Part, PartBody, ResultStatus, ToolCall, Too
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
 use longhand::model::view::{Counts, SourceMessage};
-use longhand::policy::plan::{self, Scene};
+use longhand::policy::plan::{self, PlanningInput};
 use longhand::policy::presets::{self, Preset};
 use longhand::policy::{Policy, tokens};
 use std::hint::black_box;
@@ -94,7 +94,7 @@ fn source(index: usize) -> SourceMessage {
         actor: String::new(),
         metadata_json: None,
     };
-    SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None }
+    SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
 }
 
 fn count(policy: &Policy, message: &Message) -> Counts {
@@ -129,7 +129,7 @@ fn measure<T>(mut run: impl FnMut() -> T) -> Duration {
 /// Durations under one preset at one length.
 struct Figures {
     /// Making the view and estimating its size.
-    weigh: Duration,
+    estimate: Duration,
     /// The decision, in a window that is full many times over.
     first: Duration,
     /// The plan that follows this decision.
@@ -149,14 +149,14 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let window = |context| ModelWindow { context, output: Some(16_000), ..ModelWindow::default() };
     let now = Timestamp((base + 1) * 1_000_000);
     let decide = |window: &ModelWindow| {
-        let scene = Scene { policy: &policy, window, layout: &layout, sources: messages, base, now };
-        plan::decide(scene, estimated, |_| true)
+        let planning = PlanningInput { policy: &policy, window, layout: &layout, sources: messages, base, now };
+        plan::decide(planning, estimated, |_| true)
     };
     let (full, roomy) = (window(200_000), window(1_000_000_000));
     let decision = decide(&full);
     let work = || {
-        let scene = Scene { policy: &policy, window: &full, layout: &layout, sources: messages, base, now };
-        decision.map(|decision| plan::decided(scene, decision, estimated))
+        let planning = PlanningInput { policy: &policy, window: &full, layout: &layout, sources: messages, base, now };
+        decision.map(|decision| plan::decided(planning, decision, estimated))
     };
     let mut grown = messages.clone();
     let mut fold = Fold::new(Rows { policy: &policy, messages: &grown, changed_revision: 0 }, None);
@@ -164,12 +164,12 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
         grown.extend(counted(&policy, &[source(grown.len())]));
         let sources = grown.as_slice();
         fold.extend(Rows { policy: &policy, messages: sources, changed_revision: 0 }, sources.len() - 1);
-        let scene = Scene { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
-        let guards = Guards::new(scene, &fold, Past::default());
-        (guards::decide(scene, &fold, &guards), wake::condition(scene, &fold, &guards))
+        let planning = PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
+        let guards = Guards::new(planning, &fold, Past::default());
+        (guards::decide(planning, &fold, &guards), wake::condition(planning, &fold, &guards))
     });
     Figures {
-        weigh: measure(|| plan::view(&policy, messages)),
+        estimate: measure(|| plan::view(&policy, messages)),
         first: measure(|| decide(&full)),
         work: measure(work),
         idle: measure(|| decide(&roomy)),
@@ -187,7 +187,7 @@ pub(crate) fn run(only: &[String]) {
     let is_wanted = |preset: &Preset| only.is_empty() || only.iter().any(|name| preset.name.contains(name.as_str()));
     for preset in presets::all().iter().filter(|preset| is_wanted(preset)) {
         for messages in &histories {
-            let Figures { weigh, first, work, idle, next } = figures(preset, messages);
+            let Figures { estimate, first, work, idle, next } = figures(preset, messages);
             let millis = |time: Duration| time.as_secs_f64() * 1e3;
             let is_next_fast = messages.len() > NEXT_LENGTH || next < NEXT_MAX;
             let holds = first < FIRST_MAX && idle < FIRST_MAX && is_next_fast;
@@ -195,7 +195,7 @@ pub(crate) fn run(only: &[String]) {
                 "{:<33} {:>8} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}  {}",
                 preset.name,
                 messages.len(),
-                millis(weigh),
+                millis(estimate),
                 millis(first),
                 millis(work),
                 millis(idle),

@@ -54,7 +54,7 @@ const MEDIA: Class = Class {
     reason: Reason::Named("The estimate of an image or a document is the same wherever its bytes are"),
     explanation: "Gemini CLI refuses its own summary where its two ways to weigh media make the history behind it larger; \
                   ours has one.",
-    test: ("src/policy/tokens/tests.rs", "media_weigh_the_same_whatever_their_size"),
+    test: ("src/policy/tokens/tests.rs", "media_count_the_same_whatever_their_size"),
 };
 
 const REFUSED: Class = Class {
@@ -130,8 +130,8 @@ impl Life {
         }
     }
 
-    fn new_message(&self, place: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[place].message;
+    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
+        let message = &self.messages[position].message;
         NewMessage {
             finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
             origin_time: message.origin_time,
@@ -143,8 +143,8 @@ impl Life {
     }
 
     /// True for a reply that the history keeps.
-    fn is_reply(&self, place: usize) -> bool {
-        let message = &self.messages[place].message;
+    fn is_reply(&self, position: usize) -> bool {
+        let message = &self.messages[position].message;
         message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
     }
 }
@@ -176,21 +176,21 @@ impl Course<'_> {
         let mut session = Session::new(&life.policy, &window, &writer);
         let mut revisions = Vec::new();
         let mut end = 0;
-        for place in 0..life.messages.len() {
-            let is_reply = life.is_reply(place);
+        for position in 0..life.messages.len() {
+            let is_reply = life.is_reply(position);
             let input = session.view().estimated_tokens + life.unseen;
             let usage = is_reply.then(|| Usage { input, output: 1, ..Usage::default() });
-            session.append(&life.new_message(place, usage), life.messages[place].message.role == Role::Assistant);
+            session.append(&life.new_message(position, usage), life.messages[position].message.role == Role::Assistant);
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
-                (self.prompt, end) = (input, place + 1);
+                (self.prompt, end) = (input, position + 1);
             }
             let words = life.words[number.get() % life.words.len()].clone();
             let theirs = if is_reply { self.compress(end, self.prompt, &words)? } else { Value::Null };
             let mut is_open = true;
-            while session.reduce_once() {
+            while session.compact_once() {
                 let Some(plan) = session.take_summary() else {
-                    return self.refused(place, end, &words);
+                    return self.refused(position, end, &words);
                 };
                 let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
                 let first = first.unwrap_or(revisions.len());
@@ -198,7 +198,7 @@ impl Course<'_> {
                 let words = life.words[number.get() % life.words.len()].clone();
                 // After a compression, Gemini CLI uses its own estimate at its next decision.
                 let theirs = if is_open { theirs.clone() } else { self.compress(end, self.prompt, &words)? };
-                self.compare(place, end, &theirs, (first, view), &words)?;
+                self.compare(position, end, &theirs, (first, view), &words)?;
                 number.set(number.get() + 1);
                 is_open = false;
             }
@@ -206,7 +206,7 @@ impl Course<'_> {
                 let compresses = theirs["status"] == 1;
                 let why = if compresses { self.refusal(end, &theirs)? } else { None };
                 let input = json!({
-                    "place": place, "prompt": self.prompt, "threshold": life.threshold, "first": self.first,
+                    "place": position, "prompt": self.prompt, "threshold": life.threshold, "first": self.first,
                     "context": session.context_tokens(), "firings": session.firings().len(),
                 });
                 self.say("moment", &input, json!(false), json!(compresses), why);
@@ -249,15 +249,15 @@ impl Course<'_> {
     /// Compares our compression with theirs, or with the one that they would make now.
     fn compare(
         &mut self,
-        place: usize,
+        position: usize,
         end: usize,
         theirs: &Value,
         (first, view): (usize, Vec<Value>),
         words: &str,
     ) -> Result<(), PeerFailure> {
         let input = json!({
-            "place": place, "prompt": self.prompt, "threshold": self.life.threshold, "status": theirs["status"],
-            "role": format!("{:?}", self.life.messages[place].message.role), "end": end, "first": self.first,
+            "place": position, "prompt": self.prompt, "threshold": self.life.threshold, "status": theirs["status"],
+            "role": format!("{:?}", self.life.messages[position].message.role), "end": end, "first": self.first,
         });
         let compresses = theirs["status"] == 1;
         let why = if compresses {
@@ -265,7 +265,7 @@ impl Course<'_> {
         } else if theirs["status"] == INFLATED {
             self.inflated(end, words)?
         } else {
-            self.due(end, place)?
+            self.due(end, position)?
         };
         self.say("moment", &input, json!(true), json!(compresses), why);
         let theirs = if compresses { theirs.clone() } else { self.compress(end, LIMIT, words)? };
@@ -304,7 +304,7 @@ impl Course<'_> {
     }
 
     /// Reports a compression that we refuse: theirs is refused too, or frees nothing.
-    fn refused(&mut self, place: usize, end: usize, words: &str) -> Result<(), PeerFailure> {
+    fn refused(&mut self, position: usize, end: usize, words: &str) -> Result<(), PeerFailure> {
         let theirs = self.compress(end, self.prompt.max(self.life.threshold), words)?;
         let parts = |contents: &[Value]| -> Vec<Value> {
             contents.iter().flat_map(|content| content["parts"].as_array().cloned().unwrap_or_default()).collect()
@@ -315,7 +315,7 @@ impl Course<'_> {
         let after = self.ask("estimateTokenCountSync", json!({ "parts": after }))?;
         let frees_nothing = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before);
         let why = (theirs["status"] == 1 && frees_nothing).then_some(&CLASSES[5]);
-        let input = json!({ "place": place, "prompt": self.prompt, "before": before, "after": after });
+        let input = json!({ "place": position, "prompt": self.prompt, "before": before, "after": after });
         self.say("refusal", &input, json!(true), json!(theirs["status"] != 1), why);
         Ok(())
     }
@@ -338,18 +338,18 @@ impl Course<'_> {
     }
 
     /// The class if only we compress: the estimate of the messages since their last decision reaches the threshold.
-    fn due(&mut self, end: usize, place: usize) -> Result<Option<&'static Class>, PeerFailure> {
-        let since = Contents::of(&self.life.messages[end..=place.max(end).min(self.life.messages.len() - 1)]);
+    fn due(&mut self, end: usize, position: usize) -> Result<Option<&'static Class>, PeerFailure> {
+        let since = Contents::of(&self.life.messages[end..=position.max(end).min(self.life.messages.len() - 1)]);
         let answer = self.ask("estimateTokenCountSync", json!({ "parts": since.parts() }))?;
         let tokens = self.prompt + answer.as_i64().unwrap_or_default();
-        if place < end || tokens < self.life.threshold {
+        if position < end || tokens < self.life.threshold {
             return Ok(None);
         }
         if self.prompt < self.life.threshold {
             return Ok(Some(&CLASSES[0]));
         }
         // It was due before without anything to summarize; with the messages since then there is something.
-        let theirs = self.compress(place + 1, self.prompt, &self.life.words[0])?;
+        let theirs = self.compress(position + 1, self.prompt, &self.life.words[0])?;
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 

@@ -4,7 +4,7 @@ use super::policy;
 use crate::generate::Conversation;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand::model::layout::{Layout, Place};
+use longhand::model::layout::{Layout, Placement};
 use longhand::model::message::{FinishReason, Role};
 use longhand::model::part::{Answers, Media, MediaSource, Part, PartBody, ResultStatus, ToolResult};
 use longhand::model::view::SourceMessage;
@@ -51,9 +51,9 @@ impl History {
         let mut from = 1;
         let mut tail_from = 0;
         for _ in 0..count {
-            let places: Vec<usize> =
+            let positions: Vec<usize> =
                 (from..history.messages.len()).filter(|&at| history.messages[at].message.role == Role::User).collect();
-            let Some(&at) = places.choose(&mut dice) else { break };
+            let Some(&at) = positions.choose(&mut dice) else { break };
             let tails: Vec<usize> =
                 (tail_from.max(1)..at).filter(|&tail| history.messages[tail].message.role != Role::Tool).collect();
             let tail = tails.choose(&mut dice).copied().filter(|_| dice.random_bool(0.8));
@@ -76,10 +76,11 @@ impl History {
         // The marker and the summary are positioned where the compaction was made.
         let at = self.messages[last.at].message.revision;
         for source in &mut sources {
-            match source.place {
-                Some(Place::Marker) => source.message.revision = at - 2,
-                Some(Place::Summary) => source.message.revision = at - 1,
-                Some(Place::Pinned | Place::Retained | Place::Edit(_) | Place::Continuation) | None => {}
+            match source.placement {
+                Some(Placement::Marker) => source.message.revision = at - 2,
+                Some(Placement::Summary) => source.message.revision = at - 1,
+                Some(Placement::Pinned | Placement::Retained | Placement::Edit(_) | Placement::Continuation) | None => {
+                }
             }
         }
         sources
@@ -88,25 +89,26 @@ impl History {
     /// The messages in OpenCode's form, and the position of each of ours among them.
     pub(super) fn in_opencode(&self) -> (Vec<Value>, Vec<usize>) {
         let mut written: Vec<Value> = Vec::new();
-        let mut places: Vec<usize> = Vec::new();
+        let mut positions: Vec<usize> = Vec::new();
         for (index, source) in self.messages.iter().enumerate() {
             for (number, compaction) in self.compactions.iter().enumerate().filter(|(_, it)| it.at == index) {
-                let marker = compaction
-                    .tail
-                    .map_or(json!({"type": "compaction"}), |tail| json!({"type": "compaction", "tail": places[tail]}));
+                let marker = compaction.tail.map_or(
+                    json!({"type": "compaction"}),
+                    |tail| json!({"type": "compaction", "tail": positions[tail]}),
+                );
                 written.push(json!({"role": "user", "parts": [marker]}));
                 written.push(json!({"role": "assistant", "finish": "stop", "summary": true,
                     "parts": [{"type": "text", "text": summary_text(number)}]}));
             }
             if source.message.role == Role::Tool {
                 // The results were written with their calls.
-                places.push(written.len() - 1);
+                positions.push(written.len() - 1);
                 continue;
             }
-            places.push(written.len());
+            positions.push(written.len());
             written.push(message(source, self.messages.get(index + 1)));
         }
-        (written, places)
+        (written, positions)
     }
 }
 

@@ -14,13 +14,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use longhand::cli::simulate::engine::{Session, input_of};
 use longhand::model::compaction::Level;
-use longhand::model::layout::Place;
+use longhand::model::layout::Placement;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{Answers, Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::SummaryPlan;
-use longhand::policy::prompt::{Detail, GAP, entries as told};
+use longhand::policy::prompt::{Detail, GAP, entries as transcript_entries};
 use longhand::policy::{Policy, presets};
 use longhand::summarizer::SummaryInput;
 use rand::Rng;
@@ -361,9 +361,11 @@ impl Course<'_> {
         let sources = self.session.sources().to_vec();
         let mut messages = Vec::new();
         for source in &sources {
-            match source.place {
-                Some(Place::Marker) => messages.push(json!({ "role": "user", "parts": [{ "type": "compaction" }] })),
-                Some(Place::Summary) => messages.push(json!({
+            match source.placement {
+                Some(Placement::Marker) => {
+                    messages.push(json!({ "role": "user", "parts": [{ "type": "compaction" }] }))
+                }
+                Some(Placement::Summary) => messages.push(json!({
                     "role": "assistant", "finish": "stop", "summary": true,
                     "parts": [{ "type": "text", "text": text_of(source) }],
                 })),
@@ -378,7 +380,7 @@ impl Course<'_> {
         let mut request = vec![PartBody::Text(turn.request.clone())];
         request.extend(turn.images.iter().cloned().map(PartBody::Media));
         self.append(Role::User, request, None, None);
-        if let Some(made) = self.reduced() {
+        if let Some(made) = self.compacted() {
             // The request comes after our compaction, and is not covered by it.
             self.late(made, "request")?;
             return self.restart();
@@ -416,7 +418,7 @@ impl Course<'_> {
         let kept = Reply { text: kept("text"), reasoning: kept("reasoning"), ..Reply::default() };
         let bodies = self.bodies(&kept, &Value::Null);
         self.append(Role::Assistant, bodies, Some(FinishReason::Aborted), None);
-        if let Some(made) = self.reduced() {
+        if let Some(made) = self.compacted() {
             self.late(made, "stop")?;
             self.restart()?;
             return Ok(Value::Null);
@@ -452,7 +454,7 @@ impl Course<'_> {
         let bodies = self.bodies(reply, &event["results"]);
         self.append(Role::Assistant, bodies, Some(reason), (!fails).then_some(usage));
         let figures = json!({ "total": total, "window": format!("{:?}", self.life.window) });
-        match (self.reduced(), event["kind"] == "summary") {
+        match (self.compacted(), event["kind"] == "summary") {
             _ if self.is_over => {
                 let is_full = estimate(&asked["messages"]) + self.life.unseen + results_estimate(reply)
                     > self.life.window.0
@@ -487,7 +489,7 @@ impl Course<'_> {
         self.say("moment", json!({}), json!(true), json!(true), None);
         let words = self.life.words(self.number.get());
         self.number.set(self.number.get() + 1);
-        let (ours, theirs) = (self.told(&made), asked_of(&event));
+        let (ours, theirs) = (self.summary_input(&made), asked_of(&event));
         let usage = json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 });
         let next = self.ask("lifeAnswer", json!({ "text": words, "usage": usage }))?;
         let cut = made.inline.len() - next["kept"].as_u64().unwrap_or_default() as usize;
@@ -512,7 +514,7 @@ impl Course<'_> {
         let last = next["messages"].as_array().and_then(|messages| messages.last()).map(entry);
         let words = last.and_then(|last| last["texts"].as_array()?.last()?.as_str().map(str::to_owned));
         self.append(Role::User, vec![PartBody::Text(words.unwrap_or_default())], None, None);
-        if let Some(made) = self.reduced() {
+        if let Some(made) = self.compacted() {
             self.late(made, "continuation")?;
             self.restart()?;
             return Ok(Value::Null);
@@ -523,7 +525,7 @@ impl Course<'_> {
     /// A compaction of ours after a message at which OpenCode makes no decision.
     fn late(&mut self, made: Made, what: &str) -> Result<(), PeerFailure> {
         let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
-        let weigh = |source: &SourceMessage| {
+        let estimate = |source: &SourceMessage| {
             let images = source.message.parts.iter().filter(|part| matches!(*part.body, PartBody::Media(_))).count();
             let thoughts = source.message.parts.iter().filter_map(|part| match &*part.body {
                 PartBody::Reasoning(text) => Some(units(&json!(text).to_string()) / 4 + FRAME_TOKENS),
@@ -534,7 +536,7 @@ impl Course<'_> {
         };
         // OpenCode uses the newest usage, whatever was written since.
         let since = made.inline.iter().rev().take_while(|source| source.message.finish.usage.is_none());
-        let last: i64 = since.map(weigh).sum();
+        let last: i64 = since.map(estimate).sum();
         let usable = self.usable();
         // After a compaction of ours alone, OpenCode has no usage until the next reply.
         let is_due =
@@ -558,12 +560,12 @@ impl Course<'_> {
     }
 
     /// Our next compaction, if there is one.
-    fn reduced(&mut self) -> Option<Made> {
+    fn compacted(&mut self) -> Option<Made> {
         let inline = inline(&self.session);
         let view: Vec<Value> = self.session.view().messages.iter().flat_map(entries).collect();
         let view_tokens = units(&model_messages(&view).to_string()) / 4;
         let before = self.session.firings().len();
-        while self.session.reduce_once() {
+        while self.session.compact_once() {
             if let Some(plan) = self.session.take_summary() {
                 return Some(Made { plan, inline, view_tokens });
             }
@@ -594,12 +596,13 @@ impl Course<'_> {
     }
 
     /// The transcript for our summarizer, and the previous summary.
-    fn told(&self, made: &Made) -> Value {
+    fn summary_input(&self, made: &Made) -> Value {
         let input = input_of(&self.life.policy, &made.plan);
         let rules = self.life.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
         let messages: Vec<&SourceMessage> = made.plan.head.iter().collect();
-        let text =
-            rules.map(|rules| transcript::without_margins(&told(rules, Detail::full(rules), &messages).join(GAP)));
+        let text = rules.map(|rules| {
+            transcript::without_margins(&transcript_entries(rules, Detail::full(rules), &messages).join(GAP))
+        });
         json!({ "told": transcript::lines(&text.unwrap_or_default()), "previous": input.previous })
     }
 
@@ -664,11 +667,11 @@ fn units(text: &str) -> i64 {
 
 /// Maximum number of tokens of a reply's results: every character escaped, and the JSON around each result.
 fn results_estimate(reply: &Reply) -> i64 {
-    let weigh = |output: &Option<String>| {
+    let estimate = |output: &Option<String>| {
         let text = output.as_deref().map_or(200, |text| units(&json!(text).to_string()));
         (text + 200) / 4
     };
-    reply.calls.iter().map(|(_, output)| weigh(output)).sum::<i64>() + FRAME_TOKENS
+    reply.calls.iter().map(|(_, output)| estimate(output)).sum::<i64>() + FRAME_TOKENS
 }
 
 /// Tokens of a request by OpenCode's estimate: a quarter of the characters of its JSON.
@@ -714,7 +717,7 @@ fn model_messages(entries: &[Value]) -> Value {
 }
 
 fn inline(session: &Session<'_>) -> Vec<SourceMessage> {
-    session.sources().iter().filter(|source| source.place.is_none()).cloned().collect()
+    session.sources().iter().filter(|source| source.placement.is_none()).cloned().collect()
 }
 
 fn text_of(source: &SourceMessage) -> String {
@@ -736,6 +739,7 @@ fn asked_of(event: &Value) -> Value {
     let between = |begin: &str, end: &str| {
         text.split_once(begin).and_then(|(_, rest)| rest.rsplit_once(end)).map(|(inside, _)| inside.to_owned())
     };
-    let told = between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| transcript::lines(&text));
-    json!({ "told": told, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
+    let transcript_lines =
+        between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| transcript::lines(&text));
+    json!({ "told": transcript_lines, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
 }

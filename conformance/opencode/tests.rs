@@ -31,7 +31,7 @@ fn history(compactions: &[Compaction]) -> History {
 }
 
 #[test]
-fn a_failed_reply_is_shown_and_weighs() {
+fn a_failed_reply_is_shown_and_counted() {
     let question = Viewed { history: history(&[]) };
     let ours = question.said(&question.history.sources());
     assert_eq!((ours.len(), ours[3]["text"].as_str().map(str::len)), (7, Some(2_000)));
@@ -68,18 +68,18 @@ fn an_earlier_summary_is_not_shown_again() {
 }
 
 #[test]
-fn messages_keep_their_places_in_both_forms() {
+fn messages_keep_their_positions_in_both_forms() {
     for index in 0..200 {
         let history = History::draw(&conversation(7, index, &PROFILE), 2);
-        let (written, places) = history.in_opencode();
-        assert_eq!(places.len(), history.messages.len());
+        let (written, positions) = history.in_opencode();
+        assert_eq!(positions.len(), history.messages.len());
         assert_eq!(written.len(), {
             let results = history.messages.iter().filter(|source| source.message.role == Role::Tool).count();
             history.messages.len() - results + 2 * history.compactions.len()
         });
-        for (source, place) in history.messages.iter().zip(&places) {
+        for (source, position) in history.messages.iter().zip(&positions) {
             let role = if source.message.role == Role::User { "user" } else { "assistant" };
-            assert_eq!(written[*place]["role"], role, "conversation {index}");
+            assert_eq!(written[*position]["role"], role, "conversation {index}");
         }
     }
 }

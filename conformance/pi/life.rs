@@ -94,8 +94,8 @@ impl Life {
             let field = if dice.random_bool(0.5) { "path" } else { "file_path" };
             call.input_json = json!({ field: format!("src/{}.rs", dice.random_range(0..20)) }).to_string();
         }
-        for (place, source) in conversation.messages.iter_mut().enumerate() {
-            source.message.parts.iter_mut().for_each(|part| part.metadata_json = Some(place.to_string()));
+        for (position, source) in conversation.messages.iter_mut().enumerate() {
+            source.message.parts.iter_mut().for_each(|part| part.metadata_json = Some(position.to_string()));
         }
         let context = dice.random_range(4_000..16_000);
         let reserve_tokens = dice.random_range(context / 20..context / 4);
@@ -201,23 +201,23 @@ impl Life {
     }
 
     /// The message with an index.
-    pub(super) fn message(&self, place: usize) -> &SourceMessage {
-        &self.messages[place]
+    pub(super) fn message(&self, position: usize) -> &SourceMessage {
+        &self.messages[position]
     }
 
     /// The usage that the reply with this index reports, if any, for a view with this number of tokens.
-    pub(super) fn usage(&self, place: usize, view_tokens: i64) -> Option<Usage> {
-        let message = &self.messages[place].message;
-        let unseen = self.unseen[place].filter(|_| message.role == Role::Assistant)?;
+    pub(super) fn usage(&self, position: usize, view_tokens: i64) -> Option<Usage> {
+        let message = &self.messages[position].message;
+        let unseen = self.unseen[position].filter(|_| message.role == Role::Assistant)?;
         let input = view_tokens + unseen;
         let output = message_tokens(message, self.is_early) + 1;
         Some(Usage { input: input - input / 2, cache_read: input / 2, output, ..Usage::default() })
     }
 
     /// The moment that a message causes.
-    pub(super) fn moment(&self, place: usize) -> Moment {
-        let message = &self.messages[place].message;
-        let next = self.messages.get(place + 1).map(|next| next.message.role);
+    pub(super) fn moment(&self, position: usize) -> Moment {
+        let message = &self.messages[position].message;
+        let next = self.messages.get(position + 1).map(|next| next.message.role);
         match message.role {
             Role::User => Moment::Prompt,
             Role::Tool if next != Some(Role::Tool) => Moment::Between,
@@ -226,13 +226,13 @@ impl Life {
         }
     }
 
-    pub(super) fn is_aborted(&self, place: usize) -> bool {
-        self.messages[place].message.finish.reason == Some(FinishReason::Aborted)
+    pub(super) fn is_aborted(&self, position: usize) -> bool {
+        self.messages[position].message.finish.reason == Some(FinishReason::Aborted)
     }
 
     /// The tokens of messages by pi's estimate, computed without our functions.
-    pub(super) fn tokens(&self, places: Range<usize>) -> i64 {
-        self.messages[places].iter().map(|source| message_tokens(&source.message, self.is_early)).sum()
+    pub(super) fn tokens(&self, positions: Range<usize>) -> i64 {
+        self.messages[positions].iter().map(|source| message_tokens(&source.message, self.is_early)).sum()
     }
 
     /// The tokens that a compaction must free.
@@ -250,14 +250,14 @@ impl Life {
         let after = prepared["summary"].as_str().map_or_else(|| shown(&self.words(number)[0]), shown);
         // A view shows a result for each call without one.
         let interrupted = (style.interrupted_text.len() as i64 + 3) / 4;
-        let places = ["summarize", "prefix"].iter().flat_map(|list| prepared[list].as_array().into_iter().flatten());
-        let open = places.filter_map(Value::as_u64).map(|place| self.open_calls(place as usize)).sum::<i64>();
+        let positions = ["summarize", "prefix"].iter().flat_map(|list| prepared[list].as_array().into_iter().flatten());
+        let open = positions.filter_map(Value::as_u64).map(|position| self.open_calls(position as usize)).sum::<i64>();
         let head = head + open * interrupted;
         let expected = head + before.unwrap_or(0) - before.unwrap_or_else(|| shown(" "));
         expected.min(head + before.unwrap_or(0) - after)
     }
 
-    fn open_calls(&self, place: usize) -> i64 {
+    fn open_calls(&self, position: usize) -> i64 {
         let answered = |id: &str| {
             self.messages
                 .iter()
@@ -265,22 +265,22 @@ impl Life {
                 .any(|part| matches!(&*part.body, PartBody::ToolResult(result) if result.call_id == id))
         };
         let open = |body: &PartBody| matches!(body, PartBody::ToolCall(call) if !answered(&call.call_id));
-        self.messages[place].message.parts.iter().filter(|part| open(&part.body)).count() as i64
+        self.messages[position].message.parts.iter().filter(|part| open(&part.body)).count() as i64
     }
 
     /// The compaction with this boundary; none if it covers nothing.
-    pub(super) fn cut_at(&self, inline: &[SourceMessage], cut: usize, previous: Value) -> Option<Value> {
+    pub(super) fn boundary_at(&self, inline: &[SourceMessage], cut: usize, previous: Value) -> Option<Value> {
         let (head, tail) = inline.split_at(cut);
         let asks = |source: &SourceMessage| source.message.role == Role::User;
         let split = if tail.first().is_none_or(asks) { None } else { head.iter().rposition(asks) };
         let (summarize, prefix) = head.split_at(split.unwrap_or(cut));
-        let first = tail.first().map_or(self.len(), place_of);
-        (cut > 0).then(|| cut_json(first, places(summarize), places(prefix), previous))
+        let first = tail.first().map_or(self.len(), position_of);
+        (cut > 0).then(|| boundary_json(first, positions(summarize), positions(prefix), previous))
     }
 
     /// A message in pi's form, with the usage of its reply.
-    pub(super) fn raw(&self, place: usize, usage: Option<&Usage>) -> Value {
-        let mut message = (*self.messages[place].message).clone();
+    pub(super) fn raw(&self, position: usize, usage: Option<&Usage>) -> Value {
+        let mut message = (*self.messages[position].message).clone();
         message.finish.usage = usage.cloned();
         let mut raw = session::raw_message(&message, false);
         if message.role == Role::Assistant {
@@ -292,7 +292,7 @@ impl Life {
         let is_text = |block: &Value| block["type"] == "text";
         let texts: Option<&Vec<Value>> = raw["content"].as_array().filter(|blocks| blocks.iter().all(is_text));
         if let Some(text) =
-            texts.filter(|blocks| blocks.len() == 1 && self.plain[place]).map(|it| it[0]["text"].clone())
+            texts.filter(|blocks| blocks.len() == 1 && self.plain[position]).map(|it| it[0]["text"].clone())
             && message.role == Role::User
         {
             raw["content"] = text;
@@ -304,7 +304,7 @@ impl Life {
 /// Our side of a life, with `fold` alone or in a daemon.
 pub(super) trait Side {
     /// Appends the next message, and returns it in pi's form.
-    fn append(&mut self, place: usize) -> Result<Value, PeerFailure>;
+    fn append(&mut self, position: usize) -> Result<Value, PeerFailure>;
 
     /// The next automatic action, if there is one.
     fn next(&mut self, number: usize) -> Result<Option<Next>, PeerFailure>;
@@ -324,11 +324,11 @@ pub(super) struct Ours<'a> {
 }
 
 impl Side for Ours<'_> {
-    fn append(&mut self, place: usize) -> Result<Value, PeerFailure> {
+    fn append(&mut self, position: usize) -> Result<Value, PeerFailure> {
         let life = self.life;
-        let message = &life.messages[place].message;
+        let message = &life.messages[position].message;
         let is_reply = message.role == Role::Assistant;
-        let usage = life.usage(place, self.session.view().estimated_tokens);
+        let usage = life.usage(position, self.session.view().estimated_tokens);
         let parts = message
             .parts
             .iter()
@@ -340,7 +340,7 @@ impl Side for Ours<'_> {
         };
         self.session.append(&new, is_reply);
         self.revisions.extend(self.session.sources().last().map(|source| source.message.revision));
-        Ok(life.raw(place, usage.as_ref()))
+        Ok(life.raw(position, usage.as_ref()))
     }
 
     fn lines(&self) -> Value {
@@ -349,8 +349,8 @@ impl Side for Ours<'_> {
 
     fn next(&mut self, number: usize) -> Result<Option<Next>, PeerFailure> {
         let inline: Vec<SourceMessage> =
-            self.session.sources().iter().filter(|source| source.place.is_none()).cloned().collect();
-        let goes_on = self.session.reduce_once();
+            self.session.sources().iter().filter(|source| source.placement.is_none()).cloned().collect();
+        let goes_on = self.session.compact_once();
         let is_applied = self.session.firings()[self.seen..].iter().any(|firing| !firing.refused);
         self.seen = self.session.firings().len();
         Ok(match self.session.take_summary() {
@@ -415,7 +415,7 @@ impl Made {
     /// Its boundary.
     pub(super) fn prepared(&self) -> Value {
         let previous = self.previous.clone().map_or(Value::Null, Value::from);
-        cut_json(self.first, places(&self.head), places(&self.front), previous)
+        boundary_json(self.first, positions(&self.head), positions(&self.front), previous)
     }
 
     /// The lists of files, as pi stores them with a summary.
@@ -433,12 +433,12 @@ impl Made {
             let PartBody::ToolCall(call) = &*part.body else { continue };
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
             let path = input["path"].as_str();
-            let place = match call.tool.as_str() {
+            let position = match call.tool.as_str() {
                 "read" => 0,
                 "write" | "edit" => 1,
                 _ => continue,
             };
-            lists[place].extend(path.map(str::to_owned));
+            lists[position].extend(path.map(str::to_owned));
         }
         let [read, modified] = lists;
         let read: Vec<&str> = read.difference(&modified).map(String::as_str).collect();
@@ -482,30 +482,30 @@ fn listed(text: &str, tag: &str) -> BTreeSet<String> {
 }
 
 /// The index of a message in its life; `usize::MAX` for messages that Longhand adds.
-pub(super) fn place_of(source: &SourceMessage) -> usize {
+pub(super) fn position_of(source: &SourceMessage) -> usize {
     let metadata = source.message.parts.first().and_then(|part| part.metadata_json.as_deref());
-    metadata.and_then(|place| place.parse().ok()).unwrap_or(usize::MAX)
+    metadata.and_then(|position| position.parse().ok()).unwrap_or(usize::MAX)
 }
 
-fn places(messages: &[SourceMessage]) -> Vec<usize> {
-    messages.iter().map(place_of).collect()
+fn positions(messages: &[SourceMessage]) -> Vec<usize> {
+    messages.iter().map(position_of).collect()
 }
 
 fn spoken(messages: &[SourceMessage]) -> impl Iterator<Item = &SourceMessage> {
     messages.iter().filter(|source| source.message.role != Role::System)
 }
 
-fn cut_json(first: usize, summarize: Vec<usize>, prefix: Vec<usize>, previous: Value) -> Value {
+fn boundary_json(first: usize, summarize: Vec<usize>, prefix: Vec<usize>, previous: Value) -> Value {
     json!({ "first": first, "summarize": summarize, "prefix": prefix, "previous": previous })
 }
 
 /// The transcript in a request for our model, as lines, and the text of the previous summary.
 pub(super) fn lines_of_prompt(text: &str) -> (Value, Value) {
-    let told = text.strip_prefix("<conversation>\n").and_then(|rest| rest.split_once("\n</conversation>\n\n"));
-    let Some((told, rest)) = told else { return (json!(text), Value::Null) };
+    let transcript = text.strip_prefix("<conversation>\n").and_then(|rest| rest.split_once("\n</conversation>\n\n"));
+    let Some((transcript, rest)) = transcript else { return (json!(text), Value::Null) };
     let previous = rest.strip_prefix("<previous-summary>\n").and_then(|rest| rest.split_once("\n</previous-summary>"));
     let previous = previous.map(|(previous, _)| without_margins(previous.strip_prefix(MARGIN).unwrap_or(previous)));
-    (lines(&without_margins(told)), previous.map_or(Value::Null, Value::from))
+    (lines(&without_margins(transcript)), previous.map_or(Value::Null, Value::from))
 }
 
 /// A text without the margins after its line ends.

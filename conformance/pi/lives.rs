@@ -5,7 +5,7 @@
 //! with ours, so that one difference does not hide the next.
 
 use super::explain_view;
-use super::life::{Form, Life, Made, Moment, Next, Side, place_of};
+use super::life::{Form, Life, Made, Moment, Next, Side, position_of};
 use super::session::flat_context;
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
@@ -22,7 +22,7 @@ pub(crate) struct Lives {
     packages: &'static str,
     policy: fn() -> Policy,
     /// True if pi also checks between the requests of a run.
-    looks_between: bool,
+    evaluates_between: bool,
     /// True if the transcript includes reasoning and the user's images do not count.
     is_early: bool,
     classes: &'static [Class],
@@ -32,7 +32,7 @@ pub(crate) const V0_73: Lives = Lives {
     name: "pi-0.73-lives",
     packages: "pi-0.73",
     policy: pi::v0_73,
-    looks_between: false,
+    evaluates_between: false,
     is_early: true,
     classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, KEPT, GAIN, FITS, WHOLE, PREVIOUS],
 };
@@ -41,7 +41,7 @@ pub(crate) const V1_5: Lives = Lives {
     name: "pi-1.5-lives",
     packages: "pi-1.5",
     policy: pi::v1_5,
-    looks_between: true,
+    evaluates_between: true,
     is_early: false,
     classes: &[MOMENT, super::UNANSWERED, super::PAIRED, KEPT, GAIN, FITS, LISTS],
 };
@@ -74,7 +74,7 @@ const KEPT: Class = Class {
     reason: Reason::Named("In a window where pi's tail holds everything"),
     explanation: "The context is above the threshold by pi's own functions, and pi prepares nothing, as its tail holds all \
                   that the summary before does not cover; we halve the tail.",
-    test: ("src/policy/select/recent.rs", "a_narrower_tail_has_half_the_budget"),
+    test: ("src/policy/select/recent.rs", "a_smaller_tail_has_half_the_budget"),
 };
 
 const GAIN: Class = Class {
@@ -82,7 +82,7 @@ const GAIN: Class = Class {
     reason: Reason::Named("A compaction that would free less than a twentieth of the window is not made"),
     explanation: "pi also compacts where that frees less than a twentieth of the window; we halve the tail until it \
                   frees as much, or wait.",
-    test: ("src/policy/select/recent.rs", "a_narrower_tail_has_half_the_budget"),
+    test: ("src/policy/select/recent.rs", "a_smaller_tail_has_half_the_budget"),
 };
 
 const LISTS: Class = Class {
@@ -136,14 +136,14 @@ impl Lives {
 
     /// A life before its first message.
     pub(super) fn course<'a>(&self, peer: &'a mut Peer, report: &'a mut Report, life: &'a Life) -> Course<'a> {
-        Course { looks_between: self.looks_between, peer, report, life, refused_at: None }
+        Course { evaluates_between: self.evaluates_between, peer, report, life, refused_at: None }
     }
 }
 
 /// A running life.
 pub(super) struct Course<'a> {
     /// True if pi checks between the requests of a run.
-    looks_between: bool,
+    evaluates_between: bool,
     peer: &'a mut Peer,
     report: &'a mut Report,
     life: &'a Life,
@@ -156,29 +156,29 @@ impl Course<'_> {
     pub(super) fn run(&mut self, ours: &mut dyn Side, words: &Cell<usize>) -> Result<(), PeerFailure> {
         let life = self.life;
         self.ask("lifeStart", json!({ "window": life.window.context, "settings": life.settings() }))?;
-        for place in 0..life.len() {
-            let moment = self.moment(place);
-            let message = ours.append(place)?;
+        for position in 0..life.len() {
+            let moment = self.moment(position);
+            let message = ours.append(position)?;
             let step = json!({
-                "place": place, "message": message, "moment": moment.name(), "words": life.words(words.get()),
+                "place": position, "message": message, "moment": moment.name(), "words": life.words(words.get()),
             });
             let theirs = self.ask("lifeStep", step.clone())?;
             let mut is_open = true;
             while let Some(next) = ours.next(words.get())? {
                 match next {
                     Next::Made(made) => {
-                        self.compare(moment, place, &theirs, is_open, &made, words.get())?;
+                        self.compare(moment, position, &theirs, is_open, &made, words.get())?;
                         words.set(words.get() + 1);
                         is_open = false;
                         self.refused_at = None;
                     }
-                    Next::Refused => self.refused_at = self.refused_at.or(Some(place)),
+                    Next::Refused => self.refused_at = self.refused_at.or(Some(position)),
                     // The histories have diverged, and the life ends.
                     Next::LastResort => return self.last_resort(&step),
                 }
             }
             if is_open {
-                let why = if theirs["compacts"] == true { self.refusal(place, &theirs, words.get())? } else { None };
+                let why = if theirs["compacts"] == true { self.refusal(position, &theirs, words.get())? } else { None };
                 self.say("moment", &step, json!(false), theirs["compacts"].clone(), why);
             }
         }
@@ -196,9 +196,9 @@ impl Course<'_> {
     }
 
     /// The moment for pi that a message causes.
-    fn moment(&self, place: usize) -> Moment {
-        match self.life.moment(place) {
-            Moment::Between if !self.looks_between => Moment::None,
+    fn moment(&self, position: usize) -> Moment {
+        match self.life.moment(position) {
+            Moment::Between if !self.evaluates_between => Moment::None,
             moment => moment,
         }
     }
@@ -222,30 +222,31 @@ impl Course<'_> {
     fn compare(
         &mut self,
         moment: Moment,
-        place: usize,
+        position: usize,
         theirs: &Value,
         is_open: bool,
         made: &Made,
         number: usize,
     ) -> Result<(), PeerFailure> {
-        let input = json!({ "place": place, "moment": moment.name(), "keep": self.life.keep_tokens });
+        let input = json!({ "place": position, "moment": moment.name(), "keep": self.life.keep_tokens });
         let words = self.life.words(number);
         let compacts = is_open && theirs["compacts"] == true;
-        let looks = matches!(moment, Moment::Between) || matches!(moment, Moment::End) && !self.life.is_aborted(place);
+        let evaluates =
+            matches!(moment, Moment::Between) || matches!(moment, Moment::End) && !self.life.is_aborted(position);
         // pi checks before it adds a prompt.
         let is_theirs = compacts && !matches!(moment, Moment::Prompt);
         let prepared = if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
-        let why = match looks && is_open {
+        let why = match evaluates && is_open {
             false => Some(&MOMENT),
             // pi checks, and has nothing to summarize.
             true => prepared.is_null().then_some(&KEPT),
         };
         let why = why.filter(|_| theirs["exceeds"] == true);
         self.say("moment", &input, json!(true), json!(compacts), why);
-        let (why, prepared) = self.other_cut(made, prepared, number)?;
+        let (why, prepared) = self.other_boundary(made, prepared, number)?;
         let ours = made.prepared();
-        self.say("cut", &input, ours.clone(), cut_of(&prepared), why);
-        if cut_of(&prepared) == ours {
+        self.say("cut", &input, ours.clone(), boundary_of(&prepared), why);
+        if boundary_of(&prepared) == ours {
             let theirs = transcripts(&prepared);
             let why = (made.transcripts == whole(&theirs)).then_some(&WHOLE);
             self.say("transcripts", &input, made.transcripts.clone(), theirs, why);
@@ -266,30 +267,30 @@ impl Course<'_> {
     }
 
     /// The class of another boundary, and pi's plan with our tail: pi's boundary does harm, or frees too little.
-    fn other_cut(
+    fn other_boundary(
         &mut self,
         made: &Made,
         prepared: Value,
         number: usize,
     ) -> Result<(Option<&'static Class>, Value), PeerFailure> {
         let ours = made.prepared();
-        if cut_of(&prepared) == ours {
+        if boundary_of(&prepared) == ours {
             return Ok((None, prepared));
         }
-        let mut narrower = prepared.clone();
+        let mut smaller = prepared.clone();
         for halvings in 0..=HALVINGS {
             if halvings > 0 {
-                if self.life.freed(&narrower, number) >= self.life.least_gain() && !narrower.is_null() {
+                if self.life.freed(&smaller, number) >= self.life.least_gain() && !smaller.is_null() {
                     break;
                 }
-                narrower = self.prepared_with(halvings, number)?;
+                smaller = self.prepared_with(halvings, number)?;
             }
-            if cut_of(&narrower) == ours {
+            if boundary_of(&smaller) == ours {
                 return Ok((Some(&GAIN), prepared));
             }
-            if let Some(harmless) = self.harmless(made, &narrower).filter(|harmless| *harmless == ours) {
+            if let Some(harmless) = self.harmless(made, &smaller).filter(|harmless| *harmless == ours) {
                 let why = if halvings == 0 { &super::UNANSWERED } else { &GAIN };
-                return Ok((Some(why).filter(|_| harmless != cut_of(&narrower)), prepared));
+                return Ok((Some(why).filter(|_| harmless != boundary_of(&smaller)), prepared));
             }
         }
         Ok((None, prepared))
@@ -303,21 +304,26 @@ impl Course<'_> {
     /// The safe boundary nearest to pi's, computed without our functions.
     fn harmless(&self, made: &Made, theirs: &Value) -> Option<Value> {
         let first = theirs["first"].as_u64()? as usize;
-        let cut = made.inline.iter().take_while(|source| place_of(source) < first).count();
-        self.life.cut_at(&made.inline, harm::nearest(&made.inline, cut), theirs["previous"].clone())
+        let cut = made.inline.iter().take_while(|source| position_of(source) < first).count();
+        self.life.boundary_at(&made.inline, harm::nearest(&made.inline, cut), theirs["previous"].clone())
     }
 
     /// The class if we do not compact although pi does: it frees too little with any tail, or did so shortly before.
-    fn refusal(&mut self, place: usize, theirs: &Value, number: usize) -> Result<Option<&'static Class>, PeerFailure> {
+    fn refusal(
+        &mut self,
+        position: usize,
+        theirs: &Value,
+        number: usize,
+    ) -> Result<Option<&'static Class>, PeerFailure> {
         let least = self.life.least_gain();
         if let Some(refused_at) = self.refused_at {
-            let growth = self.life.tokens(refused_at + 1..place + 1);
+            let growth = self.life.tokens(refused_at + 1..position + 1);
             return Ok((growth < least).then_some(&GAIN));
         }
         let mut most = self.life.freed(theirs, number);
         for halvings in 1..=HALVINGS {
-            let narrower = self.prepared_with(halvings, number)?;
-            most = most.max(self.life.freed(&narrower, number));
+            let smaller = self.prepared_with(halvings, number)?;
+            most = most.max(self.life.freed(&smaller, number));
         }
         Ok((most < least).then_some(&GAIN))
     }
@@ -357,7 +363,7 @@ pub(super) fn lines(text: &str) -> Value {
 }
 
 /// The boundary of a plan of pi's; null if there is none.
-fn cut_of(prepared: &Value) -> Value {
+fn boundary_of(prepared: &Value) -> Value {
     if prepared["first"].is_null() {
         return Value::Null;
     }
@@ -370,7 +376,7 @@ fn cut_of(prepared: &Value) -> Value {
 /// The transcripts in pi's requests to its model: those of the history and of the beginning of a split turn, with the
 /// text of the previous summary.
 fn transcripts(prepared: &Value) -> Value {
-    let mut told = json!({ "history": null, "front": null, "previous": null });
+    let mut found = json!({ "history": null, "front": null, "previous": null });
     for prompt in prepared["prompts"].as_array().into_iter().flatten() {
         let text = prompt["text"].as_str().unwrap_or_default();
         let (begin, end) = if text.starts_with("# Conversation\n") {
@@ -380,11 +386,11 @@ fn transcripts(prepared: &Value) -> Value {
         };
         let inside = text.strip_prefix(begin).and_then(|rest| rest.rsplit_once(end));
         let Some((transcript, rest)) = inside else { continue };
-        told[if prompt["front"] == true { "front" } else { "history" }] = lines(transcript);
+        found[if prompt["front"] == true { "front" } else { "history" }] = lines(transcript);
         let previous = rest.strip_prefix("<previous-summary>\n").and_then(|it| it.rsplit_once("\n</previous-summary>"));
         if let Some((previous, _)) = previous {
-            told["previous"] = json!(previous);
+            found["previous"] = json!(previous);
         }
     }
-    told
+    found
 }

@@ -11,7 +11,7 @@ use longhand::model::compaction::Level;
 use longhand::model::message::{FinishReason, Role};
 use longhand::model::part::PartBody;
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::{SourceMessage, Standing};
+use longhand::model::view::{SourceMessage, ViewKind};
 use longhand::policy::branch::{self, BranchRules};
 use longhand::policy::files::FileOperations;
 use longhand::policy::prompt::{Detail, GAP, entries};
@@ -25,14 +25,14 @@ pub(super) const STOPPED: Class = Class {
     name: "usage of a stopped reply counts",
     reason: Reason::Named("Usage that a stopped or failed reply reports counts"),
     explanation: "pi passes over what a stopped or failed reply reports; we take the newest report there is.",
-    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_fill"),
+    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_usage"),
 };
 
 pub(super) const UNREPORTED: Class = Class {
     name: "no usage is no usage of nothing",
     reason: Reason::Named("pi 0.73 takes it for one that read nothing"),
     explanation: "pi 0.73 takes a reply that reports no usage for one that read nothing; we pass over it.",
-    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_fill"),
+    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_usage"),
 };
 
 pub(super) const REFUSED: Class = Class {
@@ -40,7 +40,7 @@ pub(super) const REFUSED: Class = Class {
     reason: Reason::Named("recognised by the sentences of other agents and of later versions too"),
     explanation: "pi does not know some sentences by which OpenCode, or a later pi, knows that a request was too long; we \
                   know them all.",
-    test: ("conformance/pi/questions.rs", "sentences_are_told_apart"),
+    test: ("conformance/pi/questions.rs", "sentences_are_classified"),
 };
 
 /// Providers' error messages about requests that are too long, in the list of every version of pi.
@@ -99,17 +99,17 @@ impl Pi {
                 session,
                 "serializeConversation",
                 json!({ "messages": session.raw_messages() }),
-                told(policy, &messages),
+                transcript(policy, &messages),
             )
         }
     }
 
     /// Asks for the context usage.
-    pub(super) fn fill<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
+    pub(super) fn context_usage<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
         let fold = Fold::new(Rows { policy, messages: session.messages(), changed_revision: 0 }, None);
         Question {
             read: |_, value| value["tokens"].clone(),
-            explain: |session, ours, theirs| explain_fill(session, ours, theirs),
+            explain: |session, ours, theirs| explain_usage(session, ours, theirs),
             ..Question::exact(
                 session,
                 "estimateContextTokens",
@@ -182,12 +182,12 @@ impl Pi {
         let plan = rules.plan(policy, rules.budget(&window), &messages, inherited);
         let covered: Vec<&SourceMessage> = plan.covered.iter().map(|&index| &messages[index]).collect();
         let (read, modified) = plan.files.lists();
-        let summary = branch::told("BRANCH", &plan.files);
+        let summary = branch::text_of("BRANCH", &plan.files);
         let tags = longhand::policy::files::parse_tags(&summary);
         let ours = if covered.is_empty() {
             json!("nothing")
         } else {
-            json!({ "told": told(policy, &covered), "read": read, "modified": modified, "tags": [tags.0, tags.1] })
+            json!({ "told": transcript(policy, &covered), "read": read, "modified": modified, "tags": [tags.0, tags.1] })
         };
         let input = json!({
             "entries": entries, "model": { "contextWindow": context }, "reserveTokens": 16_384, "replies": ["BRANCH"],
@@ -208,7 +208,7 @@ impl Pi {
         let view = plan::view(policy, session.sources());
         let revision =
             |id| session.sources().iter().find(|source| source.message.id == id).map(|it| it.message.revision);
-        let shown = view.messages.iter().filter(|message| message.standing != Standing::Paired);
+        let shown = view.messages.iter().filter(|message| message.kind != ViewKind::Paired);
         let ours = shown.map(|message| match message.source.and_then(revision) {
             Some(revision) if revision > 0 => json!(revision),
             _ => json!("summary"),
@@ -224,7 +224,7 @@ impl Pi {
 }
 
 /// The transcript of messages for a summarizer, as lines.
-fn told(policy: &Policy, messages: &[&SourceMessage]) -> Value {
+fn transcript(policy: &Policy, messages: &[&SourceMessage]) -> Value {
     let rules = policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
     let spoken: Vec<&SourceMessage> =
         messages.iter().copied().filter(|source| source.message.role != Role::System).collect();
@@ -232,7 +232,7 @@ fn told(policy: &Policy, messages: &[&SourceMessage]) -> Value {
 }
 
 /// One side's rules of context usage.
-struct Fill {
+struct UsageRules {
     /// True if the usage of a stopped or failed reply counts.
     trusts_all: bool,
     /// True if a reply without usage counts as zero usage.
@@ -241,7 +241,7 @@ struct Fill {
     makes_up: bool,
 }
 
-impl Fill {
+impl UsageRules {
     /// The newest reported usage, and the estimate of the messages after it.
     fn tokens(&self, session: &Session) -> i64 {
         let messages = session.messages();
@@ -263,21 +263,22 @@ impl Fill {
         let open = messages.iter().flat_map(|source| ids(source, true)).filter(|id| !answered.contains(id)).count();
         // After a report, only stored messages count.
         let made_up = if self.makes_up && newest.is_none() { open as i64 * INTERRUPTED_TOKENS } else { 0 };
-        let weight: i64 = behind.iter().map(|it| message_tokens(&it.message, session.is_early())).sum();
-        newest.and_then(|at| reported(&messages[at])).unwrap_or(0) + weight + made_up
+        let estimate: i64 = behind.iter().map(|it| message_tokens(&it.message, session.is_early())).sum();
+        newest.and_then(|at| reported(&messages[at])).unwrap_or(0) + estimate + made_up
     }
 }
 
 /// The first rule that makes both context usages differ, after computing both anew.
-fn explain_fill(session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
+fn explain_usage(session: &Session, ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let early = session.is_early();
-    let fill = |trusts_all, trusts_nothing, makes_up| Fill { trusts_all, trusts_nothing, makes_up }.tokens(session);
-    if *ours != json!(fill(true, false, true)) || *theirs != json!(fill(false, early, false)) {
+    let usage =
+        |trusts_all, trusts_nothing, makes_up| UsageRules { trusts_all, trusts_nothing, makes_up }.tokens(session);
+    if *ours != json!(usage(true, false, true)) || *theirs != json!(usage(false, early, false)) {
         return None;
     }
-    Some(if fill(true, false, false) == fill(false, early, false) {
+    Some(if usage(true, false, false) == usage(false, early, false) {
         &PAIRED
-    } else if fill(false, false, false) == fill(false, early, false) {
+    } else if usage(false, false, false) == usage(false, early, false) {
         &STOPPED
     } else {
         &UNREPORTED
@@ -303,8 +304,8 @@ fn read_branch(value: &Value) -> Value {
     let Some(prompt) = value["calls"][0]["prompt"].as_str() else {
         return if result["summary"] == "No content to summarize" { json!("nothing") } else { value.clone() };
     };
-    let told = prompt.strip_prefix("<conversation>\n").and_then(|rest| rest.rsplit_once("\n</conversation>\n\n"));
-    let mut told = told.map_or_else(String::new, |(told, _)| told.to_owned());
+    let text = prompt.strip_prefix("<conversation>\n").and_then(|rest| rest.rsplit_once("\n</conversation>\n\n"));
+    let mut text = text.map_or_else(String::new, |(text, _)| text.to_owned());
     for (begin, end) in [
         (
             "The conversation history before this point was compacted into the following summary:\n\n<summary>\n",
@@ -312,15 +313,15 @@ fn read_branch(value: &Value) -> Value {
         ),
         ("The following is a summary of a branch that this conversation came back from:\n\n<summary>\n", "</summary>"),
     ] {
-        while let Some(at) = told.find(begin) {
-            let Some(length) = told[at + begin.len()..].find(end) else { break };
-            let inside = told[at + begin.len()..at + begin.len() + length].to_owned();
-            told.replace_range(at..at + begin.len() + length + end.len(), &inside);
+        while let Some(at) = text.find(begin) {
+            let Some(length) = text[at + begin.len()..].find(end) else { break };
+            let inside = text[at + begin.len()..at + begin.len() + length].to_owned();
+            text.replace_range(at..at + begin.len() + length + end.len(), &inside);
         }
     }
     let (read, modified) = longhand::policy::files::parse_tags(result["summary"].as_str().unwrap_or_default());
     json!({
-        "told": lines(&told), "read": result["readFiles"], "modified": result["modifiedFiles"], "tags": [read, modified],
+        "told": lines(&text), "read": result["readFiles"], "modified": result["modifiedFiles"], "tags": [read, modified],
     })
 }
 
@@ -358,21 +359,21 @@ mod tests {
     use longhand::policy::presets::pi;
 
     #[test]
-    fn only_the_newest_report_explains_another_fill() {
+    fn only_the_newest_report_explains_another_usage() {
         let profile = super::super::V1_5.profile.clone();
         let mut explained = 0;
         for index in 0..40 {
             let session = Session::draw(Conversation::generate(1, index, &profile), &pi::v1_5(), true);
-            let ours = Pi::fill(&pi::v1_5(), &session).ours;
-            assert_eq!(explain_fill(&session, &json!(-1), &ours), None);
+            let ours = Pi::context_usage(&pi::v1_5(), &session).ours;
+            assert_eq!(explain_usage(&session, &json!(-1), &ours), None);
             let others = (0..200).map(|theirs| json!(theirs));
-            explained += others.filter(|theirs| explain_fill(&session, &ours, theirs).is_some()).count();
+            explained += others.filter(|theirs| explain_usage(&session, &ours, theirs).is_some()).count();
         }
         assert!(explained <= 40, "at most one answer of the other side is explained");
     }
 
     #[test]
-    fn sentences_are_told_apart() {
+    fn sentences_are_classified() {
         assert!(KNOWN_ELSEWHERE.iter().all(|text| overflow_errors::is_overflow_text(text)));
         assert!(TOO_LONG.iter().all(|text| overflow_errors::is_overflow_text(text)));
         assert!(!OTHER_FAILURES.iter().any(|text| overflow_errors::is_overflow_text(text)));

@@ -2,14 +2,14 @@
 
 use crate::generate::{Conversation, text};
 use longhand::model::Revision;
-use longhand::model::layout::{Layout, Place};
+use longhand::model::layout::{Layout, Placement};
 use longhand::model::message::{FinishReason, Message, MessageKind, Role};
 use longhand::model::part::{Media, PartBody, ResultStatus};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
-use longhand::model::view::{SourceMessage, Standing, View, ViewMessage};
+use longhand::model::view::{SourceMessage, View, ViewKind, ViewMessage};
 use longhand::policy::files::{FileOperations, FileTools};
-use longhand::policy::plan::{self, Boundary, Scene};
+use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::{Policy, Step, Summarize, Tail, tokens};
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -154,11 +154,11 @@ impl Session {
     /// first kept message.
     fn compact(&mut self, dice: &mut StdRng, policy: &Policy, kept_from: usize, last: usize) -> usize {
         let messages = self.messages();
-        let can_cut = |index: &usize| matches!(messages[*index].message.role, Role::User | Role::Assistant);
+        let can_begin_tail = |index: &usize| matches!(messages[*index].message.role, Role::User | Role::Assistant);
         // After the first message that belongs to the conversation.
         let speaks = (kept_from..=last).find(|&index| messages[index].message.role != Role::System);
         let Some(speaks) = speaks else { return kept_from };
-        let mut points: Vec<usize> = (speaks + 1..=last).filter(can_cut).collect();
+        let mut points: Vec<usize> = (speaks + 1..=last).filter(can_begin_tail).collect();
         points.push(last + 1);
         let start = points[dice.random_range(0..points.len())];
         let tail_start = start as Revision + 1;
@@ -197,8 +197,8 @@ impl Session {
             return BUDGETS[dice.random_range(0..BUDGETS.len())];
         }
         let from = dice.random_range(0..self.sources.len());
-        let weight = self.sources[from..].iter().map(|source| tokens::estimate_source(policy, source));
-        (weight.sum::<i64>() + dice.random_range(-1..=1)).max(1)
+        let estimate = self.sources[from..].iter().map(|source| tokens::estimate_source(policy, source));
+        (estimate.sum::<i64>() + dice.random_range(-1..=1)).max(1)
     }
 
     pub(super) fn index(&self) -> u64 {
@@ -243,8 +243,9 @@ impl Session {
         let window = ModelWindow::default();
         let base = self.messages().len() as Revision;
         let layout = Layout::everything();
-        let scene = Scene { policy, window: &window, layout: &layout, sources: &self.sources, base, now: Timestamp(0) };
-        let plan = plan::summary(scene, &rule)?;
+        let planning =
+            PlanningInput { policy, window: &window, layout: &layout, sources: &self.sources, base, now: Timestamp(0) };
+        let plan = plan::summary(planning, &rule)?;
         let mut operations = FileOperations::default();
         plan.head.iter().chain(&plan.split_turn).for_each(|source| operations.add_all(FileTools::Pi, source));
         if self.compacted {
@@ -278,7 +279,7 @@ impl Session {
 
     /// The messages that a summary could cover.
     pub(super) fn inline(&self) -> &[SourceMessage] {
-        let front = self.sources.iter().position(|source| source.place == Some(Place::Summary));
+        let front = self.sources.iter().position(|source| source.placement == Some(Placement::Summary));
         // The summary follows the instructions that it retained, which are not part of any boundary.
         front.map_or(&self.sources[..], |at| &self.sources[at + 1..])
     }
@@ -291,12 +292,12 @@ impl Session {
     /// The non-empty instructions before the summary.
     pub(super) fn retained_instructions(&self) -> Vec<Revision> {
         let says = |part: &longhand::model::part::Part| !matches!(&*part.body, PartBody::Text(text) if text.is_empty());
-        let retained = self.sources.iter().filter(|source| source.place == Some(Place::Retained));
+        let retained = self.sources.iter().filter(|source| source.placement == Some(Placement::Retained));
         retained.filter(|source| source.message.parts.iter().any(says)).map(|source| source.message.revision).collect()
     }
 
     /// The index of the boundary before a message.
-    pub(super) fn cut_before(&self, first: Revision) -> usize {
+    pub(super) fn boundary_before(&self, first: Revision) -> usize {
         self.inline().iter().take_while(|source| source.message.revision < first).count()
     }
 
@@ -315,12 +316,12 @@ impl Session {
         }
         for part in head.iter().flat_map(|source| &source.message.parts) {
             let PartBody::ToolCall(call) = &*part.body else { continue };
-            let Some(place) = ["read", "write", "edit"].iter().position(|tool| *tool == call.tool) else { continue };
+            let Some(position) = ["read", "write", "edit"].iter().position(|tool| *tool == call.tool) else { continue };
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
-            files[place].extend(input["path"].as_str().filter(|path| !path.is_empty()).map(str::to_owned));
+            files[position].extend(input["path"].as_str().filter(|path| !path.is_empty()).map(str::to_owned));
         }
         let [read, written, edited] = files;
-        let summary = self.sources.iter().find(|source| source.place == Some(Place::Summary));
+        let summary = self.sources.iter().find(|source| source.placement == Some(Placement::Summary));
         let previous = summary.and_then(|source| match &*source.message.parts.first()?.body {
             PartBody::Text(text) => Some(text.clone()),
             _ => None,
@@ -436,7 +437,7 @@ fn is_record(entry: &Value) -> bool {
 
 /// The summarizing step of the policy.
 fn rule(policy: &Policy) -> Option<Summarize> {
-    policy.auto.iter().flat_map(|rung| &rung.steps).find_map(|step| match step {
+    policy.auto.iter().flat_map(|level_policy| &level_policy.steps).find_map(|step| match step {
         Step::Summarize(rule) => Some((**rule).clone()),
         Step::Clear(_) | Step::Fit(_) => None,
     })
@@ -477,7 +478,7 @@ fn summary_message(like: &SourceMessage, revision: Revision, summary: String) ->
     for part in &mut message.parts {
         part.body = PartBody::Text(summary.clone()).into();
     }
-    source.place = Some(Place::Summary);
+    source.placement = Some(Placement::Summary);
     source
 }
 
@@ -537,7 +538,7 @@ fn view_lines(message: &ViewMessage) -> Vec<Value> {
             Some(json!({ "role": role, "kind": "call", "id": call.call_id, "name": call.tool, "input": input }))
         }
         PartBody::ToolResult(result) => {
-            let kind = if message.standing == Standing::Paired { "paired" } else { "result" };
+            let kind = if message.kind == ViewKind::Paired { "paired" } else { "result" };
             let (id, images) = (&result.call_id, result.attachments.len());
             Some(json!({ "role": role, "kind": kind, "id": id, "text": result.output, "images": images }))
         }

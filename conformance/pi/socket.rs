@@ -80,18 +80,18 @@ impl<'a> InDaemon<'a> {
     /// A compaction that the view shows, with the requests that the provider got for it.
     fn made(&mut self, id: String, text: String, prompts: Vec<Prompt>) -> Made {
         let inline: Vec<SourceMessage> =
-            (self.first..self.count).map(|place| self.life.message(place).clone()).collect();
+            (self.first..self.count).map(|position| self.life.message(position).clone()).collect();
         let shown = self.view.messages.iter().flat_map(|message| &message.parts);
-        let places = shown.filter_map(|part| part.part.as_ref()?.metadata_json.as_ref()?.parse().ok());
-        let first = places.min().unwrap_or(self.count);
+        let positions = shown.filter_map(|part| part.part.as_ref()?.metadata_json.as_ref()?.parse().ok());
+        let first = positions.min().unwrap_or(self.count);
         let (head, _) = inline.split_at(first - self.first);
         let asks = |source: &SourceMessage| source.message.role == Role::User;
         let front = prompts.iter().any(|prompt| prompt.front).then(|| head.iter().rposition(asks)).flatten();
         let (head, front) = head.split_at(front.unwrap_or(head.len()));
         let mut transcripts = json!({ "history": null, "front": null, "previous": null });
         for prompt in &prompts {
-            let (told, previous) = lines_of_prompt(&prompt.text);
-            transcripts[if prompt.front { "front" } else { "history" }] = told;
+            let (transcript, previous) = lines_of_prompt(&prompt.text);
+            transcripts[if prompt.front { "front" } else { "history" }] = transcript;
             if !previous.is_null() {
                 transcripts["previous"] = previous;
             }
@@ -113,9 +113,9 @@ impl<'a> InDaemon<'a> {
 }
 
 impl Side for InDaemon<'_> {
-    fn append(&mut self, place: usize) -> Result<Value, PeerFailure> {
-        let message = &self.life.message(place).message;
-        let usage = self.life.usage(place, self.view.header.estimated_tokens);
+    fn append(&mut self, position: usize) -> Result<Value, PeerFailure> {
+        let message = &self.life.message(position).message;
+        let usage = self.life.usage(position, self.view.header.estimated_tokens);
         let words = self.life.words(self.words.get()).clone();
         self.daemon.provider(|provider| provider.words = words);
         let view_token = (message.role == Role::Assistant).then(|| self.view.header.view_token.clone());
@@ -143,7 +143,7 @@ impl Side for InDaemon<'_> {
         self.count += 1;
         self.view = self.daemon.view(&self.session_id)?;
         self.is_new = true;
-        Ok(self.life.raw(place, usage.as_ref()))
+        Ok(self.life.raw(position, usage.as_ref()))
     }
 
     fn next(&mut self, _number: usize) -> Result<Option<Next>, PeerFailure> {
@@ -151,8 +151,9 @@ impl Side for InDaemon<'_> {
             return Ok(None);
         }
         let prompts = self.daemon.provider(|provider| std::mem::take(&mut provider.prompts));
-        let is_cut = self.view.messages.iter().flat_map(|message| &message.parts).any(|part| part.shortening != 0);
-        if is_cut {
+        let is_shortened =
+            self.view.messages.iter().flat_map(|message| &message.parts).any(|part| part.shortening != 0);
+        if is_shortened {
             return Ok(Some(Next::LastResort));
         }
         let summary = self.view.messages.iter().find_map(|message| {

@@ -121,8 +121,8 @@ impl Limits {
             }
             "shown" => {
                 let (whole, left) = (BUDGET_TOKENS / self.tokens, BUDGET_TOKENS % self.tokens);
-                let is_cut = whole < self.count && left > 0;
-                (is_cut
+                let is_truncated = whole < self.count && left > 0;
+                (is_truncated
                     && *ours == json!({ "whole": whole, "cut": 0 })
                     && *theirs == json!({ "whole": whole, "cut": left }))
                 .then_some(WHOLE.name)

@@ -164,7 +164,7 @@ impl Life {
         Self {
             index,
             unseen: dice.random_range(0..1_000),
-            outputs: conversation.messages.iter().map(|source| weight(source) + dice.random_range(1..50)).collect(),
+            outputs: conversation.messages.iter().map(|source| estimate(source) + dice.random_range(1..50)).collect(),
             messages: conversation.messages,
             window: ModelWindow { context, ..ModelWindow::default() },
             share,
@@ -174,8 +174,8 @@ impl Life {
         }
     }
 
-    fn new_message(&self, place: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
-        let message = &self.messages[place].message;
+    fn new_message(&self, position: usize, usage: Option<Usage>) -> NewMessage<Option<String>> {
+        let message = &self.messages[position].message;
         NewMessage {
             finish: Some(Finish { reason: message.finish.reason, usage, ..Finish::default() }),
             origin_time: message.origin_time,
@@ -186,48 +186,49 @@ impl Life {
         }
     }
 
-    fn role(&self, place: usize) -> Option<Role> {
-        self.messages.get(place).map(|source| source.message.role)
+    fn role(&self, position: usize) -> Option<Role> {
+        self.messages.get(position).map(|source| source.message.role)
     }
 
     /// True for a reply that the history keeps.
-    fn is_reply(&self, place: usize) -> bool {
-        let message = &self.messages[place].message;
+    fn is_reply(&self, position: usize) -> bool {
+        let message = &self.messages[position].message;
         message.role == Role::Assistant && message.finish.reason != Some(FinishReason::Error)
     }
 
     /// The messages up to an index that no request has included yet.
-    fn pending(&self, place: usize) -> Range<usize> {
-        match self.role(place) {
-            Some(Role::User) => place..place + 1,
+    fn pending(&self, position: usize) -> Range<usize> {
+        match self.role(position) {
+            Some(Role::User) => position..position + 1,
             Some(Role::Tool) => {
-                let before = (0..place).rev().take_while(|&at| self.role(at) == Some(Role::Tool)).count();
-                place - before..place + 1
+                let before = (0..position).rev().take_while(|&at| self.role(at) == Some(Role::Tool)).count();
+                position - before..position + 1
             }
-            _ => place + 1..place + 1,
+            _ => position + 1..position + 1,
         }
     }
 
     /// True if the next request is sent after the message with this index.
-    fn sends(&self, place: usize) -> bool {
-        match self.role(place) {
+    fn sends(&self, position: usize) -> bool {
+        match self.role(position) {
             Some(Role::User) => true,
-            Some(Role::Tool) => self.role(place + 1) != Some(Role::Tool),
+            Some(Role::Tool) => self.role(position + 1) != Some(Role::Tool),
             _ => false,
         }
     }
 
     /// The time from the last reply before an index to the message there, in milliseconds.
-    fn idle_milliseconds(&self, place: usize) -> Option<i64> {
+    fn idle_milliseconds(&self, position: usize) -> Option<i64> {
         let time = |at: usize| self.messages[at].message.create_time.as_millis();
-        let reply = (0..place).rev().find(|&at| self.is_reply(at))?;
-        Some(time(place) - time(reply))
+        let reply = (0..position).rev().find(|&at| self.is_reply(at))?;
+        Some(time(position) - time(reply))
     }
 
     /// The files on disk after the messages before an index: those that the last call read or wrote whole. Any other
     /// file is too long to be included.
-    fn files(&self, place: usize) -> Map<String, Value> {
-        let parts = || self.messages[..place].iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
+    fn files(&self, position: usize) -> Map<String, Value> {
+        let parts =
+            || self.messages[..position].iter().flat_map(|source| &source.message.parts).map(|part| &*part.body);
         let mut files = Map::new();
         for call in parts().filter_map(|body| if let PartBody::ToolCall(call) = body { Some(call) } else { None }) {
             let input: Value = serde_json::from_str(&call.input_json).unwrap_or_default();
@@ -277,41 +278,41 @@ impl Course<'_> {
         let writer = |_: &SummaryInput| life.words(number.get()).to_owned();
         let mut session = Session::new(&life.policy, &life.window, &writer);
         let mut revisions: Vec<Revision> = Vec::new();
-        for place in 0..life.messages.len() {
+        for position in 0..life.messages.len() {
             let input = session.view().estimated_tokens + life.unseen;
-            let is_reply = life.is_reply(place);
-            let usage = is_reply.then(|| Usage { input, output: life.outputs[place], ..Usage::default() });
-            session.append(&life.new_message(place, usage), life.role(place) == Some(Role::Assistant));
+            let is_reply = life.is_reply(position);
+            let usage = is_reply.then(|| Usage { input, output: life.outputs[position], ..Usage::default() });
+            session.append(&life.new_message(position, usage), life.role(position) == Some(Role::Assistant));
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
-                (self.prompt, self.output) = (input, life.outputs[place]);
+                (self.prompt, self.output) = (input, life.outputs[position]);
                 self.has_cleared = false;
             }
-            let mut look = self.look(&session, &revisions, place);
-            if life.sends(place) {
-                look.sent = Some(self.send(&mut look, life.words(number.get()))?);
+            let mut evaluation = self.evaluation(&session, &revisions, position);
+            if life.sends(position) {
+                evaluation.sent = Some(self.send(&mut evaluation, life.words(number.get()))?);
             }
             let mut summaries = 0;
-            while session.reduce_once() {
+            while session.compact_once() {
                 if let Some(plan) = session.take_summary() {
                     let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
                     let first = first.unwrap_or(revisions.len());
                     let head = revisions[self.first..first].to_vec();
-                    self.compare(&look, (first, &head), &contents_of(&session), number.get())?;
+                    self.compare(&evaluation, (first, &head), &contents_of(&session), number.get())?;
                     number.set(number.get() + 1);
                     summaries += 1;
-                    look = self.look(&session, &revisions, place);
+                    evaluation = self.evaluation(&session, &revisions, position);
                 } else if session.firings().last().is_some_and(|firing| firing.refused) {
-                    return self.refused(&look);
+                    return self.refused(&evaluation);
                 } else {
                     self.has_cleared = true;
                 }
             }
             if summaries == 0 {
-                self.compare_clearing(&look, &contents_of(&session))?;
-                let sent = look.sent.as_ref().map_or(Value::Null, |sent| sent.answer["status"].clone());
-                let why = if sent == COMPRESSED { self.refusal(&look)? } else { None };
-                let mut input = look.input(life);
+                self.compare_clearing(&evaluation, &contents_of(&session))?;
+                let sent = evaluation.sent.as_ref().map_or(Value::Null, |sent| sent.answer["status"].clone());
+                let why = if sent == COMPRESSED { self.refusal(&evaluation)? } else { None };
+                let mut input = evaluation.input(life);
                 input["context"] = json!(session.context_tokens());
                 self.say("moment", &input, json!(false), json!(sent == COMPRESSED), why);
             }
@@ -321,36 +322,37 @@ impl Course<'_> {
 
     /// The moment after a message. Qwen Code's history is our view without the messages that it has not sent, and
     /// without the results that Longhand adds.
-    fn look(&self, session: &Session<'_>, revisions: &[Revision], place: usize) -> Look {
-        let pending = self.life.pending(place);
+    fn evaluation(&self, session: &Session<'_>, revisions: &[Revision], position: usize) -> Evaluation {
+        let pending = self.life.pending(position);
         let waits = |revision: &Revision| revisions.get(pending.clone()).is_some_and(|them| them.contains(revision));
         let shown: Vec<ViewMessage> =
             session.view().messages.iter().filter(|message| !waits(&message.revision)).cloned().collect();
         let history = Contents::of_some(shown.iter()).json();
         let history = without_made_up(&history, &self.life.policy.view.interrupted_text);
-        Look { place, view: contents_of(session), shown, history, sent: None }
+        Evaluation { position, view: contents_of(session), shown, history, sent: None }
     }
 
     /// The request after a message: the history after clearing, and the compression.
-    fn send(&mut self, look: &mut Look, words: &str) -> Result<Sent, PeerFailure> {
+    fn send(&mut self, evaluation: &mut Evaluation, words: &str) -> Result<Sent, PeerFailure> {
         let life = self.life;
-        let pending = self.pending(look.place);
-        let idle = life.idle_milliseconds(look.place).filter(|_| life.role(look.place) == Some(Role::User));
+        let pending = self.pending(evaluation.position);
+        let idle =
+            life.idle_milliseconds(evaluation.position).filter(|_| life.role(evaluation.position) == Some(Role::User));
         let settings = json!({ "toolResultsTotalCharsThreshold": life.units });
-        let mut question = json!({ "history": look.history, "pending": pending, "settings": settings });
+        let mut question = json!({ "history": evaluation.history, "pending": pending, "settings": settings });
         if let Some(idle) = idle {
             question["idleMilliseconds"] = json!(idle);
         }
         let cleared = self.ask("clear24", question)?;
         let held = cleared.as_array().cloned().unwrap_or_default();
-        let is_cleared = held != look.history;
-        let answer = self.compress(&held, pending, look.place, (words, false))?;
+        let is_cleared = held != evaluation.history;
+        let answer = self.compress(&held, pending, evaluation.position, (words, false))?;
         Ok(Sent { held, is_cleared, answer })
     }
 
     /// The messages not sent before, as one content.
-    fn pending(&self, place: usize) -> Value {
-        let range = self.life.pending(place);
+    fn pending(&self, position: usize) -> Value {
+        let range = self.life.pending(position);
         let parts = Contents::with_call_ids(&self.life.messages[..range.end]).parts_since(range.start);
         json!({ "role": "user", "parts": parts })
     }
@@ -359,14 +361,14 @@ impl Course<'_> {
         &mut self,
         history: &[Value],
         pending: Value,
-        place: usize,
+        position: usize,
         (words, now): (&str, bool),
     ) -> Result<Value, PeerFailure> {
         let life = self.life;
         let question = json!({
             "history": history, "pending": pending, "prompt": self.prompt, "output": self.output,
             "window": life.window.context, "share": life.share, "words": words, "now": now,
-            "files": life.files(life.pending(place).start),
+            "files": life.files(life.pending(position).start),
         });
         self.ask("send24", question)
     }
@@ -387,29 +389,34 @@ impl Course<'_> {
     /// Compares our compression with theirs, or with the one that they would make now.
     fn compare(
         &mut self,
-        look: &Look,
+        evaluation: &Evaluation,
         (first, head): (usize, &[Revision]),
         view: &[Value],
         number: usize,
     ) -> Result<(), PeerFailure> {
-        let input = look.input(self.life);
-        let sent = look.sent.as_ref().map(|sent| sent.answer.clone());
+        let input = evaluation.input(self.life);
+        let sent = evaluation.sent.as_ref().map(|sent| sent.answer.clone());
         let compresses = sent.as_ref().is_some_and(|answer| answer["status"] == COMPRESSED);
         let why = match &sent {
-            Some(answer) if answer["status"] == INFLATED => self.measured(look, view)?,
+            Some(answer) if answer["status"] == INFLATED => self.measured(evaluation, view)?,
             Some(answer) if answer["status"] == COMPRESSED => None,
-            _ => self.due(look)?,
+            _ => self.due(evaluation)?,
         };
         self.say("moment", &input, json!(true), json!(compresses), why);
         let words = self.life.words(number).to_owned();
         let theirs = match sent {
             Some(answer) if compresses => answer,
-            _ => self.compress(&look.history, self.pending(look.place), look.place, (&words, true))?,
+            _ => self.compress(
+                &evaluation.history,
+                self.pending(evaluation.position),
+                evaluation.position,
+                (&words, true),
+            )?,
         };
         // Running calls stay, and messages not sent yet.
-        let pending = self.life.pending(look.place);
+        let pending = self.life.pending(evaluation.position);
         let messages = &self.life.messages[self.first..pending.end];
-        let waits = look.history.last().is_some_and(|last| last["role"] == "model" && calls(last) > 0);
+        let waits = evaluation.history.last().is_some_and(|last| last["role"] == "model" && calls(last) > 0);
         let kept = if waits { self.last_reply(pending.start) } else { pending.start };
         let cut = kept.saturating_sub(self.first);
         let forced = harm::nearest(messages, cut);
@@ -417,7 +424,7 @@ impl Course<'_> {
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
         self.say("cut", &input, json!(ours), json!(cut), why);
         if ours == cut {
-            self.compare_views(&input, look, (first, head), &theirs, view)?;
+            self.compare_views(&input, evaluation, (first, head), &theirs, view)?;
         }
         (self.prompt, self.output) = (theirs["newTokenCount"].as_i64().unwrap_or(self.prompt), 0);
         self.first = first;
@@ -441,14 +448,14 @@ impl Course<'_> {
     fn compare_views(
         &mut self,
         input: &Value,
-        look: &Look,
+        evaluation: &Evaluation,
         (first, head): (usize, &[Revision]),
         theirs: &Value,
         view: &[Value],
     ) -> Result<(), PeerFailure> {
         let mut history = theirs["history"].as_array().cloned().unwrap_or_default();
-        if !self.life.pending(look.place).is_empty() {
-            history.push(self.pending(look.place));
+        if !self.life.pending(evaluation.position).is_empty() {
+            history.push(self.pending(evaluation.position));
         }
         let style = &self.life.policy.view;
         let (ours, theirs) = (Flat::of(view), Flat::of(&history));
@@ -457,7 +464,8 @@ impl Course<'_> {
             let is_joined = || joined(&bare, style.resume_text.as_deref()) == joined(&theirs.contents, None);
             if bare == theirs.contents { Some(&CLASSES[3]) } else { is_joined().then_some(JOINED) }
         });
-        let why = if ours.carried == theirs.carried { None } else { self.carried(look, (first, head), &ours.carried)? };
+        let why =
+            if ours.carried == theirs.carried { None } else { self.carried(evaluation, (first, head), &ours.carried)? };
         self.say("carried", input, ours.carried, theirs.carried, why);
         Ok(())
     }
@@ -465,12 +473,12 @@ impl Course<'_> {
     /// The class if our attachments differ: theirs would be ours if they used only the summarized messages.
     fn carried(
         &mut self,
-        look: &Look,
+        evaluation: &Evaluation,
         (first, head): (usize, &[Revision]),
         ours: &Value,
     ) -> Result<Option<&'static Class>, PeerFailure> {
         let summarized =
-            look.shown.iter().filter(|message| message.source.is_some() && head.contains(&message.revision));
+            evaluation.shown.iter().filter(|message| message.source.is_some() && head.contains(&message.revision));
         let files = self.life.files(first);
         let question = json!({
             "history": Contents::of_some(summarized).json(), "files": files, "maxFiles": 5, "maxImages": 3,
@@ -480,8 +488,8 @@ impl Course<'_> {
     }
 
     /// The class if we keep a summary that they refuse: by their own estimate our view is smaller after it.
-    fn measured(&mut self, look: &Look, view: &[Value]) -> Result<Option<&'static Class>, PeerFailure> {
-        let [before, after] = [self.bare(&look.view), self.bare(view)];
+    fn measured(&mut self, evaluation: &Evaluation, view: &[Value]) -> Result<Option<&'static Class>, PeerFailure> {
+        let [before, after] = [self.bare(&evaluation.view), self.bare(view)];
         let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
         let after = self.ask("estimateContentTokens", json!({ "contents": after }))?;
         let is_smaller = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after < before);
@@ -489,18 +497,18 @@ impl Course<'_> {
     }
 
     /// The class if only we compress: by their own estimate of the messages since the last reply, it is due.
-    fn due(&mut self, look: &Look) -> Result<Option<&'static Class>, PeerFailure> {
-        let since = (0..=look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
-        let parts = Contents::with_call_ids(&self.life.messages[..=look.place]).parts_since(since);
+    fn due(&mut self, evaluation: &Evaluation) -> Result<Option<&'static Class>, PeerFailure> {
+        let since = (0..=evaluation.position).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
+        let parts = Contents::with_call_ids(&self.life.messages[..=evaluation.position]).parts_since(since);
         let pending = json!({ "role": "user", "parts": parts });
-        let asked = self.compress(&look.history, pending, look.place, ("", false))?;
+        let asked = self.compress(&evaluation.history, pending, evaluation.position, ("", false))?;
         let is_due = asked["effective"].as_f64().zip(asked["auto"].as_f64()).is_some_and(|(now, due)| now >= due);
         Ok(is_due.then_some(&CLASSES[0]))
     }
 
     /// The class if only they compress: there is no safe boundary, it frees nothing, or it is not due after a clearing.
-    fn refusal(&mut self, look: &Look) -> Result<Option<&'static Class>, PeerFailure> {
-        let pending = self.life.pending(look.place);
+    fn refusal(&mut self, evaluation: &Evaluation) -> Result<Option<&'static Class>, PeerFailure> {
+        let pending = self.life.pending(evaluation.position);
         let messages = &self.life.messages[self.first..pending.end];
         let harmless = harm::nearest(messages, pending.start.saturating_sub(self.first));
         if harmless == 0 {
@@ -509,98 +517,104 @@ impl Course<'_> {
         if self.first > 0 && Contents::of(&messages[..harmless]).len() == 0 {
             return Ok(Some(ALONE));
         }
-        let Some(sent) = &look.sent else { return Ok(None) };
-        if self.frees_nothing(look, &sent.answer)? {
+        let Some(sent) = &evaluation.sent else { return Ok(None) };
+        if self.frees_nothing(evaluation, &sent.answer)? {
             return Ok(Some(&CLASSES[6]));
         }
         let (mut held, auto) = (sent.held.clone(), sent.answer["auto"].as_f64());
-        held.push(self.pending(look.place));
+        held.push(self.pending(evaluation.position));
         let tokens = self.ask("estimateContentTokens", json!({ "contents": self.bare(&held) }))?;
         let is_low = tokens.as_f64().zip(auto).is_some_and(|(tokens, auto)| tokens < auto);
         Ok((self.has_cleared && is_low).then_some(&CLASSES[7]))
     }
 
     /// Reports a compression that we refuse: theirs is refused too, or frees nothing.
-    fn refused(&mut self, look: &Look) -> Result<(), PeerFailure> {
-        let theirs = match &look.sent {
+    fn refused(&mut self, evaluation: &Evaluation) -> Result<(), PeerFailure> {
+        let theirs = match &evaluation.sent {
             Some(sent) => sent.answer.clone(),
-            None => self.compress(&look.history, self.pending(look.place), look.place, (self.life.words(0), true))?,
+            None => self.compress(
+                &evaluation.history,
+                self.pending(evaluation.position),
+                evaluation.position,
+                (self.life.words(0), true),
+            )?,
         };
-        let why = self.frees_nothing(look, &theirs)?.then_some(&CLASSES[6]);
-        self.say("refusal", &look.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
+        let why = self.frees_nothing(evaluation, &theirs)?.then_some(&CLASSES[6]);
+        self.say("refusal", &evaluation.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
         Ok(())
     }
 
     /// True if their history after a summary is no smaller than before, by their own estimate.
-    fn frees_nothing(&mut self, look: &Look, theirs: &Value) -> Result<bool, PeerFailure> {
+    fn frees_nothing(&mut self, evaluation: &Evaluation, theirs: &Value) -> Result<bool, PeerFailure> {
         let after = theirs["history"].as_array().cloned().unwrap_or_default();
-        self.weighs_no_less(&look.history, &after)
+        self.is_not_smaller(&evaluation.history, &after)
     }
 
     /// Compares the clearing of both sides before a request.
-    fn compare_clearing(&mut self, look: &Look, after: &[Value]) -> Result<(), PeerFailure> {
-        let ours = cleared(&look.view, after);
-        let theirs = look.sent.as_ref().map_or(Value::Null, |sent| cleared(&look.history, &sent.held));
+    fn compare_clearing(&mut self, evaluation: &Evaluation, after: &[Value]) -> Result<(), PeerFailure> {
+        let ours = cleared(&evaluation.view, after);
+        let theirs = evaluation.sent.as_ref().map_or(Value::Null, |sent| cleared(&evaluation.history, &sent.held));
         let theirs = if theirs.is_null() { cleared(&[], &[]) } else { theirs };
-        if look.sent.is_some() || ours != theirs {
-            let why = if ours == theirs { None } else { self.clears(look, &ours)? };
-            self.say("clear", &look.input(self.life), ours, theirs, why);
+        if evaluation.sent.is_some() || ours != theirs {
+            let why = if ours == theirs { None } else { self.clears(evaluation, &ours)? };
+            self.say("clear", &evaluation.input(self.life), ours, theirs, why);
         }
         Ok(())
     }
 
     /// The class if clearings differ: they make no decision here and would clear the same if they did, or their
     /// clearing frees nothing.
-    fn clears(&mut self, look: &Look, ours: &Value) -> Result<Option<&'static Class>, PeerFailure> {
+    fn clears(&mut self, evaluation: &Evaluation, ours: &Value) -> Result<Option<&'static Class>, PeerFailure> {
         let none = cleared(&[], &[]);
-        if let Some(sent) = look.sent.as_ref() {
-            let read = self.without_unread(look)?;
+        if let Some(sent) = evaluation.sent.as_ref() {
+            let read = self.without_unread(evaluation)?;
             let only_read = read.as_ref().map(|Clearing { before, after }| cleared(before, after));
             if only_read.as_ref() == Some(ours) {
                 return Ok(Some(UNANSWERED));
             }
             if sent.is_cleared {
-                let whole = || Clearing { before: look.history.clone(), after: sent.held.clone() };
+                let whole = || Clearing { before: evaluation.history.clone(), after: sent.held.clone() };
                 let Clearing { before, after } = read.unwrap_or_else(whole);
                 let frees_nothing =
-                    self.weighs_no_less(&before, &after)? || self.weighs_no_less(&look.history, &sent.held)?;
+                    self.is_not_smaller(&before, &after)? || self.is_not_smaller(&evaluation.history, &sent.held)?;
                 return Ok((*ours == none && frees_nothing).then_some(&CLASSES[6]));
             }
         }
-        let is_reply = self.life.is_reply(look.place);
-        let has_failed = !is_reply && self.life.role(look.place) == Some(Role::Assistant) && look.place > 0;
+        let is_reply = self.life.is_reply(evaluation.position);
+        let has_failed =
+            !is_reply && self.life.role(evaluation.position) == Some(Role::Assistant) && evaluation.position > 0;
         // A failed reply has read nothing, so that the results before it are still pending.
-        let pending = self.pending(if has_failed { look.place - 1 } else { look.place });
+        let pending = self.pending(if has_failed { evaluation.position - 1 } else { evaluation.position });
         let waiting: Vec<Value> = pending["parts"].as_array().cloned().unwrap_or_default();
-        let mut history = look.history.clone();
+        let mut history = evaluation.history.clone();
         for content in &mut history {
             let parts = content["parts"].as_array().into_iter().flatten();
             content["parts"] = parts.filter(|part| !waiting.contains(part)).cloned().collect();
         }
         let settings = json!({ "toolResultsTotalCharsThreshold": self.life.units });
         let mut question = json!({ "history": history, "pending": pending, "settings": settings });
-        if let Some(idle) = self.life.idle_milliseconds(look.place).filter(|_| !is_reply) {
+        if let Some(idle) = self.life.idle_milliseconds(evaluation.position).filter(|_| !is_reply) {
             question["idleMilliseconds"] = json!(idle);
         }
         let held = self.ask("clear24", question)?;
         let theirs = cleared(&history, held.as_array().map_or(&[], Vec::as_slice));
-        let looks = self.life.role(look.place) == Some(Role::User);
-        Ok((!looks && theirs == *ours).then_some(&CLASSES[0]))
+        let is_request = self.life.role(evaluation.position) == Some(Role::User);
+        Ok((!is_request && theirs == *ours).then_some(&CLASSES[0]))
     }
 
     /// Their history without the results that no reply has read, before and after their clearing with these results
     /// pending; none if all are read.
-    fn without_unread(&mut self, look: &Look) -> Result<Option<Clearing>, PeerFailure> {
-        let since = (0..look.place).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
+    fn without_unread(&mut self, evaluation: &Evaluation) -> Result<Option<Clearing>, PeerFailure> {
+        let since = (0..evaluation.position).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
         let is_result = |part: &Value| part.get("functionResponse").is_some();
-        let contents = Contents::with_call_ids(&self.life.messages[..=look.place]);
+        let contents = Contents::with_call_ids(&self.life.messages[..=evaluation.position]);
         let unread: Vec<Value> = contents.parts_since(since).into_iter().filter(is_result).collect();
         if unread.is_empty() {
             return Ok(None);
         }
         let id = |part: &Value| part["functionResponse"]["id"].clone();
         let waits = |part: &&Value| is_result(part) && unread.iter().any(|other| id(other) == id(part));
-        let mut history = look.history.clone();
+        let mut history = evaluation.history.clone();
         for content in &mut history {
             let parts = content["parts"].as_array().into_iter().flatten();
             content["parts"] = parts.filter(|part| !waits(part)).cloned().collect();
@@ -609,7 +623,7 @@ impl Course<'_> {
             "history": history, "pending": { "role": "user", "parts": unread },
             "settings": { "toolResultsTotalCharsThreshold": self.life.units },
         });
-        if let Some(idle) = self.life.idle_milliseconds(look.place) {
+        if let Some(idle) = self.life.idle_milliseconds(evaluation.position) {
             question["idleMilliseconds"] = json!(idle);
         }
         let held = self.ask("clear24", question)?.as_array().cloned().unwrap_or_default();
@@ -617,7 +631,7 @@ impl Course<'_> {
     }
 
     /// True if contents are no smaller after a change, by their own estimate.
-    fn weighs_no_less(&mut self, before: &[Value], after: &[Value]) -> Result<bool, PeerFailure> {
+    fn is_not_smaller(&mut self, before: &[Value], after: &[Value]) -> Result<bool, PeerFailure> {
         let before = self.ask("estimateContentTokens", json!({ "contents": before }))?;
         let after = self.ask("estimateContentTokens", json!({ "contents": after }))?;
         Ok(before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before))
@@ -625,8 +639,8 @@ impl Course<'_> {
 }
 
 /// A message, and Qwen Code's side of it.
-struct Look {
-    place: usize,
+struct Evaluation {
+    position: usize,
     /// Our view.
     view: Vec<Value>,
     /// The messages of our view that were sent before.
@@ -637,14 +651,14 @@ struct Look {
     sent: Option<Sent>,
 }
 
-impl Look {
+impl Evaluation {
     fn input(&self, life: &Life) -> Value {
         let sent = self.sent.as_ref().map(|sent| (&sent.answer, sent.is_cleared));
         let figures = sent.map(|(answer, is_cleared)| {
             json!({ "status": answer["status"], "effective": answer["effective"], "auto": answer["auto"],
                 "cleared": is_cleared, "now": null })
         });
-        json!({ "place": self.place, "role": format!("{:?}", life.role(self.place)), "sent": figures })
+        json!({ "place": self.position, "role": format!("{:?}", life.role(self.position)), "sent": figures })
     }
 }
 
@@ -662,7 +676,7 @@ struct Sent {
 }
 
 /// Approximate tokens of a message: other numbers in replies would imply an overhead that does not exist.
-fn weight(source: &SourceMessage) -> i64 {
+fn estimate(source: &SourceMessage) -> i64 {
     let parts = json!(Contents::of(std::slice::from_ref(source)).parts());
     parts.to_string().encode_utf16().count() as i64 / 4
 }

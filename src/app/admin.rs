@@ -11,7 +11,7 @@ use crate::model::time::Timestamp;
 use crate::policy::presets;
 pub use crate::scheduler::{Health, ReadFailure};
 use crate::store::{Checked, Durability, Finding};
-pub use crate::store::{Checkpoints, Fare, Spent, Tally, WriteState};
+pub use crate::store::{Checkpoints, CompactionCounter, Spent, Statistics, WriteState};
 pub use crate::summarizer::{Breaker, Gate};
 use tokio::sync::{mpsc, watch};
 
@@ -43,7 +43,7 @@ pub struct ServerInfo {
     /// State of checkpoints, which copy the log into the database.
     pub checkpoints: Checkpoints,
     /// Counters of compactions and guards.
-    pub fare: Fare,
+    pub statistics: Statistics,
     /// Totals of requests to models.
     pub spent: Vec<Spent>,
     /// State of the providers of the configured summarizers.
@@ -118,7 +118,7 @@ impl Longhand {
             failing.push(self.store().session_id(session).await?);
         }
         let provider = |gate: Gate| {
-            let closed_until = (gate.standing.closed_ms > 0).then(|| now.plus_millis(gate.standing.closed_ms));
+            let closed_until = (gate.state.closed_ms > 0).then(|| now.plus_millis(gate.state.closed_ms));
             Provider { gate, closed_until }
         };
         Ok(ServerInfo {
@@ -134,7 +134,7 @@ impl Longhand {
             database_bytes: self.store().bytes_on_disk(),
             writes: self.store().write_state(),
             checkpoints: self.store().checkpoints(),
-            fare: self.store().fare(now).await?,
+            statistics: self.store().statistics(now).await?,
             spent: self.store().spent().await?,
             providers: gates.into_iter().map(provider).collect(),
             traffic: self.traffic().state(),

@@ -1,13 +1,13 @@
 //! Rewinds that keep a summary of the branch that they leave out.
 
-use super::branch_books::BranchBooks;
+use super::branch_request_log::BranchRequestLog;
 use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, validate};
 use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::Revision;
 use crate::policy::branch::{self, BranchRules};
-use crate::scheduler::Books;
+use crate::scheduler::RequestLog;
 use crate::store::{self, BranchSummary, Caller, Receipt};
 use crate::summarizer::{Extractive, Summarizer as _, SummaryInput, SummaryOutput};
 use std::time::Duration;
@@ -35,9 +35,9 @@ impl Longhand {
         if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
             return Ok(receipt);
         }
-        let after = if message.is_empty() { 0 } else { self.store().place(key, message).await?.last };
+        let after = if message.is_empty() { 0 } else { self.store().message_position(key, message).await?.last };
         let deadline = Instant::now() + Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
-        let _place = self.place_for_branch(deadline).await?;
+        let _slot = self.branch_slot(deadline).await?;
         let (source, held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let Some(rules) = branch::rules(&policy) else {
@@ -66,28 +66,29 @@ impl Longhand {
         // The summary may take minutes, and needs only the input.
         drop((source, left));
         if let Some(held) = &held {
-            held.resize(input.messages.iter().map(|source| store::weigh_bytes(&source.message)).sum());
+            held.resize(input.messages.iter().map(|source| store::message_bytes(&source.message)).sum());
         }
         let id = fresh_message_id();
-        let books = BranchBooks::new(Books::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
-        let output = self.summary_of_branch(&input, &books, deadline).await;
+        let request_log =
+            BranchRequestLog::new(RequestLog::new(self.shared.clock.clone(), 1), self.store().clone(), key, id);
+        let output = self.summary_of_branch(&input, &request_log, deadline).await;
         // The request log is stored before the rewind, so that subscribers to it find the log, and also if the summary
         // failed.
-        books.keep().await;
+        request_log.keep().await;
         let output = output?;
-        let text = branch::told(&output.text, &plan.files);
+        let text = branch::text_of(&output.text, &plan.files);
         let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
         Ok(self.store().rewind(key, caller, unchanged, message, Some(summary)).await?)
     }
 
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.
-    async fn place_for_branch(&self, deadline: Instant) -> Result<SemaphorePermit<'_>> {
-        let place = tokio::time::timeout_at(deadline, self.shared.branches.acquire());
-        let place = tokio::select! {
-            place = place => place,
+    async fn branch_slot(&self, deadline: Instant) -> Result<SemaphorePermit<'_>> {
+        let slot = tokio::time::timeout_at(deadline, self.shared.branches.acquire());
+        let slot = tokio::select! {
+            slot = slot => slot,
             () = self.shared.stopping.cancelled() => return Err(stopping()),
         };
-        place.ok().and_then(std::result::Result::ok).ok_or_else(|| {
+        slot.ok().and_then(std::result::Result::ok).ok_or_else(|| {
             Error::new(Reason::TooManyRequests, "as many summaries of branches are being written as may be")
                 .with("limit", limits::BRANCH_SUMMARIES_MAX)
         })
@@ -97,12 +98,12 @@ impl Longhand {
     async fn summary_of_branch(
         &self,
         input: &SummaryInput,
-        books: &BranchBooks,
+        request_log: &BranchRequestLog,
         deadline: Instant,
     ) -> Result<SummaryOutput> {
         let asking = async {
             let summarizer = self.shared.scheduler.summarizers().of(None);
-            match tokio::time::timeout_at(deadline, summarizer.summarize_before(input, books)).await {
+            match tokio::time::timeout_at(deadline, summarizer.summarize_before(input, request_log)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),
                 Ok(Err(error)) => tracing::warn!(%error, "the summary of a branch could not be written"),

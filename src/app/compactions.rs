@@ -14,8 +14,8 @@ use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::SourceMessage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
-use crate::policy::plan::{self, Boundary, Scene};
-use crate::policy::{Policy, Rung, Step, replay};
+use crate::policy::plan::{self, Boundary, PlanningInput};
+use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
 use crate::summarizer::{self, Evidence};
 
@@ -42,12 +42,12 @@ impl Wanted {
 }
 
 /// The level that a request by hand applies; none if the policy does not have it.
-pub(super) fn rung_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(Level, &'a Rung)> {
+pub(super) fn level_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(Level, &'a LevelPolicy)> {
     let levels = match wanted.level {
         Some(level) => vec![level],
         None => vec![Level::Auto, Level::Deep, Level::Micro],
     };
-    levels.into_iter().find_map(|level| Some((level, policy.rung(level)?)))
+    levels.into_iter().find_map(|level| Some((level, policy.level(level)?)))
 }
 
 /// A provider's refusal of a view.
@@ -94,7 +94,7 @@ impl Longhand {
         let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
-        let scene = Scene {
+        let planning = PlanningInput {
             policy: &policy,
             window: &source.window,
             layout: &source.layout,
@@ -102,24 +102,27 @@ impl Longhand {
             base: source.at,
             now: self.shared.clock.now(),
         };
-        let rung = rung_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
-        let bounds = match self.bounds(key, &source, &wanted, rung.map(|(_, rung)| rung)).await {
+        let level_policy = level_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
+        let bounds = match self.bounds(key, &source, &wanted, level_policy.map(|(_, level_policy)| level_policy)).await
+        {
             // A repeated request gets the same answer, wherever the messages are now.
             Err(_) if self.store().kept_answer(key, &caller).await?.is_some() => Bounds::default(),
             found => found?,
         };
-        let work = match rung {
-            Some((_, rung)) if bounds.is_open() => plan::climb(scene, &plan::by_hand(rung), context_tokens),
-            Some((_, rung)) => plan::summary_within(scene, rung, bounds),
-            None if wanted.kind == CompactionKind::Prune => plan::clear_all(scene),
+        let work = match level_policy {
+            Some((_, level_policy)) if bounds.is_open() => {
+                plan::apply(planning, &plan::by_hand(level_policy), context_tokens)
+            }
+            Some((_, level_policy)) => plan::summary_within(planning, level_policy, bounds),
+            None if wanted.kind == CompactionKind::Prune => plan::clear_all(planning),
             None => plan::Work::default(),
         };
         let condition = Condition::Possible(!work.is_empty());
         let usage = WindowUsage { window: source.window.clone(), context_tokens };
         let request = CompactionRequest {
-            kind: rung.map_or(CompactionKind::Prune, |(_, rung)| plan::kind(&rung.steps)),
+            kind: level_policy.map_or(CompactionKind::Prune, |(_, level_policy)| plan::kind(&level_policy.steps)),
             trigger: Trigger::Manual,
-            level: rung.map(|(level, _)| level),
+            level: level_policy.map(|(level, _)| level),
             instructions: wanted.instructions,
             notice: String::new(),
             bounds,
@@ -136,36 +139,38 @@ impl Longhand {
         key: SessionKey,
         source: &Source,
         wanted: &Wanted,
-        rung: Option<&Rung>,
+        level_policy: Option<&LevelPolicy>,
     ) -> Result<Bounds> {
         let sources = &source.messages;
-        let summarizes = |rung: &Rung| rung.steps.iter().any(|step| matches!(step, Step::Summarize(_)));
-        let place = async |field: &str, id: &str, can_start: fn(&[SourceMessage], Revision) -> bool, why: &str| {
+        let summarizes =
+            |level_policy: &LevelPolicy| level_policy.steps.iter().any(|step| matches!(step, Step::Summarize(_)));
+        let position = async |field: &str, id: &str, can_start: fn(&[SourceMessage], Revision) -> bool, why: &str| {
             if id.is_empty() {
                 return Ok(None);
             }
-            if !rung.is_some_and(summarizes) {
+            if !level_policy.is_some_and(summarizes) {
                 return Err(Error::field(field, "is given, but no summary is asked for"));
             }
-            let place = Some(self.store().place(key, id).await?.first).filter(|place| can_start(sources, *place));
-            place.map(Some).ok_or_else(|| Error::new(Reason::BoundaryInvalid, why).with("message_id", id))
+            let position = Some(self.store().message_position(key, id).await?.first)
+                .filter(|position| can_start(sources, *position));
+            position.map(Some).ok_or_else(|| Error::new(Reason::BoundaryInvalid, why).with("message_id", id))
         };
         let no_head = "the view does not show that message, or has a summary already, which would stand in front of it, \
                        or a call before it has its result behind it";
         let no_tail = "the view does not show that message, or something before it is still being written or run, or a \
                        call before it has its result behind it";
         Ok(Bounds {
-            head_start: place("head_start_message_id", &wanted.head_start, plan::head_can_start, no_head).await?,
-            tail_start: place("tail_start_message_id", &wanted.tail_start, plan::tail_can_start, no_tail).await?,
+            head_start: position("head_start_message_id", &wanted.head_start, plan::head_can_start, no_head).await?,
+            tail_start: position("tail_start_message_id", &wanted.tail_start, plan::tail_can_start, no_tail).await?,
         })
     }
 
     /// The id of the message that the view shows at a position; empty for no position.
-    async fn standing_at(&self, session: &str, place: Option<Revision>) -> Result<String> {
-        let Some(place) = place else { return Ok(String::new()) };
+    async fn shown_message_id(&self, session: &str, position: Option<Revision>) -> Result<String> {
+        let Some(position) = position else { return Ok(String::new()) };
         let key = self.store().find_session(session).await?;
         let (source, _held) = self.roomy_source(key, None).await?;
-        let found = source.messages.iter().find(|source| plan::slot(source) == place);
+        let found = source.messages.iter().find(|source| plan::slot(source) == position);
         let gone = || {
             Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
         };
@@ -208,7 +213,7 @@ impl Longhand {
         if !policy.trigger.auto {
             return Err(Error::new(Reason::AutomaticOff, "the policy lets nothing happen by itself"));
         }
-        let before = self.store().compactions(key, i64::MAX, limits::OVERFLOWS_LOOKED_AT).await?;
+        let before = self.store().compactions(key, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
         if replay::is_answered(&source.messages, &before) {
             let message = "the view was reduced for this request already: shorten the request, or take a larger window";
@@ -216,9 +221,9 @@ impl Longhand {
         }
         let now = self.shared.clock.now();
         let (layout, sources, base) = (&source.layout, &source.messages, source.at);
-        let scene = Scene { policy: &policy, window: &window, layout, sources, base, now };
+        let planning = PlanningInput { policy: &policy, window: &window, layout, sources, base, now };
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
-        let request = replay::relief(scene, context_tokens);
+        let request = replay::recovery_request(planning, context_tokens);
         let condition = Condition::Possible(request.is_some());
         // The store refuses the impossible request, unless it is a repetition that has been answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);
@@ -244,13 +249,13 @@ impl Longhand {
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,
-            id => self.store().place(key, id).await?.last,
+            id => self.store().message_position(key, id).await?.last,
         };
         let (tail_start, tail_message) = match new.tail_start.as_str() {
             "" => (until + 1, None),
             id => {
-                let place = self.store().place(key, id).await?;
-                (place.first, Some(place.message))
+                let position = self.store().message_position(key, id).await?;
+                (position.first, Some(position.message))
             }
         };
         let boundary_is_safe = plan::boundary_is_safe(&source.messages, tail_start);
@@ -260,7 +265,7 @@ impl Longhand {
         let after = plan::with_summary(&policy, &source.layout, &source.messages, &boundary, &new.text, &[]);
         let is_covered = |source: &&SourceMessage| {
             let revision = source.message.revision;
-            source.place.is_none() && covered.iter().any(|range| range.contains(revision))
+            source.placement.is_none() && covered.iter().any(|range| range.contains(revision))
         };
         let (messages, behind) = source.messages.iter().partition(is_covered);
         let evidence = Evidence { messages, behind, texts: Vec::new(), knows_more: true };
@@ -375,7 +380,7 @@ impl Longhand {
         }
         match before.state {
             CompactionState::Ready | CompactionState::Running => {
-                self.store().hurry(id, caller).await?;
+                self.store().expedite(id, caller).await?;
                 self.shared.scheduler.wake();
                 Ok((Error::answer(self.store().compaction(id).await)?, true))
             }
@@ -389,8 +394,8 @@ impl Longhand {
             | CompactionState::Dead => {
                 let CompactionRequest { kind, level, instructions, bounds, .. } = before.request;
                 let session = before.session_id.to_string();
-                let head_start = self.standing_at(&session, bounds.head_start).await?;
-                let tail_start = self.standing_at(&session, bounds.tail_start).await?;
+                let head_start = self.shown_message_id(&session, bounds.head_start).await?;
+                let tail_start = self.shown_message_id(&session, bounds.tail_start).await?;
                 let wanted = Wanted { kind, level, instructions, head_start, tail_start };
                 self.start_compaction(&session, wanted, caller).await
             }

@@ -59,8 +59,8 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
 }
 
 /// The token of a list's next page. It is tied to the parameters of the list.
-pub(super) fn page_token(place: i64, scope: &str) -> String {
-    let mut bytes = place.to_le_bytes().to_vec();
+pub(super) fn page_token(position: i64, scope: &str) -> String {
+    let mut bytes = position.to_le_bytes().to_vec();
     bytes.extend_from_slice(&blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES]);
     URL_SAFE_NO_PAD.encode(bytes)
 }
@@ -75,6 +75,6 @@ pub(super) fn page_start(token: &str, scope: &str) -> Result<Option<i64>> {
     if bytes.len() != 8 + HASH_BYTES || bytes[8..] != blake3::hash(scope.as_bytes()).as_bytes()[..HASH_BYTES] {
         return Err(invalid());
     }
-    let place: [u8; 8] = bytes[..8].try_into().map_err(|_| invalid())?;
-    Ok(Some(i64::from_le_bytes(place)))
+    let position: [u8; 8] = bytes[..8].try_into().map_err(|_| invalid())?;
+    Ok(Some(i64::from_le_bytes(position)))
 }

@@ -150,7 +150,7 @@ impl Frame {
             Self::SnapshotMessage(message) => view_message_bytes(message),
             Self::SnapshotOpen(open) => {
                 let words: usize = open.drafts.iter().map(|(_, _, words)| words.len()).sum();
-                store::weigh_bytes(&open.message) + words
+                store::message_bytes(&open.message) + words
             }
             Self::Events { events, .. } => events.iter().map(ServedEvent::bytes).sum(),
             Self::Live { delta, .. } => delta.delta.len() + EVENT_BYTES,
@@ -162,14 +162,14 @@ impl Frame {
 impl ServedEvent {
     /// Approximate size in bytes.
     fn bytes(&self) -> usize {
-        EVENT_BYTES + self.message.as_ref().map_or(0, store::weigh_bytes)
+        EVENT_BYTES + self.message.as_ref().map_or(0, store::message_bytes)
     }
 }
 
 /// Approximate size of a view message in bytes.
 pub(super) fn view_message_bytes(message: &ViewMessage) -> usize {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let part = |part: &ViewPart| store::weigh_body(&part.body) + length(&part.metadata_json) + EVENT_BYTES;
+    let part = |part: &ViewPart| store::body_bytes(&part.body) + length(&part.metadata_json) + EVENT_BYTES;
     let carried = message.carried.as_ref().map_or(0, |carried| length(&carried.metadata_json));
     EVENT_BYTES + carried + message.parts.iter().map(part).sum::<usize>()
 }
@@ -230,8 +230,8 @@ impl EventStream {
                     self.waiting.extend(frames);
                     self.held = Some(held);
                 }
-                SnapshotStep::Open(session, at, place) => {
-                    let open = self.app.open_message(session, at, place).await?;
+                SnapshotStep::Open(session, at, position) => {
+                    let open = self.app.open_message(session, at, position).await?;
                     let lengths = open.drafts.iter().map(|(part, _, words)| (*part, length(words)));
                     self.drafts.extend(lengths);
                     self.waiting.push_back(Frame::SnapshotOpen(Box::new(open)));
@@ -399,7 +399,7 @@ impl Longhand {
         let mut snapshot = VecDeque::new();
         for SessionMoment { session, revision, open } in moment.sessions {
             snapshot.push_back(SnapshotStep::Session(session, revision));
-            snapshot.extend(open.into_iter().map(|place| SnapshotStep::Open(session, revision, place)));
+            snapshot.extend(open.into_iter().map(|position| SnapshotStep::Open(session, revision, position)));
         }
         let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
         Ok(EventStream {
@@ -433,10 +433,11 @@ impl Longhand {
 
     /// A message that was open at a revision, with its current drafts: the stream of the snapshot has the later text as
     /// deltas, and the events that close the drafts.
-    async fn open_message(&self, session: SessionKey, at: Revision, place: Revision) -> Result<OpenMessage> {
-        let found = self.store().messages_at(session, at, &[place], usize::MAX).await?;
+    async fn open_message(&self, session: SessionKey, at: Revision, position: Revision) -> Result<OpenMessage> {
+        let found = self.store().messages_at(session, at, &[position], usize::MAX).await?;
         let message = found.into_iter().next();
-        let message = message.ok_or_else(|| store::Error::corrupt("message", format_args!("none came at {place}")))?;
+        let message =
+            message.ok_or_else(|| store::Error::corrupt("message", format_args!("none came at {position}")))?;
         let drafts = self.store().drafts(message.id).await?;
         Ok(OpenMessage { message, drafts })
     }
@@ -460,7 +461,7 @@ impl Longhand {
         let mut events = events.into_iter();
         for event in events.by_ref() {
             let served = self.served(PagedEvent { event, more: false }, content).await?;
-            bytes += served.message.as_ref().map_or(0, store::weigh_bytes);
+            bytes += served.message.as_ref().map_or(0, store::message_bytes);
             page.push(served);
             if bytes > limits::PAGE_BYTES_MAX {
                 break;
@@ -499,7 +500,7 @@ impl Longhand {
         let (events, early) = self.served_page(events, list.content).await?;
         let next = match (events.last(), next) {
             (Some(last), _) if early => last.cursor.clone(),
-            (_, Some(looked)) => cursor::behind(self.store(), looked.seq, &looked.hash),
+            (_, Some(scanned_to)) => cursor::behind(self.store(), scanned_to.seq, &scanned_to.hash),
             (_, None) => String::new(),
         };
         Ok((events, next))

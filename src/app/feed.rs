@@ -44,17 +44,17 @@ impl EventFeed {
 /// Reads a frame whenever the client has taken the one before.
 async fn read(mut stream: EventStream, room: Arc<Room>, sender: mpsc::Sender<Result<(Frame, Held)>>) {
     loop {
-        let place = tokio::select! {
-            place = sender.reserve() => place,
+        let slot = tokio::select! {
+            slot = sender.reserve() => slot,
             () = stream.has_to_give_up() => return,
         };
-        let Ok(place) = place else { return };
+        let Ok(slot) = slot else { return };
         let read = tokio::select! {
             read = stream.next() => read,
             () = sender.closed() => return,
         };
         let ends = read.is_err();
-        place.send(read.map(|frame| {
+        slot.send(read.map(|frame| {
             let held = room.hold(frame.bytes());
             // The transport waits for the client, so the transport's holder is the one that gives up.
             held.settle();

@@ -3,7 +3,7 @@
 
 pub mod admin;
 pub mod append;
-mod branch_books;
+mod branch_request_log;
 mod branches;
 pub mod compactions;
 pub mod context;

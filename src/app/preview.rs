@@ -1,6 +1,6 @@
 //! Plans of compactions by hand, made without writing anything.
 
-use super::compactions::{Wanted, rung_by_hand};
+use super::compactions::{Wanted, level_by_hand};
 use super::error::{Error, Reason, Result};
 use super::{Longhand, validate};
 use crate::loaded;
@@ -8,11 +8,11 @@ use crate::model::Revision;
 use crate::model::changes::Changes;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
 use crate::model::ids::{MessageId, PartId};
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::session::SessionState;
 use crate::model::view::SourceMessage;
-use crate::policy::plan::{self, Scene};
+use crate::policy::plan::{self, PlanningInput};
 use crate::scheduler::Preview;
 use crate::summarizer::Foreseen;
 
@@ -26,7 +26,7 @@ pub struct Plan {
     /// The revision whose view it is made for.
     pub base: Revision,
     /// The parts that it would shorten.
-    pub cuts: Vec<PlannedCut>,
+    pub truncations: Vec<PlannedTruncation>,
     /// The messages that it would leave out; sorted and disjoint.
     pub omitted: Vec<RevisionRange>,
     /// Number of messages that it would leave out.
@@ -55,7 +55,7 @@ pub struct Plan {
 
 /// A part that would be shortened.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PlannedCut {
+pub struct PlannedTruncation {
     /// Its message.
     pub message: MessageId,
     /// The part.
@@ -67,7 +67,7 @@ pub struct PlannedCut {
 }
 
 /// The text of a part, and its size in bytes, which for media is more than the text.
-fn weigh(body: &PartBody) -> (&str, usize) {
+fn text_and_size(body: &PartBody) -> (&str, usize) {
     let words = match body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.as_str(),
         PartBody::ToolCall(call) => &call.input_json,
@@ -85,14 +85,14 @@ fn weigh(body: &PartBody) -> (&str, usize) {
 }
 
 /// The parts that a compaction would shorten.
-fn planned_cuts(changes: &Changes, sources: &[SourceMessage]) -> Vec<PlannedCut> {
+fn planned_truncations(changes: &Changes, sources: &[SourceMessage]) -> Vec<PlannedTruncation> {
     let bytes = |length: usize| i64::try_from(length).unwrap_or(i64::MAX);
     let parts = sources.iter().flat_map(|source| &source.message.parts);
     let by_id: std::collections::HashMap<PartId, &PartBody> = parts.map(|part| (part.id, &*part.body)).collect();
-    let planned = |(message, part, cut): &(MessageId, PartId, crate::model::cut::Cut)| {
-        let (words, original) = by_id.get(part).map_or(("", 0), |body| weigh(body));
-        let shown_bytes = bytes(cut.apply(words).len());
-        PlannedCut { message: *message, part: *part, original_bytes: bytes(original), shown_bytes }
+    let planned = |(message, part, truncation): &(MessageId, PartId, crate::model::truncation::Truncation)| {
+        let (words, original) = by_id.get(part).map_or(("", 0), |body| text_and_size(body));
+        let shown_bytes = bytes(truncation.apply(words).len());
+        PlannedTruncation { message: *message, part: *part, original_bytes: bytes(original), shown_bytes }
     };
     changes.parts.iter().map(planned).collect()
 }
@@ -108,7 +108,7 @@ impl Longhand {
         }
         let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let scene = Scene {
+        let planning = PlanningInput {
             policy: &policy,
             window: &source.window,
             layout: &source.layout,
@@ -116,23 +116,23 @@ impl Longhand {
             base: source.at,
             now: self.shared.clock.now(),
         };
-        let rung = rung_by_hand(&policy, wanted).filter(|_| wanted.kind != CompactionKind::Prune);
-        let level = rung.map(|(level, _)| level);
-        let bounds = self.bounds(key, &source, wanted, rung.map(|(_, rung)| rung)).await?;
+        let level_policy = level_by_hand(&policy, wanted).filter(|_| wanted.kind != CompactionKind::Prune);
+        let level = level_policy.map(|(level, _)| level);
+        let bounds = self.bounds(key, &source, wanted, level_policy.map(|(_, level_policy)| level_policy)).await?;
         let has_way = level.is_some() || wanted.kind == CompactionKind::Prune;
         let preview = if has_way {
             let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
-            self.shared.scheduler.preview(scene, level, bounds, &wanted.instructions, context_tokens)
+            self.shared.scheduler.preview(planning, level, bounds, &wanted.instructions, context_tokens)
         } else {
             None
         };
         let Some(preview) = preview else {
             return Err(Error::new(Reason::NothingToCompact, "nothing in the view can be taken away"));
         };
-        let kind = rung.map_or(CompactionKind::Prune, |(_, rung)| plan::kind(&rung.steps));
+        let kind = level_policy.map_or(CompactionKind::Prune, |(_, level_policy)| plan::kind(&level_policy.steps));
         let source_layout = &source.layout;
         let is_pinned = |source: &&SourceMessage| {
-            source.place == Some(Place::Pinned) || source_layout.pinned.contains(&source.message.revision)
+            source.placement == Some(Placement::Pinned) || source_layout.pinned.contains(&source.message.revision)
         };
         let pinned = source.messages.iter().filter(is_pinned).map(|source| source.message.id).collect();
         let by_revision = |revision: &Revision| {
@@ -140,13 +140,13 @@ impl Longhand {
             found.map(|source| source.message.id)
         };
         let Preview { changes, tokens_before, tokens_after, first_changed_index, summary_tokens, foreseen } = preview;
-        let cuts = planned_cuts(&changes, &source.messages);
+        let truncations = planned_truncations(&changes, &source.messages);
         let summary = changes.summary.as_ref();
         Ok(Plan {
             kind,
             level,
             base: source.at,
-            cuts,
+            truncations,
             omitted_count: changes.omitted_count,
             covered: summary.map(|summary| summary.covered.clone()).unwrap_or_default(),
             covered_count: summary.map_or(0, |summary| summary.covered_count),

@@ -33,7 +33,7 @@ impl Longhand {
             ranges: wanted.hidden,
             words: recall::lookups(&wanted.words),
             matches: recall::MATCHES_MAX,
-            looked: recall::MATCHES_LOOKED_MAX,
+            examined: recall::MATCHES_EXAMINED_MAX,
         };
         let promising = recall::promising(&store.matches(session, &lookup).await?);
         let messages = store.messages_at(session, source.at, &promising, recall::BYTES_MAX).await?;

@@ -66,9 +66,9 @@ impl State {
         let mut wanted = held.saturating_add(bytes).saturating_sub(bytes_max);
         // Holders with progress are spared up to a bound.
         let mut urgent = held.saturating_sub(bytes_max.saturating_mul(OVERFULL));
-        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
         for holder in self.holders.values_mut() {
-            if wanted == 0 || (urgent == 0 && holder.since.elapsed() < patience) {
+            if wanted == 0 || (urgent == 0 && holder.since.elapsed() < timeout) {
                 return;
             }
             if !holder.is_idle || holder.bytes == 0 {
@@ -118,7 +118,7 @@ impl Room {
 
     /// Waits for room, at most for `wait`; none after that.
     pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Held> {
-        let _place = Place::take(self)?;
+        let _waiter = Waiter::take(self)?;
         tokio::time::timeout(wait, self.admitted(bytes)).await.ok()
     }
 
@@ -129,21 +129,21 @@ impl Room {
 
     /// Evaluates a condition until it returns a value, again whenever bytes are freed. Meanwhile holders without
     /// progress give up until this number of bytes fits.
-    async fn until<T>(&self, bytes: usize, mut look: impl FnMut(&mut State) -> Option<T>) -> T {
+    async fn until<T>(&self, bytes: usize, mut condition: impl FnMut(&mut State) -> Option<T>) -> T {
         loop {
             let freed = self.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             {
                 let mut state = self.state();
-                if let Some(found) = look(&mut state) {
+                if let Some(found) = condition(&mut state) {
                     return found;
                 }
                 state.make_room(bytes, self.bytes_max);
             }
             // A holder with progress now may stop soon: evaluate again after a while.
-            let look_again = Duration::from_millis(limits::IDLE_HOLDER_MS) / 4;
-            drop(tokio::time::timeout(look_again, freed).await);
+            let recheck_after = Duration::from_millis(limits::IDLE_HOLDER_MS) / 4;
+            drop(tokio::time::timeout(recheck_after, freed).await);
         }
     }
 
@@ -159,9 +159,9 @@ impl Room {
 }
 
 /// One of a limited number of waiters.
-struct Place<'a>(&'a Room);
+struct Waiter<'a>(&'a Room);
 
-impl<'a> Place<'a> {
+impl<'a> Waiter<'a> {
     fn take(room: &'a Room) -> Option<Self> {
         let mut state = room.state();
         (state.waiting < limits::ROOM_WAITERS_MAX).then(|| {
@@ -171,7 +171,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.state().waiting -= 1;
     }
@@ -226,12 +226,12 @@ impl Held {
     /// Waits while the room is full and this holder has bytes in it, at most for `IDLE_HOLDER_MS`, after which it may
     /// add more. A holder without bytes is up to date, and does not wait for others.
     pub async fn wait_while_full(&self) {
-        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
         let may_add = |state: &mut State| {
             let bytes = state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes);
             (bytes == 0 || state.held < self.room.bytes_max).then_some(())
         };
-        drop(tokio::time::timeout(patience, self.room.until(0, may_add)).await);
+        drop(tokio::time::timeout(timeout, self.room.until(0, may_add)).await);
     }
 
     /// Records progress.
@@ -293,7 +293,7 @@ mod tests {
         held.give_up.is_cancelled()
     }
 
-    async fn stand_still() {
+    async fn stay_idle() {
         tokio::time::advance(Duration::from_millis(limits::IDLE_HOLDER_MS)).await;
     }
 
@@ -302,7 +302,7 @@ mod tests {
         let room = Room::new(100);
         let (first, second, third) = (room.hold(40), room.hold(30), room.hold(30));
         first.touch();
-        stand_still().await;
+        stay_idle().await;
         let _fourth = room.hold(20);
         assert!(gives_up(&second) && !gives_up(&first) && !gives_up(&third));
         let _fifth = room.hold(5);
@@ -319,7 +319,7 @@ mod tests {
         let third = room.hold(30);
         assert!(gives_up(&first) && !gives_up(&second) && !gives_up(&third), "the one that moved longest ago");
         drop(first);
-        stand_still().await;
+        stay_idle().await;
         second.touch();
         third.grow(1);
         assert!(gives_up(&third) && !gives_up(&second), "the one that stands still");
@@ -329,7 +329,7 @@ mod tests {
     async fn what_is_added_to_nothing_begins_to_wait_then() {
         let room = Room::new(100);
         let answer = room.hold(0);
-        stand_still().await;
+        stay_idle().await;
         answer.grow(80);
         let _other = room.hold(80);
         assert!(!gives_up(&answer));
@@ -365,8 +365,8 @@ mod tests {
         for waiting in waiting {
             waited.push(waiting.await.expect("no panic"));
         }
-        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
-        assert!(waited[1] < patience && waited[0] >= patience && waited[2] >= patience, "{waited:?}");
+        let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        assert!(waited[1] < timeout && waited[0] >= timeout && waited[2] >= timeout, "{waited:?}");
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use super::{DefaultPolicy, Longhand, check_caller, cursor, page_size, validate};
 use crate::model::Revision;
 use crate::model::session::Session;
 use crate::model::usage::ModelWindow;
-use crate::policy::{Policy, TextWeight, presets, upgrade};
+use crate::policy::{Policy, TextUnits, presets, upgrade};
 use crate::store::{self, Caller, ForkAt, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
@@ -203,7 +203,7 @@ impl Longhand {
 
     /// Refuses a policy that counts by a vocabulary which the daemon has not loaded.
     fn usable(&self, policy: Policy) -> Result<Policy> {
-        let TextWeight::Vocabulary { name, .. } = &policy.counting.text else { return Ok(policy) };
+        let TextUnits::Vocabulary { name, .. } = &policy.counting.text else { return Ok(policy) };
         if self.shared.vocabularies.iter().any(|vocabulary| vocabulary.name() == name) {
             return Ok(policy);
         }

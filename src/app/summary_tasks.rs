@@ -138,7 +138,7 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     };
     let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
     let empty = ask("");
-    let around = prompt::weight(&empty.system).saturating_add(prompt::weight(&empty.user));
+    let around = prompt::estimated_tokens(&empty.system).saturating_add(prompt::estimated_tokens(&empty.user));
     let room = window_tokens.saturating_sub(around).saturating_sub(input.budget_tokens).max(1);
     ask(&prompt::whole(&input.rules.transcript, &messages, room))
 }
@@ -162,7 +162,7 @@ impl Longhand {
             let why = "the configuration has no client_wait_seconds: no client is asked to write summaries";
             return Err(Error::new(Reason::SummaryTasksOff, why));
         }
-        let _place = tasks.place()?;
+        let _slot = tasks.caller_slot()?;
         let leased = tokio::select! {
             biased;
             () = self.shared.stopping.cancelled() => {
@@ -256,7 +256,7 @@ impl Longhand {
 
     async fn message_id(&self, session: &str, id: &str) -> Result<MessageId> {
         let key = self.store().find_session(session).await?;
-        Ok(self.store().place(key, id).await?.message)
+        Ok(self.store().message_position(key, id).await?.message)
     }
 
     fn end_time(&self, lease: Duration) -> Timestamp {

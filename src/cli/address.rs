@@ -57,7 +57,7 @@ impl FromStr for Address {
 }
 
 /// The given address; the default one if none is given.
-pub(super) fn in_force(given: Option<&str>) -> Result<Address, Usage> {
+pub(super) fn or_default(given: Option<&str>) -> Result<Address, Usage> {
     given.filter(|text| !text.is_empty()).map_or_else(|| Ok(Address::default_socket()), str::parse)
 }
 
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn nothing_given_means_the_default_socket() {
         for given in [None, Some("")] {
-            let address = in_force(given).expect("a default");
+            let address = or_default(given).expect("a default");
             assert!(address.to_string().ends_with("/longhand.sock"), "{address}");
         }
     }

@@ -21,15 +21,15 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Check the hash chains against everything that a view or a replay reads; exit 1 with findings
+    /// Check the hash chains against all content of views and audit logs; exit 1 with findings
     Verify {
         /// Only this session, by id or client id
         session: Option<String>,
-        /// Check against heads that `audit head` wrote to this file
+        /// File with the output of `audit head`, to check against
         #[arg(long, value_name = "FILE")]
         expect: Option<PathBuf>,
     },
-    /// Print the newest hash of each chain as JSON lines, to be kept elsewhere
+    /// Print the newest hash of each chain as JSON lines, for storage elsewhere
     Head {
         /// Only this session, by id or client id
         session: Option<String>,
@@ -85,12 +85,12 @@ fn report(output: &mut Output, finding: &pb::IntegrityFinding) -> anyhow::Result
         let item = Some(Item::Finding(finding.clone()));
         return output.message(&pb::CheckIntegrityResponse { item });
     }
-    let place = if finding.session_id.is_empty() {
+    let subject = if finding.session_id.is_empty() {
         "store".to_owned()
     } else {
         format!("{} #{}", finding.session_id, finding.revision)
     };
-    Ok(output.line(&format!("{place}: {}", finding.message))?)
+    Ok(output.line(&format!("{subject}: {}", finding.message))?)
 }
 
 fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> {
@@ -99,7 +99,7 @@ fn print_end(output: &mut Output, end: &pb::IntegrityEnd) -> anyhow::Result<()> 
     }
     let (sessions, events) = (count(end.session_count, "session"), count(end.event_count, "event"));
     let verdict = match end.finding_count {
-        0 => "nothing was altered".to_owned(),
+        0 => "no findings".to_owned(),
         findings => count(findings, "finding"),
     };
     Ok(output.line(&format!("{sessions} and {events} checked: {verdict}"))?)
@@ -154,7 +154,7 @@ async fn compare(
         }
     }
     if !output.json() {
-        let verdict = if findings == 0 { "all as expected".to_owned() } else { count(findings, "finding") };
+        let verdict = if findings == 0 { "no differences".to_owned() } else { count(findings, "finding") };
         output.line(&format!("{} compared: {verdict}", count(wanted.len() as i64, "head")))?;
     }
     Ok(findings)
@@ -229,8 +229,8 @@ mod tests {
         let expected = [head("a", 3, b"x"), head("b", 4, b"y"), head("c", 5, b"z"), head("d", 6, b"w")];
         let found = [head("d", 6, b"w"), head("b", 4, b"!"), head("c", 5, b"")];
         let findings = differences(&expected, &found);
-        let told: Vec<_> = findings.iter().map(|finding| (finding.session_id.as_str(), finding.revision)).collect();
-        assert_eq!(told, [("a", 3), ("b", 4), ("c", 5)]);
+        let reported: Vec<_> = findings.iter().map(|finding| (finding.session_id.as_str(), finding.revision)).collect();
+        assert_eq!(reported, [("a", 3), ("b", 4), ("c", 5)]);
         assert!(findings[0].message.contains("gone") && findings[2].message.contains("ends before"));
     }
 

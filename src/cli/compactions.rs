@@ -1,6 +1,6 @@
 //! `longhand compact`, `confirm`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
 
-use super::event_text::{failure, kind, outcome, rewrite, rung, trigger};
+use super::event_text::{failure, kind, level_name, outcome, rewrite, trigger};
 use super::output::{Align, Output, Table, dollars, time, word};
 use super::{Client, Globals, plan_text, requests};
 use crate::pb;
@@ -13,28 +13,28 @@ const PROGRESS_SECONDS: i64 = 1;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StartArguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
-    /// Shorten old tool outputs instead of putting a summary in place of an old range
+    /// Prune old tool outputs instead of summarizing a range
     #[arg(long, conflicts_with_all = ["instructions", "level"])]
     prune: bool,
-    /// Which level of the policy's ladder to take: micro, auto, or deep (also called dream); default: the ordinary one
+    /// Level of the policy: micro, auto, or deep (also called dream); default: auto, or else deep, or micro
     #[arg(long, value_name = "LEVEL")]
     level: Option<Level>,
-    /// Added to the summarizer's instructions
+    /// Additional instructions for the summarizer
     #[arg(long, value_name = "TEXT", default_value = "")]
     instructions: String,
-    /// The first message to summarize, by id or client id: what stands before it stays, in front of the summary;
-    /// default: the beginning of the view
+    /// First message to summarize, by id or client id; earlier messages stay before the summary; default: the beginning
+    /// of the view
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     from: String,
-    /// The first message to keep verbatim, by id or client id; default: as the policy says
+    /// First message of the tail, by id or client id; default: by the policy
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     to: String,
-    /// Wait for its end
+    /// Wait for the end of the compaction
     #[arg(long)]
     wait: bool,
-    /// Only print what would be done: what is shortened, covered, left out and kept, and what a model would be asked
+    /// Only print the plan: truncations, covered range, omissions, tail, and requests to a model
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
 }
@@ -61,31 +61,31 @@ impl Level {
 /// A compaction that waits for confirmation.
 #[derive(Debug, clap::Args)]
 pub(super) struct ConfirmArguments {
-    /// The compaction's id, as the event that proposes it tells
+    /// Compaction id, from the event that proposes it
     compaction: String,
-    /// Refuse it instead
+    /// Refuse the compaction instead
     #[arg(long)]
     refuse: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RetryArguments {
-    /// The compaction's id
+    /// Compaction id
     compaction: String,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
-    /// List the requests to models instead, those for summaries of branches too
+    /// List the requests to models instead, including those for summaries of branches
     #[arg(long)]
     requests: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ReversalArguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
 }
 
@@ -172,7 +172,7 @@ pub(super) async fn undo(globals: &Globals, arguments: ReversalArguments) -> any
         output.message(&undone)?;
     } else {
         let what = undone.change.as_ref().map(change).unwrap_or_default();
-        output.line(&format!("{what} no longer holds, as of revision {}", undone.revision))?;
+        output.line(&format!("undid {what}, at revision {}", undone.revision))?;
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -187,7 +187,7 @@ pub(super) async fn redo(globals: &Globals, arguments: ReversalArguments) -> any
         output.message(&redone)?;
     } else {
         let what = redone.change.as_ref().map(change).unwrap_or_default();
-        output.line(&format!("{what} holds again, as of revision {}", redone.revision))?;
+        output.line(&format!("redid {what}, at revision {}", redone.revision))?;
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -200,7 +200,7 @@ fn change(change: &pb::Change) -> String {
             format!("the {} {}", kind(compaction.kind()), compaction.compaction_id)
         }
         Some(pb::change::Change::Rewrite(changed)) => format!("the {}", rewrite(changed)),
-        None => "a change of a kind that this version does not know".to_owned(),
+        None => "a change unknown to this version".to_owned(),
     }
 }
 
@@ -247,7 +247,7 @@ async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::
 /// after progress frames too.
 async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) -> anyhow::Result<pb::Compaction> {
     let mut compaction = started;
-    while is_live(&compaction) {
+    while is_active(&compaction) {
         anyhow::ensure!(frames.message().await?.is_some(), "the stream ended before the compaction did");
         let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id, text_request_number: 0 };
         compaction = client.compactions.get_compaction(request).await?.into_inner().compaction.unwrap_or_default();
@@ -256,12 +256,12 @@ async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) 
 }
 
 /// True if the compaction is ready or running, so that it may still change the view.
-pub(super) fn is_live(compaction: &pb::Compaction) -> bool {
+pub(super) fn is_active(compaction: &pb::Compaction) -> bool {
     matches!(compaction.state(), pb::CompactionState::Ready | pb::CompactionState::Running)
 }
 
 fn has_failed(compaction: &pb::Compaction) -> bool {
-    !is_live(compaction) && compaction.state() != pb::CompactionState::Done
+    !is_active(compaction) && compaction.state() != pb::CompactionState::Done
 }
 
 fn print(output: &mut Output, compaction: &pb::Compaction) -> anyhow::Result<()> {
@@ -330,7 +330,7 @@ fn table(compactions: &[pb::Compaction]) -> Table {
             compaction.compaction_id.clone(),
             kind(compaction.kind()),
             trigger(compaction.trigger()),
-            rung(compaction.level()),
+            level_name(compaction.level()),
             state(compaction),
             time(compaction.create_time.as_ref()),
             compaction.base_revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
@@ -378,7 +378,7 @@ mod tests {
 
     #[test]
     fn only_ends_without_effect_are_failures() {
-        for (state, live, failed) in [
+        for (state, active, failed) in [
             (pb::CompactionState::Ready, true, false),
             (pb::CompactionState::Running, true, false),
             (pb::CompactionState::Done, false, false),
@@ -388,12 +388,12 @@ mod tests {
             (pb::CompactionState::Dead, false, true),
         ] {
             let compaction = compaction(state);
-            assert_eq!((is_live(&compaction), has_failed(&compaction)), (live, failed), "{state:?}");
+            assert_eq!((is_active(&compaction), has_failed(&compaction)), (active, failed), "{state:?}");
         }
     }
 
     #[test]
-    fn a_row_tells_the_result_and_the_undo() {
+    fn a_row_has_the_result_and_the_undo() {
         let mut done = compaction(pb::CompactionState::Done);
         let covered = [(3, 7), (11, 20)];
         let covered =

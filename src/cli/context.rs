@@ -2,7 +2,7 @@
 
 use super::Globals;
 use super::message_text::{part_lines, role};
-use super::output::{Output, count, fill, hex, word};
+use super::output::{Output, context_usage, count, hex, word};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::io;
@@ -10,24 +10,24 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
-    /// The view as it was at this revision
+    /// Revision of the view; default: the newest
     #[arg(long, value_name = "REVISION")]
     as_of: Option<i64>,
-    /// The window the view must fit, in tokens; default: the session's
+    /// Model window, in tokens; default: the session's
     #[arg(long, value_name = "TOKENS")]
     window: Option<i64>,
-    /// The most the model writes in one reply, in tokens
+    /// Maximum length of a reply, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window")]
     output: Option<i64>,
-    /// What the request carries beside the view, such as descriptions of tools, in tokens
+    /// Overhead of the request beside the view, such as descriptions of tools, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window", default_value_t = 0)]
     overhead: i64,
-    /// When it does not fit, wait for the pending compaction
+    /// Wait for the pending compaction if the view exceeds the window
     #[arg(long, conflicts_with = "shorten")]
     wait: bool,
-    /// When it does not fit, shorten it for this call
+    /// Shorten the view for this call if it exceeds the window
     #[arg(long)]
     shorten: bool,
 }
@@ -84,14 +84,14 @@ pub(super) fn headline(header: &pb::ContextHeader) -> String {
         "view at revision {}: {}, {}, {fits}, hash {}",
         header.revision,
         count(header.message_count.into(), "message"),
-        fill(header.context_tokens, header.window_tokens),
+        context_usage(header.context_tokens, header.window_tokens),
         hex(&header.view_hash),
     );
     if header.shortened {
         line += ", shortened for this call";
     }
     if let Some(compaction) = &header.pending_compaction_id {
-        line += &format!(", {compaction} is under way");
+        line += &format!(", {compaction} pending");
     }
     line
 }
@@ -118,9 +118,9 @@ pub(super) fn heading(message: &pb::ContextMessage) -> String {
         pb::Standing::Unspecified | pb::Standing::Shown => {
             format!("#{} {speaker} · {}", message.revision, message.message_id)
         }
-        pb::Standing::Paired => format!("{speaker} (made by pairing)"),
-        pb::Standing::Filler => format!("{speaker} (words of the policy)"),
-        pb::Standing::Retrieved => format!("{speaker} (brought back from earlier)"),
+        pb::Standing::Paired => format!("{speaker} (added by pairing)"),
+        pb::Standing::Filler => format!("{speaker} (text of the policy)"),
+        pb::Standing::Retrieved => format!("{speaker} (retrieved)"),
         standing @ (pb::Standing::Marker | pb::Standing::Summary | pb::Standing::Branch | pb::Standing::Added) => {
             let standing = word(standing.as_str_name(), "STANDING_");
             let written = message.provenance.as_ref().map(written).unwrap_or_default();
@@ -145,10 +145,10 @@ fn shortening(part: &pb::ContextPart) -> Option<String> {
     let how = match part.shortening() {
         pb::Shortening::Unspecified => return None,
         pb::Shortening::Pruned => "pruned",
-        pb::Shortening::Truncated => "cut",
+        pb::Shortening::Truncated => "truncated",
     };
     let original = part.part.as_ref().map_or("", |part| part.part_id.as_str());
-    Some(format!("  [{how}: {} not shown, whole in {original}]", count(part.omitted_length, "character")))
+    Some(format!("  [{how}: {} not shown, original in {original}]", count(part.omitted_length, "character")))
 }
 
 /// Ranges of revisions that the view does not show, with the reason for each.
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(headline(&header), "view at revision 9: 2 messages, 50 of 100 tokens (50 %), fits, hash 01");
         header.fits = false;
         header.pending_compaction_id = Some("cmp_1".into());
-        assert!(headline(&header).ends_with("DOES NOT FIT, hash 01, cmp_1 is under way"));
+        assert!(headline(&header).ends_with("DOES NOT FIT, hash 01, cmp_1 pending"));
     }
 
     #[test]

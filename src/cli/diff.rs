@@ -15,11 +15,11 @@ const WIDTH: usize = 100;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
-    /// The revision of the one view
+    /// Revision of the first view
     from: i64,
-    /// The revision of the other; default: the newest
+    /// Revision of the second view; default: the newest
     to: Option<i64>,
 }
 
@@ -271,7 +271,7 @@ fn same_way(one: &Dropped, other: &Dropped) -> bool {
 fn why(dropped: &Dropped) -> String {
     let by = |id: &str| if id.is_empty() { String::new() } else { format!(" by {id}") };
     match dropped.how {
-        "covered" => format!(": covered{}; {} stands for them", by(&dropped.compaction_id), dropped.stands_for_it),
+        "covered" => format!(": covered{}; replaced by {}", by(&dropped.compaction_id), dropped.stands_for_it),
         "omitted" => format!(": omitted ({}{})", dropped.reason, by(&dropped.compaction_id)),
         _ => ": no longer in the view".to_owned(),
     }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_what_stands_for_it_and_what_came() {
+    fn removed_replaced_and_added_messages_are_listed() {
         let shown = pb::Standing::Shown;
         let said = |revision: i64| message(revision, shown, &format!("words {revision}"));
         let before = view(9, 90, [1, 2, 3, 5, 6].map(said).into());
@@ -326,7 +326,7 @@ mod tests {
             lines(&compare(&before, &after)),
             [
                 "view at revision 9 → 12: 5 → 3 messages, 90 → 40 tokens by the policy's estimate",
-                "- 2 messages, revisions 1–2: covered by cmp_1; msg_11 stands for them",
+                "- 2 messages, revisions 1–2: covered by cmp_1; replaced by msg_11",
                 "- 1 message, revisions 3–3: omitted (reduced by cmp_2)",
                 "- 1 message, revisions 5–5: no longer in the view",
                 "~ #6 prt_6: pruned, 7 → 9 characters: [cleared]",

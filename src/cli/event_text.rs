@@ -1,22 +1,22 @@
 //! Events as sentences.
 
 use super::message_text::{role, usage_text};
-use super::output::{count, fill, shorten, word};
+use super::output::{context_usage, count, shorten, word};
 use crate::pb;
 use crate::pb::event::Body;
 
 /// Maximum width of a title or a claim in a sentence, in characters.
 const WORDS_WIDTH: usize = 80;
 /// Maximum number of contradicted claims in a sentence; the JSON has all of them.
-const CONTRADICTIONS_TOLD: usize = 3;
+const CONTRADICTIONS_SHOWN: usize = 3;
 /// Maximum width of a failure's message, in characters: the reason, and advice on what can be done.
 const FAILURE_WIDTH: usize = 500;
 
 /// Description of an event, in one line.
 pub(super) fn sentence(event: &pb::Event) -> String {
     let Some(body) = &event.body else {
-        let ignorable = if event.ignorable { ", which may be skipped" } else { "" };
-        return format!("a change of a kind that this version does not know{ignorable}");
+        let ignorable = if event.ignorable { ", ignorable" } else { "" };
+        return format!("a change unknown to this version{ignorable}");
     };
     match body {
         Body::SessionCreated(created) => session_created(created),
@@ -34,19 +34,19 @@ pub(super) fn sentence(event: &pb::Event) -> String {
         }
         Body::MessageFinished(finished) => {
             let reason = word(finished.reason().as_str_name(), "FINISH_REASON_");
-            let why = if finished.expired { ", since nobody wrote to it" } else { "" };
+            let why = if finished.expired { ", expired" } else { "" };
             format!("message sealed: {} ({reason}{why})", finished.message_id)
         }
         Body::UsageRecorded(recorded) => usage_recorded(recorded),
         Body::SessionRewound(rewound) => format!("session rewound to revision {}", rewound.after_revision),
         Body::MessageEdited(edited) if edited.replacement_message_id.is_empty() => {
-            format!("message left out: {}", edited.message_id)
+            format!("message omitted: {}", edited.message_id)
         }
         Body::MessageEdited(edited) => {
-            format!("message edited: {} now stands for {}", edited.replacement_message_id, edited.message_id)
+            format!("message edited: {} replaces {}", edited.replacement_message_id, edited.message_id)
         }
         Body::MessagePinned(pinned) => format!("message pinned: {}", pinned.message_id),
-        Body::MessageUnpinned(unpinned) => format!("pin taken away: {}", unpinned.message_id),
+        Body::MessageUnpinned(unpinned) => format!("message unpinned: {}", unpinned.message_id),
         Body::CompactionProposed(proposed) => compaction_proposed(proposed),
         Body::CompactionStarted(started) => compaction_started(started),
         Body::CompactionRetried(retried) => {
@@ -54,7 +54,7 @@ pub(super) fn sentence(event: &pb::Event) -> String {
             format!("compaction retried: {} after attempt {}: {why}", retried.compaction_id, retried.attempt)
         }
         Body::PartsPruned(pruned) => {
-            let omitted = if pruned.omitted_ranges.is_empty() { "" } else { ", messages left out" };
+            let omitted = if pruned.omitted_ranges.is_empty() { "" } else { ", messages omitted" };
             let parts = count(pruned.part_ids.len() as i64, "part");
             format!("{parts} shortened{omitted}: {}", pruned.compaction_id)
         }
@@ -134,9 +134,9 @@ pub(super) fn level(level: pb::CompactionLevel) -> String {
 
 fn compaction_started(started: &pb::CompactionStarted) -> String {
     let (kind, trigger) = (kind(started.kind()), trigger(started.trigger()));
-    let fill = fill(started.context_tokens, started.window_tokens);
+    let usage = context_usage(started.context_tokens, started.window_tokens);
     let level = level(started.level());
-    format!("{kind}{level} started ({trigger}): {} at {fill}", started.compaction_id)
+    format!("{kind}{level} started ({trigger}): {} at {usage}", started.compaction_id)
 }
 
 /// Outcome of a compaction, in numbers.
@@ -149,7 +149,7 @@ pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
         text += &format!(", {} shortened", count(outcome.pruned_count, "output"));
     }
     if outcome.omitted_count > 0 {
-        text += &format!(", {} left out", count(outcome.omitted_count, "message"));
+        text += &format!(", {} omitted", count(outcome.omitted_count, "message"));
     }
     if !outcome.summarizer.is_empty() {
         text += &format!(", by {}", outcome.summarizer);
@@ -171,16 +171,16 @@ fn contradictions(found: &[pb::Contradiction]) -> String {
     if found.is_empty() {
         return String::new();
     }
-    let told = found.iter().take(CONTRADICTIONS_TOLD).map(|found| {
+    let shown = found.iter().take(CONTRADICTIONS_SHOWN).map(|found| {
         let (claim, history) = (shorten(&found.claim, WORDS_WIDTH), shorten(&found.history, WORDS_WIDTH));
         let message = found.message_id.as_ref().map(|message| format!(" ({message})")).unwrap_or_default();
         format!("“{claim}”, but {history}{message}")
     });
-    let more = found.len().saturating_sub(CONTRADICTIONS_TOLD);
+    let more = found.len().saturating_sub(CONTRADICTIONS_SHOWN);
     let more = if more > 0 { format!("; and {more} more") } else { String::new() };
-    let told = told.collect::<Vec<_>>().join("; ");
+    let shown = shown.collect::<Vec<_>>().join("; ");
     format!(
-        "; {} the history: {told}{more}",
+        "; {} the history: {shown}{more}",
         match found.len() {
             1 => "1 claim contradicts".to_owned(),
             others => format!("{others} claims contradict"),
@@ -194,7 +194,7 @@ pub(super) fn kind(kind: pb::CompactionKind) -> String {
 }
 
 /// Name of the level that a compaction answers; a fixed text if it answers none, as maintenance does.
-pub(super) fn rung(level: pb::CompactionLevel) -> String {
+pub(super) fn level_name(level: pb::CompactionLevel) -> String {
     match level {
         pb::CompactionLevel::Unspecified => "no level".to_owned(),
         level => word(level.as_str_name(), "COMPACTION_LEVEL_"),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn compactions_tell_their_numbers() {
+    fn compaction_events_have_their_numbers() {
         let started = pb::CompactionStarted {
             compaction_id: "cmp_1".into(),
             kind: pb::CompactionKind::Summary.into(),
@@ -260,9 +260,9 @@ mod tests {
             ..pb::Contradiction::default()
         };
         let claims = [("`mix test` passes", Some("msg_1".to_owned())), ("b", None), ("c", None), ("d", None)];
-        let told = contradictions(&claims.map(|(claim, message)| found(claim, message)));
+        let shown = contradictions(&claims.map(|(claim, message)| found(claim, message)));
         let first = "; 4 claims contradict the history: “`mix test` passes”, but `mix test` failed (msg_1); “b”, but";
-        assert!(told.starts_with(first) && told.ends_with("; and 1 more"), "{told}");
+        assert!(shown.starts_with(first) && shown.ends_with("; and 1 more"), "{shown}");
         assert!(contradictions(&[found("b", None)]).starts_with("; 1 claim contradicts the history: “b”"));
         let failed = pb::CompactionFailed { compaction_id: "cmp_1".into(), failure: None };
         assert_eq!(said(Body::CompactionFailed(failed)), "compaction failed: cmp_1: no reason given");

@@ -18,16 +18,16 @@ pub(super) struct Arguments {
     /// Only this session, by id or client id
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only what came after the event with this cursor
+    /// Only events after this cursor
     #[arg(long, value_name = "CURSOR")]
     after: Option<String>,
-    /// Go on with what changes next
+    /// Continue with new events
     #[arg(long)]
     follow: bool,
-    /// Nothing that is past; implies --follow
+    /// Only new events; implies --follow
     #[arg(long, conflicts_with = "after")]
     new: bool,
-    /// With the messages that events are about; only in JSON
+    /// Include the messages of events; only in JSON
     #[arg(long)]
     content: bool,
 }

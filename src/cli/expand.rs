@@ -10,9 +10,9 @@ const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
-    /// What stands in the view: a message's id or client id, a part's id, or the id of a compaction or of its summary
+    /// Id in the view: of a message (or its client id), a part, a compaction or its summary
     id: String,
 }
 

@@ -93,13 +93,13 @@ pub(super) fn passes(status: &Status) -> bool {
 /// Advice to the user after a refusal.
 fn hint(reason: &str) -> Option<&'static str> {
     match reason {
-        "SESSION_NOT_FOUND" => Some("`longhand sessions` lists those there are"),
-        "PRESET_NOT_FOUND" => Some("`longhand presets` lists those there are"),
-        "COMPACTION_NOT_FOUND" => Some("`longhand compactions SESSION` lists those there are"),
+        "SESSION_NOT_FOUND" => Some("`longhand sessions` lists the sessions"),
+        "PRESET_NOT_FOUND" => Some("`longhand presets` lists the presets"),
+        "COMPACTION_NOT_FOUND" => Some("`longhand compactions SESSION` lists the compactions"),
         "COMPACTION_ACTIVE" => Some("wait for it, or see `longhand compactions SESSION`"),
-        "CURSOR_FOREIGN" => Some("the cursor is another store's: begin without --after"),
+        "CURSOR_FOREIGN" => Some("the cursor is from another store: begin without --after"),
         "CURSOR_OUT_OF_RANGE" => Some("begin without --after"),
-        "SHUTTING_DOWN" => Some("try again when it is back"),
+        "SHUTTING_DOWN" => Some("try again after its restart"),
         "STORE_BUSY" => Some("try again"),
         _ => None,
     }
@@ -138,7 +138,7 @@ mod tests {
         for (status, expected) in [
             (
                 refusal(Code::NotFound, "SESSION_NOT_FOUND", "there is no session \"x\""),
-                "there is no session \"x\"; `longhand sessions` lists those there are",
+                "there is no session \"x\"; `longhand sessions` lists the sessions",
             ),
             (refusal(Code::Aborted, "REVISION_MISMATCH", "moved\nto 7"), "moved to 7 (REVISION_MISMATCH)"),
             (Status::cancelled("gone"), "the connection to the daemon broke: gone"),

@@ -66,7 +66,7 @@ const MARGIN: &str = "    ";
 
 /// Lines of a part, with its texts indented.
 pub(super) fn part_lines(part: &pb::Part, whole_records: bool) -> Vec<String> {
-    let Some(body) = &part.body else { return vec!["  [a part of a kind that this version does not know]".into()] };
+    let Some(body) = &part.body else { return vec!["  [a part unknown to this version]".into()] };
     match body {
         Body::Text(text) => indented(&text.text, MARGIN),
         Body::Reasoning(reasoning) => under("  [reasoning]".into(), &reasoning.text),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_tells_which_view_it_was_given() {
+    fn a_reply_names_the_view_that_it_was_given() {
         let ended = pb::Finish {
             reason: pb::FinishReason::ToolCalls.into(),
             usage: Some(pb::Usage { input_tokens: 7, output_tokens: 2, cost_usd: Some(0.5), ..pb::Usage::default() }),
@@ -214,8 +214,8 @@ mod tests {
         );
         let window = pb::ModelWindow { context_tokens: 9, ..pb::ModelWindow::default() };
         message.given_view = Some(pb::GivenView { window: Some(window), shortened: true, ..given });
-        let told = finish(&message).expect("it tells");
-        assert!(told.ends_with("revision 41, hash ab, shortened for it, for a window of 9 tokens"), "{told}");
+        let text = finish(&message).expect("it tells");
+        assert!(text.ends_with("revision 41, hash ab, shortened for it, for a window of 9 tokens"), "{text}");
         assert_eq!(finish(&pb::Message { finish: Some(pb::Finish::default()), ..pb::Message::default() }), None);
     }
 

@@ -34,84 +34,75 @@ const fn gauge(name: &'static str, help: &'static str) -> Family {
 }
 
 /// Labels: `version`, `sqlite_version`.
-const BUILD: Family = gauge("longhand_build_info", "Always 1; the labels say what is running.");
-const STARTED: Family = gauge("longhand_start_timestamp_seconds", "When the daemon started, since 1970.");
-const WRITABLE: Family = gauge("longhand_writable", "1 while writes are taken, 0 while they are refused.");
+const BUILD: Family = gauge("longhand_build_info", "Always 1; the labels have the versions.");
+const STARTED: Family = gauge("longhand_start_timestamp_seconds", "Start time of the daemon, since 1970.");
+const WRITABLE: Family = gauge("longhand_writable", "1 if writes are accepted, 0 if they are refused.");
 /// Label: `state` (`accepted`, `disk_failed`, `files_replaced`, `storage_full`, `storage_read_only`).
-const WRITES: Family = gauge("longhand_write_state", "1 for the state that writes are in, 0 for the others.");
-const PENDING: Family =
-    gauge("longhand_log_pending_bytes", "Bytes of the log that were not in the database when it was last looked at.");
-const FOLDING: Family =
-    gauge("longhand_checkpoint_failures", "Attempts in a row to fold the log into the database that failed.");
+const WRITES: Family = gauge("longhand_write_state", "1 for the current state of writes, 0 for the others.");
+const PENDING: Family = gauge(
+    "longhand_log_pending_bytes",
+    "Bytes of the log that were not in the database at the last checkpoint attempt.",
+);
+const FOLDING: Family = gauge("longhand_checkpoint_failures", "Failed checkpoints in a row.");
 const EVENTS: Family = counter("longhand_events_total", "Committed changes in the store.");
 const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
 const SUBSCRIBERS: Family = gauge("longhand_subscribers", "Open event streams.");
 const CONNECTIONS: Family = gauge("longhand_connections", "Open connections.");
 const REFUSED: Family =
-    counter("longhand_refused_connections_total", "Connections that were refused: as many as may be had calls.");
-const FAILED_ACCEPTS: Family = counter(
-    "longhand_failed_accepts_total",
-    "Connections that could not be accepted: the system had no descriptor or memory left.",
-);
+    counter("longhand_refused_connections_total", "Connections refused at the limit of connections with calls.");
+const FAILED_ACCEPTS: Family =
+    counter("longhand_failed_accepts_total", "Connections not accepted for lack of descriptors or memory.");
 const STALLED: Family =
-    counter("longhand_stalled_answers_total", "Answers that were cut off: their clients did not take them.");
+    counter("longhand_stalled_answers_total", "Answers cancelled because their clients did not read them.");
 /// Labels: `what` (`answers`, `requests`, `views`).
 const HELD: Family =
-    gauge("longhand_held_bytes", "Memory that clients hold with what they have not taken or finished.");
+    gauge("longhand_held_bytes", "Memory of unread answers and unfinished requests and views of clients.");
 const SESSIONS: Family = gauge("longhand_sessions", "Sessions in the store.");
-const DUE: Family =
-    gauge("longhand_sessions_due", "Sessions that wait for the scheduler to look at them, up to 10000.");
+const DUE: Family = gauge("longhand_sessions_due", "Sessions due for an evaluation by the scheduler, up to 10000.");
 /// Labels: `guard` (`breaker`, `cool_down`, `overhead`, `undo`).
 const GUARDED: Family =
-    gauge("longhand_sessions_guarded", "Sessions whose automatic compactions a guard holds back, up to 10000 each.");
+    gauge("longhand_sessions_guarded", "Sessions with automatic compactions held by a guard, up to 10000 each.");
 const READY: Family =
-    gauge("longhand_compactions_ready", "Compactions that wait for a worker or for their next attempt.");
-const RUNNING: Family = gauge("longhand_compactions_running", "Compactions that a worker is at.");
+    gauge("longhand_compactions_ready", "Compactions waiting for a worker or for their next attempt.");
+const RUNNING: Family = gauge("longhand_compactions_running", "Running compactions.");
 const SCHEDULER: Family =
-    gauge("longhand_scheduler_stopped", "1 while the scheduler cannot read the store, so that nothing is compacted.");
-const FAILING: Family = gauge(
-    "longhand_sessions_failing",
-    "Sessions that the scheduler leaves alone for a while since its last work on them failed, up to 100.",
-);
+    gauge("longhand_scheduler_stopped", "1 if the scheduler cannot read the store, so that there are no compactions.");
+const FAILING: Family =
+    gauge("longhand_sessions_failing", "Sessions waiting for a retry after failed work of the scheduler, up to 100.");
 /// Labels: `kind`, `level` (`none` for maintenance), `trigger` (`unknown` if it ended before triggers were counted),
 /// `outcome`.
-const REDUCTIONS: Family = counter("longhand_compactions_total", "Compactions that ended.");
+const COMPACTIONS: Family = counter("longhand_compactions_total", "Ended compactions.");
 /// Same labels as `longhand_compactions_total`.
 const FREED: Family =
-    counter("longhand_compaction_freed_tokens_total", "Tokens that compactions took out of views, by estimate.");
+    counter("longhand_compaction_freed_tokens_total", "Estimated tokens that compactions removed from views.");
 /// Labels: `kind` (`check`, `commit`, `file`).
 const CONTRADICTIONS: Family =
-    counter("longhand_summary_contradictions_total", "Claims of summaries that the history contradicted.");
+    counter("longhand_summary_contradictions_total", "Claims in summaries that the history contradicts.");
 /// Labels of this family and the following: `summarizer`, `model` (empty for those beyond the first 200).
-const REQUESTS: Family = counter("longhand_summary_requests_total", "Requests to models that were to write a summary.");
+const REQUESTS: Family = counter("longhand_summary_requests_total", "Requests to models for summaries.");
 const FAILURES: Family =
-    counter("longhand_summary_request_failures_total", "Requests to models that brought no summary.");
-const UNPRICED: Family =
-    counter("longhand_summary_unpriced_requests_total", "Requests to models whose cost nobody knows.");
+    counter("longhand_summary_request_failures_total", "Requests to models without a summary as result.");
+const UNPRICED: Family = counter("longhand_summary_unpriced_requests_total", "Requests to models with unknown cost.");
 const TOOK: Family = counter(
     "longhand_summary_request_duration_seconds_total",
-    "What requests to models took together; those at the same time count twice.",
+    "Total duration of requests to models; concurrent requests are added up.",
 );
-const COST: Family = counter(
-    "longhand_summary_cost_dollars_total",
-    "What requests to models cost in US dollars, as far as it is known.",
-);
+const COST: Family = counter("longhand_summary_cost_dollars_total", "Known cost of requests to models, in US dollars.");
 /// One more label: `type` (`cache_read`, `cache_write`, `input`, `output`, `reasoning`).
 const TOKENS: Family =
-    counter("longhand_summary_tokens_total", "Tokens that requests to models used, as far as providers said.");
+    counter("longhand_summary_tokens_total", "Tokens of requests to models, as reported by providers.");
 /// Labels of this family and the following: `summarizer`, `model`; here also `state` (`closed`, `half_open`, `open`,
 /// `paused`).
 const BREAKER: Family =
-    gauge("longhand_provider_breaker_state", "1 for the state that the breaker of a provider is in, 0 for the others.");
+    gauge("longhand_provider_breaker_state", "1 for the current state of a provider's breaker, 0 for the others.");
 const CLOSED_UNTIL: Family = gauge(
     "longhand_provider_closed_until_timestamp_seconds",
-    "Until when a provider gets no requests, since 1970; without a sample while it gets them.",
+    "End of a provider's pause or open breaker, since 1970; no sample otherwise.",
 );
-const IN_A_ROW: Family =
-    gauge("longhand_provider_failures", "Requests in a row at which a provider failed in a way that may pass.");
-const ON_THEIR_WAY: Family = gauge("longhand_provider_requests_running", "Requests to a provider on their way.");
-const WAITING: Family = gauge("longhand_provider_requests_waiting", "Requests to a provider that wait for a place.");
-const PLACES: Family = gauge("longhand_provider_places", "Requests to a provider that may be on their way at a time.");
+const IN_A_ROW: Family = gauge("longhand_provider_failures", "Transient failures of a provider in a row.");
+const ON_THEIR_WAY: Family = gauge("longhand_provider_requests_running", "Running requests to a provider.");
+const WAITING: Family = gauge("longhand_provider_requests_waiting", "Requests waiting for a slot of a provider.");
+const SLOTS: Family = gauge("longhand_provider_places", "Maximum number of concurrent requests to a provider.");
 
 /// Labels with their values, in the order in which they are printed.
 type Labels = Vec<(&'static str, String)>;
@@ -140,7 +131,7 @@ impl Exposition {
             let labels: Vec<String> =
                 labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
             let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            self.text += &format!("{name}{labels} {}\n", scale.told(value));
+            self.text += &format!("{name}{labels} {}\n", scale.format_value(value));
         }
     }
 
@@ -159,7 +150,7 @@ enum Scale {
 }
 
 impl Scale {
-    fn told(self, value: i64) -> String {
+    fn format_value(self, value: i64) -> String {
         let (parts, digits): (u64, usize) = match self {
             Self::Whole => return value.to_string(),
             Self::Thousandths => (1_000, 3),
@@ -183,12 +174,12 @@ fn label(name: &str, prefix: &str, unspecified: &str) -> String {
     }
 }
 
-fn ended(tally: &pb::CompactionCount) -> Labels {
+fn ended(counter: &pb::CompactionCount) -> Labels {
     vec![
-        ("kind", label(tally.kind().as_str_name(), "COMPACTION_KIND_", "unknown")),
-        ("level", label(tally.level().as_str_name(), "COMPACTION_LEVEL_", "none")),
-        ("trigger", label(tally.trigger().as_str_name(), "COMPACTION_TRIGGER_", "unknown")),
-        ("outcome", label(tally.state().as_str_name(), "COMPACTION_STATE_", "unknown")),
+        ("kind", label(counter.kind().as_str_name(), "COMPACTION_KIND_", "unknown")),
+        ("level", label(counter.level().as_str_name(), "COMPACTION_LEVEL_", "none")),
+        ("trigger", label(counter.trigger().as_str_name(), "COMPACTION_TRIGGER_", "unknown")),
+        ("outcome", label(counter.state().as_str_name(), "COMPACTION_STATE_", "unknown")),
     ]
 }
 
@@ -203,47 +194,51 @@ fn micros(time: &prost_types::Timestamp) -> i64 {
 
 /// The metrics of a daemon in Prometheus' text format.
 pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
-    let mut told = Exposition::default();
+    let mut exposition = Exposition::default();
     let build = vec![("version", info.version.clone()), ("sqlite_version", info.sqlite_version.clone())];
-    told.family(BUILD, Scale::Whole, [(build, 1)]);
-    told.family(STARTED, Scale::Millionths, info.start_time.as_ref().map(|time| (Vec::new(), micros(time))));
-    told.figure(WRITABLE, i64::from(info.write_state() == pb::WriteState::Accepted));
-    told.family(WRITES, Scale::Whole, writes(info.write_state()));
+    exposition.family(BUILD, Scale::Whole, [(build, 1)]);
+    exposition.family(STARTED, Scale::Millionths, info.start_time.as_ref().map(|time| (Vec::new(), micros(time))));
+    exposition.figure(WRITABLE, i64::from(info.write_state() == pb::WriteState::Accepted));
+    exposition.family(WRITES, Scale::Whole, writes(info.write_state()));
     let checkpoint = info.checkpoint.clone().unwrap_or_default();
-    told.figure(PENDING, checkpoint.pending_bytes);
-    told.figure(FOLDING, checkpoint.failure_count);
-    told.figure(EVENTS, info.head_seq);
-    told.figure(DATABASE, info.database_bytes);
-    told.figure(SUBSCRIBERS, info.subscriber_count);
+    exposition.figure(PENDING, checkpoint.pending_bytes);
+    exposition.figure(FOLDING, checkpoint.failure_count);
+    exposition.figure(EVENTS, info.head_seq);
+    exposition.figure(DATABASE, info.database_bytes);
+    exposition.figure(SUBSCRIBERS, info.subscriber_count);
     let traffic = info.traffic.unwrap_or_default();
-    told.figure(CONNECTIONS, traffic.connection_count);
-    told.figure(REFUSED, traffic.refused_connection_count);
-    told.figure(FAILED_ACCEPTS, traffic.failed_accept_count);
-    told.figure(STALLED, traffic.stalled_answer_count);
+    exposition.figure(CONNECTIONS, traffic.connection_count);
+    exposition.figure(REFUSED, traffic.refused_connection_count);
+    exposition.figure(FAILED_ACCEPTS, traffic.failed_accept_count);
+    exposition.figure(STALLED, traffic.stalled_answer_count);
     let held = [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
-    told.family(HELD, Scale::Whole, held.map(|(what, bytes)| (vec![("what", what.to_owned())], bytes)));
-    told.figure(SESSIONS, info.session_count);
-    told.figure(DUE, info.due_session_count);
-    told.figure(SCHEDULER, i64::from(info.scheduler_failure.is_some()));
-    told.figure(FAILING, i64::try_from(info.failing_session_ids.len()).unwrap_or(i64::MAX));
+    exposition.family(HELD, Scale::Whole, held.map(|(what, bytes)| (vec![("what", what.to_owned())], bytes)));
+    exposition.figure(SESSIONS, info.session_count);
+    exposition.figure(DUE, info.due_session_count);
+    exposition.figure(SCHEDULER, i64::from(info.scheduler_failure.is_some()));
+    exposition.figure(FAILING, i64::try_from(info.failing_session_ids.len()).unwrap_or(i64::MAX));
     let guards = [
         ("breaker", info.breaker_session_count),
         ("cool_down", info.cooling_session_count),
         ("overhead", info.overhead_session_count),
         ("undo", info.undo_session_count),
     ];
-    told.family(GUARDED, Scale::Whole, guards.map(|(guard, count)| (vec![("guard", guard.to_owned())], count)));
-    told.figure(READY, info.ready_compaction_count);
-    told.figure(RUNNING, info.running_compaction_count);
-    told.family(REDUCTIONS, Scale::Whole, info.compactions.iter().map(|tally| (ended(tally), tally.count)));
-    let in_force = info.compactions.iter().filter(|tally| tally.state() == pb::CompactionState::Done);
-    told.family(FREED, Scale::Whole, in_force.map(|tally| (ended(tally), tally.freed_tokens)));
-    let kind = |tally: &pb::ContradictionTally| label(tally.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
-    let contradicted = info.contradictions.iter().map(|tally| (vec![("kind", kind(tally))], tally.count));
-    told.family(CONTRADICTIONS, Scale::Whole, contradicted);
-    spendings(&mut told, &info.spendings);
-    providers(&mut told, &info.providers);
-    told.text
+    exposition.family(GUARDED, Scale::Whole, guards.map(|(guard, count)| (vec![("guard", guard.to_owned())], count)));
+    exposition.figure(READY, info.ready_compaction_count);
+    exposition.figure(RUNNING, info.running_compaction_count);
+    exposition.family(
+        COMPACTIONS,
+        Scale::Whole,
+        info.compactions.iter().map(|counter| (ended(counter), counter.count)),
+    );
+    let done = info.compactions.iter().filter(|counter| counter.state() == pb::CompactionState::Done);
+    exposition.family(FREED, Scale::Whole, done.map(|counter| (ended(counter), counter.freed_tokens)));
+    let kind = |counter: &pb::ContradictionTally| label(counter.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
+    let contradicted = info.contradictions.iter().map(|counter| (vec![("kind", kind(counter))], counter.count));
+    exposition.family(CONTRADICTIONS, Scale::Whole, contradicted);
+    spendings(&mut exposition, &info.spendings);
+    providers(&mut exposition, &info.providers);
+    exposition.text
 }
 
 /// One sample for each write state: 1 for the current one, 0 for the others.
@@ -261,15 +256,15 @@ fn writes(now: pb::WriteState) -> impl Iterator<Item = (Labels, i64)> {
     })
 }
 
-fn spendings(told: &mut Exposition, spendings: &[pb::SpendingTally]) {
+fn spendings(exposition: &mut Exposition, spendings: &[pb::SpendingTally]) {
     let of = |figure: fn(&pb::SpendingTally) -> i64| {
         spendings.iter().map(move |spent| (asked(&spent.summarizer, &spent.model), figure(spent)))
     };
-    told.family(REQUESTS, Scale::Whole, of(|spent| spent.request_count));
-    told.family(FAILURES, Scale::Whole, of(|spent| spent.failure_count));
-    told.family(UNPRICED, Scale::Whole, of(|spent| spent.unpriced_count));
-    told.family(TOOK, Scale::Thousandths, of(|spent| spent.duration_ms));
-    told.family(COST, Scale::Millionths, of(|spent| spent.cost_micro_usd));
+    exposition.family(REQUESTS, Scale::Whole, of(|spent| spent.request_count));
+    exposition.family(FAILURES, Scale::Whole, of(|spent| spent.failure_count));
+    exposition.family(UNPRICED, Scale::Whole, of(|spent| spent.unpriced_count));
+    exposition.family(TOOK, Scale::Thousandths, of(|spent| spent.duration_ms));
+    exposition.family(COST, Scale::Millionths, of(|spent| spent.cost_micro_usd));
     let used = |spent: &pb::SpendingTally| {
         let usage = spent.usage.unwrap_or_default();
         let labels = asked(&spent.summarizer, &spent.model);
@@ -282,10 +277,10 @@ fn spendings(told: &mut Exposition, spendings: &[pb::SpendingTally]) {
         ]
         .map(|(of, tokens)| ([labels.clone(), vec![("type", of.to_owned())]].concat(), tokens))
     };
-    told.family(TOKENS, Scale::Whole, spendings.iter().flat_map(used));
+    exposition.family(TOKENS, Scale::Whole, spendings.iter().flat_map(used));
 }
 
-fn providers(told: &mut Exposition, providers: &[pb::ProviderState]) {
+fn providers(exposition: &mut Exposition, providers: &[pb::ProviderState]) {
     const STATES: [pb::BreakerState; 4] =
         [pb::BreakerState::Closed, pb::BreakerState::HalfOpen, pb::BreakerState::Open, pb::BreakerState::Paused];
     let of = |figure: fn(&pb::ProviderState) -> i64| {
@@ -298,16 +293,16 @@ fn providers(told: &mut Exposition, providers: &[pb::ProviderState]) {
             ([labels.clone(), vec![("state", name)]].concat(), i64::from(state == now))
         })
     };
-    told.family(BREAKER, Scale::Whole, providers.iter().flat_map(states));
+    exposition.family(BREAKER, Scale::Whole, providers.iter().flat_map(states));
     let closed = providers.iter().filter_map(|provider| {
         let until = provider.closed_until_time.as_ref()?;
         Some((asked(&provider.summarizer, &provider.model), micros(until)))
     });
-    told.family(CLOSED_UNTIL, Scale::Millionths, closed);
-    told.family(IN_A_ROW, Scale::Whole, of(|provider| provider.failure_count));
-    told.family(ON_THEIR_WAY, Scale::Whole, of(|provider| provider.running_count));
-    told.family(WAITING, Scale::Whole, of(|provider| provider.waiting_count));
-    told.family(PLACES, Scale::Whole, of(|provider| provider.place_count));
+    exposition.family(CLOSED_UNTIL, Scale::Millionths, closed);
+    exposition.family(IN_A_ROW, Scale::Whole, of(|provider| provider.failure_count));
+    exposition.family(ON_THEIR_WAY, Scale::Whole, of(|provider| provider.running_count));
+    exposition.family(WAITING, Scale::Whole, of(|provider| provider.waiting_count));
+    exposition.family(SLOTS, Scale::Whole, of(|provider| provider.place_count));
 }
 
 #[cfg(test)]
@@ -341,11 +336,11 @@ mod tests {
             } else {
                 let parts = sample.captures(line).unwrap_or_else(|| panic!("no sample: {line:?}"));
                 assert!(parts["name"] == family && typed.contains(&family), "out of its family: {line}");
-                let told = parts.name("labels").map_or("", |labels| labels.as_str());
-                let names: Vec<String> = labels.captures_iter(told).map(|label| label[1].to_owned()).collect();
+                let label_text = parts.name("labels").map_or("", |labels| labels.as_str());
+                let names: Vec<String> = labels.captures_iter(label_text).map(|label| label[1].to_owned()).collect();
                 assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "a label twice: {line}");
                 let value: f64 = parts["value"].parse().expect("a number");
-                assert!(found.insert(format!("{family}{told}"), value).is_none(), "a sample twice: {line}");
+                assert!(found.insert(format!("{family}{label_text}"), value).is_none(), "a sample twice: {line}");
             }
         }
         assert_eq!(helped, typed);
@@ -353,7 +348,7 @@ mod tests {
     }
 
     fn info() -> pb::GetServerInfoResponse {
-        let tally = |kind: pb::CompactionKind, state: pb::CompactionState, count, freed_tokens| pb::CompactionCount {
+        let counter = |kind: pb::CompactionKind, state: pb::CompactionState, count, freed_tokens| pb::CompactionCount {
             kind: kind.into(),
             level: pb::CompactionLevel::Auto.into(),
             state: state.into(),
@@ -388,8 +383,8 @@ mod tests {
             ..provider.clone()
         };
         // A newer daemon may send a level that this version does not know: its figures count as those without a level.
-        let maintenance = pb::CompactionCount { level: 0, ..tally(pb::CompactionKind::Prune, done, 1, 5) };
-        let unknown = pb::CompactionCount { level: 77, ..tally(pb::CompactionKind::Prune, done, 2, 6) };
+        let maintenance = pb::CompactionCount { level: 0, ..counter(pb::CompactionKind::Prune, done, 1, 5) };
+        let unknown = pb::CompactionCount { level: 77, ..counter(pb::CompactionKind::Prune, done, 2, 6) };
         pb::GetServerInfoResponse {
             version: "0.1.0".into(),
             write_state: pb::WriteState::Accepted.into(),
@@ -397,8 +392,8 @@ mod tests {
             head_seq: 12,
             start_time: Some(until),
             compactions: vec![
-                tally(summary, done, 2, 900),
-                tally(summary, pb::CompactionState::Failed, 4, 0),
+                counter(summary, done, 2, 900),
+                counter(summary, pb::CompactionState::Failed, 4, 0),
                 maintenance,
                 unknown,
             ],
@@ -413,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn every_figure_is_told_in_the_format() {
+    fn every_figure_is_in_the_format() {
         let found = samples(&text(&info()));
         let model = r#"summarizer="strong",model="a \"b\" \\ c\nd""#;
         let of = |kind: &str, level: &str, outcome: &str| {
@@ -461,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_daemon_tells_every_family_too() {
+    fn a_new_daemon_reports_every_family_too() {
         let families = |text: &str| -> BTreeSet<String> {
             text.lines().filter(|line| line.starts_with("# TYPE ")).map(str::to_owned).collect()
         };
@@ -479,7 +474,7 @@ mod tests {
             (Scale::Thousandths, 61_005, "61.005"),
             (Scale::Thousandths, i64::MIN, "-9223372036854775.808"),
         ] {
-            assert_eq!(scale.told(value), expected);
+            assert_eq!(scale.format_value(value), expected);
         }
     }
 }

@@ -53,20 +53,20 @@ struct Globals {
     /// Print JSON: the protobuf mapping, one object or one per line
     #[arg(long, global = true)]
     json: bool,
-    /// Print control characters of texts and names as they are, instead of writing them out
+    /// Print control characters in texts and names unescaped
     #[arg(long, global = true, conflicts_with = "json")]
     raw: bool,
-    /// The daemon: http://host:port or unix:/path; default: the socket in the default data directory
+    /// Address of the daemon, http://host:port or unix:/path; default: the socket in the default data directory
     #[arg(long, global = true, env = "LONGHAND_SERVER", value_name = "ADDRESS")]
     server: Option<String>,
-    /// The name that the daemon notes beside everything done here
+    /// Actor that the daemon records with every change of this command
     #[arg(long, global = true, default_value = "cli", value_name = "NAME")]
     actor: String,
 }
 
 impl Globals {
     async fn client(&self) -> anyhow::Result<Client> {
-        Client::connect(&address::in_force(self.server.as_deref())?, &self.actor).await
+        Client::connect(&address::or_default(self.server.as_deref())?, &self.actor).await
     }
 
     fn output(&self) -> Output {
@@ -78,47 +78,47 @@ impl Globals {
 enum Command {
     /// Run the daemon
     Serve(serve::Arguments),
-    /// Show on a sample session, in a temporary folder, what the daemon does
+    /// Show the daemon on a sample session in a temporary folder
     Demo(demo::Arguments),
-    /// Bring in a transcript of pi or Claude Code
+    /// Import a transcript of pi or Claude Code
     Import(import::Arguments),
     /// List sessions, newest first
     Sessions(sessions::Arguments),
     /// Print the original history of a session
     Show(show::Arguments),
-    /// Print a session's view: what a model should see
+    /// Print a session's view for the model
     Context(context::Arguments),
-    /// Print the originals behind an id that stands in a view
+    /// Print the originals of an id in a view
     Expand(expand::Arguments),
-    /// Say how a session's view changed between two revisions: what was dropped, what stands for it, what came
+    /// Print the changes of a session's view between two revisions
     Diff(diff::Arguments),
     /// List events, or follow them
     Events(events::Arguments),
-    /// Follow what happens now, with the words of open messages and of summaries as they come
+    /// Follow new events, with the text of open messages and of summaries as it is written
     Watch(watch::Arguments),
-    /// Print a session's audit log: everything that happened, in order
+    /// Print a session's audit log
     Replay(replay::Arguments),
-    /// Ask for a compaction by hand
+    /// Request a compaction by hand
     Compact(compactions::StartArguments),
     /// List a session's compactions, or its requests to models, newest first
     Compactions(compactions::ListArguments),
-    /// Take back the newest compaction, rewind or edit in force
+    /// Undo the newest active compaction, rewind or edit
     Undo(compactions::ReversalArguments),
-    /// Bring back what was taken back last
+    /// Redo the change that was undone last
     Redo(compactions::ReversalArguments),
-    /// Try a compaction again that failed, or that waits for its next attempt
+    /// Retry a compaction that failed or waits for its next attempt
     Retry(compactions::RetryArguments),
-    /// Agree to a compaction that waits for an answer, or refuse it
+    /// Confirm or refuse a compaction that waits for confirmation
     Confirm(compactions::ConfirmArguments),
-    /// List the presets, print one whole, or compare two
+    /// List the presets, print one, or compare two
     Presets(presets::Arguments),
-    /// Run a transcript through presets, without a daemon and without a model, to choose one
+    /// Simulate presets on a transcript, without a daemon and without a model
     Simulate(simulate::Arguments),
-    /// Measure on transcripts what a compaction keeps of what the rest goes on to use
+    /// Measure the quality of summaries on transcripts
     Evaluate(evaluate::Arguments),
     /// Check hash chains, or export their heads
     Audit(audit::Arguments),
-    /// Say what the daemon is and how it fares, or how a session's compactions fare
+    /// Print the state of the daemon, or the guards of a session
     Status(status::Arguments),
 }
 
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_for_all_commands_stand_anywhere() {
+    fn flags_for_all_commands_are_accepted_anywhere() {
         for line in [
             "longhand --json --server unix:/s --actor ada events --content",
             "longhand events --content --json --server unix:/s --actor ada",

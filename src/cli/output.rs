@@ -170,7 +170,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
 }
 
 /// Tokens and their share of the window.
-pub(super) fn fill(tokens: i64, window_tokens: i64) -> String {
+pub(super) fn context_usage(tokens: i64, window_tokens: i64) -> String {
     if window_tokens <= 0 {
         return format!("{tokens} tokens, no window known");
     }
@@ -220,8 +220,8 @@ mod tests {
     fn small_things_read_well() {
         assert_eq!(word("FINISH_REASON_TOOL_CALLS", "FINISH_REASON_"), "tool calls");
         assert_eq!(hex(&[0, 171]), "00ab");
-        assert_eq!(fill(32_000, 64_000), "32000 of 64000 tokens (50 %)");
-        assert_eq!(fill(5, 0), "5 tokens, no window known");
+        assert_eq!(context_usage(32_000, 64_000), "32000 of 64000 tokens (50 %)");
+        assert_eq!(context_usage(5, 0), "5 tokens, no window known");
         assert_eq!((count(1, "part"), count(0, "part")), ("1 part".to_owned(), "0 parts".to_owned()));
     }
 }

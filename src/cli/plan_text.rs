@@ -37,7 +37,7 @@ fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
     )];
     if has_summary {
         let behind =
-            plan.tail_start_message_id.as_ref().map_or("nothing".to_owned(), |id| format!("{id} and what follows"));
+            plan.tail_start_message_id.as_ref().map_or("nothing".to_owned(), |id| format!("{id} and later messages"));
         lines.push(format!(
             "covers {}: revisions {}",
             count(plan.covered_count, "more message"),
@@ -52,7 +52,7 @@ fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
     }
     if plan.omitted_count > 0 {
         lines.push(format!(
-            "leaves out {}: revisions {}",
+            "omits {}: revisions {}",
             count(plan.omitted_count, "message"),
             plan.omitted_ranges.iter().map(range).collect::<Vec<_>>().join(", ")
         ));
@@ -110,7 +110,7 @@ mod tests {
             [
                 "summary (auto) of the view at revision 9: 900 → at most 400 tokens",
                 "covers 5 more messages: revisions 1–6",
-                "keeps msg_7 and what follows, beside a summary of at most 100 tokens",
+                "keeps msg_7 and later messages, beside a summary of at most 100 tokens",
                 "written by fake: 1 request of 700 tokens together, about $0.0100",
             ]
         );

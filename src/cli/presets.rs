@@ -28,16 +28,16 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Print a preset whole: every value with where it comes from, and where it deviates on purpose
+    /// Print a preset: every value with its source, and the deliberate deviations
     Show {
-        /// The preset's name, with or without its version
+        /// Name of the preset, with or without its version
         name: String,
     },
-    /// Print the values in which two presets differ
+    /// Print the differences between two presets
     Diff {
-        /// A preset's name, with or without its version
+        /// Name of the first preset, with or without its version
         from: String,
-        /// The other's
+        /// Name of the second preset
         to: String,
     },
 }
@@ -67,7 +67,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 fn find<'a>(presets: &'a [pb::Preset], name: &str) -> anyhow::Result<&'a pb::Preset> {
     let unversioned = |preset: &&pb::Preset| preset.name.split_once('@').is_some_and(|(base, _)| base == name);
     let found = presets.iter().find(|preset| preset.name == name).or_else(|| presets.iter().rfind(unversioned));
-    found.ok_or_else(|| anyhow!("there is no preset {name:?}; `longhand presets` lists those there are"))
+    found.ok_or_else(|| anyhow!("there is no preset {name:?}; `longhand presets` lists the presets"))
 }
 
 fn table(presets: &[pb::Preset]) -> Table {
@@ -89,7 +89,7 @@ fn print(output: &mut Output, preset: &pb::Preset) -> anyhow::Result<()> {
     let deviations: Vec<&str> = notes(preset, DEVIATION).collect();
     if !deviations.is_empty() {
         output.line("")?;
-        output.line("Deviates on purpose:")?;
+        output.line("Deliberate deviations:")?;
         deviations.iter().try_for_each(|text| output.line(&format!("- {text}")))?;
     }
     Ok(())
@@ -183,10 +183,10 @@ impl Difference<'_> {
 
     fn table(&self) -> Table {
         let mut table = Table::new(&[("FIELD", Align::Left), ("FROM", Align::Left), ("TO", Align::Left)]);
-        let told =
+        let shortened_value =
             |value: &Option<String>| value.as_deref().map_or(ABSENT.to_owned(), |value| shorten(value, VALUE_WIDTH));
         for value in &self.values {
-            table.row(vec![value.field.clone(), told(&value.from), told(&value.to)]);
+            table.row(vec![value.field.clone(), shortened_value(&value.from), shortened_value(&value.to)]);
         }
         table
     }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told() {
+    fn only_differences_are_listed() {
         let from = preset("p@1", r#"{"preset":"p@1","a":1,"b":{"c":"x","d":true},"e":[1,2]}"#, &[]);
         let to = preset("p@2", r#"{"preset":"p@2","a":1,"b":{"c":"y"},"e":[1],"f":null}"#, &[]);
         let difference = Difference { from: "p@1", to: "p@2", values: differences(&from, &to).expect("policies") };

@@ -13,12 +13,12 @@ const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
-    /// Up to this revision
+    /// Last revision; default: the newest
     #[arg(long, value_name = "REVISION")]
     to: Option<i64>,
-    /// Print records whole
+    /// Print records in full
     #[arg(long)]
     records: bool,
 }
@@ -110,10 +110,10 @@ mod tests {
     }
 
     #[test]
-    fn each_part_is_told_once_by_the_event_it_came_with() {
+    fn each_part_is_printed_once_with_its_event() {
         let appended = pb::MessageAppended { sealed: false, ..pb::MessageAppended::default() };
         let closed = |id: &str| pb::PartsClosed { part_ids: vec![id.to_owned()], ..pb::PartsClosed::default() };
-        let told: Vec<Vec<String>> = [
+        let entries: Vec<Vec<String>> = [
             event(5, Body::MessageAppended(appended)),
             event(6, Body::PartsClosed(closed("second"))),
             event(7, Body::PartsClosed(closed("third"))),
@@ -122,8 +122,8 @@ mod tests {
         .iter()
         .map(|event| entry(event, false).split_off(1))
         .collect();
-        assert_eq!(told[..3], [["    first"], ["    second"], ["    third"]]);
-        assert_eq!(told[3], ["  = was given the view at revision 4, hash 07"]);
+        assert_eq!(entries[..3], [["    first"], ["    second"], ["    third"]]);
+        assert_eq!(entries[3], ["  = was given the view at revision 4, hash 07"]);
     }
 
     #[test]

@@ -15,16 +15,16 @@ const INTERRUPTED: u8 = 130;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Where the database is; default: the platform's data directory
+    /// Directory of the database; default: the platform's data directory
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// A loopback TCP address to listen on as well; default: none
+    /// Additional loopback TCP address to listen on; default: none
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<SocketAddr>,
-    /// The Unix socket to listen on; default: longhand.sock in the data directory
+    /// Unix socket to listen on; default: longhand.sock in the data directory
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// A TOML file with more settings; what is given here wins over it
+    /// TOML file with further settings; options override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -75,8 +75,8 @@ fn announce(listening: &daemon::Listening, json: bool) {
     let line = if json {
         serde_json::to_string(&Announcement { socket, tcp }).unwrap_or_default()
     } else {
-        let places: Vec<String> = std::iter::once(socket).chain(tcp).collect();
-        format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), places.join(" and "))
+        let addresses: Vec<String> = std::iter::once(socket).chain(tcp).collect();
+        format!("longhand {} listens on {}", env!("CARGO_PKG_VERSION"), addresses.join(" and "))
     };
     let mut stdout = io::stdout();
     let _ = writeln!(stdout, "{line}").and_then(|()| stdout.flush());

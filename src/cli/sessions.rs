@@ -15,7 +15,7 @@ pub(super) struct Arguments {
     /// Only the children of this session
     #[arg(long, value_name = "SESSION")]
     children: Option<String>,
-    /// Archived sessions too
+    /// Include archived sessions
     #[arg(long)]
     archived: bool,
 }

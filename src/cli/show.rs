@@ -10,15 +10,15 @@ const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// The session, by id or client id
+    /// Session, by id or client id
     session: String,
-    /// Print records whole
+    /// Print records in full
     #[arg(long)]
     records: bool,
-    /// Print summaries and markers too
+    /// Include summaries and markers
     #[arg(long)]
     derived: bool,
-    /// The history as it stood at this revision
+    /// Revision of the history; default: the newest
     #[arg(long, value_name = "REVISION")]
     as_of: Option<i64>,
 }

@@ -1,9 +1,9 @@
 //! `longhand status`: prints the state of the daemon, or of a session's compactions.
 
-use super::event_text::{kind, rung, trigger};
+use super::event_text::{kind, level_name, trigger};
 use super::failure::Usage;
 use super::message_text::usage_text;
-use super::output::{Output, count, dollars, fill, time, word};
+use super::output::{Output, context_usage, count, dollars, time, word};
 use super::{Globals, compactions, metrics};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
@@ -12,9 +12,9 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only this session, by id or client id: what keeps its automatic compactions from going on
+    /// Session, by id or client id, whose guards are printed instead
     session: Option<String>,
-    /// Print the figures in the text format that Prometheus reads
+    /// Print the figures in Prometheus' text format
     #[arg(long, conflicts_with = "session")]
     metrics: bool,
 }
@@ -62,13 +62,13 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         pb::Durability::ProcessCrash => "a crash of the daemon only".to_owned(),
     };
     let writes = match info.write_state() {
-        pb::WriteState::Unspecified => "in a state that this version does not know",
-        pb::WriteState::Accepted => "taken",
+        pb::WriteState::Unspecified => "unknown to this version",
+        pb::WriteState::Accepted => "accepted",
         pb::WriteState::StorageFull => "REFUSED: the disk is full",
-        pb::WriteState::StorageReadOnly => "REFUSED: the file system takes no writes",
-        pb::WriteState::DiskFailed => "REFUSED until the daemon starts again: the disk failed, reads only",
+        pb::WriteState::StorageReadOnly => "REFUSED: the file system is read-only",
+        pb::WriteState::DiskFailed => "REFUSED until a restart of the daemon: disk failure, reads only",
         pb::WriteState::FilesReplaced => {
-            "REFUSED until the daemon starts again: its files were removed, replaced or cut off, reads only"
+            "REFUSED until a restart of the daemon: files removed, replaced or truncated, reads only"
         }
     };
     let (due, ready, running) = (info.due_session_count, info.ready_compaction_count, info.running_compaction_count);
@@ -90,19 +90,19 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         (
             "guards",
             format!(
-                "{breaker} breakers open, {overhead} filled by overhead, {cooling} cooling down, {undo} held by an undo"
+                "{breaker} breakers open, {overhead} filled by overhead, {cooling} in cooldown, {undo} held after an undo"
             ),
         ),
     ];
     lines.extend(info.scheduler_failure.as_ref().map(|failure| ("scheduler", scheduler_text(failure))));
     lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
-    lines.extend(info.compactions.iter().map(|tally| ("ended", ended(tally))));
-    let freed: i64 = info.compactions.iter().map(|tally| tally.freed_tokens).sum();
+    lines.extend(info.compactions.iter().map(|counter| ("ended", ended(counter))));
+    let freed: i64 = info.compactions.iter().map(|counter| counter.freed_tokens).sum();
     lines.push(("tokens freed", freed.to_string()));
-    lines.extend(info.contradictions.iter().map(|tally| {
-        let kind = word(tally.kind().as_str_name(), "CONTRADICTION_KIND_");
-        ("contradicted", format!("{} about a {kind}", count(tally.count, "claim")))
+    lines.extend(info.contradictions.iter().map(|counter| {
+        let kind = word(counter.kind().as_str_name(), "CONTRADICTION_KIND_");
+        ("contradicted", format!("{} about a {kind}", count(counter.count, "claim")))
     }));
     lines.extend(info.providers.iter().map(|provider| ("provider", provider_text(provider))));
     lines.extend(info.spendings.iter().map(|spending| ("spent", spending_text(spending))));
@@ -115,8 +115,8 @@ fn clients(traffic: pb::TrafficState) -> String {
     let mut words = format!("{} connections, {kib} KiB held", traffic.connection_count);
     for (count, what) in [
         (traffic.refused_connection_count, "connections refused"),
-        (traffic.failed_accept_count, "not accepted for want of descriptors"),
-        (traffic.stalled_answer_count, "answers cut off that nobody took"),
+        (traffic.failed_accept_count, "not accepted for lack of descriptors"),
+        (traffic.stalled_answer_count, "unread answers cancelled"),
     ] {
         if count > 0 {
             words += &format!(", {count} {what}");
@@ -127,13 +127,13 @@ fn clients(traffic: pb::TrafficState) -> String {
 
 /// Failure that stops the scheduler, as text.
 fn scheduler_text(failure: &pb::SchedulerFailure) -> String {
-    let (since, tries) = (time(failure.since_time.as_ref()), count(failure.attempt_count, "try"));
-    format!("STOPPED since {since}, {tries} in vain: {}", failure.message)
+    let (since, tries) = (time(failure.since_time.as_ref()), count(failure.attempt_count, "failed attempt"));
+    format!("STOPPED since {since}, {tries}: {}", failure.message)
 }
 
 /// State of the checkpoints of the write-ahead log, as text.
 fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
-    let Some(checkpoint) = checkpoint else { return "not told".to_owned() };
+    let Some(checkpoint) = checkpoint else { return "unknown".to_owned() };
     let pending = format!("{} KiB not in the database yet", checkpoint.pending_bytes / 1024);
     match checkpoint.failure_count {
         0 => pending,
@@ -142,26 +142,27 @@ fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
 }
 
 /// Compactions that ended in the same way, as text.
-fn ended(tally: &pb::CompactionCount) -> String {
-    let state = word(tally.state().as_str_name(), "COMPACTION_STATE_");
-    let (kind, rung, count) = (kind(tally.kind()), rung(tally.level()), tally.count);
-    let asked = match tally.trigger() {
+fn ended(counter: &pb::CompactionCount) -> String {
+    let state = word(counter.state().as_str_name(), "COMPACTION_STATE_");
+    let (kind, level_name, count) = (kind(counter.kind()), level_name(counter.level()), counter.count);
+    let asked = match counter.trigger() {
         pb::CompactionTrigger::Unspecified => String::new(),
         by => format!(", {}", trigger(by)),
     };
-    let freed = if tally.freed_tokens > 0 { format!(", {} tokens freed", tally.freed_tokens) } else { String::new() };
-    format!("{count} {kind} ({rung}{asked}) {state}{freed}")
+    let freed =
+        if counter.freed_tokens > 0 { format!(", {} tokens freed", counter.freed_tokens) } else { String::new() };
+    format!("{count} {kind} ({level_name}{asked}) {state}{freed}")
 }
 
 /// State of a provider, as text.
 fn provider_text(provider: &pb::ProviderState) -> String {
     let until = time(provider.closed_until_time.as_ref());
     let breaker = match provider.breaker_state() {
-        pb::BreakerState::Unspecified => "in a state that this version does not know".to_owned(),
+        pb::BreakerState::Unspecified => "breaker state unknown to this version".to_owned(),
         pb::BreakerState::Closed => "breaker closed".to_owned(),
-        pb::BreakerState::Paused => format!("paused as it asked until {until}"),
+        pb::BreakerState::Paused => format!("paused at its request until {until}"),
         pb::BreakerState::Open => format!("breaker OPEN until {until}"),
-        pb::BreakerState::HalfOpen => "breaker half open: the next request decides".to_owned(),
+        pb::BreakerState::HalfOpen => "breaker half open, one trial request".to_owned(),
     };
     let failures = match provider.failure_count {
         0 => String::new(),
@@ -169,7 +170,7 @@ fn provider_text(provider: &pb::ProviderState) -> String {
     };
     let pb::ProviderState { summarizer, model, running_count, waiting_count, place_count, .. } = provider;
     format!(
-        "{summarizer} ({model}): {breaker}{failures}; {running_count} of {place_count} places taken, {waiting_count} waiting"
+        "{summarizer} ({model}): {breaker}{failures}; {running_count} of {place_count} slots in use, {waiting_count} waiting"
     )
 }
 
@@ -178,12 +179,12 @@ fn spending_text(spending: &pb::SpendingTally) -> String {
     let model = if spending.model.is_empty() { "other models" } else { &spending.model };
     let mut text = format!("{} ({model}): {}", spending.summarizer, count(spending.request_count, "request"));
     if spending.failure_count > 0 {
-        text += &format!(", {} in vain", spending.failure_count);
+        text += &format!(", {} failed", spending.failure_count);
     }
     text += &format!(", {}", spending.usage.as_ref().map(usage_text).unwrap_or_default());
     text += &format!(", {}", dollars(spending.cost_micro_usd));
     if spending.unpriced_count > 0 {
-        text += &format!(" and what {} cost", count(spending.unpriced_count, "unpriced request"));
+        text += &format!(" and {} of unknown cost", count(spending.unpriced_count, "request"));
     }
     text
 }
@@ -194,24 +195,26 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
     let in_a_row = format!("{} without progress in a row", count(guards.failure_count, "compaction"));
     let breaker = if guards.breaker_open { format!("OPEN: {waits}") } else { format!("closed, {in_a_row}") };
     let is_held = guards.hold_turn_count > 0 && !guards.breaker_open;
-    let cool_down = match &guards.cool_down_end_time {
+    let cooldown = match &guards.cool_down_end_time {
         None => "none".to_owned(),
         Some(end) if end.seconds < now.0.div_euclid(1_000_000) => format!("over since {}", time(Some(end))),
         Some(end) => format!("until {}", time(Some(end))),
     };
-    let overhead = guards.overhead_tokens.map_or_else(
-        || "leaves room".to_owned(),
-        |tokens| format!("{tokens} tokens that no compaction takes away FILL the window"),
-    );
+    let overhead = guards
+        .overhead_tokens
+        .map_or_else(|| "below the limit".to_owned(), |tokens| format!("{tokens} tokens of overhead FILL the window"));
     let window = session.window.as_ref().map_or(0, |window| window.context_tokens);
     vec![
         ("session", session.session_id.clone()),
         ("title", session.title.clone()),
         ("revision", session.revision.to_string()),
-        ("context", session.context_tokens.map_or_else(|| "not known yet".to_owned(), |tokens| fill(tokens, window))),
+        (
+            "context",
+            session.context_tokens.map_or_else(|| "unknown".to_owned(), |tokens| context_usage(tokens, window)),
+        ),
         ("breaker", breaker),
-        ("undo", if is_held { format!("holds: {waits}") } else { "holds nothing".to_owned() }),
-        ("cool-down", cool_down),
+        ("undo", if is_held { format!("hold: {waits}") } else { "no hold".to_owned() }),
+        ("cooldown", cooldown),
         ("overhead", overhead),
         ("newest", newest.map_or_else(|| "no compaction".to_owned(), compactions::line)),
     ]
@@ -230,35 +233,35 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_takes_no_writes_is_told_loudly() {
-        let told = |state: pb::WriteState| {
+    fn a_store_that_takes_no_writes_is_a_warning() {
+        let status_text = |state: pb::WriteState| {
             let write_state = state.into();
             text(&lines(&pb::GetServerInfoResponse { write_state, ..pb::GetServerInfoResponse::default() }))
         };
-        assert!(!told(pb::WriteState::Accepted).contains("REFUSED"));
+        assert!(!status_text(pb::WriteState::Accepted).contains("REFUSED"));
         for (state, why) in [
             (pb::WriteState::StorageFull, "REFUSED: the disk is full"),
-            (pb::WriteState::StorageReadOnly, "REFUSED: the file system takes no writes"),
-            (pb::WriteState::DiskFailed, "REFUSED until the daemon starts again: the disk failed"),
-            (pb::WriteState::FilesReplaced, "REFUSED until the daemon starts again: its files"),
+            (pb::WriteState::StorageReadOnly, "REFUSED: the file system is read-only"),
+            (pb::WriteState::DiskFailed, "REFUSED until a restart of the daemon: disk failure"),
+            (pb::WriteState::FilesReplaced, "REFUSED until a restart of the daemon: files removed"),
         ] {
-            assert!(told(state).contains(why), "{state:?}");
+            assert!(status_text(state).contains(why), "{state:?}");
         }
     }
 
     #[test]
-    fn a_log_that_cannot_be_folded_is_told_loudly() {
-        let told = |failure_count, failure: &str| {
+    fn a_log_that_cannot_be_folded_is_a_warning() {
+        let status_text = |failure_count, failure: &str| {
             let checkpoint = pb::CheckpointState { pending_bytes: 4_096, failure_count, failure: failure.to_owned() };
             let checkpoint = Some(checkpoint);
             text(&lines(&pb::GetServerInfoResponse { checkpoint, ..pb::GetServerInfoResponse::default() }))
         };
-        assert!(told(0, "").contains("log: 4 KiB not in the database yet\n"));
-        assert!(told(2, "the disk is full").contains("CHECKPOINTS FAIL, 2 in a row: the disk is full"));
+        assert!(status_text(0, "").contains("log: 4 KiB not in the database yet\n"));
+        assert!(status_text(2, "the disk is full").contains("CHECKPOINTS FAIL, 2 in a row: the disk is full"));
     }
 
     #[test]
-    fn a_scheduler_that_cannot_read_the_store_is_told_loudly() {
+    fn a_scheduler_that_cannot_read_the_store_is_a_warning() {
         let failure = pb::SchedulerFailure {
             message: "no such table".to_owned(),
             since_time: Some(instant(9)),
@@ -271,7 +274,7 @@ mod tests {
         };
         let said = text(&lines(&info));
         assert!(
-            said.contains("scheduler: STOPPED since 1970-01-01 00:00:09Z, 1 try in vain: no such table\n"),
+            said.contains("scheduler: STOPPED since 1970-01-01 00:00:09Z, 1 failed attempt: no such table\n"),
             "{said}"
         );
         assert!(said.contains("failing: ses_1\n"), "{said}");
@@ -280,15 +283,15 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_and_what_it_freed_is_told() {
+    fn finished_compactions_and_freed_tokens_are_shown() {
         let (kind, level) = (pb::CompactionKind::Summary.into(), pb::CompactionLevel::Auto.into());
         let state = pb::CompactionState::Done.into();
-        let tally = |trigger: pb::CompactionTrigger, freed_tokens| {
+        let counter = |trigger: pb::CompactionTrigger, freed_tokens| {
             let trigger = trigger.into();
             pb::CompactionCount { kind, level, state, count: 2, freed_tokens, trigger }
         };
         let compactions =
-            vec![tally(pb::CompactionTrigger::Threshold, 900), tally(pb::CompactionTrigger::Unspecified, 20)];
+            vec![counter(pb::CompactionTrigger::Threshold, 900), counter(pb::CompactionTrigger::Unspecified, 20)];
         let said = text(&lines(&pb::GetServerInfoResponse { compactions, ..pb::GetServerInfoResponse::default() }));
         for line in [
             "ended: 2 summary (auto, threshold) done, 900 tokens freed\n",
@@ -300,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn providers_and_what_they_cost_are_told() {
+    fn providers_and_their_cost_are_shown() {
         let provider = |state: pb::BreakerState, failure_count, closed_until| pb::ProviderState {
             summarizer: "strong".into(),
             model: "m".into(),
@@ -312,11 +315,11 @@ mod tests {
             place_count: 8,
         };
         for (state, failures, until, expected) in [
-            (pb::BreakerState::Closed, 0, None, "strong (m): breaker closed; 1 of 8 places taken, 2 waiting"),
+            (pb::BreakerState::Closed, 0, None, "strong (m): breaker closed; 1 of 8 slots in use, 2 waiting"),
             (pb::BreakerState::Closed, 1, None, "strong (m): breaker closed, 1 failure in a row; 1 of 8"),
             (pb::BreakerState::Open, 5, Some(instant(0)), "breaker OPEN until 1970-01-01 00:00:00Z, 5 failures in a"),
-            (pb::BreakerState::Paused, 1, Some(instant(9)), "paused as it asked until 1970-01-01 00:00:09Z"),
-            (pb::BreakerState::HalfOpen, 5, None, "half open: the next request decides, 5 failures"),
+            (pb::BreakerState::Paused, 1, Some(instant(9)), "paused at its request until 1970-01-01 00:00:09Z"),
+            (pb::BreakerState::HalfOpen, 5, None, "half open, one trial request, 5 failures"),
         ] {
             let said = provider_text(&provider(state, failures, until));
             assert!(said.contains(expected), "{said}");
@@ -331,8 +334,8 @@ mod tests {
             unpriced_count: 1,
             ..pb::SpendingTally::default()
         };
-        let expected = "strong (other models): 3 requests, 1 in vain, 70 in, 9 out, $1.000280 and what 1 unpriced \
-             request cost";
+        let expected = "strong (other models): 3 requests, 1 failed, 70 in, 9 out, $1.000280 and 1 request of \
+             unknown cost";
         assert_eq!(spending_text(&spending), expected);
     }
 
@@ -345,8 +348,8 @@ mod tests {
         let none = said(pb::GuardState { failure_count: 1, ..pb::GuardState::default() });
         for line in [
             "breaker: closed, 1 compaction without progress in a row\n",
-            "undo: holds nothing\n",
-            "cool-down: none\n",
+            "undo: no hold\n",
+            "cooldown: none\n",
             "newest: no compaction\n",
         ] {
             assert!(none.contains(line), "{none}");
@@ -360,9 +363,9 @@ mod tests {
         });
         for line in [
             "breaker: OPEN: automatic compactions wait for 3 user messages\n",
-            "undo: holds nothing\n",
-            "cool-down: until 1970-01-01 00:00:09Z\n",
-            "overhead: 40 tokens that no compaction takes away FILL the window\n",
+            "undo: no hold\n",
+            "cooldown: until 1970-01-01 00:00:09Z\n",
+            "overhead: 40 tokens of overhead FILL the window\n",
         ] {
             assert!(open.contains(line), "{open}");
         }
@@ -371,7 +374,7 @@ mod tests {
             cool_down_end_time: Some(instant(1)),
             ..pb::GuardState::default()
         });
-        assert!(undone.contains("undo: holds: automatic compactions wait for 1 user message\n"), "{undone}");
-        assert!(undone.contains("cool-down: over since 1970-01-01 00:00:01Z\n"), "{undone}");
+        assert!(undone.contains("undo: hold: automatic compactions wait for 1 user message\n"), "{undone}");
+        assert!(undone.contains("cooldown: over since 1970-01-01 00:00:01Z\n"), "{undone}");
     }
 }

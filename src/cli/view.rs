@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_must_stand_together() {
+    fn calls_and_results_must_be_together() {
         let cases: [(&[&[&str]], usize); 10] = [
             (&[&["hello"], &["text", "c1"], &["r1"], &["done"]], 0),
             (&[&["c1", "c2"], &["r2"], &["r1"]], 0),

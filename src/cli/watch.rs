@@ -67,13 +67,13 @@ impl Page {
 
     /// Text of a delta frame: directly after the text of the same source, or under a heading of its own.
     fn words(&mut self, who: &str, offset: i64, delta: &str) -> String {
-        let told = match &self.speaking {
-            Some((speaker, told)) if speaker == who => *told,
+        let sent_end = match &self.speaking {
+            Some((speaker, sent_end)) if speaker == who => *sent_end,
             Some(_) | None => -1,
         };
-        let goes_on = told >= 0 && (offset > 0 || told == 0);
+        let goes_on = sent_end >= 0 && (offset > 0 || sent_end == 0);
         let lead = match &self.speaking {
-            Some(_) if goes_on && offset > told => "[…]".to_owned(),
+            Some(_) if goes_on && offset > sent_end => "[…]".to_owned(),
             Some(_) if goes_on => String::new(),
             Some(_) => format!("\n… {who}: "),
             None => format!("… {who}: "),
@@ -115,10 +115,10 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_behind_each_other_and_gaps_show() {
+    fn drafts_follow_each_other_and_gaps_show() {
         let by = "ses_1 cmp_1 by strong";
         let event = pb::Event { session_id: "ses_1".into(), revision: 3, ..pb::Event::default() };
-        let told = line(&event);
+        let event_line = line(&event);
         let batch = Frame::Events(pb::EventBatch { events: vec![event], ..pb::EventBatch::default() });
         let cases = [
             (summary(0, ""), format!("… {by}: ")),
@@ -127,7 +127,7 @@ mod tests {
             (summary(9, "x\n12:00 forged"), "[…]x\n  12:00 forged".to_owned()),
             (summary(0, ""), format!("\n… {by}: ")),
             (draft(4, "hm"), "\n… ses_1 msg_1: hm".to_owned()),
-            (batch, format!("\n{told}")),
+            (batch, format!("\n{event_line}")),
             (draft(6, "!"), "… ses_1 msg_1: !".to_owned()),
         ];
         let mut page = Page::default();

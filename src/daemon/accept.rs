@@ -104,9 +104,9 @@ fn is_exhausted(error: &io::Error) -> bool {
 }
 
 fn accept<L: Listener>(server: &Arc<Server>, io: L::Io) {
-    match server.connections.place(&server.traffic) {
-        Some(place) => {
-            server.tasks.spawn(connection::serve(io, place, server.clone()));
+    match server.connections.entry(&server.traffic) {
+        Some(entry) => {
+            server.tasks.spawn(connection::serve(io, entry, server.clone()));
         }
         None => {
             server.traffic.refused_connections.add(1);
@@ -147,7 +147,7 @@ struct Entry {
 }
 
 /// An open connection's entry, until it is dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionEntry {
     id: u64,
     open: Arc<Mutex<Open>>,
     traffic: Arc<Traffic>,
@@ -182,7 +182,7 @@ impl Connections {
     }
 
     /// An entry for a new connection, for which an idle one is closed if necessary; none if all have calls.
-    pub(super) fn place(&self, traffic: &Arc<Traffic>) -> Option<Place> {
+    pub(super) fn entry(&self, traffic: &Arc<Traffic>) -> Option<ConnectionEntry> {
         let mut open = locked(&self.open);
         if open.connections.len() >= self.most && !open.close_idle() {
             return None;
@@ -191,7 +191,7 @@ impl Connections {
         let close = CancellationToken::new();
         open.connections.insert(id, Entry { idle_since: Some(id), close: close.clone() });
         traffic.connections.add(1);
-        Some(Place { id, open: self.open.clone(), traffic: traffic.clone(), close })
+        Some(ConnectionEntry { id, open: self.open.clone(), traffic: traffic.clone(), close })
     }
 
     fn close_idle(&self) {
@@ -199,7 +199,7 @@ impl Connections {
     }
 }
 
-impl Place {
+impl ConnectionEntry {
     /// Records whether the connection has calls.
     pub(super) fn is_idle(&self, is_idle: bool) {
         let mut open = locked(&self.open);
@@ -215,7 +215,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         locked(&self.open).connections.remove(&self.id);
         self.traffic.connections.add(-1);
@@ -230,18 +230,18 @@ mod tests {
     fn the_connection_that_was_idle_for_the_longest_time_makes_way() {
         let traffic = Arc::new(Traffic::default());
         let connections = Connections::new(2);
-        let first = connections.place(&traffic).expect("a place");
-        let second = connections.place(&traffic).expect("a place");
+        let first = connections.entry(&traffic).expect("a place");
+        let second = connections.entry(&traffic).expect("a place");
         first.is_idle(false);
         first.is_idle(true);
-        let third = connections.place(&traffic).expect("a place");
+        let third = connections.entry(&traffic).expect("a place");
         assert!(second.close.is_cancelled() && !first.close.is_cancelled());
         drop(second);
         first.is_idle(false);
         third.is_idle(false);
-        assert!(connections.place(&traffic).is_none(), "all are in use");
+        assert!(connections.entry(&traffic).is_none(), "all are in use");
         assert_eq!(traffic.connections.get(), 2);
         drop(third);
-        assert!(connections.place(&traffic).is_some());
+        assert!(connections.entry(&traffic).is_some());
     }
 }

@@ -154,8 +154,8 @@ impl Unwritten {
         }
         stream.send_reset(Reason::CANCEL);
         // A frame that is partly written cannot be taken back.
-        let patience = Duration::from_millis(limits::IDLE_HOLDER_MS);
-        let written = tokio::time::timeout(patience, written.cancelled()).await;
+        let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
+        let written = tokio::time::timeout(timeout, written.cancelled()).await;
         if written.is_ok() { End::Done } else { End::Stuck }
     }
 }

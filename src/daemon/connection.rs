@@ -1,6 +1,6 @@
 //! A connection: HTTP/2, its calls, and its end.
 
-use super::accept::{Place, Server};
+use super::accept::{ConnectionEntry, Server};
 use super::call;
 use crate::limits;
 use bytes::Bytes;
@@ -24,14 +24,14 @@ fn builder() -> Builder {
 }
 
 /// Serves a connection to its end. All its calls end with it.
-pub(super) async fn serve<Io>(io: Io, place: Place, server: Arc<Server>)
+pub(super) async fn serve<Io>(io: Io, entry: ConnectionEntry, server: Arc<Server>)
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let handshake = tokio::time::timeout(millis(limits::HANDSHAKE_MS_MAX), builder().handshake::<_, Bytes>(io));
     let connection = tokio::select! {
         () = server.parting.cancelled() => return,
-        () = place.has_to_close() => return,
+        () = entry.has_to_close() => return,
         handshake = handshake => match handshake {
             Ok(Ok(connection)) => connection,
             Ok(Err(error)) => return tracing::debug!(%error, "a client does not speak HTTP/2"),
@@ -40,12 +40,12 @@ where
     };
     tokio::select! {
         () = server.ending.cancelled() => {}
-        () = calls(connection, &place, &server) => {}
+        () = calls(connection, &entry, &server) => {}
     }
 }
 
 /// Accepts calls until the client is gone, or the connection has to close and its calls have ended.
-async fn calls<Io>(mut connection: Connection<Io, Bytes>, place: &Place, server: &Arc<Server>)
+async fn calls<Io>(mut connection: Connection<Io, Bytes>, entry: &ConnectionEntry, server: &Arc<Server>)
 where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
@@ -63,13 +63,13 @@ where
                     return tracing::info!("a connection ends: its client does not read");
                 }
                 if calls.is_empty() {
-                    place.is_idle(true);
+                    entry.is_idle(true);
                 }
             }
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
                     if calls.is_empty() {
-                        place.is_idle(false);
+                        entry.is_idle(false);
                     }
                     calls.spawn(call::run(request, respond, server.clone()));
                 }
@@ -82,7 +82,7 @@ where
             }
             // The connection does not wait for a client that ignores its end, once the client's calls have ended.
             () = server.parting.cancelled(), if calls.is_empty() => break,
-            () = place.has_to_close(), if calls.is_empty() => break,
+            () = entry.has_to_close(), if calls.is_empty() => break,
             () = &mut gone => return tracing::debug!("a client is gone"),
         }
     }

@@ -34,7 +34,7 @@ pub(super) struct Socket {
 
 /// State of the socket's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum SocketState {
     /// Nothing is there.
     Free,
     /// A socket without a listener, left by a killed daemon.
@@ -51,7 +51,7 @@ fn refused(path: &Path, why: impl Into<String>) -> Error {
 
 /// Refuses a path that cannot be listened on, and changes nothing.
 pub(super) async fn check(path: &Path, data_dir: &Path) -> Result<(), Error> {
-    standing(path, data_dir).await.map(drop)
+    socket_state(path, data_dir).await.map(drop)
 }
 
 /// Listens on a socket that only its owner can open. Creates the socket's directory if it is missing.
@@ -62,8 +62,8 @@ pub(super) async fn listen(path: &Path, data_dir: &Path) -> Result<(UnixListener
         std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIRECTORY).create(directory).map_err(failed)?;
     }
     let _lock = lock(path).await?;
-    let standing = standing(path, data_dir).await?;
-    if standing == Standing::Dead {
+    let state = socket_state(path, data_dir).await?;
+    if state == SocketState::Dead {
         std::fs::remove_file(path).map_err(failed)?;
     }
     let socket = UnixSocket::new_stream().map_err(failed)?;
@@ -109,7 +109,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
-async fn standing(path: &Path, data_dir: &Path) -> Result<Standing, Error> {
+async fn socket_state(path: &Path, data_dir: &Path) -> Result<SocketState, Error> {
     if path.file_name().is_none() {
         return Err(refused(path, "the path names no file"));
     }
@@ -120,16 +120,16 @@ async fn standing(path: &Path, data_dir: &Path) -> Result<Standing, Error> {
             format!("a path of {length} bytes is too long for a socket: --socket takes another"),
         ));
     }
-    let place = resolved(path);
-    if place == resolved(data_dir) || store::paths(data_dir).iter().any(|file| place == resolved(file)) {
+    let path_there = resolved(path);
+    if path_there == resolved(data_dir) || store::paths(data_dir).iter().any(|file| path_there == resolved(file)) {
         return Err(refused(path, "the store has its own files there"));
     }
     let found = match std::fs::symlink_metadata(path) {
         Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Standing::Free),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(SocketState::Free),
         // The store has a better error for a problem with its directory.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory && path.starts_with(data_dir) => {
-            return Ok(Standing::Free);
+            return Ok(SocketState::Free);
         }
         Err(error) => return Err(failed(path, error)),
     };
@@ -146,9 +146,9 @@ async fn standing(path: &Path, data_dir: &Path) -> Result<Standing, Error> {
     }
     match UnixStream::connect(path).await {
         Ok(_) => Err(refused(path, "another daemon listens there already")),
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(Standing::Dead),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(SocketState::Dead),
         // The socket was removed since it was found.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Standing::Free),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SocketState::Free),
         Err(error) => Err(refused(path, format!("nobody can say whether the socket there is used: {error}"))),
     }
 }

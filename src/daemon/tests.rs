@@ -86,8 +86,8 @@ fn server(traffic: Traffic) -> Arc<Server> {
 /// A served connection, over a socket with a buffer of this many bytes. Serving ends with the connection.
 fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(bytes);
-    let place = server.connections.place(&server.traffic).expect("a place");
-    tokio::spawn(connection::serve(theirs, place, server.clone()));
+    let entry = server.connections.entry(&server.traffic).expect("a place");
+    tokio::spawn(connection::serve(theirs, entry, server.clone()));
     ours
 }
 
@@ -203,7 +203,7 @@ async fn a_request_is_no_longer_than_it_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_that_take_their_answers_are_not_cut_off_by_each_other() {
+async fn readers_that_take_their_answers_are_not_disconnected_by_each_other() {
     let server = server(Traffic { answers: Room::new(PAGE_BYTES * 3 / 2), ..Traffic::default() });
     let mut answers = Vec::new();
     for _ in 0..2 {

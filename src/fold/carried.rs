@@ -3,7 +3,7 @@
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::Message;
 use crate::model::part::{Part, PartBody};
-use crate::model::view::{Carried, SourceMessage, Standing, ViewMessage, ViewPart};
+use crate::model::view::{Carried, SourceMessage, ViewKind, ViewMessage, ViewPart};
 use std::collections::HashMap;
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub(super) fn carry(sources: &[SourceMessage], messages: &mut [ViewMessage]) {
         sources.iter().map(|source| (source.message.id, &*source.message)).collect();
     // A message that pairing split is in the view several times.
     let mut carried: HashMap<MessageId, Arc<Carried>> = HashMap::new();
-    for message in messages.iter_mut().filter(|message| message.standing == Standing::Shown) {
+    for message in messages.iter_mut().filter(|message| message.kind == ViewKind::Shown) {
         let Some(original) = message.source.and_then(|id| originals.get(&id)) else { continue };
         let of_message = carried.entry(original.id).or_insert_with(|| Arc::new(Carried::from(*original)));
         message.carried = Some(of_message.clone());

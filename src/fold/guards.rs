@@ -4,18 +4,18 @@
 use super::Fold;
 use crate::model::Revision;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, FailureReason, Level, Trigger};
-use crate::model::cut::Cuts;
 use crate::model::ids::CompactionId;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::are_notes;
 use crate::model::session;
 use crate::model::time::Timestamp;
+use crate::model::truncation::Removals;
 use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::SourceMessage;
 use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
-use crate::policy::plan::{self, Scene};
-use crate::policy::{Policy, Rung, continuing, overflow};
+use crate::policy::plan::{self, PlanningInput};
+use crate::policy::{LevelPolicy, Policy, continuing, overflow};
 use uuid::Uuid;
 
 /// Divisor of the window. After a failure the view must grow by this fraction of the window before the next automatic
@@ -63,22 +63,22 @@ pub struct Guards {
     pub(super) is_in_run: bool,
     /// True during the cooldown, and until the view has grown by the policy's minimum between two compactions. False if
     /// the view exceeds its window.
-    is_cooling: bool,
+    in_cooldown: bool,
 }
 
 impl Guards {
     /// The guards of a session at one of its revisions.
-    pub fn new(scene: Scene<'_>, fold: &Fold, past: Past<'_>) -> Self {
-        let Scene { policy, window, now, .. } = scene;
+    pub fn new(planning: PlanningInput<'_>, fold: &Fold, past: Past<'_>) -> Self {
+        let PlanningInput { policy, window, now, .. } = planning;
         let streak = Streak::of(past);
         let breaker_turns = streak.newest.map_or(0, |(revision, _)| {
             let is_open = streak.count >= i64::from(policy.guards.breaker_failures);
-            let spoken = user_messages_since(scene, revision);
-            if is_open { (i64::from(policy.guards.breaker_turns) - spoken).max(0) } else { 0 }
+            let user_messages = user_messages_since(planning, revision);
+            if is_open { (i64::from(policy.guards.breaker_turns) - user_messages).max(0) } else { 0 }
         });
         let is_tripped = streak.count >= i64::from(policy.guards.breaker_failures) && policy.guards.breaker_turns > 0;
         let step = (window.context / RETRY_GROWTH_PARTS).max(1);
-        let growth_left = |least: i64, revision| least.saturating_sub(fold.growth_since(scene, revision));
+        let growth_left = |least: i64, revision| least.saturating_sub(fold.growth_since(planning, revision));
         let retry = streak.newest.and_then(|(revision, kind)| match (is_tripped, breaker_turns) {
             // It was open long enough: one more attempt is made, in case anything has changed.
             (true, 0) => None,
@@ -86,7 +86,7 @@ impl Guards {
             (false, _) => Some((kind, growth_left(step, revision))),
         });
         let retry = retry.filter(|(_, left)| *left > 0);
-        let stuck = failed_last_resort(past).filter(|revision| user_messages_since(scene, *revision) == 0);
+        let stuck = failed_last_resort(past).filter(|revision| user_messages_since(planning, *revision) == 0);
         let stuck = stuck.map(|revision| growth_left(step, revision)).filter(|left| *left > 0);
         let cooldown_end = cooldown_end(policy, past.ended, now);
         let rearm = threshold_compaction(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
@@ -96,23 +96,23 @@ impl Guards {
             failure_count: streak.count,
             breaker_turns,
             cooldown_end,
-            overhead: overhead::overhead(scene, sample_before(past), fold.usage_sample()),
+            overhead: overhead::overhead(planning, sample_before(past), fold.usage_sample()),
             usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
-            reported_overhead: reported_overhead(scene, past),
+            reported_overhead: reported_overhead(planning, past),
             needs_growth: retry.map(|(kind, _)| kind),
             growth_tokens: [retry.map(|(_, left)| left), rearm, stuck].into_iter().flatten().min(),
             last_resort_failed: stuck.is_some(),
-            is_in_run: policy.trigger.between_runs && continuing::is_in_run(scene.sources),
-            is_cooling: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
+            is_in_run: policy.trigger.between_runs && continuing::is_in_run(planning.sources),
+            in_cooldown: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
         }
     }
 
     /// True if the steps of a level may be taken automatically. An undo is not considered here, because an overflow
     /// overrides its hold.
-    pub fn allow(&self, scene: Scene<'_>, level: Level) -> bool {
-        let Scene { policy, window, .. } = scene;
-        let kind = policy.rung(level).map(|rung| plan::kind(&rung.steps));
-        !self.is_cooling
+    pub fn allow(&self, planning: PlanningInput<'_>, level: Level) -> bool {
+        let PlanningInput { policy, window, .. } = planning;
+        let kind = policy.level(level).map(|level_policy| plan::kind(&level_policy.steps));
+        !self.in_cooldown
             && !self.is_in_run
             && !overhead::is_filled(policy, window, level, self.reported_overhead)
             && kind.is_none_or(|kind| self.allow_kind(kind))
@@ -125,19 +125,19 @@ impl Guards {
     }
 
     /// True if overhead that no compaction removes fills the level's limit, so that its steps cannot help.
-    pub fn is_filled(&self, scene: Scene<'_>, level: Level) -> bool {
-        overhead::is_filled(scene.policy, scene.window, level, Some(self.overhead.tokens()))
+    pub fn is_filled(&self, planning: PlanningInput<'_>, level: Level) -> bool {
+        overhead::is_filled(planning.policy, planning.window, level, Some(self.overhead.tokens()))
     }
 
     /// The guards as a session reports them.
-    pub fn stated(&self, scene: Scene<'_>) -> session::Guards {
-        let mut levels = scene.policy.ladder().map(|(level, _)| level);
-        let fills = |level| overhead::is_filled(scene.policy, scene.window, level, self.reported_overhead);
+    pub fn stated(&self, planning: PlanningInput<'_>) -> session::Guards {
+        let mut levels = planning.policy.levels().map(|(level, _)| level);
+        let fills = |level| overhead::is_filled(planning.policy, planning.window, level, self.reported_overhead);
         session::Guards {
             failure_count: self.failure_count,
             hold_turns: if self.holds_after_undo { 1 } else { self.breaker_turns },
             breaker_open: !self.holds_after_undo && self.breaker_turns > 0,
-            cool_until: self.cooldown_end,
+            cooldown_end: self.cooldown_end,
             overhead_tokens: self.reported_overhead.filter(|_| levels.any(fills)),
         }
     }
@@ -178,51 +178,56 @@ impl Decision {
 ///
 /// If the overhead fills every reached level, the highest level is decided nevertheless, once: its compaction fails and
 /// reports the overhead.
-pub fn decide(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Option<Decision> {
-    let Scene { policy, window, .. } = scene;
+pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Option<Decision> {
+    let PlanningInput { policy, window, .. } = planning;
     if !policy.trigger.auto || guards.holds_after_undo {
         return None;
     }
     let tokens = fold.context_tokens(window);
-    let allowed = |level| guards.allow(scene, level);
+    let allowed = |level| guards.allow(planning, level);
     let reached: Vec<Level> =
         overflow::reached(policy, window, tokens).map(|(level, _)| level).filter(|level| allowed(*level)).collect();
-    if let Some(level) = reached.first().filter(|_| reached.iter().all(|level| guards.is_filled(scene, *level))) {
-        return Some(Decision::Steps(plan::Decision::Climb(*level)));
+    if let Some(level) = reached.first().filter(|_| reached.iter().all(|level| guards.is_filled(planning, *level))) {
+        return Some(Decision::Steps(plan::Decision::Level(*level)));
     }
-    plan::decide(scene, tokens, allowed)
+    plan::decide(planning, tokens, allowed)
         .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.maintenance)))
         .map(Decision::Steps)
-        .or_else(|| needs_last_resort(scene, fold, guards).then_some(Decision::LastResort))
+        .or_else(|| needs_last_resort(planning, fold, guards).then_some(Decision::LastResort))
 }
 
 /// True if the view exceeds its window and the last resort can shorten it or has to report that it cannot. That report
 /// is made once.
-fn needs_last_resort(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> bool {
-    let has_cuts = || !last_resort_cuts(scene, fold, guards).is_empty();
-    !fold.fits(scene.window) && !guards.last_resort_failed && (guards.reported_overhead.is_none() || has_cuts())
+fn needs_last_resort(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> bool {
+    let can_remove = || !last_resort_removals(planning, fold, guards).is_empty();
+    !fold.fits(planning.window) && !guards.last_resort_failed && (guards.reported_overhead.is_none() || can_remove())
 }
 
 /// The truncations and omissions that bring the view into its window; none if it fits, or cannot be made to fit.
-pub fn last_resort_cuts(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Cuts {
-    let context_tokens = fold.context_tokens(scene.window);
+pub fn last_resort_removals(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Removals {
+    let context_tokens = fold.context_tokens(planning.window);
     // A report can show a higher overhead than the usage of a larger view; pins are part of the view.
     let reported = guards.reported_overhead.unwrap_or(0).saturating_sub(guards.overhead.pinned_tokens);
     let overhead_tokens = guards.overhead.unseen_tokens.max(reported);
     let size = Size { context_tokens, estimated_tokens: fold.view.estimated_tokens, overhead_tokens };
-    let cuts = last_resort::cuts(scene, size);
+    let removals = last_resort::removals(planning, size);
     // The savings are estimated message by message; the estimate of the resulting view decides.
-    let after = || plan::view(scene.policy, &plan::with_cuts(scene.sources, &cuts, CompactionId(Uuid::nil())));
-    if !cuts.is_empty() && after().estimated_tokens < size.estimated_tokens { cuts } else { Cuts::default() }
+    let after =
+        || plan::view(planning.policy, &plan::with_removals(planning.sources, &removals, CompactionId(Uuid::nil())));
+    if !removals.is_empty() && after().estimated_tokens < size.estimated_tokens {
+        removals
+    } else {
+        Removals::default()
+    }
 }
 
 /// The failure of a level whose limit is filled by overhead that no compaction removes. None if the level's steps may
 /// help.
 ///
 /// The reported tokens are at most the context usage, if some is valid, because pins are only estimated.
-pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> Option<Failure> {
+pub fn overhead_failure(level_policy: &LevelPolicy, window: &ModelWindow, guards: &Guards) -> Option<Failure> {
     let overhead = guards.overhead;
-    let full = overhead::fills_from(rung, window)?;
+    let full = overhead::fills_from(level_policy, window)?;
     let (tokens, unseen, pinned) = (overhead.tokens(), overhead.unseen_tokens, overhead.pinned_tokens);
     (tokens >= full).then(|| Failure {
         reason: FailureReason::FixedOverhead,
@@ -236,11 +241,11 @@ pub fn overhead_failure(rung: &Rung, window: &ModelWindow, guards: &Guards) -> O
 }
 
 /// The failure of the last resort, with everything that it may not remove.
-pub fn fixed_failure(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> Failure {
-    let tokens = fold.context_tokens(scene.window);
-    let room = overflow::room(scene.window).unwrap_or(0);
+pub fn fixed_failure(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Failure {
+    let tokens = fold.context_tokens(planning.window);
+    let room = overflow::room(planning.window).unwrap_or(0);
     let overhead = guards.overhead.unseen_tokens;
-    let mut fixed = last_resort::fixed(scene);
+    let mut fixed = last_resort::fixed(planning);
     fixed.insert(0, ("what no view shows, such as a system prompt and descriptions of tools", overhead));
     let named: Vec<String> =
         fixed.iter().filter(|(_, tokens)| *tokens > 0).map(|(what, tokens)| format!("{tokens} of {what}")).collect();
@@ -313,7 +318,7 @@ fn since_change(past: Past<'_>) -> impl Iterator<Item = (Revision, &Compaction)>
 
 /// The overhead of the newest failure report, after the last compaction by hand or for a provider's overflow, lowered
 /// to the usage of later replies.
-fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
+fn reported_overhead(planning: PlanningInput<'_>, past: Past<'_>) -> Option<i64> {
     let is_asked_for = |compaction: &Compaction| {
         compaction.state == CompactionState::Done
             && (is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow)
@@ -322,7 +327,7 @@ fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
     let (revision, tokens) =
         newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
     // If a level that the overhead filled made a compaction succeed later, the overhead no longer fills it.
-    let Scene { policy, window, .. } = scene;
+    let PlanningInput { policy, window, .. } = planning;
     let has_helped = since_change(past).take_while(|(at, _)| *at > revision).any(|(_, compaction)| {
         let level = compaction.request.level.filter(|_| compaction.state == CompactionState::Done);
         level.is_some_and(|level| overhead::is_filled(policy, window, level, Some(tokens)))
@@ -331,7 +336,7 @@ fn reported_overhead(scene: Scene<'_>, past: Past<'_>) -> Option<i64> {
         return None;
     }
     // The overhead is at most a whole request.
-    let used = scene.sources.iter().filter_map(|source| {
+    let used = planning.sources.iter().filter_map(|source| {
         let message = &source.message;
         let usage =
             message.finish.usage.as_ref().filter(|_| message.sealed_revision.is_some_and(|at| at > revision))?;
@@ -374,16 +379,16 @@ fn cooldown_end(policy: &Policy, ended: &[Compaction], now: Timestamp) -> Option
 }
 
 /// The messages of the user after a revision, as far as the view shows them.
-fn user_messages_since(scene: Scene<'_>, revision: Revision) -> i64 {
+fn user_messages_since(planning: PlanningInput<'_>, revision: Revision) -> i64 {
     let is_users = |source: &&SourceMessage| {
         let message = &source.message;
-        source.place.is_none()
+        source.placement.is_none()
             && message.revision > revision
             && message.kind == MessageKind::Normal
             && message.role == Role::User
             && !are_notes(message.parts.iter().map(|part| &*part.body))
     };
-    i64::try_from(scene.sources.iter().filter(is_users).count()).unwrap_or(i64::MAX)
+    i64::try_from(planning.sources.iter().filter(is_users).count()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::{Media, MediaSource, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::view::{Carried, Shortened, Standing, ViewMessage};
+use crate::model::view::{Carried, Shortened, ViewKind, ViewMessage};
 use std::collections::HashMap;
 
 /// The hash of a view without messages.
@@ -91,15 +91,15 @@ impl Hasher {
             Role::Tool => 3,
             Role::System => 4,
         });
-        self.number(match message.standing {
-            Standing::Shown => 1,
-            Standing::Marker => 2,
-            Standing::Summary => 3,
-            Standing::Paired => 4,
-            Standing::Filler => 5,
-            Standing::Retrieved => 6,
-            Standing::Branch => 7,
-            Standing::Added => 8,
+        self.number(match message.kind {
+            ViewKind::Shown => 1,
+            ViewKind::Marker => 2,
+            ViewKind::Summary => 3,
+            ViewKind::Paired => 4,
+            ViewKind::Filler => 5,
+            ViewKind::Retrieved => 6,
+            ViewKind::Branch => 7,
+            ViewKind::Added => 8,
         });
         self.number(i64::try_from(message.parts.len()).unwrap_or(i64::MAX));
         for part in &message.parts {

@@ -19,21 +19,21 @@ use crate::model::Revision;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome, Trigger,
 };
-use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::PartBody;
+use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{Shortened, SourceMessage, Standing, View};
+use crate::model::view::{Shortened, SourceMessage, View, ViewKind};
 use crate::policy::overflow;
-use crate::policy::plan::{self, Scene, SummaryPlan, Work};
-use crate::policy::{Policy, Rung, gain, pairing, presets, tokens, validate};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work};
+use crate::policy::{LevelPolicy, Policy, gain, pairing, presets, tokens, validate};
 
 mod world;
 
-use world::{Picture, Step, Words, World, step};
+use world::{Snapshot, Step, Words, World, step};
 
 /// Most decisions after one step: a level can find more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
@@ -104,14 +104,14 @@ fn counted(policy: &Policy, sources: &[SourceMessage]) -> Vec<SourceMessage> {
 
 /// A compaction that frees tokens, before it is committed.
 struct Draft {
-    cuts: Cuts,
+    removals: Removals,
     summary: Option<(SummaryPlan, String)>,
     after: View,
 }
 
 /// A decision with its inputs.
 struct Moment<'a> {
-    scene: Scene<'a>,
+    planning: PlanningInput<'a>,
     fold: Fold,
     guards: Guards,
     decision: Option<Decision>,
@@ -122,7 +122,7 @@ struct Session<'a> {
     world: World,
     /// The compactions that ended, newest first.
     ended: Vec<Compaction>,
-    pictures: Vec<Picture>,
+    snapshots: Vec<Snapshot>,
     counts: &'a mut Counts,
 }
 
@@ -130,56 +130,56 @@ impl Session<'_> {
     fn play(mut self, steps: &[Step]) {
         for step in steps {
             let wrote = self.world.take(step);
-            let before = self.world.look();
+            let before = self.world.current();
             accounted(&self.world, &before);
-            self.pictures.push(before.clone());
+            self.snapshots.push(before.clone());
             let mut burst = vec![before];
             match step {
                 Step::Clear => {
-                    let work = plan::clear_all(self.world.scene(&burst[0]));
+                    let work = plan::clear_all(self.world.planning(&burst[0]));
                     self.by_hand(work, &mut burst);
                 }
-                Step::Climb => self.climb_by_hand(&mut burst),
+                Step::ApplyLevel => self.apply_level_by_hand(&mut burst),
                 _ if wrote => self.compact(&mut burst),
                 _ => {}
             }
             self.undo(&burst);
-            self.pictures.extend(burst.into_iter().skip(1));
+            self.snapshots.extend(burst.into_iter().skip(1));
         }
-        self.look_back();
+        self.reread_all();
         self.undo_everything();
     }
 
     /// The decision about a view, from scratch.
-    fn decide<'a>(&self, scene: Scene<'a>) -> Moment<'a> {
+    fn decide<'a>(&self, planning: PlanningInput<'a>) -> Moment<'a> {
         let (changed_revision, undo_revision) = self.world.changes();
         let past = Past { ended: &self.ended, changed_revision, undo_revision };
-        let rows = Rows { policy: scene.policy, messages: scene.sources, changed_revision };
+        let rows = Rows { policy: planning.policy, messages: planning.sources, changed_revision };
         let fold = Fold::new(rows, None);
-        let guards = Guards::new(scene, &fold, past);
-        let decision = guards::decide(scene, &fold, &guards);
-        Moment { scene, fold, guards, decision }
+        let guards = Guards::new(planning, &fold, past);
+        let decision = guards::decide(planning, &fold, &guards);
+        Moment { planning, fold, guards, decision }
     }
 
     /// Makes automatic compactions until nothing is due.
-    fn compact(&mut self, burst: &mut Vec<Picture>) {
+    fn compact(&mut self, burst: &mut Vec<Snapshot>) {
         for decisions in 0.. {
-            let before = self.world.look();
-            let scene = self.world.scene(&before);
-            let moment = self.decide(scene);
-            let counted = counted(&self.world.policy, scene.sources);
-            let of_counts = self.decide(Scene { sources: &counted, ..scene });
+            let before = self.world.current();
+            let planning = self.world.planning(&before);
+            let moment = self.decide(planning);
+            let counted = counted(&self.world.policy, planning.sources);
+            let of_counts = self.decide(PlanningInput { sources: &counted, ..planning });
             assert_eq!(moment.decision, of_counts.decision, "counts change no decision");
             assert_eq!(moment.guards, of_counts.guards, "counts change no guard");
             self.check_decision(&moment);
             let Some(decision) = moment.decision else {
-                self.fits_or_says_why(&moment);
+                self.check_fit(&moment);
                 break;
             };
             assert!(decisions < DECISIONS_MAX, "no end of it: {decision:?}");
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
             let (trigger, level) = match decision {
-                Decision::Steps(plan::Decision::Climb(level)) => (Trigger::Threshold, Some(level)),
+                Decision::Steps(plan::Decision::Level(level)) => (Trigger::Threshold, Some(level)),
                 Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, None),
                 Decision::LastResort => (Trigger::Window, None),
             };
@@ -205,68 +205,70 @@ impl Session<'_> {
     }
 
     /// The work of a decision, as its job does it; the failure if it has no effect.
-    fn carry_out(&self, before: &Picture, moment: &Moment<'_>, decision: Decision) -> Result<Draft, Failure> {
-        let Moment { scene, fold, guards, .. } = moment;
-        let (scene, tokens) = (*scene, fold.context_tokens(scene.window));
+    fn carry_out(&self, before: &Snapshot, moment: &Moment<'_>, decision: Decision) -> Result<Draft, Failure> {
+        let Moment { planning, fold, guards, .. } = moment;
+        let (planning, tokens) = (*planning, fold.context_tokens(planning.window));
         match decision {
-            Decision::Steps(plan::Decision::Climb(level)) => {
-                let rung = scene.policy.rung(level).expect("the level that was decided on");
-                if let Some(failure) = guards::overhead_failure(rung, scene.window, guards) {
+            Decision::Steps(plan::Decision::Level(level)) => {
+                let level_policy = planning.policy.level(level).expect("the level that was decided on");
+                if let Some(failure) = guards::overhead_failure(level_policy, planning.window, guards) {
                     return Err(failure);
                 }
-                self.climb(before, rung, tokens).ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
+                self.apply_level(before, level_policy, tokens).ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
             }
             Decision::Steps(plan::Decision::Maintenance) => {
-                let least = gain::least(scene.policy, scene.window, &scene.policy.maintenance, false);
-                self.draft(before, plan::maintenance(scene).cuts, None, least)
+                let least = gain::least(planning.policy, planning.window, &planning.policy.maintenance, false);
+                self.draft(before, plan::maintenance(planning).removals, None, least)
                     .ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
             }
             Decision::LastResort => {
-                let cuts = guards::last_resort_cuts(scene, fold, guards);
-                self.draft(before, cuts, None, 1).ok_or_else(|| guards::fixed_failure(scene, fold, guards))
+                let removals = guards::last_resort_removals(planning, fold, guards);
+                self.draft(before, removals, None, 1).ok_or_else(|| guards::fixed_failure(planning, fold, guards))
             }
         }
     }
 
     /// P15: after all decisions a view fits its window, or a guard names the reason why not.
-    fn fits_or_says_why(&self, Moment { scene, fold, guards, .. }: &Moment<'_>) {
-        let is_excepted = !scene.policy.trigger.auto || guards.holds_after_undo || guards.reported_overhead.is_some();
-        assert!(fold.fits(scene.window) || is_excepted, "it does not fit: {guards:?}");
+    fn check_fit(&self, Moment { planning, fold, guards, .. }: &Moment<'_>) {
+        let is_excepted =
+            !planning.policy.trigger.auto || guards.holds_after_undo || guards.reported_overhead.is_some();
+        assert!(fold.fits(planning.window) || is_excepted, "it does not fit: {guards:?}");
     }
 
     /// The first candidate that is worth its price is decided; none if there is none.
-    fn check_decision(&self, Moment { scene, fold, guards, decision }: &Moment<'_>) {
-        let (scene, policy) = (*scene, scene.policy);
+    fn check_decision(&self, Moment { planning, fold, guards, decision }: &Moment<'_>) {
+        let (planning, policy) = (*planning, planning.policy);
         if !policy.trigger.auto || guards.holds_after_undo {
             assert_eq!(*decision, None);
             return;
         }
-        let tokens = fold.context_tokens(scene.window);
-        let reached = overflow::reached(policy, scene.window, tokens).filter(|(level, _)| guards.allow(scene, *level));
+        let tokens = fold.context_tokens(planning.window);
+        let reached =
+            overflow::reached(policy, planning.window, tokens).filter(|(level, _)| guards.allow(planning, *level));
         let reached: Vec<_> = reached.collect();
         if let Some((level, _)) =
-            reached.first().filter(|_| reached.iter().all(|(level, _)| guards.is_filled(scene, *level)))
+            reached.first().filter(|_| reached.iter().all(|(level, _)| guards.is_filled(planning, *level)))
         {
             assert_eq!(
                 *decision,
-                Some(Decision::Steps(plan::Decision::Climb(*level))),
+                Some(Decision::Steps(plan::Decision::Level(*level))),
                 "it is said what fills the window"
             );
             return;
         }
-        let rungs = reached
-            .into_iter()
-            .flat_map(|(level, rung)| plan::narrowings(rung).into_iter().map(move |rung| (level, rung)));
-        let works = rungs.map(|(level, rung)| {
-            let work = plan::climb(scene, &rung, tokens);
-            (plan::Decision::Climb(level), rung.steps, work)
+        let level_policies = reached.into_iter().flat_map(|(level, level_policy)| {
+            plan::tail_fallbacks(level_policy).into_iter().map(move |level_policy| (level, level_policy))
+        });
+        let works = level_policies.map(|(level, level_policy)| {
+            let work = plan::apply(planning, &level_policy, tokens);
+            (plan::Decision::Level(level), level_policy.steps, work)
         });
         let may_maintain = guards.allow_kind(plan::kind(&policy.maintenance));
-        let maintenance = (plan::Decision::Maintenance, policy.maintenance.clone(), plan::maintenance(scene));
+        let maintenance = (plan::Decision::Maintenance, policy.maintenance.clone(), plan::maintenance(planning));
         for (candidate, steps, work) in works.chain(may_maintain.then_some(maintenance)) {
-            let least = gain::least(policy, scene.window, &steps, work.summary.is_some());
-            let freed = foreseen(scene, &work);
-            if *decision == Some(Decision::Steps(candidate)) && plan::decided(scene, candidate, tokens) == work {
+            let least = gain::least(policy, planning.window, &steps, work.summary.is_some());
+            let freed = foreseen(planning, &work);
+            if *decision == Some(Decision::Steps(candidate)) && plan::decided(planning, candidate, tokens) == work {
                 assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
                 return;
             }
@@ -278,61 +280,61 @@ impl Session<'_> {
     }
 
     /// The steps of a level with their summary, with the policy's tail or a smaller one, or else their fallback.
-    fn climb(&self, before: &Picture, rung: &Rung, tokens: i64) -> Option<Draft> {
-        let mut stand_in = None;
-        for rung in plan::narrowings(rung) {
-            let scene = self.world.scene(before);
-            let work = plan::climb(scene, &rung, tokens);
-            let least = gain::least(scene.policy, scene.window, &rung.steps, work.summary.is_some());
+    fn apply_level(&self, before: &Snapshot, level_policy: &LevelPolicy, tokens: i64) -> Option<Draft> {
+        let mut fallback_draft = None;
+        for level_policy in plan::tail_fallbacks(level_policy) {
+            let planning = self.world.planning(before);
+            let work = plan::apply(planning, &level_policy, tokens);
+            let least = gain::least(planning.policy, planning.window, &level_policy.steps, work.summary.is_some());
             let draft = self.propose(before, &work, least);
             if draft.is_some() {
                 return draft;
             }
-            if stand_in.is_none() {
-                stand_in = self.stand_in(before, work, least);
+            if fallback_draft.is_none() {
+                fallback_draft = self.fallback_draft(before, work, least);
             }
         }
-        stand_in
+        fallback_draft
     }
 
-    fn propose(&self, before: &Picture, work: &Work, least: i64) -> Option<Draft> {
-        let Some(planned) = &work.summary else { return self.draft(before, work.cuts.clone(), None, least) };
+    fn propose(&self, before: &Snapshot, work: &Work, least: i64) -> Option<Draft> {
+        let Some(planned) = &work.summary else { return self.draft(before, work.removals.clone(), None, least) };
         let text = self.world.summary.clone()?;
-        self.draft(before, work.cuts.clone(), Some((planned, text)), least)
+        self.draft(before, work.removals.clone(), Some((planned, text)), least)
     }
 
-    fn stand_in(&self, before: &Picture, work: Work, least: i64) -> Option<Draft> {
+    fn fallback_draft(&self, before: &Snapshot, work: Work, least: i64) -> Option<Draft> {
         let summary = work.summary?;
-        let fallback = plan::fallback(self.world.scene(before), &summary.fallback);
-        let mut others = work.cuts;
-        others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-        self.draft(before, fallback.cuts, None, least).or_else(|| self.draft(before, others, None, least))
+        let fallback = plan::fallback(self.world.planning(before), &summary.fallback);
+        let mut others = work.removals;
+        others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
+        self.draft(before, fallback.removals, None, least).or_else(|| self.draft(before, others, None, least))
     }
 
     /// The effect of truncations, omissions and a summary; none if they would free too little.
     fn draft(
         &self,
-        before: &Picture,
-        cuts: Cuts,
+        before: &Snapshot,
+        removals: Removals,
         summary: Option<(&SummaryPlan, String)>,
         least: i64,
     ) -> Option<Draft> {
-        if cuts.is_empty() && summary.is_none() {
+        if removals.is_empty() && summary.is_none() {
             return None;
         }
         let policy = &self.world.policy;
-        let mut sources = plan::with_cuts(&before.sources, &cuts, CompactionId(Uuid::nil()));
+        let mut sources = plan::with_removals(&before.sources, &removals, CompactionId(Uuid::nil()));
         if let Some((planned, text)) = &summary {
             let (boundary, attachments) = (planned.boundary(), &planned.attachments);
             sources = plan::with_summary(policy, &before.layout, &sources, &boundary, text, attachments);
         }
         let after = plan::view(policy, &sources);
         let summary = summary.map(|(planned, text)| (planned.clone(), text));
-        (before.view.estimated_tokens - after.estimated_tokens >= least).then_some(Draft { cuts, summary, after })
+        (before.view.estimated_tokens - after.estimated_tokens >= least).then_some(Draft { removals, summary, after })
     }
 
-    fn by_hand(&mut self, work: Work, burst: &mut Vec<Picture>) {
-        let before = self.world.look();
+    fn by_hand(&mut self, work: Work, burst: &mut Vec<Snapshot>) {
+        let before = self.world.current();
         if let Some(draft) = self.propose(&before, &work, 1) {
             let (tokens_before, tokens_after) = (before.view.estimated_tokens, draft.after.estimated_tokens);
             self.commit(&before, draft, Trigger::Manual, burst);
@@ -340,36 +342,37 @@ impl Session<'_> {
         }
     }
 
-    fn climb_by_hand(&mut self, burst: &mut Vec<Picture>) {
+    fn apply_level_by_hand(&mut self, burst: &mut Vec<Snapshot>) {
         let policy = &self.world.policy;
-        let Some(rung) = policy.ladder().next_back().map(|(_, rung)| rung) else { return };
-        let rung = Rung { stop_when_enough: false, ..rung.clone() };
-        let work = plan::climb(self.world.scene(&burst[0]), &rung, burst[0].view.estimated_tokens);
+        let Some(level_policy) = policy.levels().next_back().map(|(_, level_policy)| level_policy) else { return };
+        let level_policy = LevelPolicy { stop_when_enough: false, ..level_policy.clone() };
+        let work = plan::apply(self.world.planning(&burst[0]), &level_policy, burst[0].view.estimated_tokens);
         self.by_hand(work, burst);
     }
 
     /// Commits a compaction, and checks the resulting view against the laws.
-    fn commit(&mut self, before: &Picture, draft: Draft, trigger: Trigger, burst: &mut Vec<Picture>) {
-        let Draft { cuts, summary, after } = draft;
-        self.counts.shortened += usize::from(!cuts.parts.is_empty());
-        self.counts.omitted += usize::from(!cuts.omitted.is_empty());
+    fn commit(&mut self, before: &Snapshot, draft: Draft, trigger: Trigger, burst: &mut Vec<Snapshot>) {
+        let Draft { removals, summary, after } = draft;
+        self.counts.shortened += usize::from(!removals.parts.is_empty());
+        self.counts.omitted += usize::from(!removals.omitted.is_empty());
         self.counts.summaries += usize::from(summary.is_some());
         let summary = summary.as_ref().map(|(planned, text)| (planned, text.as_str()));
-        self.world.commit(before, &cuts, summary);
-        let picture = self.world.look();
-        assert_eq!(said(&picture.view), said(&after), "what was measured is what is in force");
-        assert!(picture.view.estimated_tokens < before.view.estimated_tokens, "a compaction adds nothing");
-        accounted(&self.world, &picture);
-        unfinished_stays(before, &picture, trigger == Trigger::Window);
-        pairs_stay_together(before, &picture);
-        burst.push(picture);
+        self.world.commit(before, &removals, summary);
+        let snapshot = self.world.current();
+        assert_eq!(said(&snapshot.view), said(&after), "what was measured is what is in force");
+        assert!(snapshot.view.estimated_tokens < before.view.estimated_tokens, "a compaction adds nothing");
+        accounted(&self.world, &snapshot);
+        unfinished_stays(before, &snapshot, trigger == Trigger::Window);
+        pairs_stay_together(before, &snapshot);
+        burst.push(snapshot);
     }
 
     /// Records the end of a compaction, at a revision of its own.
     fn end(&mut self, trigger: Trigger, level: Option<Level>, end: Result<Outcome, Failure>) {
         let end_revision = self.world.tick();
         let policy = &self.world.policy;
-        let steps = level.and_then(|level| policy.rung(level)).map_or(&policy.maintenance, |rung| &rung.steps);
+        let steps =
+            level.and_then(|level| policy.level(level)).map_or(&policy.maintenance, |level_policy| &level_policy.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(steps) };
         let request = CompactionRequest::new(kind, trigger, level);
         let (id, window, now) = (CompactionId(Uuid::nil()), &self.world.window, self.world.now);
@@ -379,21 +382,21 @@ impl Session<'_> {
     }
 
     /// Undoes the newest compactions, the newest first, and checks each view against the earlier one.
-    fn undo(&self, burst: &[Picture]) {
+    fn undo(&self, burst: &[Snapshot]) {
         let mut marks = self.world.marks.clone();
         let mut at = self.world.revision;
         for earlier in burst.iter().rev().skip(1) {
             let mark = layouts::newest_change(&marks, at).expect("a compaction to take back").target;
             at += 1;
             marks.push(Mark { revision: at, body: MarkBody::Undone { mark } });
-            assert_eq!(self.world.picture(&marks, at).view, earlier.view, "the view as it was before");
+            assert_eq!(self.world.snapshot(&marks, at).view, earlier.view, "the view as it was before");
         }
     }
 
     /// Reads all earlier views again.
-    fn look_back(&self) {
-        for picture in &self.pictures {
-            assert_eq!(&self.world.picture(&self.world.marks, picture.at), picture);
+    fn reread_all(&self) {
+        for snapshot in &self.snapshots {
+            assert_eq!(&self.world.snapshot(&self.world.marks, snapshot.at), snapshot);
         }
     }
 
@@ -402,15 +405,15 @@ impl Session<'_> {
         while let Some(found) = layouts::newest_change(&self.world.marks, self.world.revision) {
             self.world.mark(MarkBody::Undone { mark: found.target });
         }
-        let whole = self.world.picture(&[], self.world.revision);
-        assert_eq!(self.world.look().view, whole.view, "everything is there again");
+        let whole = self.world.snapshot(&[], self.world.revision);
+        assert_eq!(self.world.current().view, whole.view, "everything is there again");
     }
 }
 
 /// The tokens that the view loses by the result of steps, with a summary as long as the current one.
-fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
-    let Scene { policy, layout, sources, .. } = scene;
-    let mut after = plan::with_cuts(sources, &work.cuts, CompactionId(Uuid::nil()));
+fn foreseen(planning: PlanningInput<'_>, work: &Work) -> i64 {
+    let PlanningInput { policy, layout, sources, .. } = planning;
+    let mut after = plan::with_removals(sources, &work.removals, CompactionId(Uuid::nil()));
     if let Some(summary) = &work.summary {
         let expected =
             summary.previous.as_ref().and_then(|_| plan::shown_summary(sources)).unwrap_or_else(|| " ".to_owned());
@@ -420,26 +423,26 @@ fn foreseen(scene: Scene<'_>, work: &Work) -> i64 {
 }
 
 /// The role, the kind, and the parts with the shortening of each.
-type Said = (Role, Standing, Vec<(PartBody, Option<Shortened>)>);
+type Said = (Role, ViewKind, Vec<(PartBody, Option<Shortened>)>);
 
 /// The contents of a view without the ids of its messages.
 fn said(view: &View) -> (i64, Vec<Said>) {
     let messages = view.messages.iter().map(|message| {
         let parts = message.parts.iter().map(|part| ((*part.body).clone(), part.shortened)).collect();
-        (message.role, message.standing, parts)
+        (message.role, message.kind, parts)
     });
     (view.estimated_tokens, messages.collect())
 }
 
 /// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view
 /// is valid model input.
-fn accounted(world: &World, picture: &Picture) {
-    let Picture { layout, sources, view, .. } = picture;
+fn accounted(world: &World, snapshot: &Snapshot) {
+    let Snapshot { layout, sources, view, .. } = snapshot;
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let summaries: Vec<Revision> = view
         .messages
         .iter()
-        .filter(|message| message.standing == Standing::Summary)
+        .filter(|message| message.kind == ViewKind::Summary)
         .map(|message| message.revision)
         .collect();
     match &layout.covered {
@@ -447,22 +450,22 @@ fn accounted(world: &World, picture: &Picture) {
         None => assert!(summaries.is_empty(), "a summary without its mark"),
     }
     let shown: BTreeSet<MessageId> = view.messages.iter().filter_map(|message| message.source).collect();
-    let mut stands: HashMap<MessageId, &SourceMessage> = HashMap::new();
+    let mut found: HashMap<MessageId, &SourceMessage> = HashMap::new();
     for source in sources {
-        assert!(stands.insert(source.message.id, source).is_none(), "{:?} stands there twice", source.message);
+        assert!(found.insert(source.message.id, source).is_none(), "{:?} stands there twice", source.message);
     }
-    for message in world.originals().filter(|message| message.revision <= picture.at) {
+    for message in world.originals().filter(|message| message.revision <= snapshot.at) {
         let revision = message.revision;
         let is_covered =
             layout.covered.iter().flat_map(|covered| &covered.ranges).any(|range| range.contains(revision));
         let is_omitted = layout.omitted.iter().any(|omitted| omitted.range.contains(revision));
         let is_pinned = layout.pinned.contains(&revision);
-        let Some(source) = stands.get(&message.id) else {
+        let Some(source) = found.get(&message.id) else {
             assert!(!is_pinned, "{message:?} is pinned and gone");
             assert!(is_covered || is_omitted, "{message:?} is nowhere: {layout:?}");
             continue;
         };
-        assert_eq!(is_covered, source.place.is_some(), "{message:?} stands at {:?}: {layout:?}", source.place);
+        assert_eq!(is_covered, source.placement.is_some(), "{message:?} stands at {:?}: {layout:?}", source.placement);
         assert!(!is_omitted, "{message:?} is shown and left out: {layout:?}");
         assert!(!is_pinned || source.pruned.is_empty(), "{message:?} is pinned and shortened");
         let is_silent =
@@ -489,14 +492,14 @@ fn inputs_are_json(world: &World, view: &View) {
     }
 }
 
-fn stands_at_its_place(source: &&SourceMessage) -> bool {
-    source.place.is_none() && source.message.kind == MessageKind::Normal
+fn has_own_position(source: &&SourceMessage) -> bool {
+    source.placement.is_none() && source.message.kind == MessageKind::Normal
 }
 
 /// The messages of the view that no compaction may remove: open ones, calls that still run, and messages that the model
 /// has not answered yet. Of the unanswered ones, the last resort spares only the newest request.
 fn unfinished(sources: &[SourceMessage], is_last_resort: bool) -> BTreeSet<Revision> {
-    let inline: Vec<&SourceMessage> = sources.iter().filter(stands_at_its_place).collect();
+    let inline: Vec<&SourceMessage> = sources.iter().filter(has_own_position).collect();
     let is_reply = |source: &&SourceMessage| {
         let message = &source.message;
         message.role == Role::Assistant
@@ -550,9 +553,9 @@ fn unanswered_calls(messages: &[&SourceMessage]) -> BTreeSet<usize> {
 }
 
 /// Unfinished messages keep their positions, and open messages stay unchanged.
-fn unfinished_stays(before: &Picture, after: &Picture, is_last_resort: bool) {
+fn unfinished_stays(before: &Snapshot, after: &Snapshot, is_last_resort: bool) {
     let stays: HashMap<Revision, &SourceMessage> =
-        after.sources.iter().filter(stands_at_its_place).map(|source| (source.message.revision, source)).collect();
+        after.sources.iter().filter(has_own_position).map(|source| (source.message.revision, source)).collect();
     for revision in unfinished(&before.sources, is_last_resort) {
         assert!(stays.contains_key(&revision), "{revision} was not finished, and is gone");
     }
@@ -562,7 +565,7 @@ fn unfinished_stays(before: &Picture, after: &Picture, is_last_resort: bool) {
 }
 
 /// No compaction separates a result from its call: both stay in the view or neither, except that pinned messages stay.
-fn pairs_stay_together(before: &Picture, after: &Picture) {
+fn pairs_stay_together(before: &Snapshot, after: &Snapshot) {
     let messages: Vec<&SourceMessage> = before.sources.iter().collect();
     let there: BTreeSet<Revision> = after.sources.iter().map(|source| source.message.revision).collect();
     for (call, result) in answered_calls(&messages).0 {
@@ -584,7 +587,7 @@ fn play(preset: &presets::Preset, talk: &Talk, counts: &mut Counts) {
     };
     let summary = talk.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
     let world = World::new(small(&preset.policy(), talk.divisor), window, summary);
-    Session { world, ended: Vec::new(), pictures: Vec::new(), counts }.play(&talk.steps);
+    Session { world, ended: Vec::new(), snapshots: Vec::new(), counts }.play(&talk.steps);
 }
 
 /// Found by `tests/laws`.

@@ -17,7 +17,7 @@ use crate::model::ids::MessageId;
 use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::{SourceMessage, View, ViewMessage};
 use crate::policy::last_resort::Size;
-use crate::policy::plan::Scene;
+use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
 use crate::policy::{Policy, overflow, recall, render, shorten};
 use seams::Seams;
@@ -123,8 +123,8 @@ impl Fold {
     }
 
     /// The estimate of messages that joined the view after a revision at their own positions.
-    pub fn growth_since(&self, scene: Scene<'_>, revision: Revision) -> i64 {
-        usage::growth(scene.policy, scene.sources, &self.view, revision)
+    pub fn growth_since(&self, planning: PlanningInput<'_>, revision: Revision) -> i64 {
+        usage::growth(planning.policy, planning.sources, &self.view, revision)
     }
 
     /// True if a request with the view leaves room for a reply in this window. An unknown window has room for any

@@ -1,6 +1,6 @@
 use super::{Fold, Rows};
 use crate::model::Revision;
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::message::{GivenView, MessageKind};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{SourceMessage, View};
@@ -190,7 +190,7 @@ proptest! {
     fn a_fold_may_be_extended_message_by_message(messages in tangled(), summary in any::<bool>(), open in 1..4_usize) {
         let mut messages = messages;
         if summary {
-            messages[0].place = Some(Place::Summary);
+            messages[0].placement = Some(Placement::Summary);
             messages[0].message.kind = MessageKind::Summary;
         }
         for policy in [presets::opencode::seed(), presets::find("gemini-cli@0.26").expect("a preset").policy()] {

@@ -3,7 +3,7 @@
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Message, Role};
 use crate::model::part::PartBody;
-use crate::model::view::{SourceMessage, Standing, View, ViewMessage, ViewPart};
+use crate::model::view::{SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 use crate::model::{FIRST_REVISION, Revision};
 use crate::policy::{Policy, UsageCount, tokens};
 use std::borrow::Cow;
@@ -44,12 +44,12 @@ pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, 
     // Passages come back for the newest request, so they are new if that request is.
     let newest_request = view.messages.iter().rev().find(|message| message.role == Role::User);
     let asks_anew = newest_request.is_some_and(|request| request.parts.iter().any(|part| is_after(request, part)));
-    let is_counted = |message: &ViewMessage, part: &ViewPart| match message.standing {
-        Standing::Retrieved => asks_anew,
+    let is_counted = |message: &ViewMessage, part: &ViewPart| match message.kind {
+        ViewKind::Retrieved => asks_anew,
         _ => is_after(message, part),
     };
     let may_count = |message: &ViewMessage| {
-        message.revision == reply.revision || message.standing == Standing::Retrieved || newer.is_shown_by(message)
+        message.revision == reply.revision || message.kind == ViewKind::Retrieved || newer.is_shown_by(message)
     };
     let after = estimate(policy, messages, view, may_count, is_counted);
     let own = match policy.counting.usage {
@@ -66,7 +66,7 @@ pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, 
 
 /// The estimate of the parts that came after a revision, as far as the view shows them at their own positions.
 pub(super) fn growth(policy: &Policy, messages: &[SourceMessage], view: &View, revision: Revision) -> i64 {
-    let own = messages.iter().filter(|source| source.place.is_none() && !source.message.kind.is_derived());
+    let own = messages.iter().filter(|source| source.placement.is_none() && !source.message.kind.is_derived());
     let newer = Newer::of(own, revision);
     if newer.parts.is_empty() {
         return 0;

@@ -7,27 +7,27 @@ use crate::model::session::WakeCondition;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::maintenance::{self, Watch};
-use crate::policy::plan::{self, Scene};
+use crate::policy::plan::{self, PlanningInput};
 use crate::policy::{clear, overflow, tokens};
 
 /// The wake condition after a decision at this moment.
-pub fn condition(scene: Scene<'_>, fold: &Fold, guards: &Guards) -> WakeCondition {
-    let Scene { policy, window, sources, now, .. } = scene;
+pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> WakeCondition {
+    let PlanningInput { policy, window, sources, now, .. } = planning;
     if !policy.trigger.auto {
         return WakeCondition::default();
     }
     let tokens = fold.context_tokens(window);
-    let levels = Levels::of(scene, tokens, guards);
-    let maintenance = Maintenance::of(scene, tokens);
+    let levels = Levels::of(planning, tokens, guards);
+    let maintenance = Maintenance::of(planning, tokens);
     let room = overflow::room(window).map(|room| room.saturating_add(1).saturating_sub(tokens));
     let of_tokens = [levels.room_tokens, guards.growth_tokens, room.filter(|room| *room > 0), maintenance.room_tokens];
     let of_tokens = of_tokens.into_iter().flatten().map(|tokens| tokens::growth_bytes(&policy.counting, tokens));
     let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
     // If steps are allowed but have nothing to act on, the next message may change that.
-    let exceeds = !guards.holds_after_undo && !fold.fits(window);
+    let over_window = !guards.holds_after_undo && !fold.fits(window);
     // Any event may end the run that a threshold waits for.
     let waits_for_run = guards.is_in_run && levels.is_reached;
-    let is_open = levels.is_open || maintenance.is_open || exceeds || waits_for_run;
+    let is_open = levels.is_open || maintenance.is_open || over_window || waits_for_run;
     let growth_bytes = if is_open { Some(1) } else { of_tokens.chain(of_parts).min() };
     WakeCondition {
         growth_bytes,
@@ -53,12 +53,13 @@ struct Levels {
 }
 
 impl Levels {
-    fn of(scene: Scene<'_>, tokens: i64, guards: &Guards) -> Self {
-        let Scene { policy, window, .. } = scene;
-        let rooms = policy.ladder().filter_map(|(_, rung)| Some(rung.due_at(window)?.saturating_sub(tokens)));
+    fn of(planning: PlanningInput<'_>, tokens: i64, guards: &Guards) -> Self {
+        let PlanningInput { policy, window, .. } = planning;
+        let rooms =
+            policy.levels().filter_map(|(_, level_policy)| Some(level_policy.due_at(window)?.saturating_sub(tokens)));
         Self {
             is_reached: overflow::reached(policy, window, tokens).next().is_some(),
-            is_open: overflow::reached(policy, window, tokens).any(|(level, _)| guards.allow(scene, level)),
+            is_open: overflow::reached(policy, window, tokens).any(|(level, _)| guards.allow(planning, level)),
             room_tokens: rooms.filter(|room| *room > 0).min(),
         }
     }
@@ -76,8 +77,8 @@ struct Maintenance {
 }
 
 impl Maintenance {
-    fn of(scene: Scene<'_>, tokens: i64) -> Self {
-        let Scene { policy, window, sources, .. } = scene;
+    fn of(planning: PlanningInput<'_>, tokens: i64) -> Self {
+        let PlanningInput { policy, window, sources, .. } = planning;
         let Watch { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } = Watch::of(policy, window);
         let room = |least: Option<i64>, count: &dyn Fn() -> i64| least.map(|least| least.saturating_sub(count()));
         let outputs = room(output_tokens, &|| plan::output_tokens(policy, sources));

@@ -4,7 +4,7 @@ use super::convert::compaction::{contradiction_kind, kind, level, state, trigger
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
 use crate::app::admin::{
-    Breaker, ChainHead, CheckItem, Checkpoints, PresetInfo, Provider, ReadFailure, Spent, Tally, WriteState,
+    Breaker, ChainHead, CheckItem, Checkpoints, CompactionCounter, PresetInfo, Provider, ReadFailure, Spent, WriteState,
 };
 use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
@@ -39,14 +39,14 @@ fn preset(preset: PresetInfo) -> pb::Preset {
     }
 }
 
-fn tally(tally: &Tally) -> pb::CompactionCount {
+fn compaction_count(counter: &CompactionCounter) -> pb::CompactionCount {
     pb::CompactionCount {
-        kind: kind(tally.kind).into(),
-        level: level(tally.level).into(),
-        state: state(tally.state).into(),
-        count: tally.count,
-        freed_tokens: tally.freed_tokens,
-        trigger: tally.trigger.map_or(pb::CompactionTrigger::Unspecified, trigger).into(),
+        kind: kind(counter.kind).into(),
+        level: level(counter.level).into(),
+        state: state(counter.state).into(),
+        count: counter.count,
+        freed_tokens: counter.freed_tokens,
+        trigger: counter.trigger.map_or(pb::CompactionTrigger::Unspecified, trigger).into(),
     }
 }
 
@@ -86,8 +86,8 @@ fn checkpoint(checkpoints: Checkpoints) -> pb::CheckpointState {
 }
 
 fn provider(provider: Provider) -> pb::ProviderState {
-    let standing = provider.gate.standing;
-    let breaker = match standing.breaker {
+    let gate = provider.gate.state;
+    let breaker = match gate.breaker {
         Breaker::Closed => pb::BreakerState::Closed,
         Breaker::Paused => pb::BreakerState::Paused,
         Breaker::Open => pb::BreakerState::Open,
@@ -98,10 +98,10 @@ fn provider(provider: Provider) -> pb::ProviderState {
         model: provider.gate.model,
         breaker_state: breaker.into(),
         closed_until_time: provider.closed_until.map(time),
-        failure_count: standing.failures,
-        running_count: standing.running,
-        waiting_count: standing.waiting,
-        place_count: standing.places,
+        failure_count: gate.failures,
+        running_count: gate.running,
+        waiting_count: gate.waiting,
+        place_count: gate.slots,
     }
 }
 
@@ -186,14 +186,14 @@ impl AdminService for Admin {
             database_bytes: info.database_bytes,
             write_state: write_state(info.writes).into(),
             checkpoint: Some(checkpoint(info.checkpoints)),
-            compactions: info.fare.tallies.iter().map(tally).collect(),
-            due_session_count: info.fare.due_count,
-            breaker_session_count: info.fare.breaker_count,
-            undo_session_count: info.fare.undo_count,
-            cooling_session_count: info.fare.cooling_count,
-            overhead_session_count: info.fare.overhead_count,
-            contradictions: info.fare.contradictions.iter().map(contradicted).collect(),
-            stopped_session_ids: info.fare.stopped.iter().map(ToString::to_string).collect(),
+            compactions: info.statistics.counters.iter().map(compaction_count).collect(),
+            due_session_count: info.statistics.due_count,
+            breaker_session_count: info.statistics.breaker_count,
+            undo_session_count: info.statistics.undo_count,
+            cooling_session_count: info.statistics.cooldown_count,
+            overhead_session_count: info.statistics.overhead_count,
+            contradictions: info.statistics.contradictions.iter().map(contradicted).collect(),
+            stopped_session_ids: info.statistics.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),
             providers: info.providers.into_iter().map(provider).collect(),
             traffic: Some(traffic(info.traffic)),

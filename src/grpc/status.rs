@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_named_where_clients_look_for_it() {
+    fn a_field_is_named_where_clients_expect_it() {
         let status = Status::from(Error::field("messages[3].role", "is not given"));
         assert_eq!(status.code(), Code::InvalidArgument);
         let details = status.get_error_details();

@@ -344,11 +344,11 @@ async fn a_summary_is_supplied_and_taken_back() {
     assert_eq!((ended.code(), reason(&ended).as_str()), (Code::FailedPrecondition, "COMPACTION_ENDED"));
     let request = pb::UndoChangeRequest { session_id: "s".into(), ..Default::default() };
     let undone = compactions.undo_change(request).await.expect("an undo").into_inner();
-    let Some(pb::change::Change::Compaction(taken_back)) = undone.change.and_then(|change| change.change) else {
+    let Some(pb::change::Change::Compaction(undone_compaction)) = undone.change.and_then(|change| change.change) else {
         panic!("another change")
     };
     assert_eq!(
-        (&taken_back.compaction_id, taken_back.undone_revision),
+        (&undone_compaction.compaction_id, undone_compaction.undone_revision),
         (&compaction.compaction_id, Some(undone.revision))
     );
     let request = pb::RedoChangeRequest { session_id: "s".into(), ..Default::default() };
@@ -464,7 +464,7 @@ async fn who_calls_says_so_in_ascii() {
 }
 
 #[tokio::test]
-async fn the_daemon_tells_about_itself() {
+async fn the_daemon_describes_itself() {
     let served = Served::start().await;
     let mut admin = served.admin();
     let session = served.create("s").await;

@@ -11,11 +11,11 @@ pub(super) fn settle(branches: &mut [Branch], problems: &mut Vec<Problem>) {
         for index in 0..branches[branch].entries.len() {
             let Entry::Compaction(compaction) = &branches[branch].entries[index] else { continue };
             let mut compaction = compaction.clone();
-            let before = lineage(branches, branch, index);
+            let before = ancestors(branches, branch, index);
             let tail = compaction.first_kept_client_id.take();
-            let place = tail.as_ref().map(|tail| before.iter().position(|entry| entry.client_id() == *tail));
-            let start = place.flatten().unwrap_or(before.len());
-            if place == Some(None) {
+            let position = tail.as_ref().map(|tail| before.iter().position(|entry| entry.client_id() == *tail));
+            let start = position.flatten().unwrap_or(before.len());
+            if position == Some(None) {
                 let message = "what the compaction kept does not stand before it: it is taken to keep nothing".into();
                 problems.push(Problem { line: compaction.line, message });
             }
@@ -41,14 +41,14 @@ pub(super) fn settle(branches: &mut [Branch], problems: &mut Vec<Problem>) {
 }
 
 /// The entries before an entry, in its branch and in the branches that it leaves.
-fn lineage(branches: &[Branch], branch: usize, end: usize) -> Vec<&Entry> {
+fn ancestors(branches: &[Branch], branch: usize, end: usize) -> Vec<&Entry> {
     let mut before = Vec::new();
     let (mut branch, mut end) = (&branches[branch], end);
     loop {
         before.extend(branch.entries[..end].iter().rev());
         let Some(shared) = &branch.fork_after else { break };
         branch = &branches[branch.from];
-        end = branch.entries.iter().position(|entry| entry.client_id() == shared).map_or(0, |place| place + 1);
+        end = branch.entries.iter().position(|entry| entry.client_id() == shared).map_or(0, |position| position + 1);
     }
     before.reverse();
     before

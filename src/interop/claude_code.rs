@@ -10,7 +10,7 @@ mod tree;
 
 use super::branches::settle;
 use super::draft::Draft;
-use super::ledger::{CLIENT_ID_BYTES, Ledger, Line, record};
+use super::name_index::{CLIENT_ID_BYTES, Line, NameIndex, record};
 use super::raw::Object;
 use super::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript, title_of, title_of_request};
 use crate::model::harness::is_notice;
@@ -28,7 +28,7 @@ pub(super) fn is_line(line: &Object<'_>) -> bool {
 
 /// Reads a transcript; all lines of a sub-agent's transcript are on the side chain.
 pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize, child: bool) -> Transcript {
-    let mut ledger = Ledger::new(problems);
+    let mut names = NameIndex::new(problems);
     let rows: Vec<Row<'_>> = lines.iter().map(Row::read).collect();
     // A sub-agent's file may also be passed as a session's.
     let child = child || !rows.iter().any(|row| row.talks && !row.sidechain);
@@ -50,11 +50,11 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
         }
     }
     let source_id = if child { own_id(&main, "agentId") } else { own_id(&main, "sessionId") };
-    let mut transcript = conversation(&main, source_id, metadata_bytes, &mut ledger);
+    let mut transcript = conversation(&main, source_id, metadata_bytes, &mut names);
     for (agent, rows) in agents {
-        transcript.children.push(conversation(&rows, agent, metadata_bytes, &mut ledger));
+        transcript.children.push(conversation(&rows, agent, metadata_bytes, &mut names));
     }
-    transcript.problems = ledger.problems;
+    transcript.problems = names.problems;
     transcript.problems.sort_by_key(|problem| problem.line);
     transcript
 }
@@ -161,7 +161,7 @@ impl Slot<'_> {
 
 /// A builder of a conversation.
 struct Writer<'a, 'b> {
-    ledger: &'b mut Ledger,
+    names: &'b mut NameIndex,
     metadata_bytes: usize,
     /// The branches so far: the branch that each leaves, the last shared entry, and its own entries.
     branches: Vec<(usize, Option<String>, Vec<Slot<'a>>)>,
@@ -171,10 +171,10 @@ struct Writer<'a, 'b> {
     entry_of: HashMap<String, String>,
 }
 
-fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, ledger: &mut Ledger) -> Transcript {
+fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, names: &mut NameIndex) -> Transcript {
     let tree = Tree::grow(rows);
     let branches = vec![(0, None, Vec::new())];
-    let mut writer = Writer { ledger, metadata_bytes, branches, replies: HashMap::new(), entry_of: HashMap::new() };
+    let mut writer = Writer { names, metadata_bytes, branches, replies: HashMap::new(), entry_of: HashMap::new() };
     let mut used = HashSet::new();
     for (index, row) in rows.iter().enumerate() {
         for fork in tree.forks.iter().filter(|fork| fork.leaves_at == index) {
@@ -194,7 +194,7 @@ fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, ledg
         }
     }
     let mut branches = writer.close();
-    settle(&mut branches, &mut ledger.problems);
+    settle(&mut branches, &mut names.problems);
     let title = title(rows, &branches[0]);
     Transcript { format: Format::ClaudeCode, source_id, title, branches, children: Vec::new(), problems: Vec::new() }
 }
@@ -230,7 +230,7 @@ impl<'a> Writer<'a, '_> {
     }
 
     fn claim(&mut self, row: &Row<'a>) -> String {
-        let client_id = self.ledger.claim(row.line, row.uuid.as_deref());
+        let client_id = self.names.claim(row.line, row.uuid.as_deref());
         if let Some(uuid) = &row.uuid {
             self.entry_of.insert(uuid.clone(), client_id.clone());
         }
@@ -238,7 +238,7 @@ impl<'a> Writer<'a, '_> {
     }
 
     fn malformed(&mut self, branch: usize, row: &Row<'a>, problem: &str) {
-        let message = self.ledger.malformed(row.line, format!("{problem}; kept as a record"));
+        let message = self.names.malformed(row.line, format!("{problem}; kept as a record"));
         self.push(branch, [Entry::Record { line: row.line.number, message }]);
     }
 
@@ -253,7 +253,7 @@ impl<'a> Writer<'a, '_> {
         let mut said = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
         said.origin_time = object.time("timestamp");
         let mut results = said.sibling(Role::Tool);
-        if let Err(problem) = blocks::user(&mut said, &mut results, message, self.ledger) {
+        if let Err(problem) = blocks::user(&mut said, &mut results, message, self.names) {
             return self.malformed(branch, row, problem);
         }
         if row.meta || said.parts.iter().all(|part| matches!(&*part.body, PartBody::Text(text) if is_notice(text))) {
@@ -264,22 +264,22 @@ impl<'a> Writer<'a, '_> {
             name_parts(&mut results, &client_id);
             // The first message of the line keeps the rest of it.
             results.keep_rest(&mut said);
-            let entries = results.finish(client_id.clone(), self.ledger);
+            let entries = results.finish(client_id.clone(), self.names);
             self.push(branch, entries);
             if said.parts.is_empty() {
                 return;
             }
-            client_id = self.ledger.claim(row.line, Some(&format!("{client_id}:text")));
+            client_id = self.names.claim(row.line, Some(&format!("{client_id}:text")));
         }
         name_parts(&mut said, &client_id);
-        let entries = said.finish(client_id, self.ledger);
+        let entries = said.finish(client_id, self.names);
         self.push(branch, entries);
     }
 
     /// Reads a line of a reply. A reply has one line for each of its blocks, with results of its calls in between.
     fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
         let mut draft = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
-        if let Err(problem) = blocks::assistant(&mut draft, message, self.ledger) {
+        if let Err(problem) = blocks::assistant(&mut draft, message, self.names) {
             return self.malformed(branch, row, problem);
         }
         // Each line of a reply claims its own id, so that the ids of the parts are unique too.
@@ -295,8 +295,8 @@ impl<'a> Writer<'a, '_> {
         }
         let stop = message.string("stop_reason");
         let key = message.id("id").map(|id| (branch, id));
-        let place = key.as_ref().and_then(|key| self.replies.get(key)).copied();
-        let slot = place.and_then(|place| self.branches[branch].2.get_mut(place));
+        let position = key.as_ref().and_then(|key| self.replies.get(key)).copied();
+        let slot = position.and_then(|position| self.branches[branch].2.get_mut(position));
         if let Some(Slot::Reply { client_id, draft: reply, stop_reason }) = slot {
             let usage = draft.finish.usage.take();
             reply.finish.usage = usage.or(reply.finish.usage);
@@ -377,7 +377,7 @@ impl<'a> Writer<'a, '_> {
                     Slot::Done(entry) => entries.push(entry),
                     Slot::Reply { client_id, mut draft, stop_reason } => {
                         seal(&mut draft, &stop_reason);
-                        entries.extend(draft.finish(client_id, self.ledger));
+                        entries.extend(draft.finish(client_id, self.names));
                     }
                 }
             }

@@ -22,7 +22,7 @@ fn words(draft: &mut Draft<'_>, value: &RawValue, pointer: String, body: fn(Stri
     let text = raw::text(value)?;
     let part = draft.push(body(text.text));
     if text.exact {
-        draft.cut(value, pointer, part, Kept::Body);
+        draft.move_out(value, pointer, part, Kept::Body);
     }
     Some(part)
 }
@@ -32,7 +32,7 @@ pub(super) fn opaque(draft: &mut Draft<'_>, provider: &str, kind: &str, block: &
     let data = block.get().as_bytes().to_vec();
     let body = Opaque { provider: provider.to_owned(), kind: kind.to_owned(), data };
     let part = draft.push(PartBody::Opaque(body));
-    draft.cut(block, pointer, part, Kept::Body);
+    draft.move_out(block, pointer, part, Kept::Body);
     part
 }
 
@@ -47,7 +47,7 @@ pub(super) fn call(
     let input_json = input.map_or("{}", RawValue::get).to_owned();
     let part = draft.push(PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() }));
     if let Some(input) = input {
-        draft.cut(input, pointer, part, Kept::Body);
+        draft.move_out(input, pointer, part, Kept::Body);
     }
     part
 }
@@ -64,7 +64,7 @@ pub(super) fn media(mime_type: String, name: String, data: &RawValue) -> Option<
 pub(super) fn attach(draft: &mut Draft<'_>, media: Media, bytes: Option<(&RawValue, String)>) -> usize {
     let part = draft.push(PartBody::Media(media));
     if let Some((value, pointer)) = bytes {
-        draft.cut(value, pointer, part, Kept::Body);
+        draft.move_out(value, pointer, part, Kept::Body);
     }
     part
 }
@@ -82,7 +82,7 @@ pub(super) enum Output<'a> {
 /// Adds a tool result; its texts are joined by line feeds.
 pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatus, outputs: Vec<Output<'_>>) -> usize {
     let mut texts = Vec::new();
-    let mut cuts = Vec::new();
+    let mut moved = Vec::new();
     let mut attachments = Vec::new();
     let mut only_text = None;
     for output in outputs {
@@ -95,7 +95,7 @@ pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatu
             Output::Other(value) => texts.push(value.get().to_owned()),
             Output::Media(media, bytes) => {
                 if let Some((value, pointer)) = bytes {
-                    cuts.push((value, pointer, Kept::Attachment(attachments.len())));
+                    moved.push((value, pointer, Kept::Attachment(attachments.len())));
                 }
                 attachments.push(media);
             }
@@ -103,7 +103,7 @@ pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatu
     }
     // If there are several texts, none of them equals the output, so that all stay in the rest of the line.
     if let (Some((value, pointer)), [_]) = (only_text, texts.as_slice()) {
-        cuts.push((value, pointer, Kept::Body));
+        moved.push((value, pointer, Kept::Body));
     }
     let output = texts.join("\n");
     let body = ToolResult {
@@ -116,8 +116,8 @@ pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatu
         answers: Answers::Nearest,
     };
     let part = draft.push(PartBody::ToolResult(body));
-    for (value, pointer, kept) in cuts {
-        draft.cut(value, pointer, part, kept);
+    for (value, pointer, kept) in moved {
+        draft.move_out(value, pointer, part, kept);
     }
     part
 }

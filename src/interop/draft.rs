@@ -1,7 +1,7 @@
 //! Builders of messages: parts, and the rest of their lines.
 
 use super::REST_RECORD;
-use super::ledger::{Ledger, Line, record};
+use super::name_index::{Line, NameIndex, record};
 use super::raw::{Object, quote, step};
 use super::{Entry, Format};
 use crate::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
@@ -25,7 +25,7 @@ pub(super) enum Kept {
 }
 
 #[derive(Debug, Clone)]
-struct Cut {
+struct MovedValue {
     range: Range<usize>,
     pointer: String,
     part: usize,
@@ -35,15 +35,15 @@ struct Cut {
 #[derive(Debug, Clone)]
 struct Piece<'a> {
     line: &'a Line,
-    cuts: Vec<Cut>,
+    moved: Vec<MovedValue>,
     /// Values that another message of the same line has.
-    cut_by_sibling: Vec<Range<usize>>,
+    moved_by_sibling: Vec<Range<usize>>,
     has_rest: bool,
 }
 
 impl<'a> Piece<'a> {
     fn new(line: &'a Line, has_rest: bool) -> Self {
-        Self { line, cuts: Vec::new(), cut_by_sibling: Vec::new(), has_rest }
+        Self { line, moved: Vec::new(), moved_by_sibling: Vec::new(), has_rest }
     }
 }
 
@@ -94,7 +94,7 @@ impl<'a> Draft<'a> {
     pub(super) fn keep_rest(&mut self, sibling: &mut Self) {
         for (own, other) in self.pieces.iter_mut().zip(&mut sibling.pieces) {
             own.has_rest = true;
-            own.cut_by_sibling = other.cuts.iter().map(|cut| cut.range.clone()).collect();
+            own.moved_by_sibling = other.moved.iter().map(|value| value.range.clone()).collect();
             other.has_rest = false;
         }
     }
@@ -104,8 +104,8 @@ impl<'a> Draft<'a> {
         let offset = self.parts.len();
         self.parts.extend(other.parts);
         for mut piece in other.pieces {
-            for cut in &mut piece.cuts {
-                cut.part += offset;
+            for value in &mut piece.moved {
+                value.part += offset;
             }
             self.pieces.push(piece);
         }
@@ -129,14 +129,14 @@ impl<'a> Draft<'a> {
     }
 
     /// Moves a value out of the current line, because the message keeps it elsewhere, byte for byte.
-    pub(super) fn cut(&mut self, value: &RawValue, pointer: String, part: usize, kept: Kept) {
+    pub(super) fn move_out(&mut self, value: &RawValue, pointer: String, part: usize, kept: Kept) {
         let Some(piece) = self.pieces.last_mut() else { return };
         let (text, value) = (piece.line.text(), value.get());
         let start = value.as_ptr().addr().wrapping_sub(text.as_ptr().addr());
         let range = start..start.saturating_add(value.len());
         // A value that is not a slice of the line stays in the rest, which is always correct.
         if range.end <= text.len() {
-            piece.cuts.push(Cut { range, pointer, part, kept });
+            piece.moved.push(MovedValue { range, pointer, part, kept });
         }
     }
 
@@ -156,12 +156,12 @@ impl<'a> Draft<'a> {
         let written: Vec<_> = members.iter().map(|(name, value)| format!("{}:{}", quote(name), value.get())).collect();
         self.parts[part].metadata_json = Some(format!("{{{}}}", written.join(",")));
         for (name, value) in members {
-            self.cut(value, format!("{pointer}/{}", step(name)), part, Kept::Member(name.to_owned()));
+            self.move_out(value, format!("{pointer}/{}", step(name)), part, Kept::Member(name.to_owned()));
         }
     }
 
     /// Returns the message, and the records that hold text that did not fit into its metadata.
-    pub(super) fn finish(mut self, client_id: String, ledger: &mut Ledger) -> Vec<Entry> {
+    pub(super) fn finish(mut self, client_id: String, names: &mut NameIndex) -> Vec<Entry> {
         let line = self.pieces[0].line.number;
         self.finish.detail.truncate(self.finish.detail.floor_char_boundary(DETAIL_BYTES));
         let mut records = Vec::new();
@@ -173,7 +173,7 @@ impl<'a> Draft<'a> {
             let own = format!("{REST_RECORD}:{}", piece.line.number);
             let data = wrap(self.format, &[piece.written(false, true)]);
             piece.has_rest = false;
-            let id = ledger.claim(piece.line, Some(&own));
+            let id = names.claim(piece.line, Some(&own));
             let message = record(id, REST_RECORD, data, self.origin_time);
             records.push(Entry::Record { line: piece.line.number, message });
         }
@@ -206,14 +206,14 @@ fn wrap(format: Format, pieces: &[String]) -> String {
 
 impl Piece<'_> {
     fn rest_length(&self) -> usize {
-        self.line.text().len() - self.cuts.iter().map(|cut| cut.range.len()).sum::<usize>()
+        self.line.text().len() - self.moved.iter().map(|value| value.range.len()).sum::<usize>()
     }
 
-    fn written(&self, with_cuts: bool, with_rest: bool) -> String {
+    fn written(&self, with_moved: bool, with_rest: bool) -> String {
         let mut members = format!("\"line\":{}", self.line.number);
-        if with_cuts && !self.cuts.is_empty() {
-            let cuts: Vec<_> = self.cuts.iter().map(Cut::written).collect();
-            members.push_str(&format!(",\"cut\":[{}]", cuts.join(",")));
+        if with_moved && !self.moved.is_empty() {
+            let moved: Vec<_> = self.moved.iter().map(MovedValue::written).collect();
+            members.push_str(&format!(",\"cut\":[{}]", moved.join(",")));
         }
         if with_rest {
             members.push_str(",\"rest\":");
@@ -224,12 +224,12 @@ impl Piece<'_> {
 
     fn rest(&self) -> String {
         let text = self.line.text();
-        let mut cuts: Vec<_> = self.cuts.iter().map(|cut| cut.range.clone()).collect();
-        cuts.extend_from_slice(&self.cut_by_sibling);
-        cuts.sort_by_key(|range| range.start);
+        let mut moved: Vec<_> = self.moved.iter().map(|value| value.range.clone()).collect();
+        moved.extend_from_slice(&self.moved_by_sibling);
+        moved.sort_by_key(|range| range.start);
         let mut rest = String::new();
         let mut end = 0;
-        for range in cuts {
+        for range in moved {
             rest.push_str(text.get(end..range.start).unwrap_or_default());
             rest.push_str("null");
             end = range.end;
@@ -239,7 +239,7 @@ impl Piece<'_> {
     }
 }
 
-impl Cut {
+impl MovedValue {
     fn written(&self) -> String {
         let kept = match &self.kept {
             Kept::Body => String::new(),

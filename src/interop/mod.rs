@@ -30,7 +30,7 @@ mod branches;
 mod claude_code;
 mod content;
 mod draft;
-mod ledger;
+mod name_index;
 mod outsized;
 mod pi;
 mod raw;
@@ -42,7 +42,7 @@ use crate::model::harness;
 use crate::model::message::NewMessage;
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::Usage;
-use ledger::Line;
+use name_index::Line;
 use regex::Regex;
 use std::collections::HashSet;
 use std::io::{self, BufRead};
@@ -279,14 +279,14 @@ pub fn detect<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Format> {
 ///
 /// The reader failed, or the format is unknown. No content of a line is an error.
 pub fn parse(reader: impl BufRead, options: &Options) -> Result<Transcript, ReadError> {
-    let (lines, problems) = ledger::read_lines(reader)?;
+    let (lines, problems) = name_index::read_lines(reader)?;
     let format = options.format.or_else(|| detect(lines.iter().map(Line::text)));
     let format = format.ok_or(ReadError::UnknownFormat)?;
     let mut transcript = match format {
         Format::Pi => pi::read(&lines, problems, options.metadata_bytes),
         Format::ClaudeCode => claude_code::read(&lines, problems, options.metadata_bytes, false),
     };
-    outsized::fit(&mut transcript, &lines, options.message_bytes);
+    outsized::shorten_messages(&mut transcript, &lines, options.message_bytes);
     Ok(transcript)
 }
 
@@ -296,9 +296,9 @@ pub fn parse(reader: impl BufRead, options: &Options) -> Result<Transcript, Read
 ///
 /// The reader failed.
 pub fn parse_child(reader: impl BufRead, options: &Options) -> Result<Transcript, ReadError> {
-    let (lines, problems) = ledger::read_lines(reader)?;
+    let (lines, problems) = name_index::read_lines(reader)?;
     let mut transcript = claude_code::read(&lines, problems, options.metadata_bytes, true);
-    outsized::fit(&mut transcript, &lines, options.message_bytes);
+    outsized::shorten_messages(&mut transcript, &lines, options.message_bytes);
     Ok(transcript)
 }
 

@@ -3,7 +3,7 @@
 //! Such a line is kept whole, as consecutive records that hold its text in pieces. Its message is shortened in place,
 //! with a note that names the records, so that calls keep their results and the import continues.
 
-use super::ledger::{Line, record};
+use super::name_index::{Line, record};
 use super::raw::quote;
 use super::{Entry, Problem, Transcript};
 use crate::model::message::NewMessage;
@@ -19,21 +19,21 @@ pub const LINE_RECORD: &str = "line";
 const KEPT_BYTES: usize = 16 * 1024;
 
 /// Shortens every message of a transcript, and of the children in it, to `message_bytes`.
-pub(super) fn fit(transcript: &mut Transcript, lines: &[Line], message_bytes: usize) {
-    let mut fitting = Fitting {
+pub(super) fn shorten_messages(transcript: &mut Transcript, lines: &[Line], message_bytes: usize) {
+    let mut shortening = Shortening {
         lines: lines.iter().map(|line| (line.number, line)).collect(),
         message_bytes,
         taken: HashSet::new(),
         kept: HashMap::new(),
         problems: Vec::new(),
     };
-    fitting.take_ids(transcript);
-    fitting.transcript(transcript);
-    transcript.problems.append(&mut fitting.problems);
+    shortening.take_ids(transcript);
+    shortening.transcript(transcript);
+    transcript.problems.append(&mut shortening.problems);
     transcript.problems.sort_by_key(|problem| problem.line);
 }
 
-struct Fitting<'a> {
+struct Shortening<'a> {
     lines: HashMap<usize, &'a Line>,
     message_bytes: usize,
     /// The ids of all entries.
@@ -43,7 +43,7 @@ struct Fitting<'a> {
     problems: Vec<Problem>,
 }
 
-impl Fitting<'_> {
+impl Shortening<'_> {
     fn take_ids(&mut self, transcript: &Transcript) {
         let entries = transcript.branches.iter().flat_map(|branch| &branch.entries);
         self.taken.extend(entries.map(|entry| entry.client_id().to_owned()));
@@ -91,17 +91,17 @@ impl Fitting<'_> {
     /// Shortens the largest parts of a message; returns it with the records that hold its lines.
     fn shortened(&mut self, line: usize, mut message: NewMessage) -> (NewMessage, Vec<NewMessage>) {
         let before = bytes_of(&message.parts);
-        let (mut records, mut told) = (Vec::new(), Vec::new());
-        let mut places: Vec<String> = Vec::new();
+        let (mut records, mut described) = (Vec::new(), Vec::new());
+        let mut record_ids: Vec<String> = Vec::new();
         for number in lines_of(&message).unwrap_or_else(|| vec![line]) {
             let ids = self.kept_line(number, &message, &mut records);
-            told.push(format!(
+            described.push(format!(
                 "{{\"line\":{number},\"records\":[{}]}}",
                 ids.iter().map(|id| quote(id)).collect::<Vec<_>>().join(",")
             ));
-            places.extend(ids);
+            record_ids.extend(ids);
         }
-        let whole = places.first().cloned().unwrap_or_default();
+        let whole = record_ids.first().cloned().unwrap_or_default();
         let note = format!(
             "[{before} bytes are more than a message may have; they are kept whole from the record {whole} on]"
         );
@@ -114,7 +114,11 @@ impl Fitting<'_> {
         message.metadata_json = message.metadata_json.as_deref().map(|metadata| {
             let format =
                 serde_json::from_str::<Value>(metadata).ok().and_then(|value| value["format"].as_str().map(quote));
-            format!("{{\"format\":{},\"lines\":[{}]}}", format.unwrap_or_else(|| "null".to_owned()), told.join(","))
+            format!(
+                "{{\"format\":{},\"lines\":[{}]}}",
+                format.unwrap_or_else(|| "null".to_owned()),
+                described.join(",")
+            )
         });
         let problem = format!(
             "its message has {before} bytes, more than one may have: it is shortened, and kept whole in records"
@@ -135,7 +139,7 @@ impl Fitting<'_> {
         for (index, piece) in pieces.iter().enumerate() {
             let id = self.claim(&format!("line:{number}:whole:{}", index + 1));
             let mut record = record(id.clone(), LINE_RECORD, (*piece).to_owned(), message.origin_time);
-            record.metadata_json = Some(place(number, index, pieces.len()));
+            record.metadata_json = Some(piece_metadata(number, index, pieces.len()));
             records.push(record);
             ids.push(id);
         }
@@ -158,7 +162,7 @@ impl Fitting<'_> {
         for (index, piece) in pieces.iter().enumerate() {
             let id = if index == 0 { id.clone() } else { self.claim(&format!("line:{line}:piece:{}", index + 1)) };
             let mut record = record(id, kind, (*piece).to_owned(), message.origin_time);
-            record.metadata_json = Some(place(line, index, pieces.len()));
+            record.metadata_json = Some(piece_metadata(line, index, pieces.len()));
             records.push(record);
         }
         self.problems.push(Problem { line, message: problem });
@@ -193,7 +197,7 @@ impl Fitting<'_> {
 }
 
 /// The position of a piece in its line, as metadata.
-fn place(line: usize, index: usize, count: usize) -> String {
+fn piece_metadata(line: usize, index: usize, count: usize) -> String {
     format!("{{\"line\":{line},\"piece\":{},\"pieces\":{count}}}", index + 1)
 }
 

@@ -11,7 +11,7 @@ mod tests;
 use super::branches::settle;
 use super::content::{self, Output};
 use super::draft::Draft;
-use super::ledger::{Ledger, Line, record};
+use super::name_index::{Line, NameIndex, record};
 use super::raw::{self, Object};
 use super::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript, title_of, title_of_request};
 use crate::model::message::{FinishReason, Role};
@@ -28,7 +28,7 @@ pub(super) fn is_header(line: &Object<'_>) -> bool {
 /// Reads a session file.
 pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize) -> Transcript {
     let mut reader = Reader {
-        ledger: Ledger::new(problems),
+        names: NameIndex::new(problems),
         metadata_bytes,
         version: 0,
         source_id: String::new(),
@@ -64,10 +64,10 @@ enum Content<'a> {
 }
 
 /// Assigns the id of a call in a message.
-type CallId = fn(&mut Ledger, &Line, &str) -> String;
+type CallId = fn(&mut NameIndex, &Line, &str) -> String;
 
 struct Reader {
-    ledger: Ledger,
+    names: NameIndex,
     metadata_bytes: usize,
     version: i64,
     source_id: String,
@@ -86,7 +86,7 @@ impl Reader {
         let (entry, kind) = match parsed {
             Ok(parsed) => parsed,
             Err(problem) => {
-                let message = self.ledger.malformed(line, format!("{problem}; kept as a record"));
+                let message = self.names.malformed(line, format!("{problem}; kept as a record"));
                 let entries = vec![Entry::Record { line: line.number, message }];
                 self.nodes.push(Node { parent: self.last(), stray: true, editable: false, entries });
                 return;
@@ -112,7 +112,7 @@ impl Reader {
             self.source_id = entry.string("id");
             self.version = entry.count("version").max(1);
         } else {
-            self.ledger.report(line, "the file does not begin with a session header");
+            self.names.report(line, "the file does not begin with a session header");
             self.version = if entry.get("id").is_some() { 3 } else { 1 };
         }
     }
@@ -130,7 +130,7 @@ impl Reader {
                 if found.is_none() {
                     // Most likely the parent's line is damaged; one whole conversation is better than two halves.
                     let message = format!("its parent {named} stands nowhere before it: it follows the line before");
-                    self.ledger.report(line, message);
+                    self.names.report(line, message);
                 }
                 found.or(self.last())
             }
@@ -155,18 +155,18 @@ impl Reader {
         let content = match self.content(line, entry, kind, parent) {
             Ok(content) => content,
             Err(problem) => {
-                let message = self.ledger.malformed(line, format!("{problem}; kept as a record"));
+                let message = self.names.malformed(line, format!("{problem}; kept as a record"));
                 return vec![Entry::Record { line: number, message }];
             }
         };
         // A version 2 header has an id too, but that is the session's.
         let own = own.filter(|_| kind != "session");
-        let client_id = self.ledger.claim(line, own);
+        let client_id = self.names.claim(line, own);
         let verbatim = line.text().to_owned();
         match content {
             Content::Message(mut draft) => {
                 draft.origin_time = origin_time.or(draft.origin_time);
-                draft.finish(client_id, &mut self.ledger)
+                draft.finish(client_id, &mut self.names)
             }
             Content::Record(kind) => {
                 let message = record(client_id, &kind, verbatim, origin_time);
@@ -208,11 +208,11 @@ impl Reader {
             }
             "custom_message" => {
                 let mut draft = user();
-                self.blocks(&mut draft, entry, "/content", "pi", Ledger::call)?;
+                self.blocks(&mut draft, entry, "/content", "pi", NameIndex::call)?;
                 Ok(Content::Message(Box::new(draft)))
             }
             "branch_summary" => match entry.id("summary") {
-                Some(summary) => Ok(told(user(), branch_summary(&summary))),
+                Some(summary) => Ok(text_message(user(), branch_summary(&summary))),
                 None => Ok(Content::Record(kind.to_owned())),
             },
             "session_info" => {
@@ -240,7 +240,7 @@ impl Reader {
             None => entry.number("firstKeptEntryIndex").and_then(|index| self.by_index.get(index as usize)),
         };
         if node.is_none() {
-            self.ledger.report(line, "the compaction does not say what it kept: it is taken to keep nothing");
+            self.names.report(line, "the compaction does not say what it kept: it is taken to keep nothing");
         }
         node.and_then(|node| self.nodes[*node].entries.first()).map(|first| first.client_id().to_owned())
     }
@@ -252,19 +252,19 @@ impl Reader {
         match role.as_str() {
             // Version 2 called them hook messages.
             "user" | "custom" | "hookMessage" => {
-                self.blocks(&mut draft, message, "/message/content", "pi", Ledger::call)?;
+                self.blocks(&mut draft, message, "/message/content", "pi", NameIndex::call)?;
             }
             "system" => {
                 draft.role = Role::System;
-                self.blocks(&mut draft, message, "/message/content", "pi", Ledger::call)?;
+                self.blocks(&mut draft, message, "/message/content", "pi", NameIndex::call)?;
             }
             "assistant" => self.reply(&mut draft, message)?,
             "toolResult" => self.result(&mut draft, message)?,
             // pi does not show these to the model.
             "bashExecution" if message.flag("excludeFromContext") => return Ok(Content::Record(role)),
-            "bashExecution" => return Ok(told(draft, bash_execution(message))),
-            "branchSummary" => return Ok(told(draft, branch_summary(&message.string("summary")))),
-            "compactionSummary" => return Ok(told(draft, compaction_summary(&message.string("summary")))),
+            "bashExecution" => return Ok(text_message(draft, bash_execution(message))),
+            "branchSummary" => return Ok(text_message(draft, branch_summary(&message.string("summary")))),
+            "compactionSummary" => return Ok(text_message(draft, compaction_summary(&message.string("summary")))),
             _ => return Err(format!("the message has the unknown role {role}")),
         }
         Ok(Content::Message(Box::new(draft)))
@@ -275,7 +275,7 @@ impl Reader {
         draft.model = message.string("model");
         draft.provider = message.string("provider");
         let provider = message.id("provider").unwrap_or_else(|| "pi".to_owned());
-        self.blocks(draft, message, "/message/content", &provider, Ledger::call)?;
+        self.blocks(draft, message, "/message/content", &provider, NameIndex::call)?;
         draft.finish.usage = message.object("usage").and_then(|usage| read_usage(&usage));
         draft.finish.detail = message.string("errorMessage");
         let reason = message.string("stopReason");
@@ -298,7 +298,7 @@ impl Reader {
     fn result<'a>(&mut self, draft: &mut Draft<'a>, message: &Object<'a>) -> Result<(), String> {
         draft.role = Role::Tool;
         let own = message.id("toolCallId").ok_or("the tool result names no call")?;
-        let call_id = self.ledger.answered(draft.line(), &own);
+        let call_id = self.names.answered(draft.line(), &own);
         let status = if message.flag("isError") { ResultStatus::Error } else { ResultStatus::Completed };
         let value = message.get("content").ok_or("the tool result has no content")?;
         content::result(draft, call_id, status, outputs(value)?);
@@ -327,7 +327,7 @@ impl Reader {
             if !known {
                 if matches!(kind.as_str(), "" | "text" | "thinking" | "image" | "toolCall") {
                     let message = format!("block {index} is not what its type says; kept as it is");
-                    self.ledger.report(draft.line(), message);
+                    self.names.report(draft.line(), message);
                 }
                 content::opaque(draft, provider, &kind, block, pointer);
             }
@@ -363,7 +363,7 @@ impl Reader {
             }
             "toolCall" => {
                 let part = block.id("id").zip(block.id("name")).map(|(own, tool)| {
-                    let call_id = call_id(&mut self.ledger, draft.line(), &own);
+                    let call_id = call_id(&mut self.names, draft.line(), &own);
                     content::call(draft, call_id, tool, block.get("arguments"), format!("{pointer}/arguments"))
                 });
                 (part, &["type", "id", "name", "arguments"])
@@ -378,8 +378,8 @@ impl Reader {
 
     fn transcript(mut self) -> Transcript {
         let mut branches = sort(self.nodes);
-        settle(&mut branches, &mut self.ledger.problems);
-        self.ledger.problems.sort_by_key(|problem| problem.line);
+        settle(&mut branches, &mut self.names.problems);
+        self.names.problems.sort_by_key(|problem| problem.line);
         let title = if self.name.is_empty() { first_request(&branches[0]) } else { title_of(&self.name) };
         Transcript {
             format: Format::Pi,
@@ -387,7 +387,7 @@ impl Reader {
             title,
             branches,
             children: Vec::new(),
-            problems: self.ledger.problems,
+            problems: self.names.problems,
         }
     }
 }
@@ -410,23 +410,23 @@ fn sort(nodes: Vec<Node>) -> Vec<Branch> {
         }
     }
     let mut branches = vec![Branch { name: "main".into(), from: 0, fork_after: None, entries: Vec::new() }];
-    let mut placed: Vec<(usize, Option<String>)> = Vec::new();
+    let mut located: Vec<(usize, Option<String>)> = Vec::new();
     for (index, node) in nodes.into_iter().enumerate() {
-        let (parent, shared) = node.parent.map_or((0, None), |parent| placed[parent].clone());
+        let (parent, shared) = node.parent.map_or((0, None), |parent| located[parent].clone());
         let goes_on = node.stray || heirs.get(&node.parent) == Some(&index);
         let branch = if goes_on { parent } else { branches.len() };
         if !goes_on {
             let name = node.entries.first().map(|first| first.client_id().to_owned()).unwrap_or_default();
             branches.push(Branch { name, from: parent, fork_after: shared, entries: Vec::new() });
         }
-        placed.push((branch, node.entries.last().map(|last| last.client_id().to_owned())));
+        located.push((branch, node.entries.last().map(|last| last.client_id().to_owned())));
         branches[branch].entries.extend(node.entries);
     }
     branches
 }
 
 /// A message with the text that pi composes from an entry's fields; the entry stays whole in the metadata.
-fn told<'a>(mut draft: Draft<'a>, words: String) -> Content<'a> {
+fn text_message<'a>(mut draft: Draft<'a>, words: String) -> Content<'a> {
     draft.push(PartBody::Text(words));
     Content::Message(Box::new(draft))
 }

@@ -189,8 +189,8 @@ mod tests {
     #[test]
     fn half_of_a_surrogate_pair_is_replaced_and_noticed() {
         let object = Object::parse(r#"{"cut":"ab\ud83d","whole":"\ud83d\ude00","\udc00":1}"#).unwrap();
-        let cut = object.text("cut").unwrap();
-        assert!(!cut.exact && cut.text.starts_with("ab\u{fffd}"), "{cut:?}");
+        let truncated = object.text("cut").unwrap();
+        assert!(!truncated.exact && truncated.text.starts_with("ab\u{fffd}"), "{truncated:?}");
         assert_eq!(object.text("whole").unwrap(), Text { text: "😀".into(), exact: true });
     }
 

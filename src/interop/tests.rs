@@ -89,9 +89,9 @@ fn body(part: &PartBody) -> Value {
 }
 
 /// The pointer and the value of an item of `cut`.
-fn cut_value(cut: &Value, message: &NewMessage) -> (String, Value) {
-    let part = &message.parts[cut[1].as_u64().unwrap() as usize];
-    let value = match &cut[2] {
+fn moved_value(moved: &Value, message: &NewMessage) -> (String, Value) {
+    let part = &message.parts[moved[1].as_u64().unwrap() as usize];
+    let value = match &moved[2] {
         Value::Null => body(&part.body),
         Value::Number(index) => {
             let PartBody::ToolResult(result) = &*part.body else { panic!("{part:?} has no attachments") };
@@ -102,13 +102,13 @@ fn cut_value(cut: &Value, message: &NewMessage) -> (String, Value) {
             metadata[name.as_str().unwrap()].clone()
         }
     };
-    (cut[0].as_str().unwrap().to_owned(), value)
+    (moved[0].as_str().unwrap().to_owned(), value)
 }
 
 #[derive(Default)]
 struct Restored {
     rests: BTreeMap<usize, Value>,
-    cuts: Vec<(usize, String, Value)>,
+    moved: Vec<(usize, String, Value)>,
     /// Lines of compactions after their first one.
     more: Vec<Value>,
 }
@@ -121,9 +121,9 @@ impl Restored {
             if let Some(rest) = piece.get("rest") {
                 assert!(self.rests.insert(line, rest.clone()).is_none(), "line {line} is kept twice");
             }
-            for cut in piece.get("cut").and_then(Value::as_array).unwrap_or(&Vec::new()) {
-                let (pointer, value) = cut_value(cut, message);
-                self.cuts.push((line, pointer, value));
+            for moved in piece.get("cut").and_then(Value::as_array).unwrap_or(&Vec::new()) {
+                let (pointer, value) = moved_value(moved, message);
+                self.moved.push((line, pointer, value));
             }
         }
     }
@@ -152,10 +152,10 @@ fn restore(transcript: &Transcript, lines: &BTreeMap<usize, Value>) -> BTreeMap<
             Entry::Edit(edit) => restored.record(edit.line, &edit.record),
         }
     }
-    for (line, pointer, value) in restored.cuts {
-        let place = restored.rests.get_mut(&line).unwrap().pointer_mut(&pointer).unwrap();
-        assert_eq!(*place, Value::Null, "line {line} still has {pointer}");
-        *place = value;
+    for (line, pointer, value) in restored.moved {
+        let value_slot = restored.rests.get_mut(&line).unwrap().pointer_mut(&pointer).unwrap();
+        assert_eq!(*value_slot, Value::Null, "line {line} still has {pointer}");
+        *value_slot = value;
     }
     let mut more = restored.more.into_iter();
     for line in lines.keys() {
@@ -321,7 +321,7 @@ fn the_files_of_sub_agents_are_read_whole() {
 }
 
 #[test]
-fn formats_are_told_by_the_first_lines() {
+fn formats_are_detected_from_the_first_lines() {
     let pi = [r#"{"type":"session","id":"s","cwd":"/"}"#, r#"{"type":"message"}"#];
     let claude = [r#"{"type":"summary","leafUuid":"u","summary":"s"}"#];
     let late = ["broken", r#"{"type":"x"}"#, r#"{"type":"user","uuid":"u","sessionId":"s"}"#];

@@ -103,7 +103,8 @@ impl LoadedSession {
         // One more than requested is the next.
         let first = messages.len().checked_sub(count)?.checked_sub(1)?;
         let (next, newest) = messages[first..].split_first()?;
-        let is_own = |source: &&SourceMessage| source.place.is_none() && source.message.revision > *changed_revision;
+        let is_own =
+            |source: &&SourceMessage| source.placement.is_none() && source.message.revision > *changed_revision;
         if !messages[first..].iter().all(|source| is_own(&source)) || content_bytes(newest) > limits::PAGE_BYTES_MAX {
             return None;
         }
@@ -120,7 +121,7 @@ impl LoadedSession {
     fn extend(&mut self, from: Revision, newest: Newest, newer: Vec<SourceMessage>) {
         // Messages at their own positions are in order, after all others.
         let known = &mut self.source.messages;
-        let kept = known.iter().rposition(|source| source.place.is_some() || source.message.revision < from);
+        let kept = known.iter().rposition(|source| source.placement.is_some() || source.message.revision < from);
         let kept = kept.map_or(0, |last| last + 1);
         let (gone, new) = (Size::of(&known[kept..]), Size::of(&newer));
         self.size.content_bytes = self.size.content_bytes - gone.content_bytes + new.content_bytes;
@@ -153,7 +154,7 @@ impl LoadedSession {
 
 /// The bytes of messages, as the limits of views count them.
 fn content_bytes(messages: &[SourceMessage]) -> usize {
-    messages.iter().map(|source| store::weigh_bytes(&source.message)).sum()
+    messages.iter().map(|source| store::message_bytes(&source.message)).sum()
 }
 
 /// Estimates messages under policies that estimate by length, so that each message is estimated once. Open messages,

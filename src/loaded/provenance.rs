@@ -3,7 +3,7 @@
 use crate::config::BUILT_IN;
 use crate::model::event::EventBody;
 use crate::model::ids::MessageId;
-use crate::model::view::{Author, Provenance, SourceMessage, Standing, ViewMessage};
+use crate::model::view::{Author, Provenance, SourceMessage, ViewKind, ViewMessage};
 use crate::store::{Error, Result, Source, Store};
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ fn asked(summarizer: &str) -> Author {
 /// Sets the author on the summaries in a view.
 pub(super) fn sign(sources: &[SourceMessage], messages: &mut [ViewMessage], summary: Option<&Arc<Provenance>>) {
     for message in messages {
-        message.provenance = match message.standing {
-            Standing::Summary => summary.cloned(),
-            Standing::Branch => message.source.and_then(|id| of_branch(sources, id)).map(Arc::new),
-            Standing::Shown
-            | Standing::Marker
-            | Standing::Paired
-            | Standing::Filler
-            | Standing::Retrieved
-            | Standing::Added => None,
+        message.provenance = match message.kind {
+            ViewKind::Summary => summary.cloned(),
+            ViewKind::Branch => message.source.and_then(|id| of_branch(sources, id)).map(Arc::new),
+            ViewKind::Shown
+            | ViewKind::Marker
+            | ViewKind::Paired
+            | ViewKind::Filler
+            | ViewKind::Retrieved
+            | ViewKind::Added => None,
         };
     }
 }

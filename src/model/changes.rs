@@ -3,11 +3,11 @@
 
 use super::Revision;
 use super::compaction::{Contradiction, RevisionRange};
-use super::cut::Cut;
 use super::ids::{CompactionId, MessageId, PartId};
 use super::mark::{CompactedMark, MarkBody, Replay};
 use super::message::{MessageKind, Role};
 use super::part::{Marker, PartBody};
+use super::truncation::Truncation;
 use super::usage::Usage;
 
 /// The name of the marker before a summary.
@@ -17,7 +17,7 @@ const MARKER_NAME: &str = "compaction";
 #[derive(Debug, Clone, Default)]
 pub struct Changes {
     /// The parts that are shortened, with their messages.
-    pub parts: Vec<(MessageId, PartId, Cut)>,
+    pub parts: Vec<(MessageId, PartId, Truncation)>,
     /// The omitted messages; sorted and disjoint.
     pub omitted: Vec<RevisionRange>,
     /// The number of those messages.
@@ -98,7 +98,7 @@ pub enum Row {
         metadata_json: Option<String>,
     },
     /// The mark of prunes and omissions, with the parts that it shortens.
-    Pruned(MarkBody, Vec<(MessageId, PartId, Cut)>),
+    Pruned(MarkBody, Vec<(MessageId, PartId, Truncation)>),
     /// The mark of a summary.
     Compacted(MarkBody),
 }

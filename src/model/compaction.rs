@@ -93,7 +93,7 @@ pub enum CompactionState {
 
 impl CompactionState {
     /// True if it may still change the view.
-    pub fn is_live(self) -> bool {
+    pub fn is_active(self) -> bool {
         matches!(self, Self::Ready | Self::Running)
     }
 }

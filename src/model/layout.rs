@@ -37,13 +37,13 @@ pub enum Span {
         /// The message.
         revision: Revision,
         /// The reason for this position.
-        place: Place,
+        placement: Placement,
     },
 }
 
 /// The reason for which a layout shows a message at a position that is not its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// It introduces the summary.
     Marker,
     /// It is the active summary.

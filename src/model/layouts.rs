@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
-use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
+use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Placement, Span};
 use crate::model::mark::{CompactedMark, Mark, MarkBody};
 use crate::model::ranges::subtract;
 
@@ -64,7 +64,7 @@ struct State<'a> {
     /// All marks up to that revision.
     marks: &'a [Mark],
     /// The active marks, ascending.
-    live: Vec<&'a Mark>,
+    active: Vec<&'a Mark>,
     /// Messages that rewinds omit: ascending, disjoint, each range with the newest mark that omits it.
     rewound: Vec<Omitted>,
     /// The newest edit or replay of each target.
@@ -101,11 +101,11 @@ impl<'a> State<'a> {
     fn at(marks: &'a [Mark], at: Revision) -> Self {
         let marks = &marks[..marks.partition_point(|mark| mark.revision <= at)];
         let undone = undone(marks);
-        let live: Vec<&Mark> = marks.iter().filter(|mark| !undone.contains_key(&mark.revision)).collect();
+        let active: Vec<&Mark> = marks.iter().filter(|mark| !undone.contains_key(&mark.revision)).collect();
         let mut state = Self {
             marks,
-            rewound: with_untold(rewound(&live), marks, &undone),
-            live,
+            rewound: with_unneeded_summaries(rewound(&active), marks, &undone),
+            active,
             edits: BTreeMap::new(),
             continuations: Vec::new(),
             hidden: Vec::new(),
@@ -122,7 +122,7 @@ impl<'a> State<'a> {
         let all = state.left_out_by_compactions(Vec::new());
         state.left_out = all.into_iter().map(|omitted| omitted.range).collect();
         state.reduced = state.left_out_by_compactions(state.rewound_ranges());
-        state.pinned = state.pinned.iter().map(|target| state.place(*target)).collect();
+        state.pinned = state.pinned.iter().map(|target| state.position(*target)).collect();
         state
     }
 
@@ -199,7 +199,7 @@ impl<'a> State<'a> {
     /// Messages that active compactions omit, without the ranges in `taken`.
     fn left_out_by_compactions(&self, mut taken: Vec<RevisionRange>) -> Vec<Omitted> {
         let mut reduced = Vec::new();
-        for mark in &self.live {
+        for mark in &self.active {
             let MarkBody::Pruned { omitted, .. } = &mark.body else { continue };
             for range in subtract(omitted, &taken) {
                 reduced.push(Omitted { range, mark: mark.revision, reason: OmitReason::Reduced });
@@ -218,7 +218,7 @@ impl<'a> State<'a> {
     }
 
     /// True if neither a rewind nor a compaction omits `revision`.
-    fn has_place(&self, revision: Revision) -> bool {
+    fn has_position(&self, revision: Revision) -> bool {
         self.rewound_by(revision).is_none() && !self.is_reduced(revision)
     }
 
@@ -290,11 +290,11 @@ fn siblings(marks: &[Mark], target: Revision) -> impl Iterator<Item = Revision> 
 }
 
 /// Messages that active rewinds omit: ascending and disjoint, each range with the newest mark that omits it.
-fn rewound(live: &[&Mark]) -> Vec<Omitted> {
+fn rewound(active: &[&Mark]) -> Vec<Omitted> {
     let mut ranges = Vec::new();
     // A newer rewind reaches past the end of every older one, so only the front of an older one remains.
     let mut taken_from = Revision::MAX;
-    for mark in live.iter().rev() {
+    for mark in active.iter().rev() {
         let MarkBody::Rewound { after, .. } = mark.body else { continue };
         let range = RevisionRange { first: after.saturating_add(1), last: mark.revision.min(taken_from) };
         if range.first <= range.last {
@@ -307,14 +307,18 @@ fn rewound(live: &[&Mark]) -> Vec<Omitted> {
 }
 
 /// The same ranges, plus the summaries of branches whose rewind was undone: a restored branch needs no summary.
-fn with_untold(mut rewound: Vec<Omitted>, marks: &[Mark], undone: &BTreeMap<Revision, Revision>) -> Vec<Omitted> {
+fn with_unneeded_summaries(
+    mut rewound: Vec<Omitted>,
+    marks: &[Mark],
+    undone: &BTreeMap<Revision, Revision>,
+) -> Vec<Omitted> {
     for mark in marks {
-        let MarkBody::Rewound { told: true, .. } = mark.body else { continue };
+        let MarkBody::Rewound { has_summary: true, .. } = mark.body else { continue };
         let Some(&undone_by) = undone.get(&mark.revision) else { continue };
-        let telling = mark.revision + 1;
-        let at = rewound.partition_point(|omitted| omitted.range.last < telling);
-        if rewound.get(at).is_none_or(|omitted| !omitted.range.contains(telling)) {
-            let range = RevisionRange { first: telling, last: telling };
+        let summary = mark.revision + 1;
+        let at = rewound.partition_point(|omitted| omitted.range.last < summary);
+        if rewound.get(at).is_none_or(|omitted| !omitted.range.contains(summary)) {
+            let range = RevisionRange { first: summary, last: summary };
             rewound.insert(at, Omitted { range, mark: undone_by, reason: OmitReason::Rewound });
         }
     }
@@ -323,8 +327,8 @@ fn with_untold(mut rewound: Vec<Omitted>, marks: &[Mark], undone: &BTreeMap<Revi
 
 /// The newest compaction whose summary is active, with the revision of its mark.
 fn newest_summary<'a>(state: &State<'a>) -> Option<(Revision, &'a CompactedMark)> {
-    state.live.iter().rev().find_map(|mark| match &mark.body {
-        MarkBody::Compacted(compacted) if stands(compacted, state) => Some((mark.revision, compacted)),
+    state.active.iter().rev().find_map(|mark| match &mark.body {
+        MarkBody::Compacted(compacted) if is_valid(compacted, state) => Some((mark.revision, compacted)),
         MarkBody::Compacted(_)
         | MarkBody::Pruned { .. }
         | MarkBody::Rewound { .. }
@@ -335,7 +339,7 @@ fn newest_summary<'a>(state: &State<'a>) -> Option<(Revision, &'a CompactedMark)
 }
 
 /// True if the conversation before a summary's tail is still the one that it was written from.
-fn stands(compacted: &CompactedMark, now: &State<'_>) -> bool {
+fn is_valid(compacted: &CompactedMark, now: &State<'_>) -> bool {
     unchanged(&State::at(now.marks, compacted.base), now, &compacted.covered, compacted.tail_start)
 }
 
@@ -383,10 +387,10 @@ fn restores_in_front(then: &State<'_>, now: &State<'_>, covered: &[RevisionRange
 fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     let mut spans = Vec::new();
     if let Some(compacted) = summary {
-        let marker = compacted.marker.map(|revision| Span::Placed { revision, place: Place::Marker });
+        let marker = compacted.marker.map(|revision| Span::Placed { revision, placement: Placement::Marker });
         spans.extend(marker);
         let retained = retained_spans(state, compacted);
-        let summary = Span::Placed { revision: compacted.summary, place: Place::Summary };
+        let summary = Span::Placed { revision: compacted.summary, placement: Placement::Summary };
         if compacted.retained_first {
             spans.splice(0..0, retained);
             spans.push(summary);
@@ -400,8 +404,8 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     let mut next = tail_start;
     let rewound = state.rewound_ranges().into_iter().map(|range| (range, None));
     let edited = state.shown_edits().map(|(target, edit)| {
-        let place = Place::Edit(target);
-        let placed = edit.replacement.map(|revision| Span::Placed { revision, place });
+        let placement = Placement::Edit(target);
+        let placed = edit.replacement.map(|revision| Span::Placed { revision, placement });
         (RevisionRange { first: target, last: target }, placed)
     });
     // A replacement that a compaction omitted is gone with its target. Any other replacement is shown, even if the
@@ -413,19 +417,19 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
         })
         .collect();
     let continuations = state.continuations.iter().filter(|(revision, compacted)| {
-        *revision >= tail_start && state.has_place(*revision) && stands(compacted, state)
+        *revision >= tail_start && state.has_position(*revision) && is_valid(compacted, state)
     });
     let continuations = continuations.map(|&(revision, _)| {
-        let placed = Span::Placed { revision, place: Place::Continuation };
+        let placed = Span::Placed { revision, placement: Placement::Continuation };
         (RevisionRange { first: revision, last: revision }, Some(placed))
     });
     let targets: Vec<RevisionRange> = edited.iter().map(|(range, _)| *range).collect();
     let reduced: Vec<RevisionRange> = state.reduced.iter().map(|omitted| omitted.range).collect();
     let reduced = subtract(&reduced, &targets).into_iter().map(|range| (range, None));
-    let mut cuts: Vec<(RevisionRange, Option<Span>)> =
+    let mut ranges: Vec<(RevisionRange, Option<Span>)> =
         rewound.chain(edited).chain(continuations).chain(reduced).collect();
-    cuts.sort_by_key(|(range, _)| range.first);
-    for (range, instead) in cuts.into_iter().filter(|(range, _)| range.last >= tail_start) {
+    ranges.sort_by_key(|(range, _)| range.first);
+    for (range, instead) in ranges.into_iter().filter(|(range, _)| range.last >= tail_start) {
         if next < range.first {
             spans.push(Span::Inline { first: next, last: Some(range.first - 1) });
         }
@@ -438,9 +442,9 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
 
 /// The covered messages that the summary retains and that are not pinned, ascending by their position in the history.
 fn retained_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
-    let is_pinned = |revision: &Revision| state.pinned.contains(&state.place(*revision));
-    let retained = compacted.retained.iter().filter(|revision| state.has_place(**revision) && !is_pinned(revision));
-    retained.map(|&revision| Span::Placed { revision, place: Place::Retained }).collect()
+    let is_pinned = |revision: &Revision| state.pinned.contains(&state.position(*revision));
+    let retained = compacted.retained.iter().filter(|revision| state.has_position(**revision) && !is_pinned(revision));
+    retained.map(|&revision| Span::Placed { revision, placement: Placement::Retained }).collect()
 }
 
 /// The pinned messages that the summary covers, ascending by their position in the history.
@@ -448,5 +452,8 @@ fn pinned_spans(state: &State<'_>, compacted: &CompactedMark) -> Vec<Span> {
     let covers = |revision| compacted.covered.iter().any(|range| range.contains(revision));
     let in_front = state.pinned.range(..compacted.tail_start).filter(|target| state.rewound_by(**target).is_none());
     let shown = in_front.filter_map(|target| state.edits.get(target).map_or(Some(*target), |edit| edit.replacement));
-    shown.filter(|revision| covers(*revision)).map(|revision| Span::Placed { revision, place: Place::Pinned }).collect()
+    shown
+        .filter(|revision| covers(*revision))
+        .map(|revision| Span::Placed { revision, placement: Placement::Pinned })
+        .collect()
 }

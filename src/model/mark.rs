@@ -34,7 +34,7 @@ pub enum MarkBody {
         /// The last revision that still counts.
         after: Revision,
         /// True if the next revision is a summary of the abandoned branch. It is shown as long as the mark is active.
-        told: bool,
+        has_summary: bool,
         /// True if a fork begins after `after`, and no client rewound anything. Such a mark cannot be undone.
         of_fork: bool,
     },

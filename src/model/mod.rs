@@ -4,7 +4,7 @@
 
 pub mod changes;
 pub mod compaction;
-pub mod cut;
+pub mod truncation;
 pub mod event;
 pub mod harness;
 pub mod ids;

@@ -24,7 +24,7 @@ pub struct Guards {
     /// True if they wait because a breaker opened, false if because a compaction was undone.
     pub breaker_open: bool,
     /// End of the cooldown. Until then no level asks again, as long as the view fits.
-    pub cool_until: Option<Timestamp>,
+    pub cooldown_end: Option<Timestamp>,
     /// Tokens that no compaction removes, once they were found to fill the window.
     pub overhead_tokens: Option<i64>,
 }
@@ -32,7 +32,7 @@ pub struct Guards {
 impl Guards {
     /// True if automatic compactions wait for an event or a time.
     pub fn hold(&self) -> bool {
-        self.hold_turns > 0 || self.cool_until.is_some() || self.overhead_tokens.is_some()
+        self.hold_turns > 0 || self.cooldown_end.is_some() || self.overhead_tokens.is_some()
     }
 }
 

@@ -1,12 +1,12 @@
 //! Views: history as a model should see it.
 
 use super::Revision;
-use super::cut::Cut;
 use super::ids::{CompactionId, MessageId, PartId};
-use super::layout::Place;
+use super::layout::Placement;
 use super::message::{FinishReason, Message, Role};
 use super::part::PartBody;
 use super::time::Timestamp;
+use super::truncation::Truncation;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct SourceMessage {
     /// The message, with the parts that were closed by the view's revision.
     pub message: SharedMessage,
     /// The reason for its position, if that is not its own position in the history.
-    pub place: Option<Place>,
+    pub placement: Option<Placement>,
     /// Its parts that prune marks shorten.
     pub pruned: Vec<Pruned>,
     /// Its estimate, if it was computed before with the counting of the active policy. Decisions are the same without
@@ -87,7 +87,7 @@ pub struct Pruned {
     /// The compaction that shortened it.
     pub compaction: CompactionId,
     /// Its shortened form in a view; none for the placeholder of the active policy.
-    pub cut: Option<Cut>,
+    pub truncation: Option<Truncation>,
 }
 
 /// A message of a view.
@@ -100,7 +100,7 @@ pub struct ViewMessage {
     /// The role.
     pub role: Role,
     /// Its kind in the view.
-    pub standing: Standing,
+    pub kind: ViewKind,
     /// The parts.
     pub parts: Vec<ViewPart>,
     /// Fields of its original besides the parts; none for messages that Longhand made.
@@ -173,7 +173,7 @@ pub enum Author {
 
 /// The kind of a view message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum ViewKind {
     /// An original message, whole or shortened.
     Shown,
     /// The introduction of a summary.

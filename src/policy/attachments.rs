@@ -80,7 +80,7 @@ pub fn files<'a>(rules: &Attachments, policy: &Policy, messages: &'a [SourceMess
         if text.as_deref().is_some_and(is_binary) {
             continue;
         }
-        let units = text.as_ref().map(|text| tokens::weight(&policy.counting, text));
+        let units = text.as_ref().map(|text| tokens::text_units(&policy.counting, text));
         match (text, units) {
             (Some(text), Some(units)) if units <= file_units && used.saturating_add(units) <= total_units => {
                 used = used.saturating_add(units);

@@ -256,20 +256,20 @@ impl Vocabulary {
         Tokenized { text, ends }
     }
 
-    /// Calls `tell` with the byte offset of the end of each token.
-    fn each_end(&self, text: &str, mut tell: impl FnMut(usize)) {
+    /// Calls `emit` with the byte offset of the end of each token.
+    fn each_end(&self, text: &str, mut emit: impl FnMut(usize)) {
         let mut merger = Merger::default();
         let mut at = 0;
         for segment in segments(text, true) {
             match segment {
                 Segment::Special(word) => {
                     at += word.len();
-                    tell(at);
+                    emit(at);
                 }
                 Segment::Plain(mut rest) => {
                     while !rest.is_empty() {
                         let (piece, behind) = rest.split_at(self.next_piece(rest));
-                        merger.each_end(self, piece.as_bytes(), |end| tell(at + end));
+                        merger.each_end(self, piece.as_bytes(), |end| emit(at + end));
                         at += piece.len();
                         rest = behind;
                     }
@@ -320,10 +320,10 @@ struct Merger {
 }
 
 impl Merger {
-    fn each_end(&mut self, vocabulary: &Vocabulary, piece: &[u8], mut tell: impl FnMut(usize)) {
+    fn each_end(&mut self, vocabulary: &Vocabulary, piece: &[u8], mut emit: impl FnMut(usize)) {
         // Most pieces are one token.
         if vocabulary.rank(piece).is_some() {
-            return tell(piece.len());
+            return emit(piece.len());
         }
         self.ends.clear();
         self.ends.extend(1..=piece.len());
@@ -351,7 +351,7 @@ impl Merger {
         let mut end = 0;
         while end < piece.len() {
             end = self.ends[end];
-            tell(end);
+            emit(end);
         }
     }
 

@@ -16,8 +16,8 @@ pub use words::{Hint, Words};
 
 use super::validate::Check;
 use super::{Policy, Step};
-use crate::model::cut::Cuts;
 use crate::model::time::Timestamp;
+use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ pub struct Clear {
     /// The kind of parts that are pruned.
     pub target: Target,
     /// The estimate of a part, for limits in tokens.
-    pub weigh: Weigh,
+    pub weigh: EstimateOf,
     /// The protected parts; a part stays while any of these protects it.
     pub keep: Keep,
     /// The condition of the prune.
@@ -81,7 +81,7 @@ pub enum Target {
 /// The estimate of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Weigh {
+pub enum EstimateOf {
     /// The whole text of an output alone, even if a view truncates it. Other parts as by the policy's counting.
     Words,
     /// The part in its message, by the policy's counting.
@@ -123,7 +123,7 @@ impl Clear {
     pub fn outputs(words: &str) -> Self {
         Self {
             target: Target::Outputs,
-            weigh: Weigh::Words,
+            weigh: EstimateOf::Words,
             keep: Keep::default(),
             when: When::Always,
             batch: None,
@@ -184,7 +184,7 @@ fn check_names(check: &mut Check, names: &[String], path: &str) {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClearPlan {
     /// The pruned parts with their replacements, in the order of the walk.
-    pub cuts: Cuts,
+    pub removals: Removals,
     /// Estimated tokens of the pruned parts. A view that truncates long outputs gains less.
     pub freed_tokens: i64,
 }
@@ -196,8 +196,8 @@ impl Policy {
     /// Placeholder of an output that was pruned without a text of its own: the first constant placeholder text of the
     /// policy.
     pub fn placeholder(&self) -> &str {
-        let rungs = self.ladder().flat_map(|(_, rung)| &rung.steps);
-        let clears = self.maintenance.iter().chain(rungs).filter_map(|step| match step {
+        let level_steps = self.levels().flat_map(|(_, level_policy)| &level_policy.steps);
+        let clears = self.maintenance.iter().chain(level_steps).filter_map(|step| match step {
             Step::Clear(clear) if clear.target == Target::Outputs => Some(clear),
             Step::Clear(_) | Step::Fit(_) | Step::Summarize(_) => None,
         });
@@ -243,10 +243,10 @@ pub fn select(
         if clear.minimum_inclusive { worth >= clear.minimum_tokens } else { worth > clear.minimum_tokens };
     let mut plan = ClearPlan::default();
     for found in found.iter().filter(|_| is_worth_it) {
-        let cuts = replacement::cuts(policy, clear, now, found);
-        if !cuts.is_empty() {
+        let truncations = replacement::truncations(policy, clear, now, found);
+        if !truncations.is_empty() {
             plan.freed_tokens = plan.freed_tokens.saturating_add(found.tokens);
-            plan.cuts.parts.extend(cuts);
+            plan.removals.parts.extend(truncations);
         }
     }
     plan

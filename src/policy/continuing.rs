@@ -1,7 +1,7 @@
 //! Detection of a turn that a compaction interrupted, so that the model must be asked to continue.
 
 use super::turns::only_brings_results;
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::message::{FinishReason, Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
@@ -12,11 +12,11 @@ use crate::model::view::SourceMessage;
 /// A finished turn must not be started again, and an unanswered request needs no continuation. An open message will be
 /// continued without a request.
 pub fn is_interrupted(sources: &[SourceMessage]) -> bool {
-    let stands = |source: &&SourceMessage| {
-        matches!(source.place, None | Some(Place::Edit(_) | Place::Retained | Place::Continuation))
+    let in_conversation = |source: &&SourceMessage| {
+        matches!(source.placement, None | Some(Placement::Edit(_) | Placement::Retained | Placement::Continuation))
             && source.message.kind != MessageKind::Record
     };
-    let Some(last) = sources.iter().rev().find(stands).map(|source| &source.message) else { return false };
+    let Some(last) = sources.iter().rev().find(in_conversation).map(|source| &source.message) else { return false };
     if last.sealed_revision.is_none() {
         return false;
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn nobody_is_asked_twice() {
         let mut messages = dsl::parse("u1 \"x\"\na1\n  call bash#c1\nu2 \"go on\"");
-        (messages[2].message.kind, messages[2].place) = (MessageKind::Continuation, Some(Place::Continuation));
+        (messages[2].message.kind, messages[2].placement) = (MessageKind::Continuation, Some(Placement::Continuation));
         assert!(!is_interrupted(&messages));
     }
 }

@@ -24,7 +24,7 @@
 
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
 use crate::model::part::{
     Answers, Marker, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult,
@@ -91,7 +91,7 @@ impl Parser {
         let revision = self.highest + 1;
         self.messages.push(SourceMessage {
             message: empty(name, role, revision).into(),
-            place: None,
+            placement: None,
             pruned: Vec::new(),
             counts: None,
         });
@@ -116,13 +116,13 @@ impl Parser {
         let message = &mut source.message;
         match word.pair() {
             ("open", "") => message.sealed_revision = None,
-            ("summary", "") => (message.kind, source.place) = (MessageKind::Summary, Some(Place::Summary)),
-            ("marker", "") => (message.kind, source.place) = (MessageKind::Marker, Some(Place::Marker)),
-            ("pinned", "") => source.place = Some(Place::Pinned),
-            ("retained", "") => source.place = Some(Place::Retained),
+            ("summary", "") => (message.kind, source.placement) = (MessageKind::Summary, Some(Placement::Summary)),
+            ("marker", "") => (message.kind, source.placement) = (MessageKind::Marker, Some(Placement::Marker)),
+            ("pinned", "") => source.placement = Some(Placement::Pinned),
+            ("retained", "") => source.placement = Some(Placement::Retained),
             ("edit", target) => {
                 message.kind = MessageKind::Edit;
-                source.place = Some(Place::Edit(number(target)?));
+                source.placement = Some(Placement::Edit(number(target)?));
             }
             ("at", revision) => message.revision = number(revision)?,
             ("by", actor) => message.actor = actor.to_owned(),
@@ -199,7 +199,7 @@ impl Parser {
         self.push(PartBody::ToolResult(result), Some(name))?;
         let source = self.last()?;
         if pruned {
-            let of = |part: &Part| Pruned { part: part.id, compaction: PRUNED_BY, cut: None };
+            let of = |part: &Part| Pruned { part: part.id, compaction: PRUNED_BY, truncation: None };
             source.pruned.extend(source.message.parts.last().map(of));
         }
         Ok(())
@@ -383,22 +383,22 @@ mod tests {
         assert_eq!((first.tool.as_str(), first.input_json.as_str()), ("bash", "{\"cmd\": \"a b\"}"));
         assert_eq!((result.output.as_str(), result.status), ("so = it", ResultStatus::Completed));
         assert_eq!((second.call_id.as_str(), second.input_json.len()), ("c2", 20));
-        let pruned = Pruned { part: messages[0].message.parts[1].id, compaction: PRUNED_BY, cut: None };
+        let pruned = Pruned { part: messages[0].message.parts[1].id, compaction: PRUNED_BY, truncation: None };
         assert_eq!(messages[0].pruned, [pruned]);
         assert_eq!(messages[0].message.finish.reason, Some(FinishReason::ToolCalls));
         assert_eq!(part_names(&messages)[&messages[0].message.parts[1].id], "c1:result");
     }
 
     #[test]
-    fn derived_open_and_edited_messages_are_told_apart() {
+    fn derived_open_and_edited_messages_are_distinguished() {
         let messages =
             parse("a1 open\nu2 edit=1 \"x\"\nu3 marker \"m\"\na4 summary \"s\" usage=10/2/3\nu5 pinned \"p\"");
         assert_eq!(messages[0].message.sealed_revision, None);
         assert_eq!(messages[0].message.finish.reason, None);
-        assert_eq!((messages[1].message.kind, messages[1].place), (MessageKind::Edit, Some(Place::Edit(1))));
-        assert_eq!((messages[2].message.kind, messages[2].place), (MessageKind::Marker, Some(Place::Marker)));
-        assert_eq!((messages[3].message.kind, messages[3].place), (MessageKind::Summary, Some(Place::Summary)));
+        assert_eq!((messages[1].message.kind, messages[1].placement), (MessageKind::Edit, Some(Placement::Edit(1))));
+        assert_eq!((messages[2].message.kind, messages[2].placement), (MessageKind::Marker, Some(Placement::Marker)));
+        assert_eq!((messages[3].message.kind, messages[3].placement), (MessageKind::Summary, Some(Placement::Summary)));
         assert_eq!(messages[3].message.finish.usage.map(|usage| usage.context_tokens()), Some(15));
-        assert_eq!(messages[4].place, Some(Place::Pinned));
+        assert_eq!(messages[4].placement, Some(Placement::Pinned));
     }
 }

@@ -2,7 +2,7 @@
 //! the first changed position on, so that one which frees little costs more than it saves.
 
 use super::clear::When;
-use super::plan::{self, Scene, Work};
+use super::plan::{self, PlanningInput, Work};
 use super::{Policy, Step, overflow, tokens};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
@@ -38,13 +38,13 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
 ///
 /// Every decision calls this, so the gain is first estimated from stored messages. Views are rendered only if that is
 /// close to the minimum: they add text around a summary and results for calls without any.
-pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
-    let Scene { policy, sources, window, .. } = scene;
+pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
+    let PlanningInput { policy, sources, window, .. } = planning;
     if work.is_empty() {
         return false;
     }
     let least = least(policy, window, steps, work.summary.is_some());
-    let after = plan::foreseen(scene, work);
+    let after = plan::foreseen(planning, work);
     let estimated = match &work.summary {
         Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
         None => tokens::freed(policy, sources, &after),
@@ -56,7 +56,9 @@ pub fn is_enough(scene: Scene<'_>, steps: &[Step], work: &Work, context_tokens: 
     let asks = work.summary.is_none() && overflow::room(window).is_none_or(|room| context_tokens <= room);
     let is_cheap = |most: u32| {
         let is_same = |(before, after): &(&SourceMessage, &SourceMessage)| {
-            before.message.id == after.message.id && before.place == after.place && before.pruned == after.pruned
+            before.message.id == after.message.id
+                && before.placement == after.placement
+                && before.pruned == after.pruned
         };
         let same = sources.iter().zip(after.iter()).take_while(is_same).count();
         tokens::estimate_sources(policy, &after[same..]) <= freed.saturating_mul(i64::from(most))

@@ -21,8 +21,8 @@
 //!
 //! With `LONGHAND_BLESS=1` in the environment, the files are rewritten with the actual results.
 
-use super::plan::{self, Boundary, Scene, Work};
-use super::{Policy, Rung, Step, clear, dsl, overflow, presets, select, tokens};
+use super::plan::{self, Boundary, PlanningInput, Work};
+use super::{LevelPolicy, Policy, Step, clear, dsl, overflow, presets, select, tokens};
 use crate::model::compaction::Level;
 use crate::model::layout::Layout;
 use crate::model::part::PartBody;
@@ -136,18 +136,18 @@ impl Case {
             return "never".to_owned();
         }
         // The agent's own thresholds: no agent has a level that is due because the view exceeds its window.
-        let due = |rung: &Rung| rung.threshold.due_at(&self.window);
-        if let [(_, rung)] = self.policy.ladder().collect::<Vec<_>>()[..] {
-            let due = due(rung).map_or_else(|| "never".to_owned(), |due| due.to_string());
-            return format!("at {due}, usable {}", rung.threshold.limit(&self.window));
+        let due = |level_policy: &LevelPolicy| level_policy.threshold.due_at(&self.window);
+        if let [(_, level_policy)] = self.policy.levels().collect::<Vec<_>>()[..] {
+            let due = due(level_policy).map_or_else(|| "never".to_owned(), |due| due.to_string());
+            return format!("at {due}, usable {}", level_policy.threshold.limit(&self.window));
         }
-        let rung = |level: Level, due| format!("{} at {due}", level.name());
-        let rungs = self.policy.ladder().filter_map(|(level, at)| Some(rung(level, due(at)?)));
-        rungs.collect::<Vec<_>>().join(", ")
+        let due_text = |level: Level, due| format!("{} at {due}", level.name());
+        let levels = self.policy.levels().filter_map(|(level, at)| Some(due_text(level, due(at)?)));
+        levels.collect::<Vec<_>>().join(", ")
     }
 
-    fn scene(&self) -> Scene<'_> {
-        Scene {
+    fn planning(&self) -> PlanningInput<'_> {
+        PlanningInput {
             policy: &self.policy,
             window: &self.window,
             layout: &self.layout,
@@ -162,14 +162,14 @@ impl Case {
         let measured = plan::view(&self.policy, &self.messages).estimated_tokens;
         let tokens = tokens.trim().parse().unwrap_or(measured);
         let level = match name {
-            "maintenance" => return plan::maintenance(self.scene()),
+            "maintenance" => return plan::maintenance(self.planning()),
             "micro" => Level::Micro,
             "auto" => Level::Auto,
             "deep" => Level::Deep,
             _ => panic!("unknown level {name}"),
         };
-        let rung = self.policy.rung(level).unwrap_or_else(|| panic!("the policy has no level {name}"));
-        plan::climb(self.scene(), rung, tokens)
+        let level_policy = self.policy.level(level).unwrap_or_else(|| panic!("the policy has no level {name}"));
+        plan::apply(self.planning(), level_policy, tokens)
     }
 
     fn work_lines(&self, work: &Work) -> String {
@@ -178,12 +178,17 @@ impl Case {
         }
         let mut lines = Vec::new();
         let names = dsl::part_names(&self.messages);
-        for (id, cut) in &work.cuts.parts {
+        for (id, truncation) in &work.removals.parts {
             let owner = self.messages.iter().find(|source| source.message.parts.iter().any(|part| part.id == *id));
             let name = names.get(id).cloned().or(owner.map(|source| dsl::name(source).to_owned())).unwrap_or_default();
-            lines.push(format!("cut {name} {}+{} {:?}", cut.head, cut.tail, [&cut.before, &cut.middle, &cut.after]));
+            lines.push(format!(
+                "cut {name} {}+{} {:?}",
+                truncation.head,
+                truncation.tail,
+                [&truncation.before, &truncation.middle, &truncation.after]
+            ));
         }
-        let omitted = self.messages.iter().filter(|source| work.cuts.omitted.contains(&source.message.revision));
+        let omitted = self.messages.iter().filter(|source| work.removals.omitted.contains(&source.message.revision));
         let omitted: Vec<&str> = omitted.map(dsl::name).collect();
         if !omitted.is_empty() {
             lines.push(format!("omit {}", omitted.join(" ")));
@@ -206,7 +211,7 @@ impl Case {
     /// The view after a level was applied.
     fn view_after(&self, section: &str) -> String {
         let work = self.work(section);
-        let mut sources = plan::with_cuts(&self.messages, &work.cuts, dsl::PRUNED_BY);
+        let mut sources = plan::with_removals(&self.messages, &work.removals, dsl::PRUNED_BY);
         if let Some(summary) = &work.summary {
             let boundary = Boundary {
                 tail_start: summary.tail_start,
@@ -222,18 +227,19 @@ impl Case {
     fn tokens(&self) -> String {
         let line = |source| format!("{} {}", dsl::name(source), tokens::estimate_source(&self.policy, source));
         let lines: Vec<String> = self.messages.iter().map(line).collect();
-        let all = tokens::Weights::of(&self.policy, &self.messages).tokens(0..self.messages.len());
+        let all = tokens::RangeEstimate::of(&self.policy, &self.messages).tokens(0..self.messages.len());
         format!("{}\nall {all}", lines.join("\n"))
     }
 
     fn prune(&self) -> String {
         let Some(Step::Clear(rule)) = self.policy.maintenance.first() else { return "nothing".to_owned() };
         let plan = clear::select(&self.policy, rule, &self.window, self.now, &self.messages);
-        if plan.cuts.is_empty() {
+        if plan.removals.is_empty() {
             return "nothing".to_owned();
         }
         let names = dsl::part_names(&self.messages);
-        let parts: Vec<&str> = plan.cuts.parts.iter().map(|(id, _)| names[id].trim_end_matches(":result")).collect();
+        let parts: Vec<&str> =
+            plan.removals.parts.iter().map(|(id, _)| names[id].trim_end_matches(":result")).collect();
         format!("prune {} (freed {}t)", parts.join(" "), plan.freed_tokens)
     }
 
@@ -264,10 +270,10 @@ fn view_lines(view: &View) -> String {
 
 /// A message of a view: its role, its kind unless it is simply shown, and its parts in short.
 fn view_line(message: &ViewMessage) -> String {
-    let standing = format!("{:?}", message.standing).to_lowercase();
-    let standing = if standing == "shown" { String::new() } else { format!(" ({standing})") };
+    let kind = format!("{:?}", message.kind).to_lowercase();
+    let kind = if kind == "shown" { String::new() } else { format!(" ({kind})") };
     let parts: Vec<String> = message.parts.iter().map(|part| part_in_short(&part.body)).collect();
-    format!("{}{standing}: {}", format!("{:?}", message.role).to_lowercase(), parts.join(", "))
+    format!("{}{kind}: {}", format!("{:?}", message.role).to_lowercase(), parts.join(", "))
 }
 
 fn part_in_short(body: &PartBody) -> String {

@@ -13,15 +13,15 @@
 //! is removed, because that would not help. The next summary is made from the whole text of a truncated one.
 
 use super::calls::Calls;
-use super::plan::{self, Scene};
+use super::plan::{self, PlanningInput};
 use super::shorten::{OUTPUT_MARKER, TEXT_MARKER};
 use super::{overflow, tokens, truncate, turns};
 use crate::model::Revision;
-use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::{CompactionId, PartId};
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
+use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::{Pruned, SourceMessage};
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -47,11 +47,11 @@ pub struct Size {
 
 /// The truncations and omissions that bring a view of this size into its window; none if it fits already, or cannot be
 /// made to fit.
-pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
-    let room = overflow::room(scene.window).filter(|room| size.context_tokens > *room);
-    let Some(room) = room else { return Cuts::default() };
-    let excess = size.excess(room.saturating_sub(scene.window.context / overflow::FREE_PARTS));
-    let mut resort = Resort::new(scene, excess);
+pub fn removals(planning: PlanningInput<'_>, size: Size) -> Removals {
+    let room = overflow::room(planning.window).filter(|room| size.context_tokens > *room);
+    let Some(room) = room else { return Removals::default() };
+    let excess = size.excess(room.saturating_sub(planning.window.context / overflow::FREE_PARTS));
+    let mut resort = Resort::new(planning, excess);
     let request = resort.request;
     resort.truncate(KEPT_UNITS[0]);
     resort.omit(0..request);
@@ -59,18 +59,19 @@ pub fn cuts(scene: Scene<'_>, size: Size) -> Cuts {
     resort.omit(request..resort.sources.len());
     resort.truncate_summary();
     let freed = excess.saturating_sub(resort.excess);
-    if freed >= size.excess(room) { resort.cuts() } else { Cuts::default() }
+    if freed >= size.excess(room) { resort.removals() } else { Removals::default() }
 }
 
 /// The estimated tokens of all messages that the last resort leaves as they are, by kind.
-pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
-    let mut resort = Resort::new(scene, i64::MAX / 2);
+pub fn fixed(planning: PlanningInput<'_>) -> Vec<(&'static str, i64)> {
+    let mut resort = Resort::new(planning, i64::MAX / 2);
     resort.truncate_summary();
     let mut fixed =
         ["system messages", "pinned messages", "summaries", "open messages", "the newest request", "calls that run"]
             .map(|what| (what, 0_i64));
     for (index, source) in resort.sources.iter().enumerate().filter(|(index, _)| resort.is_fixed[*index]) {
-        let is_pinned = source.place == Some(Place::Pinned) || scene.layout.pinned.contains(&plan::slot(source));
+        let is_pinned =
+            source.placement == Some(Placement::Pinned) || planning.layout.pinned.contains(&plan::slot(source));
         let which = match source {
             _ if source.message.role == Role::System => 0,
             _ if is_pinned => 1,
@@ -79,7 +80,7 @@ pub fn fixed(scene: Scene<'_>) -> Vec<(&'static str, i64)> {
             _ if index == resort.request => 4,
             _ => 5,
         };
-        fixed[which].1 = fixed[which].1.saturating_add(tokens::estimate_source(scene.policy, source));
+        fixed[which].1 = fixed[which].1.saturating_add(tokens::estimate_source(planning.policy, source));
     }
     fixed.to_vec()
 }
@@ -123,7 +124,7 @@ impl Size {
 
 /// State of the last resort: a view that is being reduced to its window.
 struct Resort<'a> {
-    scene: Scene<'a>,
+    planning: PlanningInput<'a>,
     sources: Vec<SourceMessage>,
     /// For each message, the indexes of messages that must be kept or omitted together with it.
     partners: Vec<Vec<usize>>,
@@ -132,7 +133,7 @@ struct Resort<'a> {
     /// Index of the newest request.
     request: usize,
     /// The truncations of parts.
-    truncated: HashMap<PartId, Cut>,
+    truncated: HashMap<PartId, Truncation>,
     /// The revisions of omitted messages.
     omitted: Vec<Revision>,
     /// Estimated tokens that are still to be removed.
@@ -140,17 +141,17 @@ struct Resort<'a> {
 }
 
 impl<'a> Resort<'a> {
-    fn new(scene: Scene<'a>, excess: i64) -> Self {
-        let sources = scene.sources.to_vec();
+    fn new(planning: PlanningInput<'a>, excess: i64) -> Self {
+        let sources = planning.sources.to_vec();
         let is_request = |source: &SourceMessage| turns::is_request(&source.message) && !is_elsewhere(source);
         let request = sources.iter().rposition(is_request).unwrap_or(0);
         let mut partners = vec![Vec::new(); sources.len()];
-        let mut is_fixed: Vec<bool> = sources.iter().map(|source| is_fixed(scene, source)).collect();
+        let mut is_fixed: Vec<bool> = sources.iter().map(|source| is_fixed(planning, source)).collect();
         if let Some(fixed) = is_fixed.get_mut(request) {
             *fixed = true;
         }
-        let calls = Calls::of(scene.sources);
-        let running = calls.unfinished(scene.sources).running;
+        let calls = Calls::of(planning.sources);
+        let running = calls.unfinished(planning.sources).running;
         for called in calls.iter() {
             match called.answer {
                 Some(answer) => {
@@ -160,12 +161,12 @@ impl<'a> Resort<'a> {
                 None => is_fixed[called.index] |= running.is_some_and(|first| called.index >= first),
             }
         }
-        Self { scene, sources, partners, is_fixed, request, truncated: HashMap::new(), omitted: Vec::new(), excess }
+        Self { planning, sources, partners, is_fixed, request, truncated: HashMap::new(), omitted: Vec::new(), excess }
     }
 
     /// Truncates outputs and inputs to `units` units, the longest first.
     fn truncate(&mut self, units: usize) {
-        let unit = self.scene.policy.counting.unit;
+        let unit = self.planning.policy.counting.unit;
         let mut longest: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
         for (index, source) in self.sources.iter().enumerate().filter(|(index, _)| !self.is_fixed[*index]) {
             for (position, part) in source.message.parts.iter().enumerate() {
@@ -185,27 +186,33 @@ impl<'a> Resort<'a> {
     }
 
     fn truncate_part(&mut self, index: usize, position: usize, units: usize) {
-        let policy = self.scene.policy;
+        let policy = self.planning.policy;
         let source = &self.sources[index];
         let Some(part) = source.message.parts.get(position) else { return };
-        let Some(cut) = cut(policy.counting.unit, part, units) else { return };
+        let Some(truncation) = truncation(policy.counting.unit, part, units) else { return };
         let mut shorter = source.clone();
         shorter.pruned.retain(|pruned| pruned.part != part.id);
         let id = part.id;
-        shorter.pruned.push(Pruned { part: id, compaction: CompactionId(Uuid::nil()), cut: Some(cut.clone()) });
+        shorter.pruned.push(Pruned {
+            part: id,
+            compaction: CompactionId(Uuid::nil()),
+            truncation: Some(truncation.clone()),
+        });
         let freed = tokens::estimate_source(policy, source).saturating_sub(tokens::estimate_source(policy, &shorter));
         if freed > 0 {
             self.excess -= freed;
             self.sources[index] = shorter;
-            self.truncated.insert(id, cut);
+            self.truncated.insert(id, truncation);
         }
     }
 
     /// Truncates the active summary to its beginning, by no more than needed.
     fn truncate_summary(&mut self) {
-        let policy = self.scene.policy;
+        let policy = self.planning.policy;
         let unit = policy.counting.unit;
-        let Some(index) = self.sources.iter().position(|source| source.place == Some(Place::Summary)) else { return };
+        let Some(index) = self.sources.iter().position(|source| source.placement == Some(Placement::Summary)) else {
+            return;
+        };
         let (whole, before) = (self.sources[index].clone(), self.excess);
         for part in &whole.message.parts {
             let PartBody::Text(text) = &*part.body else { continue };
@@ -215,14 +222,14 @@ impl<'a> Resort<'a> {
                 units = (units - units.div_ceil(8)).max(SUMMARY_UNITS);
                 let (kept, kept_units) = truncate::prefix(unit, text, units);
                 let after = TEXT_MARKER.replace(truncate::OMITTED, &(length - kept_units).to_string());
-                let cut = Cut { head: kept.len(), after, ..Cut::default() };
+                let truncation = Truncation { head: kept.len(), after, ..Truncation::default() };
                 let source = &mut self.sources[index];
                 let had = tokens::estimate_source(policy, source);
                 source.pruned.retain(|pruned| pruned.part != part.id);
                 let compaction = CompactionId(Uuid::nil());
-                source.pruned.push(Pruned { part: part.id, compaction, cut: Some(cut.clone()) });
+                source.pruned.push(Pruned { part: part.id, compaction, truncation: Some(truncation.clone()) });
                 self.excess -= had.saturating_sub(tokens::estimate_source(policy, source));
-                self.truncated.insert(part.id, cut);
+                self.truncated.insert(part.id, truncation);
             }
         }
         // A summary that is already short, or was truncated further before, stays as it is.
@@ -244,7 +251,7 @@ impl<'a> Resort<'a> {
             }
             for index in together {
                 let source = &self.sources[index];
-                self.excess -= tokens::estimate_source(self.scene.policy, source);
+                self.excess -= tokens::estimate_source(self.planning.policy, source);
                 self.omitted.push(source.message.revision);
                 // An omitted message need not be truncated as well.
                 source.message.parts.iter().for_each(|part| drop(self.truncated.remove(&part.id)));
@@ -253,11 +260,11 @@ impl<'a> Resort<'a> {
         }
     }
 
-    fn cuts(mut self) -> Cuts {
+    fn removals(mut self) -> Removals {
         let parts = self.sources.iter().flat_map(|source| &source.message.parts);
         let parts = parts.filter_map(|part| Some((part.id, self.truncated.remove(&part.id)?))).collect();
         self.omitted.sort_unstable();
-        Cuts { parts, omitted: self.omitted }
+        Removals { parts, omitted: self.omitted }
     }
 
     /// The message and all messages that must be kept or omitted with it.
@@ -279,14 +286,14 @@ impl<'a> Resort<'a> {
 /// True for a message that represents others or is outside its own position: a summary, a marker, a pin or a
 /// continuation.
 fn is_elsewhere(source: &SourceMessage) -> bool {
-    !matches!(source.place, None | Some(Place::Edit(_) | Place::Retained))
+    !matches!(source.placement, None | Some(Placement::Edit(_) | Placement::Retained))
 }
 
-fn is_fixed(scene: Scene<'_>, source: &SourceMessage) -> bool {
+fn is_fixed(planning: PlanningInput<'_>, source: &SourceMessage) -> bool {
     is_elsewhere(source)
         || source.message.role == Role::System
         || source.message.sealed_revision.is_none()
-        || scene.layout.pinned.contains(&plan::slot(source))
+        || planning.layout.pinned.contains(&plan::slot(source))
 }
 
 fn text_of(body: &PartBody) -> Option<&str> {
@@ -298,17 +305,19 @@ fn text_of(body: &PartBody) -> Option<&str> {
 }
 
 /// The truncation of a part: the beginning of an output, or a JSON object with the length of an input.
-fn cut(unit: tokens::LengthUnit, part: &Part, units: usize) -> Option<Cut> {
+fn truncation(unit: tokens::LengthUnit, part: &Part, units: usize) -> Option<Truncation> {
     match &*part.body {
         PartBody::ToolResult(result) => {
             let (kept, kept_units) = truncate::prefix(unit, &result.output, units);
             let omitted = tokens::length(unit, &result.output) - kept_units;
             let after = OUTPUT_MARKER.replace(truncate::OMITTED, &omitted.to_string());
-            Some(Cut { head: kept.len(), after, ..Cut::default() })
+            Some(Truncation { head: kept.len(), after, ..Truncation::default() })
         }
         PartBody::ToolCall(call) => {
             let length = tokens::length(unit, &call.input_json);
-            Some(Cut::placeholder(format!(r#"{{"truncated":"[Tool input truncated: omitted {length} chars]"}}"#)))
+            Some(Truncation::placeholder(format!(
+                r#"{{"truncated":"[Tool input truncated: omitted {length} chars]"}}"#
+            )))
         }
         _ => None,
     }
@@ -330,14 +339,15 @@ mod tests {
         alter(&mut sources, &mut layout);
         let window = ModelWindow { context, ..ModelWindow::default() };
         let (base, now) = (sources.last().map_or(0, |source| source.message.revision), Timestamp(0));
-        let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now };
+        let planning =
+            PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now };
         let estimated = plan::view(&policy, &sources).estimated_tokens;
-        let cuts = cuts(scene, size(estimated));
-        let after = plan::with_cuts(&sources, &cuts, CompactionId(Uuid::nil()));
+        let removals = removals(planning, size(estimated));
+        let after = plan::with_removals(&sources, &removals, CompactionId(Uuid::nil()));
         for source in &after {
             for part in &source.message.parts {
                 if let (PartBody::ToolCall(call), Some(pruned)) = (&*part.body, source.pruned_part(part.id)) {
-                    let shorter = pruned.cut.as_ref().expect("a cut").apply(&call.input_json);
+                    let shorter = pruned.truncation.as_ref().expect("a cut").apply(&call.input_json);
                     serde_json::from_str::<serde_json::Value>(&shorter).expect("inputs stay valid JSON");
                 }
             }
@@ -403,8 +413,9 @@ mod tests {
         for context in [0, 8_000, 90] {
             let window = ModelWindow { context, ..ModelWindow::default() };
             let now = Timestamp(0);
-            let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 8, now };
-            assert!(cuts(scene, size(7_000)).is_empty(), "in {context}");
+            let planning =
+                PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 8, now };
+            assert!(removals(planning, size(7_000)).is_empty(), "in {context}");
         }
     }
 

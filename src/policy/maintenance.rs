@@ -4,7 +4,7 @@
 //! nothing, but a view that exceeds none of them need not be read.
 
 use super::clear::{Count, Target, When, pays_from};
-use super::{Clear, Fit, Policy, Rounding, Step, TextWeight, fit};
+use super::{Clear, Omission, Policy, Rounding, Step, TextUnits, omission};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
@@ -31,7 +31,7 @@ impl Watch {
         for step in policy.maintenance.iter().filter(|_| policy.trigger.auto) {
             match step {
                 Step::Clear(clear) => watch.clear(policy, clear, window),
-                Step::Fit(rule) => watch.fit(policy, rule, window),
+                Step::Fit(rule) => watch.limit(policy, rule, window),
                 Step::Summarize(_) => {}
             }
         }
@@ -51,13 +51,17 @@ impl Watch {
         }
     }
 
-    fn fit(&mut self, policy: &Policy, rule: &Fit, window: &ModelWindow) {
+    fn limit(&mut self, policy: &Policy, rule: &Omission, window: &ModelWindow) {
         match rule {
-            Fit::Strip(_) | Fit::OutputBudget(_) => least(&mut self.parts, 0),
-            Fit::MiddleOut(rule) => least(&mut self.messages, i64::from(rule.max_messages)),
-            Fit::Last(rule) => least(&mut self.messages, i64::from(rule.messages)),
-            Fit::PerRole(_) | Fit::Groups(_) | Fit::TurnsAndSteps(_) | Fit::NewestFirst(_) | Fit::Suffix {} => {
-                if let Some(tokens) = fit::fits(rule, policy, window) {
+            Omission::Strip(_) | Omission::OutputBudget(_) => least(&mut self.parts, 0),
+            Omission::MiddleOut(rule) => least(&mut self.messages, i64::from(rule.max_messages)),
+            Omission::Last(rule) => least(&mut self.messages, i64::from(rule.messages)),
+            Omission::PerRole(_)
+            | Omission::Groups(_)
+            | Omission::TurnsAndSteps(_)
+            | Omission::NewestFirst(_)
+            | Omission::Suffix {} => {
+                if let Some(tokens) = omission::limit_tokens(rule, policy, window) {
                     least(&mut self.tokens, tokens);
                 }
             }
@@ -76,7 +80,7 @@ fn output_tokens(policy: &Policy, clear: &Clear) -> Option<i64> {
     match clear.when {
         _ if clear.target != Target::Outputs => None,
         // With rounding up, the token count of a text is at least its length divided by the units per token.
-        When::Units { above, .. } if counting.text == TextWeight::Length && counting.rounding == Rounding::Ceil => {
+        When::Units { above, .. } if counting.text == TextUnits::Length && counting.rounding == Rounding::Ceil => {
             i64::try_from(above / u64::from(counting.units_per_token.max(1))).ok()
         }
         _ => Some(pays_from(clear)).filter(|tokens| *tokens > 0),
@@ -95,8 +99,8 @@ pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
             (Target::Attachments, PartBody::ToolResult(result)) => !result.attachments.is_empty(),
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         },
-        (Step::Fit(Fit::Strip(rule)), body) => rule.applies_to(body),
-        (Step::Fit(Fit::OutputBudget(_)), PartBody::ToolResult(_)) => true,
+        (Step::Fit(Omission::Strip(rule)), body) => rule.applies_to(body),
+        (Step::Fit(Omission::OutputBudget(_)), PartBody::ToolResult(_)) => true,
         (Step::Fit(_) | Step::Summarize(_), _) => false,
     };
     let parts = sources.iter().flat_map(|source| {

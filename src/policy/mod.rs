@@ -12,7 +12,7 @@ pub mod continuing;
 #[cfg(test)]
 pub(crate) mod dsl;
 pub mod files;
-pub mod fit;
+pub mod omission;
 pub mod gain;
 #[cfg(test)]
 mod golden;
@@ -40,10 +40,10 @@ pub mod validate;
 
 pub use clear::Clear;
 pub use files::FileTools;
-pub use fit::Fit;
+pub use omission::Omission;
 pub use overflow::{Limit, Threshold};
 pub use select::Tail;
-pub use tokens::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextWeight, UsageCount};
+pub use tokens::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
 pub use truncate::Truncate;
 
 use crate::model::compaction::Level;
@@ -69,11 +69,11 @@ pub struct Policy {
     /// pays.
     pub maintenance: Vec<Step>,
     /// The lowest level: applied first as the window fills.
-    pub micro: Option<Rung>,
+    pub micro: Option<LevelPolicy>,
     /// The middle level: the only one of most agents.
-    pub auto: Option<Rung>,
+    pub auto: Option<LevelPolicy>,
     /// The highest level, which a thorough compaction by hand applies too.
-    pub deep: Option<Rung>,
+    pub deep: Option<LevelPolicy>,
     /// Retrieval of passages that the view no longer shows, by the text of the last request; absent: none.
     pub retrieval: Option<Retrieval>,
     /// Text of the user message that asks the model to continue after an automatic compaction interrupted a turn;
@@ -89,7 +89,7 @@ pub struct Policy {
 impl Policy {
     /// The last summary step of a level; none without one.
     pub fn summarize(&self, level: Level) -> Option<&Summarize> {
-        self.rung(level)?.steps.iter().rev().find_map(|step| match step {
+        self.level(level)?.steps.iter().rev().find_map(|step| match step {
             Step::Summarize(rule) => Some(rule.as_ref()),
             Step::Clear(_) | Step::Fit(_) => None,
         })
@@ -128,7 +128,7 @@ pub struct Trigger {
 /// A level of the policy: a threshold and the steps that follow from it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Rung {
+pub struct LevelPolicy {
     /// Tokens at which the level is due.
     pub threshold: Threshold,
     /// The notice to people.
@@ -166,7 +166,7 @@ pub enum Step {
     /// Prune: replaces old tool outputs, reasoning or media by placeholders.
     Clear(Clear),
     /// Truncates and omits messages until the rest fits, without a model.
-    Fit(Fit),
+    Fit(Omission),
     /// Puts a summary in place of an old range.
     Summarize(Box<Summarize>),
 }
@@ -185,7 +185,7 @@ pub struct Summarize {
     #[serde(default, skip_serializing_if = "is_none")]
     pub minimum_messages: u32,
     /// Steps in place of a summary that cannot be made. Empty: the built-in summarizer writes it.
-    pub fallback: Vec<Fit>,
+    pub fallback: Vec<Omission>,
 }
 
 /// True if the count is 0. Zero is not serialized, since policies stored before the field existed do not contain it.

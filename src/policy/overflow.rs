@@ -1,6 +1,6 @@
 //! Thresholds: limits of a window, and the levels that a view reaches.
 
-use super::{Policy, Rung};
+use super::{LevelPolicy, Policy};
 use crate::model::compaction::Level;
 use crate::model::usage::ModelWindow;
 use serde::{Deserialize, Serialize};
@@ -185,7 +185,7 @@ fn share(tokens: i64, ratio: f64) -> f64 {
 
 impl Policy {
     /// A level of the policy, if it has that level.
-    pub fn rung(&self, level: Level) -> Option<&Rung> {
+    pub fn level(&self, level: Level) -> Option<&LevelPolicy> {
         match level {
             Level::Micro => self.micro.as_ref(),
             Level::Auto => self.auto.as_ref(),
@@ -194,8 +194,8 @@ impl Policy {
     }
 
     /// The levels of the policy, lowest first.
-    pub fn ladder(&self) -> impl DoubleEndedIterator<Item = (Level, &Rung)> {
-        [Level::Micro, Level::Auto, Level::Deep].into_iter().filter_map(|level| Some((level, self.rung(level)?)))
+    pub fn levels(&self) -> impl DoubleEndedIterator<Item = (Level, &LevelPolicy)> {
+        [Level::Micro, Level::Auto, Level::Deep].into_iter().filter_map(|level| Some((level, self.level(level)?)))
     }
 }
 
@@ -213,7 +213,7 @@ pub fn rearm_tokens(policy: &Policy, window: &ModelWindow) -> i64 {
 /// the window, a twentieth of it stays free beside the room for a reply, as in the last resort.
 pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());
-    let limit = main.map_or(window.context.max(0), |rung| rung.threshold.limit(window));
+    let limit = main.map_or(window.context.max(0), |level_policy| level_policy.threshold.limit(window));
     match room(window) {
         Some(room) if limit > room => room.saturating_sub(window.context / FREE_PARTS).max(0),
         _ => limit,
@@ -222,8 +222,8 @@ pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
 
 /// The smallest number of tokens at which any level is due; none if nothing is automatic or the window is unknown.
 pub fn due_at(policy: &Policy, window: &ModelWindow) -> Option<i64> {
-    let ladder = policy.ladder().filter(|_| policy.trigger.auto);
-    ladder.filter_map(|(_, rung)| rung.due_at(window)).min()
+    let levels = policy.levels().filter(|_| policy.trigger.auto);
+    levels.filter_map(|(_, level_policy)| level_policy.due_at(window)).min()
 }
 
 /// The levels that this number of tokens reaches, highest first. If the tokens exceed the window, all other levels
@@ -232,14 +232,15 @@ pub fn reached<'a>(
     policy: &'a Policy,
     window: &'a ModelWindow,
     tokens: i64,
-) -> impl Iterator<Item = (Level, &'a Rung)> + 'a {
-    let exceeds = room(window).is_some_and(|room| tokens > room);
-    let reaches = move |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| tokens >= due);
-    let others = policy.ladder().filter(move |(_, rung)| exceeds && !reaches(rung));
-    policy.ladder().rev().filter(move |(_, rung)| reaches(rung)).chain(others)
+) -> impl Iterator<Item = (Level, &'a LevelPolicy)> + 'a {
+    let over_window = room(window).is_some_and(|room| tokens > room);
+    let reaches =
+        move |level_policy: &LevelPolicy| level_policy.threshold.due_at(window).is_some_and(|due| tokens >= due);
+    let others = policy.levels().filter(move |(_, level_policy)| over_window && !reaches(level_policy));
+    policy.levels().rev().filter(move |(_, level_policy)| reaches(level_policy)).chain(others)
 }
 
-impl Rung {
+impl LevelPolicy {
     /// The tokens at which the level is due: at its threshold, or as soon as a view exceeds its window; none if the
     /// window is unknown.
     pub fn due_at(&self, window: &ModelWindow) -> Option<i64> {
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_and_a_hard_limit_stand_beside_a_buffered_limit() {
+    fn a_warning_and_a_hard_limit_are_beside_a_buffered_limit() {
         let auto = Limit::Buffered { ratio: 0.85, reserve_tokens: 33_000, floor_ratio: 0.85 };
         let beside = |offset_tokens, reserve_tokens| Limit::Beside {
             limit: Box::new(auto.clone()),
@@ -410,12 +411,12 @@ mod tests {
     }
 
     #[test]
-    fn a_ladder_is_climbed_from_the_top() {
+    fn levels_are_tried_from_the_top() {
         let mut policy = preset("pi@1.5");
-        let rung = policy.auto.clone().expect("a level");
-        let at = |ratio| Rung {
+        let level_policy = policy.auto.clone().expect("a level");
+        let at = |ratio| LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio }, inclusive: false, minimum_tokens: 0 },
-            ..rung.clone()
+            ..level_policy.clone()
         };
         (policy.micro, policy.auto, policy.deep) = (Some(at(0.55)), Some(at(0.75)), Some(at(0.9)));
         let window = window(1_000, None, None);

@@ -108,11 +108,11 @@ pub fn is_silent(reason: FinishReason, usage: &Usage, window_tokens: i64) -> boo
 }
 
 /// Characters of a message that are searched. A matching sentence comes early, and a body may have any size.
-const LOOKED_AT: usize = 8_192;
+const EXAMINED_CHARS: usize = 8_192;
 
 /// The beginning of the message in lower case, with single blanks.
 fn plain(message: &str) -> String {
-    let end = message.char_indices().nth(LOOKED_AT).map_or(message.len(), |(at, _)| at);
+    let end = message.char_indices().nth(EXAMINED_CHARS).map_or(message.len(), |(at, _)| at);
     let words: Vec<&str> = message[..end].split_whitespace().collect();
     words.join(" ").to_lowercase().replace('\u{2019}', "'")
 }
@@ -199,7 +199,7 @@ mod tests {
     ];
 
     #[test]
-    fn sentences_are_told_apart() {
+    fn sentences_are_classified() {
         for message in OVERFLOWS {
             check(Some(400), "", message, true);
             check(None, "", message, true);

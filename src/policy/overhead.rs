@@ -1,10 +1,10 @@
 //! Overhead: everything in a request that no compaction removes, such as a system prompt, descriptions of tools and
 //! pinned messages.
 
-use super::plan::Scene;
-use super::{Policy, Rung, overflow, tokens};
+use super::plan::PlanningInput;
+use super::{LevelPolicy, Policy, overflow, tokens};
 use crate::model::compaction::Level;
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::part::PartBody;
 use crate::model::usage::{ModelWindow, UsageSample};
 use crate::model::view::SourceMessage;
@@ -37,32 +37,32 @@ const FALL_PARTS: i64 = 4;
 /// Usage beyond an estimate can result from a poor estimate as well as from a system prompt, so a single sample counts
 /// only as far as no poor estimate explains it. A sample from before a compaction separates the two: a poorly estimated
 /// view shrank, and the overhead did not.
-pub fn overhead(scene: Scene<'_>, before: Option<UsageSample>, now: Option<UsageSample>) -> Overhead {
+pub fn overhead(planning: PlanningInput<'_>, before: Option<UsageSample>, now: Option<UsageSample>) -> Overhead {
     let unseen = now.map_or(0, |now| {
-        let alone = if scene.sources.iter().any(is_hard_to_weigh) { 0 } else { beyond_estimate(now) };
+        let alone = if planning.sources.iter().any(has_rough_estimate) { 0 } else { beyond_estimate(now) };
         let since = before.map_or(0, |before| intercept(before, now));
         alone.max(since).clamp(0, now.usage_tokens.max(0))
     });
     // Usage that leaves less room beside the view overrides the value of the window.
-    let told = now.map_or(i64::MAX, |now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
-    let unseen = unseen.max(scene.window.overhead.min(told));
+    let headroom_tokens = now.map_or(i64::MAX, |now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
+    let unseen = unseen.max(planning.window.overhead.min(headroom_tokens));
     let is_pinned = |source: &&SourceMessage| {
-        source.place == Some(Place::Pinned) || scene.layout.pinned.contains(&source.message.revision)
+        source.placement == Some(Placement::Pinned) || planning.layout.pinned.contains(&source.message.revision)
     };
-    let pinned = scene.sources.iter().filter(is_pinned);
-    let pinned_tokens = pinned.map(|source| tokens::estimate_source(scene.policy, source)).sum();
+    let pinned = planning.sources.iter().filter(is_pinned);
+    let pinned_tokens = pinned.map(|source| tokens::estimate_source(planning.policy, source)).sum();
     Overhead { unseen_tokens: unseen, pinned_tokens }
 }
 
 /// The overhead in tokens from which a level has no effect: it stays due, or the view does not fit. None if the window
 /// is unknown.
-pub fn fills_from(rung: &Rung, window: &ModelWindow) -> Option<i64> {
-    rung.due_at(window).map(|due| overflow::room(window).map_or(due, |room| due.min(room)))
+pub fn fills_from(level_policy: &LevelPolicy, window: &ModelWindow) -> Option<i64> {
+    level_policy.due_at(window).map(|due| overflow::room(window).map_or(due, |room| due.min(room)))
 }
 
 /// True if the overhead leaves a level without effect.
 pub fn is_filled(policy: &Policy, window: &ModelWindow, level: Level, overhead_tokens: Option<i64>) -> bool {
-    let full = policy.rung(level).and_then(|rung| fills_from(rung, window));
+    let full = policy.level(level).and_then(|level_policy| fills_from(level_policy, window));
     overhead_tokens.zip(full).is_some_and(|(overhead, full)| overhead >= full)
 }
 
@@ -84,7 +84,7 @@ fn intercept(before: UsageSample, now: UsageSample) -> i64 {
 }
 
 /// True if a message contains media or provider blocks, which are estimated only roughly.
-fn is_hard_to_weigh(source: &SourceMessage) -> bool {
+fn has_rough_estimate(source: &SourceMessage) -> bool {
     source.message.parts.iter().any(|part| part.body.brings_media() || matches!(*part.body, PartBody::Opaque(_)))
 }
 
@@ -97,9 +97,9 @@ mod tests {
 
     fn unseen(before: Option<(i64, i64)>, now: Option<(i64, i64)>) -> i64 {
         let policy = presets::opencode::seed();
-        let reading = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
+        let sample = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
         let (window, layout) = (ModelWindow::default(), Layout::everything());
-        let scene = Scene {
+        let planning = PlanningInput {
             policy: &policy,
             window: &window,
             layout: &layout,
@@ -107,7 +107,7 @@ mod tests {
             base: 1,
             now: Timestamp::default(),
         };
-        let found = overhead(scene, before.map(reading), now.map(reading));
+        let found = overhead(planning, before.map(sample), now.map(sample));
         assert_eq!(found.pinned_tokens, 0);
         found.unseen_tokens
     }
@@ -118,10 +118,10 @@ mod tests {
         let window = ModelWindow { overhead: 5_000, ..ModelWindow::default() };
         let layout = Layout::everything();
         let now = Timestamp::default();
-        let scene = Scene { policy: &policy, window: &window, layout: &layout, sources: &[], base: 1, now };
+        let planning = PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &[], base: 1, now };
         let unseen = |now: Option<(i64, i64)>| {
-            let reading = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
-            overhead(scene, None, now.map(reading)).unseen_tokens
+            let sample = |(usage_tokens, view_tokens)| UsageSample { usage_tokens, view_tokens };
+            overhead(planning, None, now.map(sample)).unseen_tokens
         };
         assert_eq!(unseen(None), 5_000);
         assert_eq!(unseen(Some((50_000, 40_000))), 5_000);

@@ -156,7 +156,8 @@ mod tests {
     fn another_strategy_replaces_the_one_in_force() {
         let json = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent":{"keep_tokens":5}}}}}}}"#;
         let policy = presets::opencode::seed().with_overrides(json).expect("valid");
-        let Some(Step::Summarize(rule)) = policy.auto.as_ref().and_then(|rung| rung.steps.first()) else {
+        let Some(Step::Summarize(rule)) = policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
+        else {
             panic!("a summary")
         };
         assert_eq!(rule.tail, Tail::Recent(Recent { keep_tokens: 5, large_results: LargeResults::WithCall }));

@@ -11,7 +11,7 @@ use foldhash::HashMap;
 use crate::model::ids::PartId;
 use crate::model::message::Role;
 use crate::model::part::{Answers, PartBody, ResultStatus, ToolResult};
-use crate::model::view::{Standing, ViewMessage, ViewPart};
+use crate::model::view::{ViewKind, ViewMessage, ViewPart};
 
 mod check;
 #[cfg(test)]
@@ -54,10 +54,10 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
     let mut pieces = Pieces::default();
     let mut answers = Vec::new();
     for (from, message) in messages.into_iter().enumerate() {
-        let ViewMessage { source, revision, role, standing, parts, carried, provenance } = message;
+        let ViewMessage { source, revision, role, kind, parts, carried, provenance } = message;
         let header = |role| {
             let (carried, provenance) = (carried.clone(), provenance.clone());
-            ViewMessage { source, revision, role, standing, parts: Vec::new(), carried, provenance }
+            ViewMessage { source, revision, role, kind, parts: Vec::new(), carried, provenance }
         };
         // Text beside results cannot stay in a tool message; of the other roles, user is the closest to tool.
         let role_of_words = if role == Role::Tool { Role::User } else { role };
@@ -74,8 +74,8 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
                             answers[call] = Some(Answer { from, header: header(Role::Tool), part });
                         }
                         None => {
-                            let told = tell(&part, result);
-                            told.into_iter().for_each(|part| pieces.add(header(Role::User), from, part));
+                            let shown = result_as_text(&part, result);
+                            shown.into_iter().for_each(|part| pieces.add(header(Role::User), from, part));
                         }
                     }
                 }
@@ -198,7 +198,7 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
         source: None,
         revision: 0,
         role: Role::Tool,
-        standing: Standing::Paired,
+        kind: ViewKind::Paired,
         parts: vec![part],
         carried: None,
         provenance: None,
@@ -206,7 +206,7 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
 }
 
 /// A result without a call, as text for the model, followed by its media.
-fn tell(part: &ViewPart, result: &ToolResult) -> Vec<ViewPart> {
+fn result_as_text(part: &ViewPart, result: &ToolResult) -> Vec<ViewPart> {
     let words = format!("[Tool result for call {}, which is not in this view]\n{}", result.call_id, result.output);
     let media = result.attachments.iter().cloned().map(PartBody::Media);
     let bodies = std::iter::once(PartBody::Text(words)).chain(media);

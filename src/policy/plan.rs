@@ -12,17 +12,18 @@ pub use edit::{PlanEdit, edited};
 
 use super::select::Selection;
 use super::{
-    Fit, Policy, Rung, Step, Summarize, Summary, attachments, clear, fit, gain, overflow, render, select, tokens, turns,
+    LevelPolicy, Omission, Policy, Step, Summarize, Summary, attachments, clear, gain, omission, overflow, render,
+    select, tokens, turns,
 };
 use crate::model::Revision;
 use crate::model::compaction::{CompactionKind, Level, RevisionRange};
-use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::{Layout, Place};
+use crate::model::layout::{Layout, Placement};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Marker, Media, Part, PartBody};
 use crate::model::ranges::{disjoint, subtract};
 use crate::model::time::Timestamp;
+use crate::model::truncation::{Removals, Truncation};
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
 use foldhash::{HashMap, HashSet};
@@ -31,7 +32,7 @@ use uuid::Uuid;
 
 /// Planning input: a view, its messages, and the rules.
 #[derive(Debug, Clone, Copy)]
-pub struct Scene<'a> {
+pub struct PlanningInput<'a> {
     /// The active policy.
     pub policy: &'a Policy,
     /// The window to which the view is compared.
@@ -50,7 +51,7 @@ pub struct Scene<'a> {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Work {
     /// The truncations and omissions.
-    pub cuts: Cuts,
+    pub removals: Removals,
     /// The summary to be made, from the messages after these truncations and omissions.
     pub summary: Option<SummaryPlan>,
 }
@@ -58,7 +59,7 @@ pub struct Work {
 impl Work {
     /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.cuts.is_empty() && self.summary.is_none()
+        self.removals.is_empty() && self.summary.is_none()
     }
 }
 
@@ -86,11 +87,11 @@ pub struct SummaryPlan {
     /// True if the retained messages are before the summary.
     pub retained_first: bool,
     /// The truncations of retained messages and of the tail.
-    pub cuts: Cuts,
+    pub removals: Removals,
     /// The attachments of the summary.
     pub attachments: Vec<PartBody>,
     /// The steps if no summary can be made.
-    pub fallback: Vec<Fit>,
+    pub fallback: Vec<Omission>,
 }
 
 impl SummaryPlan {
@@ -109,7 +110,7 @@ impl SummaryPlan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// A level is applied.
-    Climb(Level),
+    Level(Level),
     /// Maintenance runs.
     Maintenance,
 }
@@ -118,7 +119,7 @@ impl Decision {
     /// The level; none for maintenance.
     pub fn level(self) -> Option<Level> {
         match self {
-            Self::Climb(level) => Some(level),
+            Self::Level(level) => Some(level),
             Self::Maintenance => None,
         }
     }
@@ -136,164 +137,169 @@ pub fn kind(steps: &[Step]) -> CompactionKind {
 
 /// The automatic compaction of a view with `context_tokens` tokens: the highest reached level that `allowed` permits
 /// and whose steps are worth their cost, or else maintenance, or none.
-pub fn decide(scene: Scene<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
-    let Scene { policy, window, .. } = scene;
+pub fn decide(planning: PlanningInput<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
+    let PlanningInput { policy, window, .. } = planning;
     if !policy.trigger.auto {
         return None;
     }
     let mut reached = overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level));
-    let level = reached.find(|(_, rung)| worthy(scene, rung, context_tokens).is_some());
-    let maintenance_pays = || gain::is_enough(scene, &policy.maintenance, &maintenance(scene), context_tokens);
-    level.map(|(level, _)| Decision::Climb(level)).or_else(|| maintenance_pays().then_some(Decision::Maintenance))
+    let level = reached.find(|(_, level_policy)| worthy(planning, level_policy, context_tokens).is_some());
+    let maintenance_pays = || gain::is_enough(planning, &policy.maintenance, &maintenance(planning), context_tokens);
+    level.map(|(level, _)| Decision::Level(level)).or_else(|| maintenance_pays().then_some(Decision::Maintenance))
 }
 
 /// The result of a decision in a view with `context_tokens` tokens.
-pub fn decided(scene: Scene<'_>, decision: Decision, context_tokens: i64) -> Work {
+pub fn decided(planning: PlanningInput<'_>, decision: Decision, context_tokens: i64) -> Work {
     match decision {
-        Decision::Climb(level) => {
-            let rung = scene.policy.rung(level);
-            rung.and_then(|rung| worthy(scene, rung, context_tokens)).unwrap_or_default()
+        Decision::Level(level) => {
+            let level_policy = planning.policy.level(level);
+            level_policy.and_then(|level_policy| worthy(planning, level_policy, context_tokens)).unwrap_or_default()
         }
-        Decision::Maintenance => maintenance(scene),
+        Decision::Maintenance => maintenance(planning),
     }
 }
 
 /// True if a level has something to do, with its own tail or a smaller one.
-fn rung_has_work(scene: Scene<'_>, rung: &Rung) -> bool {
-    narrowings(rung).iter().any(|rung| steps_have_work(scene, &rung.steps))
+fn level_has_work(planning: PlanningInput<'_>, level_policy: &LevelPolicy) -> bool {
+    tail_fallbacks(level_policy).iter().any(|level_policy| steps_have_work(planning, &level_policy.steps))
 }
 
 /// True if the steps have something to do: then one of them has, without the changes of the earlier ones. So they can
 /// be evaluated in any order, and those that depend only on the number of messages come first.
-fn steps_have_work(scene: Scene<'_>, steps: &[Step]) -> bool {
+fn steps_have_work(planning: PlanningInput<'_>, steps: &[Step]) -> bool {
     let has_work = |step: &&Step| match step {
-        Step::Summarize(rule) => can_summarize(scene, rule),
-        Step::Clear(_) | Step::Fit(_) => !take(scene, step).is_empty(),
+        Step::Summarize(rule) => can_summarize(planning, rule),
+        Step::Clear(_) | Step::Fit(_) => !take(planning, step).is_empty(),
     };
-    let is_quick = |step: &&Step| matches!(step, Step::Fit(fit) if fit.goes_by_number());
+    let is_quick = |step: &&Step| matches!(step, Step::Fit(omission) if omission.goes_by_number());
     let (quick, slow): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(is_quick);
     quick.iter().any(has_work) || slow.iter().any(has_work)
 }
 
 /// The result of a level's steps, with its own tail or a smaller one, if it is worth its cost.
-fn worthy(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Option<Work> {
-    let mut works = narrowings(rung).into_iter().map(|rung| climb(scene, &rung, context_tokens));
-    works.find(|work| gain::is_enough(scene, &rung.steps, work, context_tokens))
+fn worthy(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_tokens: i64) -> Option<Work> {
+    let mut works =
+        tail_fallbacks(level_policy).into_iter().map(|level_policy| apply(planning, &level_policy, context_tokens));
+    works.find(|work| gain::is_enough(planning, &level_policy.steps, work, context_tokens))
 }
 
 /// True if the steps of a level are worth their cost.
-pub fn is_worth_it(scene: Scene<'_>, level: Option<Level>, context_tokens: i64) -> bool {
-    let rung = level.and_then(|level| scene.policy.rung(level));
-    rung.is_some_and(|rung| worthy(scene, rung, context_tokens).is_some())
+pub fn is_worth_it(planning: PlanningInput<'_>, level: Option<Level>, context_tokens: i64) -> bool {
+    let level_policy = level.and_then(|level| planning.policy.level(level));
+    level_policy.is_some_and(|level_policy| worthy(planning, level_policy, context_tokens).is_some())
 }
 
 /// The level for overflow recovery, which removes most from a view that is too large, regardless of the thresholds: the
 /// highest reached level that has something to do, or else the lowest of the others.
-pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<(Level, CompactionKind)> {
-    let Scene { policy, window, .. } = scene;
-    let is_reached = |rung: &Rung| rung.threshold.due_at(window).is_some_and(|due| context_tokens >= due);
-    let reached = policy.ladder().rev().filter(|(_, rung)| is_reached(rung));
-    let others = policy.ladder().filter(|(_, rung)| !is_reached(rung));
-    let useful = |(level, rung): (Level, &Rung)| rung_has_work(scene, rung).then(|| (level, kind(&rung.steps)));
+pub fn recovery_level(planning: PlanningInput<'_>, context_tokens: i64) -> Option<(Level, CompactionKind)> {
+    let PlanningInput { policy, window, .. } = planning;
+    let is_reached =
+        |level_policy: &LevelPolicy| level_policy.threshold.due_at(window).is_some_and(|due| context_tokens >= due);
+    let reached = policy.levels().rev().filter(|(_, level_policy)| is_reached(level_policy));
+    let others = policy.levels().filter(|(_, level_policy)| !is_reached(level_policy));
+    let useful = |(level, level_policy): (Level, &LevelPolicy)| {
+        level_has_work(planning, level_policy).then(|| (level, kind(&level_policy.steps)))
+    };
     reached.chain(others).find_map(useful)
 }
 
 /// The result of a level's steps in a view with `context_tokens` tokens.
-pub fn climb(scene: Scene<'_>, rung: &Rung, context_tokens: i64) -> Work {
-    let enough = rung.due_at(scene.window).filter(|_| rung.stop_when_enough);
-    steps(scene, &rung.steps, context_tokens, enough)
+pub fn apply(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_tokens: i64) -> Work {
+    let enough = level_policy.due_at(planning.window).filter(|_| level_policy.stop_when_enough);
+    steps(planning, &level_policy.steps, context_tokens, enough)
 }
 
 /// The level as applied by hand: all of its steps, even if fewer would be enough.
-pub fn by_hand(rung: &Rung) -> Rung {
-    Rung { stop_when_enough: false, ..rung.clone() }
+pub fn by_hand(level_policy: &LevelPolicy) -> LevelPolicy {
+    LevelPolicy { stop_when_enough: false, ..level_policy.clone() }
 }
 
 /// The result of maintenance.
-pub fn maintenance(scene: Scene<'_>) -> Work {
-    steps(scene, &scene.policy.maintenance, 0, None)
+pub fn maintenance(planning: PlanningInput<'_>) -> Work {
+    steps(planning, &planning.policy.maintenance, 0, None)
 }
 
 /// The result of a prune by hand: every prune of the policy, regardless of context usage and conditions.
-pub fn clear_all(scene: Scene<'_>) -> Work {
-    let rungs = scene.policy.ladder().flat_map(|(_, rung)| &rung.steps);
-    let clears = scene.policy.maintenance.iter().chain(rungs).filter_map(|step| match step {
+pub fn clear_all(planning: PlanningInput<'_>) -> Work {
+    let level_steps = planning.policy.levels().flat_map(|(_, level_policy)| &level_policy.steps);
+    let clears = planning.policy.maintenance.iter().chain(level_steps).filter_map(|step| match step {
         Step::Clear(clear) => Some(Step::Clear(clear.by_hand())),
         Step::Fit(_) | Step::Summarize(_) => None,
     });
-    steps(scene, &clears.collect::<Vec<_>>(), 0, None)
+    steps(planning, &clears.collect::<Vec<_>>(), 0, None)
 }
 
 /// Takes the steps in order, each on the result of the previous ones; stops when fewer than `enough` tokens remain.
-fn steps(scene: Scene<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
+fn steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
     let mut work = Work::default();
-    let mut sources = Cow::Borrowed(scene.sources);
+    let mut sources = Cow::Borrowed(planning.sources);
     for (index, step) in steps.iter().enumerate() {
         let is_done = |enough| {
             let needed = context_tokens.saturating_sub(enough);
-            tokens::frees_more_than(scene.policy, scene.sources, &sources, needed)
+            tokens::frees_more_than(planning.policy, planning.sources, &sources, needed)
         };
-        if !work.cuts.is_empty() && enough.is_some_and(is_done) {
+        if !work.removals.is_empty() && enough.is_some_and(is_done) {
             break;
         }
-        let here = Scene { sources: &sources, ..scene };
-        let Work { cuts, summary } = take(here, step);
+        let here = PlanningInput { sources: &sources, ..planning };
+        let Work { removals, summary } = take(here, step);
         work.summary = summary.or(work.summary);
-        if cuts.is_empty() {
+        if removals.is_empty() {
             continue;
         }
         // Only a following step needs the result of this one.
         if index + 1 < steps.len() {
-            sources = Cow::Owned(cut_down(sources, &cuts, CompactionId(Uuid::nil())));
+            sources = Cow::Owned(cut_down(sources, &removals, CompactionId(Uuid::nil())));
         }
-        merge(&mut work.cuts, cuts);
+        merge(&mut work.removals, removals);
     }
     work
 }
 
 /// The result of one step.
-fn take(scene: Scene<'_>, step: &Step) -> Work {
+fn take(planning: PlanningInput<'_>, step: &Step) -> Work {
     let mut work = match step {
         Step::Clear(rule) => {
-            let cuts = clear::select(scene.policy, rule, scene.window, scene.now, scene.sources).cuts;
-            Work { cuts, summary: None }
+            let removals =
+                clear::select(planning.policy, rule, planning.window, planning.now, planning.sources).removals;
+            Work { removals, summary: None }
         }
-        Step::Fit(rule) => Work { cuts: fit_inline(scene, rule), summary: None },
+        Step::Fit(rule) => Work { removals: removals_inline(planning, rule), summary: None },
         Step::Summarize(rule) => {
-            let summary = summary(scene, rule);
-            Work { cuts: summary.as_ref().map(|summary| summary.cuts.clone()).unwrap_or_default(), summary }
+            let summary = summary(planning, rule);
+            Work { removals: summary.as_ref().map(|summary| summary.removals.clone()).unwrap_or_default(), summary }
         }
     };
-    spare_pinned(scene.layout, scene.sources, &mut work.cuts);
+    spare_pinned(planning.layout, planning.sources, &mut work.removals);
     work
 }
 
 /// The truncations and omissions of a strategy among the messages at their own positions.
-fn fit_inline(scene: Scene<'_>, rule: &Fit) -> Cuts {
-    fit::fit(rule, scene.policy, scene.window, &inline(scene.sources))
+fn removals_inline(planning: PlanningInput<'_>, rule: &Omission) -> Removals {
+    omission::removals(rule, planning.policy, planning.window, &inline(planning.sources))
 }
 
 /// Removes truncations and omissions of pinned messages, which stay verbatim.
-fn spare_pinned(layout: &Layout, sources: &[SourceMessage], cuts: &mut Cuts) {
+fn spare_pinned(layout: &Layout, sources: &[SourceMessage], removals: &mut Removals) {
     if layout.pinned.is_empty() {
         return;
     }
     let is_pinned =
-        |source: &&SourceMessage| source.place == Some(Place::Pinned) || layout.pinned.contains(&slot(source));
+        |source: &&SourceMessage| source.placement == Some(Placement::Pinned) || layout.pinned.contains(&slot(source));
     let pinned: Vec<&Message> = sources.iter().filter(is_pinned).map(|source| &*source.message).collect();
     let revisions: HashSet<Revision> = pinned.iter().map(|message| message.revision).collect();
     let parts: HashSet<PartId> = pinned.iter().flat_map(|message| &message.parts).map(|part| part.id).collect();
-    cuts.omitted.retain(|revision| !revisions.contains(revision));
-    cuts.parts.retain(|(part, _)| !parts.contains(part));
+    removals.omitted.retain(|revision| !revisions.contains(revision));
+    removals.parts.retain(|(part, _)| !parts.contains(part));
 }
 
 /// Placeholders for all media that a view shows, including those of the last request: for a provider that refused the
 /// view.
-pub fn without_media(scene: Scene<'_>) -> Cuts {
+pub fn without_media(planning: PlanningInput<'_>) -> Removals {
     let name = |media: &Media| if media.name.is_empty() { "file".to_owned() } else { media.name.clone() };
     let note = |media: &Media| format!("[Attached {}: {}]", media.mime_type, name(media));
     let mut parts = Vec::new();
-    for source in scene.sources.iter().filter(|source| source.place != Some(Place::Summary)) {
+    for source in planning.sources.iter().filter(|source| source.placement != Some(Placement::Summary)) {
         for part in source.message.parts.iter().filter(|part| source.pruned_part(part.id).is_none()) {
             let words = match &*part.body {
                 PartBody::Media(media) => note(media),
@@ -303,52 +309,52 @@ pub fn without_media(scene: Scene<'_>) -> Cuts {
                 }
                 _ => continue,
             };
-            parts.push((part.id, Cut::placeholder(words)));
+            parts.push((part.id, Truncation::placeholder(words)));
         }
     }
-    Cuts { parts, omitted: Vec::new() }
+    Removals { parts, omitted: Vec::new() }
 }
 
 /// The fallback for a summary that cannot be made.
-pub fn fallback(scene: Scene<'_>, fits: &[Fit]) -> Work {
-    let fits: Vec<Step> = fits.iter().cloned().map(Step::Fit).collect();
-    steps(scene, &fits, 0, None)
+pub fn fallback(planning: PlanningInput<'_>, omissions: &[Omission]) -> Work {
+    let omissions: Vec<Step> = omissions.iter().cloned().map(Step::Fit).collect();
+    steps(planning, &omissions, 0, None)
 }
 
 /// Adds later truncations and omissions to earlier ones; for the same part the later truncation holds.
-pub fn merge(cuts: &mut Cuts, later: Cuts) {
+pub fn merge(removals: &mut Removals, later: Removals) {
     let again: HashSet<PartId> = later.parts.iter().map(|(part, _)| *part).collect();
-    cuts.parts.retain(|(part, _)| !again.contains(part));
-    cuts.parts.extend(later.parts);
-    cuts.omitted.extend(later.omitted);
-    cuts.omitted.sort_unstable();
-    cuts.omitted.dedup();
+    removals.parts.retain(|(part, _)| !again.contains(part));
+    removals.parts.extend(later.parts);
+    removals.omitted.extend(later.omitted);
+    removals.omitted.sort_unstable();
+    removals.omitted.dedup();
 }
 
 /// The position of a message in the conversation: for a replacement, that of the message it replaces.
 pub fn slot(source: &SourceMessage) -> Revision {
-    match source.place {
-        Some(Place::Edit(target)) => target,
+    match source.placement {
+        Some(Placement::Edit(target)) => target,
         _ => source.message.revision,
     }
 }
 
 /// True if a message that a new summary could cover is before a position. Messages retained by the previous summary
 /// always are, even a replacement that came later than that position.
-fn is_in_front(source: &SourceMessage, place: Revision) -> bool {
-    source.place == Some(Place::Retained) || slot(source) < place
+fn is_in_front(source: &SourceMessage, position: Revision) -> bool {
+    source.placement == Some(Placement::Retained) || slot(source) < position
 }
 
 /// The messages that a new summary could cover: the messages at their own positions, after those that the previous
 /// summary retained.
 fn inline(sources: &[SourceMessage]) -> Cow<'_, [SourceMessage]> {
-    let own_place = |source: &SourceMessage| {
-        matches!(source.place, None | Some(Place::Edit(_) | Place::Retained | Place::Continuation))
+    let has_own_position = |source: &SourceMessage| {
+        matches!(source.placement, None | Some(Placement::Edit(_) | Placement::Retained | Placement::Continuation))
     };
-    if sources.iter().all(own_place) {
+    if sources.iter().all(has_own_position) {
         return Cow::Borrowed(sources);
     }
-    sources.iter().filter(|source| own_place(source)).cloned().collect()
+    sources.iter().filter(|source| has_own_position(source)).cloned().collect()
 }
 
 /// The ranges that a summary of `head` covers: those of the previous summary, and the new ones.
@@ -362,9 +368,9 @@ fn covered(layout: &Layout, head: &[SourceMessage]) -> Vec<RevisionRange> {
     for source in head {
         let revision = source.message.revision;
         let alone = RevisionRange { first: revision, last: revision };
-        match source.place {
+        match source.placement {
             // The active summary covers it already.
-            Some(Place::Retained) => continue,
+            Some(Placement::Retained) => continue,
             Some(_) => {
                 ranges.push(alone);
                 continue;
@@ -393,7 +399,7 @@ fn left_out_between(layout: &Layout, before: Revision, after: Revision) -> bool 
 
 /// The text of the active summary, with its attachments.
 fn previous(sources: &[SourceMessage]) -> Option<String> {
-    let texts = live_summary(sources)?.message.parts.iter().filter_map(|part| match &*part.body {
+    let texts = active_summary(sources)?.message.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.as_str()),
         _ => None,
     });
@@ -403,11 +409,11 @@ fn previous(sources: &[SourceMessage]) -> Option<String> {
 /// The text of the active summary as the view shows it, possibly truncated. Attachments are not included, since the
 /// next summary has others.
 pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
-    let summary = live_summary(sources)?;
+    let summary = active_summary(sources)?;
     let own = summary.message.parts.iter().find_map(|part| match &*part.body {
         PartBody::Text(text) => {
-            let cut = summary.pruned_part(part.id).and_then(|pruned| pruned.cut.as_ref());
-            Some(cut.map_or_else(|| text.clone(), |cut| cut.apply(text)))
+            let truncation = summary.pruned_part(part.id).and_then(|pruned| pruned.truncation.as_ref());
+            Some(truncation.map_or_else(|| text.clone(), |truncation| truncation.apply(text)))
         }
         _ => None,
     });
@@ -415,52 +421,52 @@ pub fn shown_summary(sources: &[SourceMessage]) -> Option<String> {
 }
 
 /// The summary by a rule of the policy; none if there is nothing to cover.
-pub fn summary(scene: Scene<'_>, rule: &Summarize) -> Option<SummaryPlan> {
-    let inline = inline(scene.sources);
-    is_long_enough(scene, rule, &inline)
-        .then(|| selected(scene, rule, &inline))
-        .and_then(|selection| summary_of(scene, rule, &inline, 0, selection))
+pub fn summary(planning: PlanningInput<'_>, rule: &Summarize) -> Option<SummaryPlan> {
+    let inline = inline(planning.sources);
+    is_long_enough(planning, rule, &inline)
+        .then(|| selected(planning, rule, &inline))
+        .and_then(|selection| summary_of(planning, rule, &inline, 0, selection))
 }
 
 /// True if a rule of the policy leads to a summary.
-fn can_summarize(scene: Scene<'_>, rule: &Summarize) -> bool {
-    let inline = inline(scene.sources);
-    is_long_enough(scene, rule, &inline) && covers_something(&inline, 0, &selected(scene, rule, &inline))
+fn can_summarize(planning: PlanningInput<'_>, rule: &Summarize) -> bool {
+    let inline = inline(planning.sources);
+    is_long_enough(planning, rule, &inline) && covers_something(&inline, 0, &selected(planning, rule, &inline))
 }
 
 /// True if the view has the minimum number of messages of a rule; after a summary there is no minimum.
-fn is_long_enough(scene: Scene<'_>, rule: &Summarize, inline: &[SourceMessage]) -> bool {
+fn is_long_enough(planning: PlanningInput<'_>, rule: &Summarize, inline: &[SourceMessage]) -> bool {
     let least = rule.minimum_messages as usize;
     let shown = inline.iter().filter(|source| turns::says_something(&source.message));
-    live_summary(scene.sources).is_some() || shown.take(least).count() >= least
+    active_summary(planning.sources).is_some() || shown.take(least).count() >= least
 }
 
 /// True if a summary of the selection would cover anything that is neither covered already nor kept before the summary.
 fn covers_something(inline: &[SourceMessage], front: usize, selection: &Selection) -> bool {
-    let retained = inline.iter().filter(|source| source.place == Some(Place::Retained)).count();
+    let retained = inline.iter().filter(|source| source.placement == Some(Placement::Retained)).count();
     selection.head_end > retained.max(front)
 }
 
 /// The selection of a rule among the messages that a summary could cover.
-fn selected(scene: Scene<'_>, rule: &Summarize, inline: &[SourceMessage]) -> Selection {
-    let live = live_summary(scene.sources);
-    select::select_behind(scene.policy, &rule.tail, scene.window, live, inline)
+fn selected(planning: PlanningInput<'_>, rule: &Summarize, inline: &[SourceMessage]) -> Selection {
+    let active = active_summary(planning.sources);
+    select::select_behind(planning.policy, &rule.tail, planning.window, active, inline)
 }
 
-fn live_summary(sources: &[SourceMessage]) -> Option<&SourceMessage> {
-    sources.iter().find(|source| source.place == Some(Place::Summary))
+fn active_summary(sources: &[SourceMessage]) -> Option<&SourceMessage> {
+    sources.iter().find(|source| source.placement == Some(Placement::Summary))
 }
 
 /// The summary of a selection among the messages that it could cover, without the first `front` messages, which stay
 /// before it.
 fn summary_of(
-    scene: Scene<'_>,
+    planning: PlanningInput<'_>,
     rule: &Summarize,
     inline: &[SourceMessage],
     front: usize,
     selection: Selection,
 ) -> Option<SummaryPlan> {
-    let Scene { policy, layout, sources, base, .. } = scene;
+    let PlanningInput { policy, layout, sources, base, .. } = planning;
     if !covers_something(inline, front, &selection) {
         return None;
     }
@@ -487,7 +493,7 @@ fn summary_of(
         tail_message: tail.first().map(|source| source.message.id),
         retained: retained.collect(),
         retained_first: rule.retained_first || !front.is_empty(),
-        cuts: selection.cuts,
+        removals: selection.removals,
         attachments: attached(policy, &rule.summary, head),
         fallback: rule.fallback.clone(),
     })
@@ -499,31 +505,31 @@ fn attached(policy: &Policy, rules: &Summary, head: &[SourceMessage]) -> Vec<Par
 }
 
 /// Maximum number of times that a tail is halved for a summary that would free too little.
-const NARROWER_MAX: usize = 5;
+const TAIL_FALLBACKS_MAX: usize = 5;
 
 /// The level, followed by tail fallbacks: the same level with smaller and smaller tails. An automatic summary uses them
 /// if the policy's tail leaves too little to remove although the view is too large.
-pub fn narrowings(rung: &Rung) -> Vec<Rung> {
-    let mut rungs = vec![rung.clone()];
-    for _ in 0..NARROWER_MAX {
-        let Some(narrower) = rungs.last().and_then(narrower) else { break };
-        rungs.push(narrower);
+pub fn tail_fallbacks(level_policy: &LevelPolicy) -> Vec<LevelPolicy> {
+    let mut level_policies = vec![level_policy.clone()];
+    for _ in 0..TAIL_FALLBACKS_MAX {
+        let Some(smaller) = level_policies.last().and_then(with_smaller_tail) else { break };
+        level_policies.push(smaller);
     }
-    rungs
+    level_policies
 }
 
-fn narrower(rung: &Rung) -> Option<Rung> {
-    let mut rung = rung.clone();
-    let mut is_narrower = false;
-    for step in &mut rung.steps {
+fn with_smaller_tail(level_policy: &LevelPolicy) -> Option<LevelPolicy> {
+    let mut level_policy = level_policy.clone();
+    let mut is_smaller = false;
+    for step in &mut level_policy.steps {
         if let Step::Summarize(rule) = step
-            && let Some(tail) = rule.tail.narrower()
+            && let Some(tail) = rule.tail.smaller()
         {
             rule.tail = tail;
-            is_narrower = true;
+            is_smaller = true;
         }
     }
-    is_narrower.then_some(rung)
+    is_smaller.then_some(level_policy)
 }
 
 /// True if a summary supplied by a client may extend to a boundary: it must not cover an open message or a running
@@ -531,7 +537,7 @@ fn narrower(rung: &Rung) -> Option<Rung> {
 pub fn boundary_is_safe(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
     let end = inline.iter().filter(|source| is_in_front(source, tail_start)).count();
-    end <= select::last_safe_cut(&inline)
+    end <= select::last_safe_boundary(&inline)
 }
 
 /// The ranges and the number of messages that a summary supplied by a client would cover; none if all of them are
@@ -541,7 +547,7 @@ pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision
     let head: Vec<SourceMessage> = inline.iter().filter(|source| is_in_front(source, tail_start)).cloned().collect();
     // Retained messages alone are covered already, and a tail that starts among them would contain further covered
     // messages.
-    if head.iter().all(|source| source.place == Some(Place::Retained)) {
+    if head.iter().all(|source| source.placement == Some(Placement::Retained)) {
         return (Vec::new(), 0);
     }
     let count = i64::try_from(head.len()).unwrap_or(i64::MAX);
@@ -549,7 +555,7 @@ pub fn supplied(layout: &Layout, sources: &[SourceMessage], tail_start: Revision
 }
 
 /// A message that is not stored yet, as a view would show it.
-fn derived(kind: MessageKind, role: Role, body: PartBody, place: Place) -> SourceMessage {
+fn derived(kind: MessageKind, role: Role, body: PartBody, placement: Placement) -> SourceMessage {
     let part = nameless(body);
     let message = Message {
         id: MessageId(Uuid::nil()),
@@ -569,7 +575,7 @@ fn derived(kind: MessageKind, role: Role, body: PartBody, place: Place) -> Sourc
         metadata_json: None,
         replaces: None,
     };
-    SourceMessage { message: message.into(), place: Some(place), pruned: Vec::new(), counts: None }
+    SourceMessage { message: message.into(), placement: Some(placement), pruned: Vec::new(), counts: None }
 }
 
 /// A part that is not stored yet.
@@ -584,17 +590,17 @@ pub fn marker_text(policy: &Policy) -> Option<String> {
 
 /// The ranges of omitted messages. Adjacent messages of the view form one range, however many events lie between them.
 /// A range never extends over anything that stays or is omitted already.
-pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -> Vec<RevisionRange> {
+pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], removals: &Removals) -> Vec<RevisionRange> {
     let alone = Layout { covered: None, ..layout.clone() };
     let mut ranges = Vec::new();
     let runs = sources.chunk_by(|before, after| {
-        let is_left_out = |source: &SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_ok();
+        let is_left_out = |source: &SourceMessage| removals.omitted.binary_search(&source.message.revision).is_ok();
         is_left_out(before) == is_left_out(after)
     });
-    for run in runs.filter(|run| cuts.omitted.binary_search(&run[0].message.revision).is_ok()) {
+    for run in runs.filter(|run| removals.omitted.binary_search(&run[0].message.revision).is_ok()) {
         ranges.extend(covered(&alone, run));
         // A retained message is beside the summary, so it forms a range of its own.
-        let retained = run.iter().filter(|source| source.place == Some(Place::Retained));
+        let retained = run.iter().filter(|source| source.placement == Some(Placement::Retained));
         ranges.extend(retained.map(|source| {
             let revision = source.message.revision;
             RevisionRange { first: revision, last: revision }
@@ -602,33 +608,34 @@ pub fn omitted_ranges(layout: &Layout, sources: &[SourceMessage], cuts: &Cuts) -
     }
     // A replacement is located by its own revision, which may lie between two adjacent messages although its position
     // is elsewhere.
-    let stays = sources.iter().filter(|source| cuts.omitted.binary_search(&source.message.revision).is_err());
+    let stays = sources.iter().filter(|source| removals.omitted.binary_search(&source.message.revision).is_err());
     let stays = stays.map(|source| source.message.revision).map(|at| RevisionRange { first: at, last: at });
     subtract(&disjoint(ranges), &disjoint(stays.collect()))
 }
 
 /// The messages of the view after these truncations and omissions.
-pub fn with_cuts(sources: &[SourceMessage], cuts: &Cuts, compaction: CompactionId) -> Vec<SourceMessage> {
-    cut_down(Cow::Borrowed(sources), cuts, compaction)
+pub fn with_removals(sources: &[SourceMessage], removals: &Removals, compaction: CompactionId) -> Vec<SourceMessage> {
+    cut_down(Cow::Borrowed(sources), removals, compaction)
 }
 
 /// The same of a list that may be the result of an earlier step, which is changed in place.
-fn cut_down(sources: Cow<'_, [SourceMessage]>, cuts: &Cuts, compaction: CompactionId) -> Vec<SourceMessage> {
-    let stays = |source: &SourceMessage| cuts.omitted.binary_search(&source.message.revision).is_err();
+fn cut_down(sources: Cow<'_, [SourceMessage]>, removals: &Removals, compaction: CompactionId) -> Vec<SourceMessage> {
+    let stays = |source: &SourceMessage| removals.omitted.binary_search(&source.message.revision).is_err();
     let mut after = match sources {
-        _ if cuts.omitted.is_empty() => sources.into_owned(),
+        _ if removals.omitted.is_empty() => sources.into_owned(),
         Cow::Borrowed(sources) => sources.iter().filter(|source| stays(source)).cloned().collect(),
         Cow::Owned(mut sources) => {
             sources.retain(stays);
             sources
         }
     };
-    let by_part: HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
+    let by_part: HashMap<PartId, &Truncation> =
+        removals.parts.iter().map(|(part, truncation)| (*part, truncation)).collect();
     for source in after.iter_mut().filter(|_| !by_part.is_empty()) {
         for part in &source.message.parts {
-            let Some(cut) = by_part.get(&part.id) else { continue };
+            let Some(truncation) = by_part.get(&part.id) else { continue };
             source.pruned.retain(|pruned| pruned.part != part.id);
-            source.pruned.push(Pruned { part: part.id, compaction, cut: Some((*cut).clone()) });
+            source.pruned.push(Pruned { part: part.id, compaction, truncation: Some((*truncation).clone()) });
         }
     }
     after
@@ -646,9 +653,10 @@ pub fn with_summary(
     let mut after = Vec::new();
     if let Some(text) = marker_text(policy) {
         let body = PartBody::Marker(Marker { name: "compaction".to_owned(), text });
-        after.push(derived(MessageKind::Marker, Role::User, body, Place::Marker));
+        after.push(derived(MessageKind::Marker, Role::User, body, Placement::Marker));
     }
-    let mut summary = derived(MessageKind::Summary, Role::Assistant, PartBody::Text(text.to_owned()), Place::Summary);
+    let mut summary =
+        derived(MessageKind::Summary, Role::Assistant, PartBody::Text(text.to_owned()), Placement::Summary);
     summary.message.parts.extend(attachments.iter().map(|body| nameless(body.clone())));
     let revisions: HashSet<Revision> = boundary.retained.iter().copied().collect();
     let is_retained = |source: &&SourceMessage| {
@@ -656,7 +664,7 @@ pub fn with_summary(
     };
     let retained = sources.iter().filter(is_retained).cloned();
     let retained: Vec<SourceMessage> =
-        retained.map(|source| SourceMessage { place: Some(Place::Retained), ..source }).collect();
+        retained.map(|source| SourceMessage { placement: Some(Placement::Retained), ..source }).collect();
     if boundary.retained_first {
         after.splice(0..0, retained.iter().cloned());
         after.push(summary);
@@ -665,15 +673,15 @@ pub fn with_summary(
         after.extend(retained);
     }
     for source in sources {
-        match source.place {
-            Some(Place::Marker | Place::Summary | Place::Retained) => {}
-            Some(Place::Pinned) => after.push(source.clone()),
-            None | Some(Place::Edit(_) | Place::Continuation) if slot(source) >= boundary.tail_start => {
+        match source.placement {
+            Some(Placement::Marker | Placement::Summary | Placement::Retained) => {}
+            Some(Placement::Pinned) => after.push(source.clone()),
+            None | Some(Placement::Edit(_) | Placement::Continuation) if slot(source) >= boundary.tail_start => {
                 after.push(source.clone());
             }
-            None | Some(Place::Edit(_) | Place::Continuation) => {
+            None | Some(Placement::Edit(_) | Placement::Continuation) => {
                 if layout.pinned.contains(&slot(source)) {
-                    after.push(SourceMessage { place: Some(Place::Pinned), ..source.clone() });
+                    after.push(SourceMessage { placement: Some(Placement::Pinned), ..source.clone() });
                 }
             }
         }
@@ -683,8 +691,8 @@ pub fn with_summary(
 
 /// The messages of the view after this work. The size of a summary that is still to be written is assumed to be that of
 /// the summary it replaces, as the view shows it.
-pub fn foreseen<'a>(scene: Scene<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
-    let Scene { policy, layout, sources, .. } = scene;
+pub fn foreseen<'a>(planning: PlanningInput<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
+    let PlanningInput { policy, layout, sources, .. } = planning;
     let mut after = Cow::Borrowed(sources);
     // The summary comes first: messages that it covers need not be truncated.
     if let Some(summary) = &work.summary {
@@ -692,8 +700,8 @@ pub fn foreseen<'a>(scene: Scene<'a>, work: &Work) -> Cow<'a, [SourceMessage]> {
         let expected = expected.as_deref().unwrap_or(" ");
         after = with_summary(policy, layout, sources, &summary.boundary(), expected, &summary.attachments).into();
     }
-    if !work.cuts.is_empty() {
-        after = cut_down(after, &work.cuts, CompactionId(Uuid::nil())).into();
+    if !work.removals.is_empty() {
+        after = cut_down(after, &work.removals, CompactionId(Uuid::nil())).into();
     }
     after
 }

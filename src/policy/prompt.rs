@@ -14,7 +14,7 @@ mod whole;
 #[cfg(test)]
 mod tests;
 
-pub use chunks::{chunks, condensed, note_without_middle, weight};
+pub use chunks::{chunks, condensed, estimated_tokens, note_without_middle};
 pub(in crate::policy) use data::defused;
 pub use data::{MARGIN, behind_label, block, ends_line};
 pub use substance::{COVERED_PER_TOKEN, Expected, SECTIONS_PERCENT, SUBSTANCE_TOKENS_MAX};
@@ -91,7 +91,7 @@ pub struct Request<'a> {
 /// The transcript in pieces of at most `room` tokens each: whole if it fits, else with shorter outputs, else split.
 ///
 /// Only outputs and inputs of tools are shortened as long as [`PIECES_MAX`] pieces can contain the rest. The first
-/// `skip` levels of [`Detail::ladder`] are skipped, but never the last one.
+/// `skip` levels of [`Detail::levels`] are skipped, but never the last one.
 pub fn pieces(
     rules: &Transcript,
     skip: usize,
@@ -99,33 +99,33 @@ pub fn pieces(
     lead: Option<&str>,
     room: i64,
 ) -> Vec<String> {
-    let mut cut = Vec::new();
-    let ladder = Detail::ladder(rules);
-    let least = ladder.len() - 1;
-    for (step, detail) in ladder.into_iter().enumerate().skip(skip.min(least)) {
+    let mut pieces = Vec::new();
+    let details = Detail::levels(rules);
+    let least = details.len() - 1;
+    for (step, detail) in details.into_iter().enumerate().skip(skip.min(least)) {
         let mut texts = entries(rules, detail, messages);
         if let Some(lead) = lead {
             texts.insert(0, format!("[Summary of what came before]: {}", behind_label(lead)));
         }
-        cut = chunks(&texts, room);
-        if cut.len() <= 1 {
-            return cut;
+        pieces = chunks(&texts, room);
+        if pieces.len() <= 1 {
+            return pieces;
         }
-        if step == least && cut.len() > PIECES_MAX {
+        if step == least && pieces.len() > PIECES_MAX {
             return condensed(&texts, room, PIECES_MAX);
         }
     }
-    cut
+    pieces
 }
 
 impl Request<'_> {
     /// The criteria for an answer to the request.
     pub fn expected<'a>(&self, rules: &'a Summary) -> Expected<'a> {
-        let told = match self.material {
-            Material::Whole(text) | Material::Piece(text, ..) => weight(text),
-            Material::Notes(notes) => notes.iter().map(|note| weight(note)).sum(),
+        let material_tokens = match self.material {
+            Material::Whole(text) | Material::Piece(text, ..) => estimated_tokens(text),
+            Material::Notes(notes) => notes.iter().map(|note| estimated_tokens(note)).sum(),
         };
-        let covered_tokens = told.saturating_add(self.previous.map_or(0, weight));
+        let covered_tokens = material_tokens.saturating_add(self.previous.map_or(0, estimated_tokens));
         Expected { rules, scope: self.scope, covered_tokens, words: self.words }
     }
 }
@@ -311,9 +311,9 @@ fn format(rules: &Summary, request: &Request<'_>) -> String {
     };
     lines.push("Rules:".to_owned());
     if !rules.filler.is_empty() && rules.format != SummaryFormat::Prose {
-        let place =
+        let location =
             if matches!(rules.format, SummaryFormat::Elements { .. }) { "In an element" } else { "Under a heading" };
-        lines.push(format!("- {place} with nothing to tell, write {} and nothing else.", rules.filler));
+        lines.push(format!("- {location} with nothing to tell, write {} and nothing else.", rules.filler));
     }
     if rules.format != SummaryFormat::Prose {
         lines.push("- Short items instead of paragraphs.".to_owned());
@@ -410,7 +410,7 @@ fn about(topic: Topic) -> &'static str {
 }
 
 /// The first `units` units of a text, and true if that omits something. Units are UTF-16, as both agents count them.
-fn cut(text: &str, units: usize) -> (&str, bool) {
+fn truncated(text: &str, units: usize) -> (&str, bool) {
     let (kept, _) = truncate::prefix(LengthUnit::Utf16, text, units);
     (kept, kept.len() < text.len())
 }

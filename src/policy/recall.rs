@@ -15,7 +15,7 @@ use crate::model::layout::{Layout, OmitReason};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Part, PartBody};
 use crate::model::ranges::{subtract, union};
-use crate::model::view::{Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
+use crate::model::view::{Shortened, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 use std::collections::{BTreeMap, HashSet};
 
 /// Maximum number of words that are looked up in the history.
@@ -23,7 +23,7 @@ pub const WORDS_MAX: usize = 256;
 /// Maximum number of messages per word, the newest ones: a word in more messages says little about each.
 pub const MATCHES_MAX: usize = 32;
 /// Maximum number of matches that are examined to find these messages, since some may be in the view.
-pub const MATCHES_LOOKED_MAX: usize = 256;
+pub const MATCHES_EXAMINED_MAX: usize = 256;
 /// Maximum number of messages that are read for their passages.
 pub const MESSAGES_MAX: usize = 64;
 /// Maximum bytes of these messages together.
@@ -186,9 +186,11 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64
             for range in retrieval::passages(text, rule.passage_tokens, counting) {
                 let passage = &text[range];
                 let omitted = whole.saturating_sub(tokens::length(counting.unit, passage));
-                let told = format!("{}: {}", speaker(message, part), passage.trim_start_matches('\n').trim_end());
-                candidates.push(Candidate { terms: terms(passage), tokens: tokens::estimate_text(counting, &told) });
-                passages.push(Passage { part, text: told, omitted });
+                let passage_text =
+                    format!("{}: {}", speaker(message, part), passage.trim_start_matches('\n').trim_end());
+                candidates
+                    .push(Candidate { terms: terms(passage), tokens: tokens::estimate_text(counting, &passage_text) });
+                passages.push(Passage { part, text: passage_text, omitted });
             }
         }
     }
@@ -208,7 +210,7 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64
         source: None,
         revision: 0,
         role: Role::User,
-        standing: Standing::Retrieved,
+        kind: ViewKind::Retrieved,
         parts,
         carried: None,
         provenance: None,
@@ -250,7 +252,7 @@ pub fn forget(policy: &Policy, view: View) -> (View, i64) {
     let before = view.estimated_tokens;
     let mut messages = view.messages;
     let count = messages.len();
-    messages.retain(|message| message.standing != Standing::Retrieved);
+    messages.retain(|message| message.kind != ViewKind::Retrieved);
     if messages.len() == count {
         return (View { messages, estimated_tokens: before }, 0);
     }

@@ -4,10 +4,10 @@
 //! look the same under both. Served views must keep their bytes, so a change of rendering requires a new version beside
 //! this one, not an edit.
 
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
-use crate::model::view::{Pruned, Shortened, SourceMessage, Standing, View, ViewMessage, ViewPart};
+use crate::model::view::{Pruned, Shortened, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 
 use super::calls::{Called, Calls, Earlier};
 use super::{Policy, SummaryRole, pairing, tokens, truncate};
@@ -83,39 +83,41 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
 /// The view of one message. Pairing removes it if it has no parts.
 fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
     let message = &source.message;
-    let standing = match source.place {
-        Some(Place::Continuation) => Standing::Added,
-        Some(Place::Edit(_)) if message.kind == MessageKind::Replay => Standing::Added,
-        Some(Place::Marker) => Standing::Marker,
-        Some(Place::Summary) => Standing::Summary,
-        Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None if message.kind == MessageKind::Branch => {
-            Standing::Branch
+    let kind = match source.placement {
+        Some(Placement::Continuation) => ViewKind::Added,
+        Some(Placement::Edit(_)) if message.kind == MessageKind::Replay => ViewKind::Added,
+        Some(Placement::Marker) => ViewKind::Marker,
+        Some(Placement::Summary) => ViewKind::Summary,
+        Some(Placement::Pinned | Placement::Retained | Placement::Edit(_)) | None
+            if message.kind == MessageKind::Branch =>
+        {
+            ViewKind::Branch
         }
-        Some(Place::Pinned | Place::Retained | Place::Edit(_)) | None => Standing::Shown,
+        Some(Placement::Pinned | Placement::Retained | Placement::Edit(_)) | None => ViewKind::Shown,
     };
     let mut parts: Vec<ViewPart> =
         message.parts.iter().filter_map(|part| view_part(policy, part, source.pruned_part(part.id))).collect();
-    if standing == Standing::Summary {
+    if kind == ViewKind::Summary {
         // If an acknowledgement follows the summary, attachments come after the acknowledgement.
         let own = if policy.view.acknowledgement.is_some() { parts.len().min(1) } else { parts.len() };
         wrap(&mut parts[..own], &policy.view.summary_prefix, &policy.view.summary_suffix);
     }
-    let role = match (standing, policy.view.summary_role) {
-        (Standing::Summary, SummaryRole::User) => Role::User,
-        (Standing::Summary, SummaryRole::Assistant) => Role::Assistant,
+    let role = match (kind, policy.view.summary_role) {
+        (ViewKind::Summary, SummaryRole::User) => Role::User,
+        (ViewKind::Summary, SummaryRole::Assistant) => Role::Assistant,
         (
-            Standing::Shown
-            | Standing::Marker
-            | Standing::Paired
-            | Standing::Filler
-            | Standing::Retrieved
-            | Standing::Branch
-            | Standing::Added,
+            ViewKind::Shown
+            | ViewKind::Marker
+            | ViewKind::Paired
+            | ViewKind::Filler
+            | ViewKind::Retrieved
+            | ViewKind::Branch
+            | ViewKind::Added,
             _,
         ) => message.role,
     };
     let (source, revision) = (Some(message.id), message.revision);
-    ViewMessage { source, revision, role, standing, parts, carried: None, provenance: None }
+    ViewMessage { source, revision, role, kind, parts, carried: None, provenance: None }
 }
 
 /// Puts the policy's prefix and suffix around the text of a summary.
@@ -139,7 +141,7 @@ fn wrap(parts: &mut [ViewPart], prefix: &str, suffix: &str) {
 ///
 /// Returns the index of the summary and the number of messages added after it; none without a summary.
 fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) -> Option<(usize, usize)> {
-    let at = messages.iter().position(|message| message.standing == Standing::Summary)?;
+    let at = messages.iter().position(|message| message.kind == ViewKind::Summary)?;
     let mut behind = Vec::new();
     if let Some(words) = &policy.view.acknowledgement {
         behind.push(filler(Role::Assistant, words));
@@ -164,15 +166,15 @@ fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) -> Option<(u
 /// A message that exists in the view only.
 fn filler(role: Role, words: &str) -> ViewMessage {
     let parts = vec![ViewPart::new(None, PartBody::Text(words.to_owned()), None)];
-    let standing = Standing::Filler;
-    ViewMessage { source: None, revision: 0, role, standing, parts, carried: None, provenance: None }
+    let kind = ViewKind::Filler;
+    ViewMessage { source: None, revision: 0, role, kind, parts, carried: None, provenance: None }
 }
 
 /// The view of one part; none if it is not shown.
 fn view_part(policy: &Policy, part: &Part, pruned: Option<&Pruned>) -> Option<ViewPart> {
     let (body, shortened) = match (&*part.body, pruned) {
         (PartBody::Step(_) | PartBody::Record(_), _) => return None,
-        (PartBody::ToolResult(result), None) => match cut(policy, result) {
+        (PartBody::ToolResult(result), None) => match truncated(policy, result) {
             Some((result, shortened)) => (PartBody::ToolResult(result).into(), Some(shortened)),
             None => (part.body.clone(), None),
         },
@@ -203,8 +205,8 @@ pub(super) fn shortened(policy: &Policy, body: &PartBody, pruned: &Pruned) -> Pa
 /// A part that a mark shortens: a result or a text after its truncation, a media item as text.
 fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Option<Shortened>) {
     let unit = policy.counting.unit;
-    let apply = |text: &str| match &pruned.cut {
-        Some(cut) => cut.apply(text),
+    let apply = |text: &str| match &pruned.truncation {
+        Some(truncation) => truncation.apply(text),
         None => policy.placeholder().to_owned(),
     };
     let (body, original) = match body {
@@ -215,7 +217,7 @@ fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Opti
             (PartBody::ToolCall(shorter), tokens::length(unit, &call.input_json))
         }
         PartBody::ToolResult(result) => {
-            let keeps_nothing = pruned.cut.as_ref().is_none_or(|cut| cut.keeps_nothing());
+            let keeps_nothing = pruned.truncation.as_ref().is_none_or(|truncation| truncation.keeps_nothing());
             let attachments = if keeps_nothing { Vec::new() } else { result.attachments.clone() };
             let shorter = ToolResult { output: apply(&result.output), attachments, ..result.clone() };
             (PartBody::ToolResult(shorter), tokens::length(unit, &result.output))
@@ -228,9 +230,9 @@ fn shorten(policy: &Policy, body: &PartBody, pruned: &Pruned) -> (PartBody, Opti
 }
 
 /// A result that is longer than the policy lets it be, as the view shows it.
-fn cut(policy: &Policy, result: &ToolResult) -> Option<(ToolResult, Shortened)> {
+fn truncated(policy: &Policy, result: &ToolResult) -> Option<(ToolResult, Shortened)> {
     let rule = policy.truncate.as_ref()?;
-    let cutting = truncate::cut(rule, policy.counting.unit, &result.output)?;
-    let output = cutting.cut.apply(&result.output);
-    Some((ToolResult { output, ..result.clone() }, Shortened::Truncated { omitted_length: cutting.omitted }))
+    let truncated = truncate::truncated(rule, policy.counting.unit, &result.output)?;
+    let output = truncated.truncation.apply(&result.output);
+    Some((ToolResult { output, ..result.clone() }, Shortened::Truncated { omitted_length: truncated.omitted }))
 }

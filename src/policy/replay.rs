@@ -3,15 +3,15 @@
 
 use super::Policy;
 use super::overflow_errors;
-use super::plan::{self, Scene};
+use super::plan::{self, PlanningInput};
 use super::render;
 use super::turns::is_request;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
-use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId};
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::message::{Finish, FinishReason, MessageKind};
 use crate::model::part::{Part, PartBody};
+use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::model::{FIRST_REVISION, Revision};
@@ -47,12 +47,12 @@ pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<Vie
     let usage = finish.usage.as_ref()?;
     let outcome = if reason == FinishReason::Stop { Overflow::Answered } else { Overflow::Unanswered };
     let is_silent = policy.trigger.silent_overflow && overflow_errors::is_silent(reason, usage, window.context);
-    (is_silent || is_cut_short(policy, window, finish)).then_some(outcome)
+    (is_silent || is_truncated_reply(policy, window, finish)).then_some(outcome)
 }
 
 /// True for a reply that ended because of its length and is shorter than the model may write, under a policy that
 /// recovers from this: the request left no room for more.
-fn is_cut_short<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> bool {
+fn is_truncated_reply<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> bool {
     let most = window.output.filter(|_| policy.trigger.recovers_length && finish.reason == Some(FinishReason::Length));
     let written = finish.usage.as_ref().map(|usage| usage.output.saturating_add(usage.reasoning));
     most.zip(written).is_some_and(|(most, written)| written < most)
@@ -61,18 +61,18 @@ fn is_cut_short<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<Vie
 /// The truncations and omissions in a view that was too large, before any step: media that the provider refused, and a
 /// reply that was cut off, so that its request has no answer any more. If only usage indicates the overflow, media
 /// stay.
-pub fn given_up(scene: Scene<'_>) -> Cuts {
-    let Scene { policy, window, layout, sources, .. } = scene;
-    let Some(source) = last(sources).filter(|_| overflow_of(scene).is_some()) else {
+pub fn given_up(planning: PlanningInput<'_>) -> Removals {
+    let PlanningInput { policy, window, layout, sources, .. } = planning;
+    let Some(source) = last(sources).filter(|_| overflow_of(planning).is_some()) else {
         // A client reported the overflow for the provider.
-        return plan::without_media(scene);
+        return plan::without_media(planning);
     };
     let finish = &source.message.finish;
     if finish.reason == Some(FinishReason::Error) {
-        return plan::without_media(scene);
+        return plan::without_media(planning);
     }
-    let goes = is_cut_short(policy, window, finish) && !layout.pinned.contains(&plan::slot(source));
-    Cuts { parts: Vec::new(), omitted: if goes { vec![source.message.revision] } else { Vec::new() } }
+    let goes = is_truncated_reply(policy, window, finish) && !layout.pinned.contains(&plan::slot(source));
+    Removals { parts: Vec::new(), omitted: if goes { vec![source.message.revision] } else { Vec::new() } }
 }
 
 /// The reaction to the end of a view.
@@ -81,7 +81,7 @@ pub enum Answer {
     /// None: the last message is no reply with an overflow, or the reply belongs to another view.
     Nothing,
     /// A compaction of the view.
-    Relief(Overflow),
+    Recover(Overflow),
     /// An error report: the view was already compacted for the same request, and nothing more can be done.
     GiveUp,
 }
@@ -91,27 +91,27 @@ pub enum Answer {
 /// A reply to a view from before a compaction says nothing about the current view. Neither does usage of a view from
 /// before `changed_revision`, the newest change of the view. If the request was answered in spite of the overflow, the
 /// thresholds decide after any later compaction, and after an overflow compaction for the same request.
-pub fn answer(scene: Scene<'_>, compactions: &[Compaction], changed_revision: Revision) -> Answer {
-    let Scene { policy, window, layout, sources, .. } = scene;
+pub fn answer(planning: PlanningInput<'_>, compactions: &[Compaction], changed_revision: Revision) -> Answer {
+    let PlanningInput { policy, window, layout, sources, .. } = planning;
     let last = last(sources).map(|source| &source.message);
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
     let Some((reply, overflow)) = found else { return Answer::Nothing };
-    let is_told = reply.finish.reason == Some(FinishReason::Error);
+    let is_reported = reply.finish.reason == Some(FinishReason::Error);
     // A reply that does not name its view may have been given any of them.
     let seen = reply.finish.given_revision().unwrap_or(FIRST_REVISION);
-    if !is_told && seen < changed_revision {
+    if !is_reported && seen < changed_revision {
         return Answer::Nothing;
     }
     let given = reply.finish.given_revision().unwrap_or(reply.revision);
     let settles = |compaction: &Compaction| {
         (compaction.request.trigger == Trigger::Overflow || overflow == Overflow::Answered)
             && compaction.state != CompactionState::Superseded
-            && (compaction.state.is_live() || compaction.end_revision.is_some_and(|end| end > given))
+            && (compaction.state.is_active() || compaction.end_revision.is_some_and(|end| end > given))
     };
     if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || compactions.iter().any(settles) {
         Answer::Nothing
     } else if !is_answered(sources, compactions) {
-        Answer::Relief(overflow)
+        Answer::Recover(overflow)
     } else {
         match overflow {
             Overflow::Unanswered => Answer::GiveUp,
@@ -121,10 +121,10 @@ pub fn answer(scene: Scene<'_>, compactions: &[Compaction], changed_revision: Re
 }
 
 /// The compaction for a view that a provider refused; none if nothing can be removed.
-pub fn relief(scene: Scene<'_>, context_tokens: i64) -> Option<CompactionRequest> {
-    let rung = plan::relief(scene, context_tokens);
-    let possible = rung.is_some() || !given_up(scene).is_empty();
-    possible.then(|| match rung {
+pub fn recovery_request(planning: PlanningInput<'_>, context_tokens: i64) -> Option<CompactionRequest> {
+    let level = plan::recovery_level(planning, context_tokens);
+    let possible = level.is_some() || !given_up(planning).is_empty();
+    possible.then(|| match level {
         Some((level, kind)) => CompactionRequest { kind, level: Some(level), ..of_media() },
         None => of_media(),
     })
@@ -154,21 +154,22 @@ pub fn is_answered(sources: &[SourceMessage], compactions: &[Compaction]) -> boo
 
 /// The last request after truncations that remove media from it. None if they remove none, if the request was answered
 /// in spite of the overflow, or if it is pinned, because pinned messages stay as they are.
-pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
-    if overflow_of(scene) == Some(Overflow::Answered) {
+pub fn replay(planning: PlanningInput<'_>, removals: &Removals) -> Option<Replayed> {
+    if overflow_of(planning) == Some(Overflow::Answered) {
         return None;
     }
-    let speaks = |source: &&SourceMessage| stands(source) && is_request(&source.message);
-    let source = scene.sources.iter().rev().find(speaks)?;
-    let loses =
-        |part: &Part| matches!(*part.body, PartBody::Media(_)) && cuts.parts.iter().any(|(cut, _)| *cut == part.id);
-    if scene.layout.pinned.contains(&plan::slot(source)) || !source.message.parts.iter().any(loses) {
+    let speaks = |source: &&SourceMessage| in_conversation(source) && is_request(&source.message);
+    let source = planning.sources.iter().rev().find(speaks)?;
+    let loses = |part: &Part| {
+        matches!(*part.body, PartBody::Media(_)) && removals.parts.iter().any(|(truncation, _)| *truncation == part.id)
+    };
+    if planning.layout.pinned.contains(&plan::slot(source)) || !source.message.parts.iter().any(loses) {
         return None;
     }
-    let after = plan::with_cuts(std::slice::from_ref(source), cuts, CompactionId(Uuid::nil()));
+    let after = plan::with_removals(std::slice::from_ref(source), removals, CompactionId(Uuid::nil()));
     let after = after.first()?;
     let said = |part: &Part| match after.pruned_part(part.id) {
-        Some(pruned) => render::shortened(scene.policy, &part.body, pruned),
+        Some(pruned) => render::shortened(planning.policy, &part.body, pruned),
         None => (*part.body).clone(),
     };
     let bodies = after.message.parts.iter().map(said).collect();
@@ -176,18 +177,18 @@ pub fn replay(scene: Scene<'_>, cuts: &Cuts) -> Option<Replayed> {
 }
 
 /// The overflow that the last message of a view indicates.
-pub fn overflow_of(scene: Scene<'_>) -> Option<Overflow> {
-    overflow(scene.policy, scene.window, &last(scene.sources)?.message.finish)
+pub fn overflow_of(planning: PlanningInput<'_>) -> Option<Overflow> {
+    overflow(planning.policy, planning.window, &last(planning.sources)?.message.finish)
 }
 
 /// The last message at its own position in a view.
 fn last(sources: &[SourceMessage]) -> Option<&SourceMessage> {
-    sources.iter().rev().find(|source| stands(source))
+    sources.iter().rev().find(|source| in_conversation(source))
 }
 
 /// True if a message is in the view at its own position or replaces another one; records are excluded.
-fn stands(source: &SourceMessage) -> bool {
-    matches!(source.place, None | Some(Place::Edit(_))) && source.message.kind != MessageKind::Record
+fn in_conversation(source: &SourceMessage) -> bool {
+    matches!(source.placement, None | Some(Placement::Edit(_))) && source.message.kind != MessageKind::Record
 }
 
 #[cfg(test)]
@@ -280,7 +281,7 @@ mod tests {
         let mut sources = dsl::parse("u1 \"x\"\n  media image/png\na1 \"y\"");
         let mut given_up_by = |finish: Finish| {
             sources[1].message.finish = finish;
-            let scene = Scene {
+            let planning = PlanningInput {
                 policy: &policy,
                 window: &window,
                 layout: &layout,
@@ -288,7 +289,7 @@ mod tests {
                 base: 2,
                 now: Timestamp(0),
             };
-            let Cuts { parts, omitted } = given_up(scene);
+            let Removals { parts, omitted } = given_up(planning);
             (parts.len(), omitted)
         };
         let refused = Finish { detail: "prompt is too long".to_owned(), ..finished(FinishReason::Error, 0, 0) };
@@ -305,13 +306,14 @@ mod tests {
     /// The reaction to the end of a view under a policy that evaluates usage too.
     fn answered(layout: &Layout, sources: &[SourceMessage], compactions: &[Compaction]) -> Answer {
         let (policy, window) = (policy(true, true), window());
-        let scene = Scene { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
+        let planning =
+            PlanningInput { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
         let done = compactions.iter().filter(|compaction| compaction.state == CompactionState::Done);
         let changed =
             done.filter_map(|compaction| compaction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
         // No compaction precedes the first revision of a session.
         let changed = changed.map(|revision| revision.max(FIRST_REVISION + 1));
-        answer(scene, compactions, changed.max().unwrap_or(FIRST_REVISION))
+        answer(planning, compactions, changed.max().unwrap_or(FIRST_REVISION))
     }
 
     /// A layout under a summary with this mark.
@@ -341,7 +343,7 @@ mod tests {
                 outcome: None,
                 proposed_until: None,
                 failure: None,
-                end_revision: (!state.is_live()).then_some(end),
+                end_revision: (!state.is_active()).then_some(end),
                 undone_revision: None,
                 requests: Vec::new(),
                 actor: String::new(),
@@ -363,33 +365,33 @@ mod tests {
         let plain = Layout::default();
         let done = |base, end| (base, end, CompactionState::Done);
         check(Finish::default(), &plain, &[], Answer::Nothing);
-        check(failed(None), &plain, &[], Answer::Relief(Overflow::Unanswered));
-        check(failed(None), &summed_up(1), &[], Answer::Relief(Overflow::Unanswered));
+        check(failed(None), &plain, &[], Answer::Recover(Overflow::Unanswered));
+        check(failed(None), &summed_up(1), &[], Answer::Recover(Overflow::Unanswered));
         check(failed(None), &summed_up(200), &[], Answer::Nothing);
         // One for the previous request, one that ended after the failure, and one that the failed reply already saw.
-        check(failed(None), &plain, &[done(0, 0)], Answer::Relief(Overflow::Unanswered));
+        check(failed(None), &plain, &[done(0, 0)], Answer::Recover(Overflow::Unanswered));
         check(failed(None), &plain, &[done(100, 200)], Answer::Nothing);
         check(failed(Some(300)), &plain, &[done(100, 200)], Answer::GiveUp);
         check(failed(Some(150)), &plain, &[done(100, 200)], Answer::Nothing);
-        check(failed(Some(300)), &plain, &[(100, 200, CompactionState::Failed)], Answer::Relief(Overflow::Unanswered));
+        check(failed(Some(300)), &plain, &[(100, 200, CompactionState::Failed)], Answer::Recover(Overflow::Unanswered));
         check(failed(None), &plain, &[(100, 200, CompactionState::Failed)], Answer::Nothing);
-        check(failed(None), &plain, &[(100, 200, CompactionState::Superseded)], Answer::Relief(Overflow::Unanswered));
+        check(failed(None), &plain, &[(100, 200, CompactionState::Superseded)], Answer::Recover(Overflow::Unanswered));
         check(failed(None), &plain, &[(100, 200, CompactionState::Running)], Answer::Nothing);
     }
 
     #[test]
-    fn what_was_answered_all_the_same_is_settled_by_any_compaction_and_told_of_once() {
+    fn an_overflow_with_an_answer_is_settled_by_any_compaction_and_reported_once() {
         let reply = |reason, at: Option<Revision>| Finish { view: at.map(given), ..finished(reason, 200, 0) };
         let read = |at| reply(FinishReason::Stop, at);
         let full = |at| reply(FinishReason::Length, at);
         let plain = Layout::default();
         let done = [(100, 200, CompactionState::Done)];
-        check(read(None), &plain, &[], Answer::Relief(Overflow::Answered));
-        check(full(None), &plain, &[], Answer::Relief(Overflow::Unanswered));
+        check(read(None), &plain, &[], Answer::Recover(Overflow::Answered));
+        check(full(None), &plain, &[], Answer::Recover(Overflow::Unanswered));
         check(read(None), &plain, &done, Answer::Nothing);
         check(full(None), &plain, &[(0, 1, CompactionState::Done)], Answer::Nothing);
         check(full(None), &summed_up(1), &[], Answer::Nothing);
-        check(full(Some(300)), &summed_up(1), &[], Answer::Relief(Overflow::Unanswered));
+        check(full(Some(300)), &summed_up(1), &[], Answer::Recover(Overflow::Unanswered));
         check(read(Some(300)), &plain, &done, Answer::Nothing);
         check(full(Some(300)), &plain, &done, Answer::GiveUp);
     }
@@ -398,7 +400,7 @@ mod tests {
     fn what_came_behind_a_failure_settles_it() {
         let mut messages = dsl::parse("u1 \"x\"\na1 \"y\" finish=error");
         messages[1].message.finish.detail = "prompt is too long".to_owned();
-        assert_eq!(answered(&Layout::default(), &messages, &[]), Answer::Relief(Overflow::Unanswered));
+        assert_eq!(answered(&Layout::default(), &messages, &[]), Answer::Recover(Overflow::Unanswered));
         messages.extend(dsl::parse("u2 \"z\""));
         assert_eq!(answered(&Layout::default(), &messages, &[]), Answer::Nothing);
         assert_eq!(answered(&Layout::default(), &[], &[]), Answer::Nothing);

@@ -230,20 +230,20 @@ fn split(
 ) {
     let own = &text[range.clone()];
     let tokens = estimate_text(counting, own);
-    let places = SPLITS.get(depth).map(|split| split(own)).unwrap_or_default();
+    let splits = SPLITS.get(depth).map(|split| split(own)).unwrap_or_default();
     if own.is_empty() {
         return;
     }
-    if tokens <= max_tokens || (places.is_empty() && depth + 1 >= SPLITS.len()) {
+    if tokens <= max_tokens || (splits.is_empty() && depth + 1 >= SPLITS.len()) {
         pieces.push((range, tokens));
         return;
     }
     // The split in the middle can be repeated.
     let deeper = if depth + 1 < SPLITS.len() { depth + 1 } else { depth };
     let mut start = range.start;
-    for place in places.into_iter().map(|place| range.start + place).chain([range.end]) {
-        split(text, start..place, deeper, max_tokens, counting, pieces);
-        start = place;
+    for position in splits.into_iter().map(|split| range.start + split).chain([range.end]) {
+        split(text, start..position, deeper, max_tokens, counting, pieces);
+        start = position;
     }
 }
 

@@ -6,7 +6,7 @@ mod recent;
 mod requests;
 mod turns;
 
-pub use fraction::{Fraction, FractionCut};
+pub use fraction::{Fraction, FractionBoundary};
 pub use last::Last;
 pub use recent::{LargeResults, Recent};
 pub use requests::Requests;
@@ -15,8 +15,8 @@ pub use turns::LastTurns;
 use super::Policy;
 use super::calls::{Calls, Unfinished};
 use super::turns::starts_turn;
-use crate::model::cut::Cuts;
 use crate::model::message::{FinishReason, Message, Role};
+use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use serde::{Deserialize, Serialize};
@@ -46,14 +46,14 @@ pub enum Tail {
 
 impl Tail {
     /// A tail of half the size, for a summary that did not free enough; none if it cannot be halved.
-    pub fn narrower(&self) -> Option<Self> {
+    pub fn smaller(&self) -> Option<Self> {
         match self {
             Self::Nothing {} | Self::Whole { .. } => None,
-            Self::Turns(turns) => turns.narrower().map(Self::Turns),
-            Self::Recent(recent) => recent.narrower().map(Self::Recent),
-            Self::Fraction(fraction) => fraction.narrower().map(Self::Fraction),
-            Self::Last(last) => last.narrower().map(Self::Last),
-            Self::Requests(requests) => requests.narrower().map(Self::Requests),
+            Self::Turns(turns) => turns.smaller().map(Self::Turns),
+            Self::Recent(recent) => recent.smaller().map(Self::Recent),
+            Self::Fraction(fraction) => fraction.smaller().map(Self::Fraction),
+            Self::Last(last) => last.smaller().map(Self::Last),
+            Self::Requests(requests) => requests.smaller().map(Self::Requests),
         }
     }
 }
@@ -69,7 +69,7 @@ pub struct Selection {
     /// Indexes of summarized messages that a view still shows beside the summary; ascending.
     pub retained: Vec<usize>,
     /// The truncations of retained messages and of the tail.
-    pub cuts: Cuts,
+    pub removals: Removals,
 }
 
 /// Chooses the boundary by the policy's tail, and moves it to the nearest safe position.
@@ -95,19 +95,19 @@ pub fn select_behind(
     summary: Option<&SourceMessage>,
     messages: &[SourceMessage],
 ) -> Selection {
-    let cuts = SafeCuts::of(messages);
+    let boundaries = SafeBoundaries::of(messages);
     let proposed = match tail {
         Tail::Nothing {} | Tail::Requests(_) => messages.len(),
         Tail::Whole { minimum_messages } if messages.len() < *minimum_messages as usize => 0,
         Tail::Whole { .. } => messages.len(),
-        Tail::Turns(tail) => tail.cut(policy, window, messages, &cuts),
-        Tail::Recent(tail) => tail.cut(policy, messages),
-        Tail::Fraction(tail) => tail.cut(policy, summary, &messages[..read(messages)]),
-        Tail::Last(tail) => tail.cut(messages),
+        Tail::Turns(tail) => tail.boundary(policy, window, messages, &boundaries),
+        Tail::Recent(tail) => tail.boundary(policy, messages),
+        Tail::Fraction(tail) => tail.boundary(policy, summary, &messages[..read(messages)]),
+        Tail::Last(tail) => tail.boundary(messages),
     };
-    let head_end = cuts.nearest(proposed);
+    let head_end = boundaries.nearest(proposed);
     let (retained, shortened) = match tail {
-        Tail::Recent(_) => (Recent::retained(&messages[..head_end]), Cuts::default()),
+        Tail::Recent(_) => (Recent::retained(&messages[..head_end]), Removals::default()),
         Tail::Requests(tail) => tail.retained(policy, messages, head_end),
         Tail::Nothing {} | Tail::Whole { .. } | Tail::Turns(_) | Tail::Fraction(_) | Tail::Last(_) => {
             Default::default()
@@ -116,22 +116,22 @@ pub fn select_behind(
     if retained.len() == head_end {
         return Selection::default();
     }
-    Selection { head_end, split_turn_start: split_turn(messages, head_end), retained, cuts: shortened }
+    Selection { head_end, split_turn_start: split_turn(messages, head_end), retained, removals: shortened }
 }
 
 /// Safe boundaries.
-struct SafeCuts {
+struct SafeBoundaries {
     /// For each boundary, true if it leaves every result with its call.
     safe: Vec<bool>,
     /// The last boundary that summarizes nothing unfinished.
     last: usize,
 }
 
-impl SafeCuts {
+impl SafeBoundaries {
     fn of(messages: &[SourceMessage]) -> Self {
         let calls = Calls::of(messages);
-        let last = last_cut(messages, calls.unfinished(messages));
-        Self { safe: safe_cuts(&calls, messages.len()), last }
+        let last = last_boundary(messages, calls.unfinished(messages));
+        Self { safe: safe_boundaries(&calls, messages.len()), last }
     }
 
     /// The nearest safe boundary: earlier rather than later, 0 if there is none.
@@ -140,13 +140,13 @@ impl SafeCuts {
         if start == 0 {
             return 0;
         }
-        let earlier = (1..=start).rev().find(|&cut| self.safe[cut]);
-        earlier.or_else(|| (start + 1..=self.last).find(|&cut| self.safe[cut])).unwrap_or(0)
+        let earlier = (1..=start).rev().find(|&boundary| self.safe[boundary]);
+        earlier.or_else(|| (start + 1..=self.last).find(|&boundary| self.safe[boundary])).unwrap_or(0)
     }
 }
 
 /// For each boundary from 0 to `count`, true if it leaves every result with its call.
-fn safe_cuts(calls: &Calls<'_>, count: usize) -> Vec<bool> {
+fn safe_boundaries(calls: &Calls<'_>, count: usize) -> Vec<bool> {
     let mut change = vec![0_i64; count + 2];
     for (call, result) in answered(calls) {
         change[call + 1] += 1;
@@ -168,8 +168,8 @@ fn answered(calls: &Calls<'_>) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// The safe boundary nearest to a proposed one: earlier rather than later, 0 if there is none.
-pub fn nearest_safe_cut(messages: &[SourceMessage], proposed: usize) -> usize {
-    SafeCuts::of(messages).nearest(proposed)
+pub fn nearest_safe_boundary(messages: &[SourceMessage], proposed: usize) -> usize {
+    SafeBoundaries::of(messages).nearest(proposed)
 }
 
 /// Messages that stay together or go together.
@@ -183,10 +183,11 @@ pub struct Group {
 
 /// The messages in the smallest groups that keep every result with its call.
 pub fn groups(messages: &[SourceMessage]) -> Vec<Group> {
-    let cuts = SafeCuts::of(messages);
+    let boundaries = SafeBoundaries::of(messages);
     let mut start = 0;
-    let ends = (1..=messages.len()).filter(|&end| cuts.safe[end]);
-    ends.map(|end| Group { messages: std::mem::replace(&mut start, end)..end, may_go: end <= cuts.last }).collect()
+    let ends = (1..=messages.len()).filter(|&end| boundaries.safe[end]);
+    ends.map(|end| Group { messages: std::mem::replace(&mut start, end)..end, may_go: end <= boundaries.last })
+        .collect()
 }
 
 /// The indexes of each answered call's message and of its result's message.
@@ -195,7 +196,7 @@ pub(super) fn answered_calls(messages: &[SourceMessage]) -> Vec<(usize, usize)> 
 }
 
 /// The last boundary that summarizes no open message and no running call: the limit for a summary supplied by a client.
-pub fn last_safe_cut(messages: &[SourceMessage]) -> usize {
+pub fn last_safe_boundary(messages: &[SourceMessage]) -> usize {
     settled(messages, Calls::of(messages).unfinished(messages))
 }
 
@@ -206,7 +207,7 @@ fn settled(messages: &[SourceMessage], calls: Unfinished) -> usize {
 }
 
 /// The last boundary that summarizes nothing open, running or unanswered.
-fn last_cut(messages: &[SourceMessage], calls: Unfinished) -> usize {
+fn last_boundary(messages: &[SourceMessage], calls: Unfinished) -> usize {
     // Messages after the last reply have no answer.
     let answered = messages.iter().rposition(|source| is_reply(&source.message)).map_or(0, |reply| reply + 1);
     answered.min(settled(messages, calls)).min(calls.unread.unwrap_or(messages.len()))
@@ -215,9 +216,9 @@ fn last_cut(messages: &[SourceMessage], calls: Unfinished) -> usize {
 /// Number of messages that the model has read: all up to its last reply. If no model replies at all, every message
 /// counts as read, since none will ever read the rest.
 pub(super) fn read(messages: &[SourceMessage]) -> usize {
-    let is_spoken = || messages.iter().any(|source| source.message.role == Role::Assistant);
+    let has_reply = || messages.iter().any(|source| source.message.role == Role::Assistant);
     let last = messages.iter().rposition(|source| is_reply(&source.message));
-    last.map_or_else(|| if is_spoken() { 0 } else { messages.len() }, |reply| reply + 1)
+    last.map_or_else(|| if has_reply() { 0 } else { messages.len() }, |reply| reply + 1)
 }
 
 /// True for a reply of the model. A failed reply answers nothing: its request still has to be answered.

@@ -17,7 +17,7 @@ use super::{Policy, recall, tokens, truncate};
 use crate::model::Revision;
 use crate::model::message::Role;
 use crate::model::part::PartBody;
-use crate::model::view::{Shortened, Standing, View, ViewMessage, ViewPart};
+use crate::model::view::{Shortened, View, ViewKind, ViewMessage, ViewPart};
 use std::cmp::Reverse;
 use std::ops::Range;
 use std::sync::Arc;
@@ -55,19 +55,19 @@ pub fn shorten(policy: &Policy, view: View, budget_tokens: i64) -> Shorter {
     let total = tokens::estimate_messages(policy, &view.messages);
     let view = if total > budget_tokens { recall::forget(policy, view).0 } else { view };
     let total = tokens::estimate_messages(policy, &view.messages);
-    let mut cutter = Cutter { policy, messages: view.messages, total, budget_tokens, omitted: Vec::new() };
-    let last_request = cutter.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
-    cutter.cut(Texts::Outputs, OUTPUT_UNITS);
-    cutter.leave_out(0..last_request);
-    let newest = newest_group(&cutter.messages);
-    cutter.leave_out(group_end(&cutter.messages, last_request)..newest);
-    cutter.cut(Texts::Outputs, OUTPUT_UNITS_LEAST);
+    let mut shortener = Shortener { policy, messages: view.messages, total, budget_tokens, omitted: Vec::new() };
+    let last_request = shortener.messages.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
+    shortener.truncate(Texts::Outputs, OUTPUT_UNITS);
+    shortener.leave_out(0..last_request);
+    let newest = newest_group(&shortener.messages);
+    shortener.leave_out(group_end(&shortener.messages, last_request)..newest);
+    shortener.truncate(Texts::Outputs, OUTPUT_UNITS_LEAST);
     for units in TEXT_UNITS {
-        cutter.cut(Texts::Others, units);
+        shortener.truncate(Texts::Others, units);
     }
-    cutter.cut(Texts::Outputs, UNITS_LEAST);
-    cutter.cut(Texts::Others, UNITS_LEAST);
-    cutter.done()
+    shortener.truncate(Texts::Outputs, UNITS_LEAST);
+    shortener.truncate(Texts::Others, UNITS_LEAST);
+    shortener.done()
 }
 
 /// The kind of texts to truncate.
@@ -80,7 +80,7 @@ enum Texts {
 }
 
 /// State of the shortening of a view. An omitted message has no parts.
-struct Cutter<'a> {
+struct Shortener<'a> {
     policy: &'a Policy,
     messages: Vec<ViewMessage>,
     /// Current tokens. While messages change, this is a sum of messages; since the policy may measure ranges, the whole
@@ -90,7 +90,7 @@ struct Cutter<'a> {
     omitted: Vec<Revision>,
 }
 
-impl Cutter<'_> {
+impl Shortener<'_> {
     fn fits(&mut self) -> bool {
         if self.total <= self.budget_tokens {
             self.total = tokens::estimate_messages(self.policy, &self.messages);
@@ -99,14 +99,14 @@ impl Cutter<'_> {
     }
 
     /// Truncates texts to `units` units, the longest first, until the view fits.
-    fn cut(&mut self, texts: Texts, units: usize) {
+    fn truncate(&mut self, texts: Texts, units: usize) {
         for (index, position) in longest(self.policy, &self.messages, texts) {
             if self.fits() {
                 return;
             }
             let message = &mut self.messages[index];
             let before = tokens::estimate_message(self.policy, message);
-            cut(self.policy, &mut message.parts[position], units);
+            truncate_part(self.policy, &mut message.parts[position], units);
             self.total -= before - tokens::estimate_message(self.policy, message);
         }
     }
@@ -141,7 +141,7 @@ impl Cutter<'_> {
 
 /// True if a message stays as it is.
 fn is_fixed(message: &ViewMessage) -> bool {
-    message.role == Role::System || matches!(message.standing, Standing::Marker | Standing::Summary)
+    message.role == Role::System || matches!(message.kind, ViewKind::Marker | ViewKind::Summary)
 }
 
 /// End of the group that begins at an index: an assistant message and the results after it go together.
@@ -184,7 +184,7 @@ fn text_of(body: &PartBody) -> Option<(Texts, &str)> {
 
 /// Truncates the text of one part to `units` units, if that makes it shorter. Attachments of a truncated output are
 /// removed too.
-fn cut(policy: &Policy, part: &mut ViewPart, units: usize) {
+fn truncate_part(policy: &Policy, part: &mut ViewPart, units: usize) {
     let Some((texts, text)) = text_of(&part.body) else { return };
     let marker = match texts {
         Texts::Outputs => OUTPUT_MARKER,
@@ -216,9 +216,9 @@ fn cut(policy: &Policy, part: &mut ViewPart, units: usize) {
 /// The text without the marker of an earlier truncation, and the length that this had omitted.
 fn without_marker<'a>(policy: &Policy, text: &'a str, shortened: Option<Shortened>, marker: &str) -> (&'a str, i64) {
     let Some(Shortened::Truncated { omitted_length }) = shortened else { return (text, 0) };
-    let told = |marker: &str| marker.replace(truncate::OMITTED, &omitted_length.to_string());
-    let ours = text.strip_suffix(told(marker).as_str());
-    let theirs = policy.truncate.as_ref().and_then(|rule| text.strip_suffix(told(&rule.marker).as_str()));
+    let with_length = |marker: &str| marker.replace(truncate::OMITTED, &omitted_length.to_string());
+    let ours = text.strip_suffix(with_length(marker).as_str());
+    let theirs = policy.truncate.as_ref().and_then(|rule| text.strip_suffix(with_length(&rule.marker).as_str()));
     (ours.or(theirs).unwrap_or(text), omitted_length)
 }
 
@@ -240,8 +240,8 @@ mod tests {
         let shorter = shortened(TALK, 1_000);
         assert!(shorter.omitted.is_empty());
         assert!(shorter.view.estimated_tokens <= 1_000);
-        let cut = |message: &ViewMessage| message.parts.iter().any(|part| part.shortened.is_some());
-        assert_eq!(shorter.view.messages.iter().filter(|message| cut(message)).count(), 1);
+        let is_truncated = |message: &ViewMessage| message.parts.iter().any(|part| part.shortened.is_some());
+        assert_eq!(shorter.view.messages.iter().filter(|message| is_truncated(message)).count(), 1);
     }
 
     #[test]
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_twice_says_how_much_is_left_out_in_all() {
+    fn two_truncations_say_how_much_is_left_out_in_all() {
         let policy = presets::pi::v1_5();
         let text = "u1 \"go\"\na1 \"hm\"\n  tool bash#t1 in=10t out=3000t done\n";
         let original = render::render(&policy, &dsl::parse(text));

@@ -1,6 +1,6 @@
 //! Token counts of messages without usage from a provider.
 //!
-//! A count depends on three rules: the size of a text in units ([`TextWeight`]), the texts of a message that count
+//! A count depends on three rules: the size of a text in units ([`TextUnits`]), the texts of a message that count
 //! ([`CountPer`], one file each), and the conversion of units to tokens. Records, steps and empty texts are never seen
 //! by a model and have size 0, as has a message without other parts. All sizes are additive, so that a running total
 //! can be kept beside a history.
@@ -11,22 +11,22 @@ mod counts;
 mod envelope;
 mod json;
 mod said;
-mod tally;
+mod counter;
 mod words;
 
 pub use chat::ChatFormat;
 pub(super) use contents::{Content, contents};
+pub use counter::Counter;
 pub use counts::{basis, count};
 pub use envelope::{Detail, Envelope};
 pub use said::{NoteEnd, Said};
-pub use tally::Tally;
 
 use super::bpe::{self, Encoding, Tokenized, Vocabulary};
 use super::{Policy, truncate};
 use crate::model::message::Role;
 use crate::model::part::{MEDIA_GROWTH_BYTES, Media, Opaque, PART_GROWTH_BYTES, Part, PartBody, ToolCall, ToolResult};
 use crate::model::usage::Usage;
-use crate::model::view::{Pruned, SourceMessage, Standing, ViewMessage};
+use crate::model::view::{Pruned, SourceMessage, ViewKind, ViewMessage};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -40,7 +40,7 @@ pub struct Counting {
     /// The unit of lengths, also for truncation.
     pub unit: LengthUnit,
     /// The size of a text, in units.
-    pub text: TextWeight,
+    pub text: TextUnits,
     /// Units per token. At least 1.
     pub units_per_token: u32,
     /// The rounding of a fraction of a token.
@@ -68,7 +68,7 @@ pub enum LengthUnit {
 /// The size of a text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum TextWeight {
+pub enum TextUnits {
     /// The length of the text.
     Length,
     /// One unit for each ASCII character and more for every other UTF-16 unit, up to a length: Gemini's estimate.
@@ -113,7 +113,7 @@ impl fmt::Debug for Attached {
 impl Policy {
     /// The same policy with the vocabulary that it names, if it is among these.
     pub fn with_vocabularies(mut self, vocabularies: &[Arc<Vocabulary>]) -> Self {
-        if let TextWeight::Vocabulary { name, attached } = &mut self.counting.text {
+        if let TextUnits::Vocabulary { name, attached } = &mut self.counting.text {
             *attached = Attached(vocabularies.iter().find(|vocabulary| vocabulary.name() == name).cloned());
         }
         self
@@ -224,10 +224,10 @@ pub fn length(unit: LengthUnit, text: &str) -> usize {
 }
 
 /// The size of a text, in units.
-pub fn weight(counting: &Counting, text: &str) -> i64 {
+pub fn text_units(counting: &Counting, text: &str) -> i64 {
     match &counting.text {
-        TextWeight::Length => length(counting.unit, text) as i64,
-        TextWeight::Mixed { other_units, plain_above } => {
+        TextUnits::Length => length(counting.unit, text) as i64,
+        TextUnits::Mixed { other_units, plain_above } => {
             let units = length(LengthUnit::Utf16, text) as i64;
             if units > i64::from(*plain_above) {
                 return units;
@@ -235,19 +235,19 @@ pub fn weight(counting: &Counting, text: &str) -> i64 {
             let ascii = text.bytes().filter(u8::is_ascii).count() as i64;
             ascii.saturating_add((units - ascii).saturating_mul(i64::from(*other_units)))
         }
-        TextWeight::Bpe { encoding } => bpe::count(*encoding, text),
-        TextWeight::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count(text),
-        TextWeight::Vocabulary { attached: Attached(None), .. } => bpe::count(Encoding::Qwen, text),
+        TextUnits::Bpe { encoding } => bpe::count(*encoding, text),
+        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count(text),
+        TextUnits::Vocabulary { attached: Attached(None), .. } => bpe::count(Encoding::Qwen, text),
     }
 }
 
 /// A text with the ends of its tokens; none if the policy only estimates them.
 pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>> {
     match &counting.text {
-        TextWeight::Length | TextWeight::Mixed { .. } => None,
-        TextWeight::Bpe { encoding } => Some(encoding.tokenize(text)),
-        TextWeight::Vocabulary { attached: Attached(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
-        TextWeight::Vocabulary { attached: Attached(None), .. } => Some(Encoding::Qwen.tokenize(text)),
+        TextUnits::Length | TextUnits::Mixed { .. } => None,
+        TextUnits::Bpe { encoding } => Some(encoding.tokenize(text)),
+        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
+        TextUnits::Vocabulary { attached: Attached(None), .. } => Some(Encoding::Qwen.tokenize(text)),
     }
 }
 
@@ -258,7 +258,7 @@ pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>>
 pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
     const ESCAPE_UNITS: i64 = 6;
     let Counting { text, per, media, .. } = counting;
-    let words = if let TextWeight::Mixed { other_units, .. } = text { i64::from(*other_units) } else { 1 };
+    let words = if let TextUnits::Mixed { other_units, .. } = text { i64::from(*other_units) } else { 1 };
     let around = match per {
         CountPer::Chat(format) => i64::from(format.message_units),
         CountPer::Envelope(format) => i64::from(format.message_units),
@@ -271,7 +271,7 @@ pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
 
 /// The tokens of a text.
 pub fn estimate_text(counting: &Counting, text: &str) -> i64 {
-    tokens_of(counting, weight(counting, text))
+    tokens_of(counting, text_units(counting, text))
 }
 
 /// The tokens of a message as a view shows it.
@@ -281,8 +281,8 @@ pub fn estimate_message(policy: &Policy, message: &ViewMessage) -> i64 {
 
 /// The tokens of several messages as a view shows them.
 pub fn estimate_messages<'a>(policy: &Policy, messages: impl IntoIterator<Item = &'a ViewMessage>) -> i64 {
-    let weights = Weights::new(policy, messages.into_iter().map(|message| view_units(policy, message)));
-    weights.tokens(0..weights.before.len() - 1)
+    let estimates = RangeEstimate::new(policy, messages.into_iter().map(|message| view_units(policy, message)));
+    estimates.tokens(0..estimates.before.len() - 1)
 }
 
 /// The same for the view of stored messages, whose counts are used if the view shows them unchanged.
@@ -338,8 +338,8 @@ pub fn estimate_source(policy: &Policy, message: &SourceMessage) -> i64 {
 
 /// The tokens of several stored messages as a view will show them: pruned and truncated, but not paired.
 pub fn estimate_sources(policy: &Policy, sources: &[SourceMessage]) -> i64 {
-    let weights = sources.iter().map(|source| addend(&policy.counting, source_units(policy, source)));
-    list_tokens(&policy.counting, weights.fold(0, i64::saturating_add))
+    let estimates = sources.iter().map(|source| addend(&policy.counting, source_units(policy, source)));
+    list_tokens(&policy.counting, estimates.fold(0, i64::saturating_add))
 }
 
 /// The tokens of some parts of a stored message, by index, as if it had no others.
@@ -388,7 +388,7 @@ pub fn estimate_words_of(policy: &Policy, source: &SourceMessage, part: &Part, w
 
 /// The sizes of a list of messages, as running sums for the estimate of any range.
 #[derive(Debug, Clone)]
-pub struct Weights<'a> {
+pub struct RangeEstimate<'a> {
     counting: &'a Counting,
     /// Sums before each index: tokens or units, depending on the place of the rounding.
     before: Vec<i64>,
@@ -416,7 +416,7 @@ fn freed_by(
     units_after: impl Fn(&Policy, &SourceMessage) -> i64,
 ) -> i64 {
     let counting = &policy.counting;
-    let weigh = |source: &SourceMessage| addend(counting, source_units(policy, source));
+    let contribution = |source: &SourceMessage| addend(counting, source_units(policy, source));
     let is_same = |before: &SourceMessage, after: &SourceMessage| before.message.revision == after.message.revision;
     let mut rest = after.iter().peekable();
     let mut freed = 0_i64;
@@ -425,20 +425,20 @@ fn freed_by(
             Some(after) if after.pruned == source.pruned => {}
             Some(after) => {
                 let shorter = addend(counting, units_after(policy, after));
-                freed = freed.saturating_add(weigh(source)).saturating_sub(shorter);
+                freed = freed.saturating_add(contribution(source)).saturating_sub(shorter);
             }
-            None => freed = freed.saturating_add(weigh(source)),
+            None => freed = freed.saturating_add(contribution(source)),
         }
     }
     if counting.per == CountPer::Message {
         return freed;
     }
     // If the sum is rounded, the size of the other messages affects the rounding.
-    let whole = before.iter().map(weigh).fold(0, i64::saturating_add);
+    let whole = before.iter().map(contribution).fold(0, i64::saturating_add);
     list_tokens(counting, whole) - list_tokens(counting, whole.saturating_sub(freed))
 }
 
-impl<'a> Weights<'a> {
+impl<'a> RangeEstimate<'a> {
     /// The sizes of stored messages as a view will show them.
     pub fn of(policy: &'a Policy, messages: &[SourceMessage]) -> Self {
         Self::new(policy, messages.iter().map(|message| source_units(policy, message)))
@@ -476,20 +476,16 @@ fn addend(counting: &Counting, units: i64) -> i64 {
 }
 
 /// The tokens of a list with this sum.
-fn list_tokens(counting: &Counting, weight: i64) -> i64 {
+fn list_tokens(counting: &Counting, sum: i64) -> i64 {
     match counting.per {
-        CountPer::Message => weight,
-        CountPer::JsonRange if weight > 0 => tokens_of(counting, weight.saturating_add(1)),
+        CountPer::Message => sum,
+        CountPer::JsonRange if sum > 0 => tokens_of(counting, sum.saturating_add(1)),
         CountPer::JsonRange => 0,
-        CountPer::Contents | CountPer::Characters => tokens_of(counting, weight),
-        CountPer::Chat(format) if weight > 0 => {
-            tokens_of(counting, weight.saturating_add(i64::from(format.list_units)))
-        }
+        CountPer::Contents | CountPer::Characters => tokens_of(counting, sum),
+        CountPer::Chat(format) if sum > 0 => tokens_of(counting, sum.saturating_add(i64::from(format.list_units))),
         CountPer::Chat(_) => 0,
-        CountPer::Said(_) => tokens_of(counting, weight),
-        CountPer::Envelope(format) if weight > 0 => {
-            tokens_of(counting, weight.saturating_add(i64::from(format.list_units)))
-        }
+        CountPer::Said(_) => tokens_of(counting, sum),
+        CountPer::Envelope(format) if sum > 0 => tokens_of(counting, sum.saturating_add(i64::from(format.list_units))),
         CountPer::Envelope(_) => 0,
     }
 }
@@ -519,8 +515,8 @@ enum Shown<'a> {
 
 /// The view of a part, as far as it counts; none if a model does not see it.
 fn shown<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&'a Pruned>) -> Option<Shown<'a>> {
-    let cut = pruned.and_then(|pruned| pruned.cut.as_ref());
-    let apply = |text: &'a str| cut.map_or(Cow::Borrowed(text), |cut| Cow::Owned(cut.apply(text)));
+    let truncation = pruned.and_then(|pruned| pruned.truncation.as_ref());
+    let apply = |text: &'a str| truncation.map_or(Cow::Borrowed(text), |truncation| Cow::Owned(truncation.apply(text)));
     let seen = |text: Cow<'a, str>| (!text.is_empty()).then_some(text);
     match body {
         PartBody::Text(text) => seen(apply(text)).map(Shown::Text),
@@ -528,28 +524,34 @@ fn shown<'a>(policy: &Policy, body: &'a PartBody, pruned: Option<&'a Pruned>) ->
         PartBody::Marker(marker) => seen(Cow::Borrowed(&marker.text)).map(Shown::Text),
         PartBody::ToolCall(call) => Some(Shown::Call { call, input_json: apply(&call.input_json) }),
         PartBody::ToolResult(result) => {
-            let attachments: &[Media] =
-                if cut.map_or(pruned.is_some(), |cut| cut.keeps_nothing()) { &[] } else { &result.attachments };
-            let output = match (pruned, cut) {
-                (None, _) => cut_output(policy, result),
-                (Some(_), Some(cut)) => Cow::Owned(cut.apply(&result.output)),
+            let attachments: &[Media] = if truncation.map_or(pruned.is_some(), |truncation| truncation.keeps_nothing())
+            {
+                &[]
+            } else {
+                &result.attachments
+            };
+            let output = match (pruned, truncation) {
+                (None, _) => truncated_output(policy, result),
+                (Some(_), Some(truncation)) => Cow::Owned(truncation.apply(&result.output)),
                 (Some(_), None) => Cow::Owned(policy.placeholder().to_owned()),
             };
             Some(Shown::Result { result, output, attachments })
         }
-        PartBody::Media(media) => match cut {
-            Some(cut) => seen(Cow::Owned(cut.apply(""))).map(Shown::Text),
+        PartBody::Media(media) => match truncation {
+            Some(truncation) => seen(Cow::Owned(truncation.apply(""))).map(Shown::Text),
             None => Some(Shown::Media(media)),
         },
-        PartBody::Opaque(opaque) => cut.is_none().then_some(Shown::Opaque(opaque)),
+        PartBody::Opaque(opaque) => truncation.is_none().then_some(Shown::Opaque(opaque)),
         PartBody::Step(_) | PartBody::Record(_) => None,
     }
 }
 
-fn cut_output<'a>(policy: &Policy, result: &'a ToolResult) -> Cow<'a, str> {
+fn truncated_output<'a>(policy: &Policy, result: &'a ToolResult) -> Cow<'a, str> {
     let rule = policy.truncate.as_ref();
-    let cut = rule.and_then(|rule| truncate::cut(rule, policy.counting.unit, &result.output));
-    cut.map_or(Cow::Borrowed(result.output.as_str()), |cut| Cow::Owned(cut.cut.apply(&result.output)))
+    let truncation = rule.and_then(|rule| truncate::truncated(rule, policy.counting.unit, &result.output));
+    truncation.map_or(Cow::Borrowed(result.output.as_str()), |truncation| {
+        Cow::Owned(truncation.truncation.apply(&result.output))
+    })
 }
 
 /// The units of one message; 0 if a model sees nothing of it.
@@ -572,8 +574,8 @@ fn view_units(policy: &Policy, message: &ViewMessage) -> i64 {
     // The parts of a view are truncated already and are not truncated again.
     let parts: Vec<Shown<'_>> = message.parts.iter().filter_map(|part| as_is(&part.body)).collect();
     let units = units(&policy.counting, message.role, &parts);
-    match (policy.counting.per, message.standing) {
-        (CountPer::Message | CountPer::Contents | CountPer::Characters, Standing::Summary)
+    match (policy.counting.per, message.kind) {
+        (CountPer::Message | CountPer::Contents | CountPer::Characters, ViewKind::Summary)
             if is_wrapped(policy, message) =>
         {
             (units - wrapper_units(policy)).max(0)
@@ -632,7 +634,8 @@ fn is_wrapped(policy: &Policy, message: &ViewMessage) -> bool {
 }
 
 fn wrapper_units(policy: &Policy) -> i64 {
-    weight(&policy.counting, &policy.view.summary_prefix) + weight(&policy.counting, &policy.view.summary_suffix)
+    text_units(&policy.counting, &policy.view.summary_prefix)
+        + text_units(&policy.counting, &policy.view.summary_suffix)
 }
 
 fn source_units(policy: &Policy, source: &SourceMessage) -> i64 {
@@ -644,7 +647,7 @@ fn source_units(policy: &Policy, source: &SourceMessage) -> i64 {
 
 /// True if texts must be encoded to be counted.
 fn is_encoded(counting: &Counting) -> bool {
-    matches!(counting.text, TextWeight::Bpe { .. } | TextWeight::Vocabulary { .. })
+    matches!(counting.text, TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. })
 }
 
 /// The least and the most units that a stored message can have as a view will show it. They are equal unless its texts
@@ -654,9 +657,9 @@ fn bounds(policy: &Policy, source: &SourceMessage) -> (i64, i64) {
     let role = source.message.role;
     let is_known = source.counts.is_some() && source.pruned.is_empty();
     let parts = if is_known || !is_encoded(counting) { Vec::new() } else { shown_parts(policy, source) };
-    let by = |weigh: fn(&str) -> i64| match counting.per {
-        CountPer::Chat(format) => Some(chat::units_by(format, counting, role, &parts, weigh)),
-        CountPer::Message => Some(words::units_by(counting, &parts, weigh)),
+    let by = |contribution: fn(&str) -> i64| match counting.per {
+        CountPer::Chat(format) => Some(chat::units_by(format, counting, role, &parts, contribution)),
+        CountPer::Message => Some(words::units_by(counting, &parts, contribution)),
         CountPer::JsonRange | CountPer::Contents | CountPer::Characters | CountPer::Said(_) | CountPer::Envelope(_) => {
             None
         }

@@ -2,7 +2,7 @@
 
 use super::LengthUnit;
 use super::tokens::length;
-use crate::model::cut::Cut;
+use crate::model::truncation::Truncation;
 use serde::{Deserialize, Serialize};
 
 /// Placeholder in a marker text for the number of omitted units.
@@ -45,9 +45,9 @@ impl Truncate {
 
 /// A truncation, with its number of omitted units.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cutting {
+pub struct Truncated {
     /// The truncation.
-    pub cut: Cut,
+    pub truncation: Truncation,
     /// Number of omitted units.
     pub omitted: i64,
 }
@@ -56,13 +56,13 @@ pub struct Cutting {
 ///
 /// A character is never split, so slightly more than required may be omitted: at each end at most one UTF-16 unit, or
 /// three bytes. The marker has the actual number.
-pub fn cut(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<Cutting> {
+pub fn truncated(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<Truncated> {
     let kept = kept(rule, unit, text);
     let (head, tail) = kept.filter(|(head, tail)| head + tail < text.len())?;
     let omitted = length(unit, &text[head..text.len() - tail]) as i64;
     let marker = rule.marker.replace(OMITTED, &omitted.to_string()).replace("{max}", &rule.max_units.to_string());
-    let cut = Cut { before: rule.before.clone(), head, middle: marker, tail, after: rule.after.clone() };
-    Some(Cutting { cut, omitted })
+    let truncation = Truncation { before: rule.before.clone(), head, middle: marker, tail, after: rule.after.clone() };
+    Some(Truncated { truncation, omitted })
 }
 
 /// The bytes kept at both ends; none if no limit is exceeded.
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     fn apply(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<(String, i64)> {
-        cut(rule, unit, text).map(|cutting| (cutting.cut.apply(text), cutting.omitted))
+        truncated(rule, unit, text).map(|truncated| (truncated.truncation.apply(text), truncated.omitted))
     }
 
     fn check(unit: LengthUnit, max_units: u32, text: &str, expected: Option<(&str, i64)>) {
@@ -158,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn zero_switches_the_cut_off() {
+    fn zero_disables_truncation() {
         check(LengthUnit::Utf16, 0, "a long text", None);
     }
 
     #[test]
-    fn the_marker_tells_how_much_is_left_out() {
+    fn the_marker_says_how_much_is_left_out() {
         check(LengthUnit::Utf16, 4, "1234567", Some(("1234[-3]", 3)));
         check(LengthUnit::CodePoints, 1, "日本語", Some(("日[-2]", 2)));
         check(LengthUnit::Bytes, 3, "日本語", Some(("日[-6]", 6)));

@@ -18,8 +18,8 @@ pub fn parse(text: &str) -> Result<Policy, serde_json::Error> {
 /// true if one was missing.
 fn name_forms(policy: &mut Value) -> bool {
     let mut is_changed = false;
-    for rung in ["micro", "auto", "deep"] {
-        let steps = policy.get_mut(rung).and_then(|rung| rung.get_mut("steps")).and_then(Value::as_array_mut);
+    for level in ["micro", "auto", "deep"] {
+        let steps = policy.get_mut(level).and_then(|level| level.get_mut("steps")).and_then(Value::as_array_mut);
         for step in steps.into_iter().flatten() {
             let Some(summary) = step.pointer_mut("/summarize/summary") else { continue };
             let splits = summary.get("split_turn_heading").is_some_and(Value::is_string);

@@ -2,8 +2,8 @@
 
 use super::overflow;
 use super::{
-    Fit, Limit, Notice, PROMPT_BYTES_MAX, Policy, Rung, Section, Step, Summarize, Summary, SummaryFormat, Tail,
-    Truncate, WAIT_SECONDS_MAX,
+    LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, Section, Step, Summarize, Summary, SummaryFormat,
+    Tail, Truncate, WAIT_SECONDS_MAX,
 };
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
@@ -32,8 +32,8 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     }
     check.wait(policy.trigger.cool_down_seconds, "trigger.cool_down_seconds");
     check_steps(&mut check, &policy.maintenance, "maintenance");
-    for (level, rung) in policy.ladder() {
-        check_rung(&mut check, rung, level.name());
+    for (level, level_policy) in policy.levels() {
+        check_level(&mut check, level_policy, level.name());
     }
     if let Some(retrieval) = &policy.retrieval {
         check.that(retrieval.budget_tokens >= 1, "retrieval.budget_tokens", "must be at least 1");
@@ -57,12 +57,12 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
 pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Vec<Violation> {
     let mut check = Check::default();
     let Some(room) = overflow::room(window) else { return check.violations };
-    let given = |level, index: usize| match start?.rung(level)?.steps.get(index)? {
+    let given = |level, index: usize| match start?.level(level)?.steps.get(index)? {
         Step::Summarize(rule) => Some(&rule.tail),
         Step::Clear(_) | Step::Fit(_) => None,
     };
-    for (level, rung) in policy.ladder() {
-        for (index, step) in rung.steps.iter().enumerate() {
+    for (level, level_policy) in policy.levels() {
+        for (index, step) in level_policy.steps.iter().enumerate() {
             let Step::Summarize(rule) = step else { continue };
             if given(level, index) == Some(&rule.tail) {
                 continue;
@@ -115,15 +115,15 @@ pub(super) fn check_truncate(check: &mut Check, rule: &Truncate, path: &str) {
     check.share(rule.head_share, &format!("{path}.head_share"));
 }
 
-fn check_rung(check: &mut Check, rung: &Rung, path: &str) {
+fn check_level(check: &mut Check, level_policy: &LevelPolicy, path: &str) {
     let threshold = format!("{path}.threshold");
-    check.not_negative(rung.threshold.minimum_tokens, &format!("{threshold}.minimum_tokens"));
-    check_limit(check, &rung.threshold.limit, &format!("{threshold}.limit"));
-    if let Notice::Confirm { wait_seconds, .. } = &rung.notice {
+    check.not_negative(level_policy.threshold.minimum_tokens, &format!("{threshold}.minimum_tokens"));
+    check_limit(check, &level_policy.threshold.limit, &format!("{threshold}.limit"));
+    if let Notice::Confirm { wait_seconds, .. } = &level_policy.notice {
         check.wait(*wait_seconds, &format!("{path}.notice.confirm.wait_seconds"));
     }
-    check.that(!rung.steps.is_empty(), &format!("{path}.steps"), "must have a step");
-    check_steps(check, &rung.steps, &format!("{path}.steps"));
+    check.that(!level_policy.steps.is_empty(), &format!("{path}.steps"), "must have a step");
+    check_steps(check, &level_policy.steps, &format!("{path}.steps"));
 }
 
 fn check_limit(check: &mut Check, limit: &Limit, path: &str) {
@@ -167,25 +167,25 @@ fn check_steps(check: &mut Check, steps: &[Step], path: &str) {
     for (index, step) in steps.iter().enumerate() {
         match step {
             Step::Clear(clear) => clear.check(check, &format!("{path}.{index}.clear")),
-            Step::Fit(fit) => check_fit(check, fit, &format!("{path}.{index}.fit")),
+            Step::Fit(omission) => check_omission(check, omission, &format!("{path}.{index}.fit")),
             Step::Summarize(rule) => check_summarize(check, rule, &format!("{path}.{index}.summarize")),
         }
     }
 }
 
-fn check_fit(check: &mut Check, fit: &Fit, path: &str) {
-    match fit {
-        Fit::Last(rule) => check.that(rule.messages >= 1, &format!("{path}.last.messages"), "must be at least 1"),
-        Fit::OutputBudget(rule) => rule.check(check, &format!("{path}.output_budget")),
-        Fit::PerRole(rule) => rule.check(check, &format!("{path}.per_role")),
-        Fit::Groups(rule) => rule.check(check, &format!("{path}.groups")),
-        Fit::MiddleOut(rule) => {
+fn check_omission(check: &mut Check, omission: &Omission, path: &str) {
+    match omission {
+        Omission::Last(rule) => check.that(rule.messages >= 1, &format!("{path}.last.messages"), "must be at least 1"),
+        Omission::OutputBudget(rule) => rule.check(check, &format!("{path}.output_budget")),
+        Omission::PerRole(rule) => rule.check(check, &format!("{path}.per_role")),
+        Omission::Groups(rule) => rule.check(check, &format!("{path}.groups")),
+        Omission::MiddleOut(rule) => {
             check.that(rule.max_messages >= 1, &format!("{path}.middle_out.max_messages"), "must be at least 1");
         }
-        Fit::Strip(rule) => rule.check(check, &format!("{path}.strip")),
-        Fit::TurnsAndSteps(rule) => rule.check(check, &format!("{path}.turns_and_steps")),
-        Fit::NewestFirst(rule) => rule.check(check, &format!("{path}.newest_first")),
-        Fit::Suffix {} => {}
+        Omission::Strip(rule) => rule.check(check, &format!("{path}.strip")),
+        Omission::TurnsAndSteps(rule) => rule.check(check, &format!("{path}.turns_and_steps")),
+        Omission::NewestFirst(rule) => rule.check(check, &format!("{path}.newest_first")),
+        Omission::Suffix {} => {}
     }
 }
 
@@ -206,8 +206,8 @@ fn check_summarize(check: &mut Check, rule: &Summarize, path: &str) {
         }
         Tail::Nothing {} | Tail::Whole { .. } | Tail::Last(_) => {}
     }
-    for (index, fit) in rule.fallback.iter().enumerate() {
-        check_fit(check, fit, &format!("{path}.fallback.{index}"));
+    for (index, omission) in rule.fallback.iter().enumerate() {
+        check_omission(check, omission, &format!("{path}.fallback.{index}"));
     }
     check_summary(check, &rule.summary, &format!("{path}.summary"));
 }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     fn summarize(policy: &mut Policy) -> &mut Summarize {
-        let steps = policy.auto.iter_mut().flat_map(|rung| &mut rung.steps);
+        let steps = policy.auto.iter_mut().flat_map(|level_policy| &mut level_policy.steps);
         let rules = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(rule.as_mut()),
             Step::Clear(_) | Step::Fit(_) => None,

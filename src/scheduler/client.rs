@@ -8,7 +8,7 @@ use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::MessageKind;
 use crate::model::view::SourceMessage;
-use crate::policy::plan::{self, Scene, SummaryPlan};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan};
 use crate::policy::prompt::{self, Expected};
 use crate::store::Claim;
 use crate::summarizer::{
@@ -25,14 +25,14 @@ pub(super) struct Assignment {
 
 impl Assignment {
     /// The assignment of a plan.
-    pub(super) fn of(scene: Scene<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
+    pub(super) fn of(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
         let input = SummaryInput {
             messages: said(&plan.head),
             split_turn: said(&plan.split_turn),
             previous: plan.previous.clone(),
             previous_is_supplied: false,
             rules: plan.rules.clone(),
-            counting: scene.policy.counting.clone(),
+            counting: planning.policy.counting.clone(),
             instructions: instructions.to_owned(),
             budget_tokens: plan.rules.max_tokens,
         };
@@ -40,8 +40,8 @@ impl Assignment {
     }
 
     /// The assignment with a client's changes.
-    fn edited(&self, scene: Scene<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
-        let plan = plan::edited(scene, &self.plan, &edit.plan)?;
+    fn edited(&self, planning: PlanningInput<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
+        let plan = plan::edited(planning, &self.plan, &edit.plan)?;
         let input = SummaryInput {
             messages: said(&plan.head),
             split_turn: said(&plan.split_turn),
@@ -92,10 +92,12 @@ impl Worker {
     pub(super) async fn previous_is_supplied(
         &self,
         claim: &Claim,
-        scene: Scene<'_>,
+        planning: PlanningInput<'_>,
         plan: &SummaryPlan,
     ) -> Result<bool, Refusal> {
-        let Some(covered) = scene.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else { return Ok(false) };
+        let Some(covered) = planning.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else {
+            return Ok(false);
+        };
         let event = self.store.event_at(claim.session, covered.mark).await;
         let event = event.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
         Ok(event.is_some_and(|event| match event.body {
@@ -109,19 +111,19 @@ impl Worker {
     pub(super) async fn ask_clients(
         &self,
         claim: &Claim,
-        scene: Scene<'_>,
+        planning: PlanningInput<'_>,
         proposal: Proposal<'_>,
         assignment: Assignment,
     ) -> Result<Answer, Refusal> {
         if !self.tasks.are_offered() {
             return Ok(Answer::Left(Box::new(assignment)));
         }
-        let cut = plan::with_cuts(scene.sources, &proposal.work.cuts, claim.compaction);
-        let here = Scene { sources: &cut, ..scene };
+        let shortened = plan::with_removals(planning.sources, &proposal.work.removals, claim.compaction);
+        let here = PlanningInput { sources: &shortened, ..planning };
         let session = self.store.session(claim.session).await;
         let (session, _) =
             session.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
-        let task = assignment.task(claim, session.id, &cut);
+        let task = assignment.task(claim, session.id, &shortened);
         let mut offer = self.tasks.offer(task.clone());
         let mut edited = assignment.clone();
         while let Some(request) = offer.next().await {
@@ -133,12 +135,12 @@ impl Worker {
                     }
                     let changed = changed.map(|changed| {
                         edited = changed;
-                        offer.renew(edited.task(claim, session.id, &cut))
+                        offer.renew(edited.task(claim, session.id, &shortened))
                     });
                     // A client that is gone needs no answer.
                     drop(answer.send(changed));
                 }
-                Request::Complete(reply, answer) => match check(scene, proposal, &edited, reply) {
+                Request::Complete(reply, answer) => match check(planning, proposal, &edited, reply) {
                     Ok(draft) => {
                         drop(offer);
                         drop(answer.send(Ok(())));
@@ -165,7 +167,7 @@ impl Worker {
 
 /// The draft with a client's summary, or the reason why the summary is refused.
 fn check(
-    scene: Scene<'_>,
+    planning: PlanningInput<'_>,
     proposal: Proposal<'_>,
     assignment: &Assignment,
     reply: TaskReply,
@@ -180,7 +182,7 @@ fn check(
     let output = SummaryOutput { usage: reply.usage, ..SummaryOutput::new(text, summarizer) };
     // A client may know the messages after the covered ones too.
     let behind: Vec<SourceMessage> =
-        scene.sources.iter().filter(|source| source.message.revision >= plan.tail_start).cloned().collect();
+        planning.sources.iter().filter(|source| source.message.revision >= plan.tail_start).cloned().collect();
     // A client's own summary stays as it is; an answer to the request is completed like that of any model.
     let output = if reply.supplied {
         let behind = behind.iter().collect();
@@ -190,7 +192,7 @@ fn check(
         output.completed_beside(input, &behind)
     };
     let Proposal { work, least } = proposal;
-    match Draft::of(scene, &work.cuts, Some((plan, &output))) {
+    match Draft::of(planning, &work.removals, Some((plan, &output))) {
         Some(draft) if draft.gain() >= least => {
             Ok(draft.with_details(assignment.details_json.clone()).supplied(reply.supplied))
         }

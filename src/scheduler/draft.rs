@@ -3,23 +3,23 @@
 use super::worker::Attempt;
 use crate::model::changes::{Changes, ReplayChange};
 use crate::model::compaction::Trigger;
-use crate::model::cut::Cuts;
 use crate::model::ids::CompactionId;
-use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
+use crate::model::truncation::Removals;
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, Written};
 use crate::policy::{replay, tokens};
 use crate::store::Commit;
 use crate::summarizer::SummaryOutput;
 use uuid::Uuid;
 
 /// The fallback for a summary that cannot be made; none if it frees fewer tokens than `least`.
-pub(super) fn instead(scene: Scene<'_>, work: &Work, least: i64) -> Option<Draft> {
+pub(super) fn instead(planning: PlanningInput<'_>, work: &Work, least: i64) -> Option<Draft> {
     let summary = work.summary.as_ref()?;
-    let fallback = plan::fallback(scene, &summary.fallback);
+    let fallback = plan::fallback(planning, &summary.fallback);
     // Cuts in messages that the summary would have retained are useless without the summary.
-    let mut others = work.cuts.clone();
-    others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-    let draft = |cuts| Draft::of(scene, cuts, None).filter(|draft| draft.gain() >= least);
-    draft(&fallback.cuts).or_else(|| draft(&others))
+    let mut others = work.removals.clone();
+    others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
+    let draft = |removals| Draft::of(planning, removals, None).filter(|draft| draft.gain() >= least);
+    draft(&fallback.removals).or_else(|| draft(&others))
 }
 
 /// The planned work of some steps, and the tokens that it has to free.
@@ -40,13 +40,17 @@ pub(super) struct Draft {
 
 impl Draft {
     /// The effect of cuts and a summary on a view; none if they change nothing, or, without a summary, free nothing.
-    pub(super) fn of(scene: Scene<'_>, cuts: &Cuts, summary: Option<(&SummaryPlan, &SummaryOutput)>) -> Option<Self> {
-        let Scene { policy, layout, sources, .. } = scene;
-        if cuts.is_empty() && summary.is_none() {
+    pub(super) fn of(
+        planning: PlanningInput<'_>,
+        removals: &Removals,
+        summary: Option<(&SummaryPlan, &SummaryOutput)>,
+    ) -> Option<Self> {
+        let PlanningInput { policy, layout, sources, .. } = planning;
+        if removals.is_empty() && summary.is_none() {
             return None;
         }
         let before = plan::view(policy, sources);
-        let mut after_sources = plan::with_cuts(sources, cuts, CompactionId(Uuid::nil()));
+        let mut after_sources = plan::with_removals(sources, removals, CompactionId(Uuid::nil()));
         if let Some((planned, output)) = summary {
             let (boundary, text) = (planned.boundary(), &output.text);
             after_sources = plan::with_summary(policy, layout, &after_sources, &boundary, text, &planned.attachments);
@@ -64,7 +68,7 @@ impl Draft {
             summarizer: &output.summarizer,
             usage: output.usage,
         });
-        let mut changes = plan::changes(scene, cuts, written);
+        let mut changes = plan::changes(planning, removals, written);
         if let (Some(change), Some((_, output))) = (&mut changes.summary, summary) {
             change.contradictions.clone_from(&output.contradictions);
         }
@@ -100,7 +104,7 @@ impl Draft {
 
     /// The commit of the draft.
     pub(super) fn commit(self, attempt: &Attempt<'_>) -> Commit {
-        let Attempt { claim, scene, guards, .. } = attempt;
+        let Attempt { claim, planning, guards, .. } = attempt;
         let has_helped = claim.request.trigger == Trigger::Manual || self.gain() > 0;
         Commit {
             claim: (*claim).clone(),
@@ -110,9 +114,9 @@ impl Draft {
             invalidated_tokens: self.invalidated_tokens,
             usage_before: guards.usage_tokens,
             overhead_tokens: guards.overhead.unseen_tokens,
-            stopped: if has_helped { None } else { guards.stopped_by_one_more(scene.policy) },
+            stopped: if has_helped { None } else { guards.stopped_by_one_more(planning.policy) },
             changes: match claim.request.trigger {
-                Trigger::Overflow => with_replay(self.changes, *scene),
+                Trigger::Overflow => with_replay(self.changes, *planning),
                 Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
                     self.changes
                 }
@@ -123,14 +127,14 @@ impl Draft {
 
 /// Replaces the cuts of the last request's media by a replay of the request without them, unless a summary covers the
 /// request.
-fn with_replay(changes: Changes, scene: Scene<'_>) -> Changes {
+fn with_replay(changes: Changes, planning: PlanningInput<'_>) -> Changes {
     let stays = |replay: &replay::Replayed| {
         changes.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)
             && !changes.omitted.iter().any(|range| range.contains(replay.target))
     };
-    let parts = changes.parts.iter().map(|(_, part, cut)| (*part, cut.clone())).collect();
-    let cuts = Cuts { parts, omitted: Vec::new() };
-    let Some(replay) = replay::replay(scene, &cuts).filter(stays) else { return changes };
+    let parts = changes.parts.iter().map(|(_, part, truncation)| (*part, truncation.clone())).collect();
+    let removals = Removals { parts, omitted: Vec::new() };
+    let Some(replay) = replay::replay(planning, &removals).filter(stays) else { return changes };
     let replay::Replayed { message, target, bodies } = replay;
     let parts = changes.parts.into_iter().filter(|(other, ..)| *other != message).collect();
     Changes { parts, replay: Some(ReplayChange { target, bodies }), ..changes }

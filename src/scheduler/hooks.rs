@@ -20,7 +20,7 @@ use tokio::process::Command;
 
 /// Input of a program. Fields may be added.
 #[derive(Serialize)]
-struct Told<'a> {
+struct HookInput<'a> {
     hook: &'static str,
     session_id: String,
     compaction_id: String,
@@ -33,7 +33,7 @@ struct Told<'a> {
     /// The revision whose view is compacted.
     base_revision: i64,
     window_tokens: i64,
-    covered: Vec<ToldRange>,
+    covered: Vec<HookRange>,
     /// Number of messages that are covered anew.
     covered_count: i64,
     tail_start_message_id: Option<String>,
@@ -42,7 +42,7 @@ struct Told<'a> {
 }
 
 #[derive(Serialize)]
-struct ToldRange {
+struct HookRange {
     first_revision: i64,
     last_revision: i64,
 }
@@ -81,8 +81,8 @@ struct Said {
     auto_continue: Option<bool>,
 }
 
-fn ranges(ranges: &[RevisionRange]) -> Vec<ToldRange> {
-    let range = |range: &RevisionRange| ToldRange { first_revision: range.first, last_revision: range.last };
+fn ranges(ranges: &[RevisionRange]) -> Vec<HookRange> {
+    let range = |range: &RevisionRange| HookRange { first_revision: range.first, last_revision: range.last };
     ranges.iter().map(range).collect()
 }
 
@@ -96,7 +96,7 @@ impl Worker {
             session.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
         let plan = &assignment.plan;
         let count = plan.covered_count();
-        let told = Told {
+        let input = HookInput {
             hook: "pre_compact",
             session_id: session.id.to_string(),
             compaction_id: claim.compaction.to_string(),
@@ -114,7 +114,7 @@ impl Worker {
                 instructions: &assignment.input.instructions,
             },
         };
-        let said = match ask(hook, &told).await.and_then(|output| read(&output, &assignment.input.instructions)) {
+        let said = match ask(hook, &input).await.and_then(|output| read(&output, &assignment.input.instructions)) {
             Ok(said) => said,
             Err(why) if hook.required => {
                 return Err(Refusal::Hook(failure(FailureReason::HookFailed, format!("pre_compact {why}"))));
@@ -154,7 +154,7 @@ impl Worker {
             PartBody::Text(text) => Some(text),
             _ => None,
         });
-        let told = Told {
+        let input = HookInput {
             hook: "post_compact",
             session_id: compaction.session_id.to_string(),
             compaction_id: claim.compaction.to_string(),
@@ -175,7 +175,7 @@ impl Worker {
                 summary: text.unwrap_or_default(),
             },
         };
-        if let Err(why) = ask(hook, &told).await {
+        if let Err(why) = ask(hook, &input).await {
             tracing::warn!(compaction = %claim.compaction, "post_compact {why}");
         }
         Ok(())
@@ -222,9 +222,9 @@ impl Drop for Group {
 }
 
 /// Runs a program with JSON on standard input; returns its output, or the reason why the output is unusable.
-async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
+async fn ask(hook: &Hook, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
-    let input = serde_json::to_vec(told).map_err(|error| format!("cannot be told: {error}"))?;
+    let input = serde_json::to_vec(input).map_err(|error| format!("cannot be told: {error}"))?;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -238,14 +238,14 @@ async fn ask(hook: &Hook, told: &Told<'_>) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("cannot be started: {error}"))?;
     let mut group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
     let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-    let tell = async {
+    let send = async {
         if let Some(mut stdin) = stdin {
             // A program may not read its input.
             drop(stdin.write_all(&input).await);
         }
     };
     let talk = async {
-        let ((), output) = tokio::join!(tell, heard(stdout, limits::HOOK_OUTPUT_BYTES_MAX));
+        let ((), output) = tokio::join!(send, heard(stdout, limits::HOOK_OUTPUT_BYTES_MAX));
         (output, child.wait().await)
     };
     let limit = Duration::from_secs(hook.timeout_seconds);

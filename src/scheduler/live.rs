@@ -2,11 +2,11 @@
 //! them, and no view contains them.
 
 use super::SchedulerHandle;
-use super::books::Books;
+use super::request_log::RequestLog;
 use crate::limits;
 use crate::model::ids::CompactionId;
 use crate::store::SessionKey;
-use crate::summarizer::{Call, Witness};
+use crate::summarizer::{Call, Observer};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::broadcast;
 
@@ -45,22 +45,27 @@ impl SchedulerHandle {
 }
 
 /// Notifies the subscribers of one compaction's summary, and the request log.
-pub(super) struct Teller<'a> {
+pub(super) struct Notifier<'a> {
     live: &'a Live,
-    books: &'a Books,
+    request_log: &'a RequestLog,
     session: SessionKey,
     compaction: CompactionId,
     /// The current summarizer, and the bytes of its text that were sent.
-    told: Mutex<(String, i64)>,
+    sent: Mutex<(String, i64)>,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> Notifier<'a> {
     /// A notifier that has sent nothing yet.
-    pub(super) fn new(live: &'a Live, books: &'a Books, session: SessionKey, compaction: CompactionId) -> Self {
-        Self { live, books, session, compaction, told: Mutex::default() }
+    pub(super) fn new(
+        live: &'a Live,
+        request_log: &'a RequestLog,
+        session: SessionKey,
+        compaction: CompactionId,
+    ) -> Self {
+        Self { live, request_log, session, compaction, sent: Mutex::default() }
     }
 
-    fn tell(&self, summarizer: &str, offset: i64, delta: &str) {
+    fn notify(&self, summarizer: &str, offset: i64, delta: &str) {
         let (summarizer, delta) = (summarizer.to_owned(), delta.to_owned());
         let Self { session, compaction, .. } = *self;
         // It is not an error if there are no subscribers.
@@ -68,20 +73,20 @@ impl<'a> Teller<'a> {
     }
 }
 
-impl Witness for Teller<'_> {
+impl Observer for Notifier<'_> {
     fn begins(&self, summarizer: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        *told = (summarizer.to_owned(), 0);
-        self.tell(summarizer, 0, "");
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        *sent = (summarizer.to_owned(), 0);
+        self.notify(summarizer, 0, "");
     }
 
     fn hears(&self, words: &str) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        self.tell(&told.0, told.1, words);
-        told.1 += i64::try_from(words.len()).unwrap_or(i64::MAX);
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        self.notify(&sent.0, sent.1, words);
+        sent.1 += i64::try_from(words.len()).unwrap_or(i64::MAX);
     }
 
     fn called(&self, call: &Call) {
-        self.books.note(call);
+        self.request_log.note(call);
     }
 }

@@ -3,7 +3,7 @@
 //! The loop keeps no state that matters: due marks and jobs are in the database, and everything here can be lost at any
 //! moment.
 
-mod books;
+mod request_log;
 mod client;
 mod draft;
 mod health;
@@ -12,7 +12,7 @@ mod index;
 mod live;
 #[cfg(test)]
 mod model;
-mod patience;
+mod retry;
 mod preview;
 mod recover;
 mod step;
@@ -38,13 +38,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
 
-pub use books::Books;
 pub use health::{Health, ReadFailure};
 #[doc(hidden)]
 pub use hooks::read_hook_output;
 pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;
+pub use request_log::RequestLog;
 
 /// Error of the scheduler.
 #[derive(Debug, thiserror::Error)]
@@ -210,7 +210,7 @@ impl Scheduler {
             live: self.handle.live.clone(),
             tasks: self.handle.tasks.clone(),
             hooks: self.options.hooks.clone().into(),
-            books: Arc::new(Books::new(self.clock.clone(), 0)),
+            request_log: Arc::new(RequestLog::new(self.clock.clone(), 0)),
         };
         let start = |queue: &async_channel::Receiver<Work>| {
             let (worker, stop) = (worker.clone(), cancel.clone());
@@ -218,7 +218,7 @@ impl Scheduler {
             workers.spawn(work_off(act, queue.clone(), finished.clone(), cancel.clone()));
         };
         (0..self.options.workers.get()).for_each(|_| start(&queues.runs.1));
-        start(&queues.looks.1);
+        start(&queues.evaluations.1);
         workers.spawn(index::fill(self.store.clone(), self.handle.noted.clone(), cancel.clone()));
         workers.close();
         workers
@@ -236,19 +236,19 @@ impl Scheduler {
                 () = cancel.cancelled() => break,
                 Some(done) = results.recv() => {
                     step(&mut state, done);
-                    self.look(&state).await
+                    self.find_work(&state).await
                 }
                 changed = head.changed() => {
                     if changed.is_err() {
                         break;
                     }
-                    self.look(&state).await
+                    self.find_work(&state).await
                 }
-                () = self.handle.woken.notified() => self.look(&state).await,
-                () = self.until(next_wake) => self.look(&state).await,
+                () = self.handle.woken.notified() => self.find_work(&state).await,
+                () = self.until(next_wake) => self.find_work(&state).await,
                 _ = tick.tick() => {
                     self.release_expired(&state).await;
-                    self.look(&state).await
+                    self.find_work(&state).await
                 }
             };
             next_wake = None;
@@ -295,7 +295,7 @@ impl Scheduler {
     /// Reads due sessions, ready jobs and the earliest wake time of a session from the database. It reads few at a
     /// time: the rest is found when these are done. Work in progress may still be at the front of the lists, so they
     /// are longer by that number.
-    async fn look(&self, state: &State) -> store::Result<(Input, Option<Timestamp>)> {
+    async fn find_work(&self, state: &State) -> store::Result<(Input, Option<Timestamp>)> {
         let now = self.clock.now();
         let mut next_wake = self.store.next_wake().await?;
         if next_wake.is_some_and(|instant| instant <= now) {
@@ -321,14 +321,14 @@ impl Scheduler {
 /// this is short work that never waits behind a summary of minutes, and jobs are created in the order in which their
 /// sessions became due.
 struct Queues {
-    looks: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
+    evaluations: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
     runs: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
 }
 
 impl Queues {
     fn new() -> Self {
         Self {
-            looks: async_channel::bounded(limits::JOB_QUEUE_MAX),
+            evaluations: async_channel::bounded(limits::JOB_QUEUE_MAX),
             runs: async_channel::bounded(limits::JOB_QUEUE_MAX),
         }
     }
@@ -336,14 +336,14 @@ impl Queues {
     /// Hands out work, or returns it if the queue is full.
     fn hand_out(&self, work: Work) -> Option<Work> {
         let queue = match work {
-            Work::Evaluate(_) => &self.looks.0,
+            Work::Evaluate(_) => &self.evaluations.0,
             Work::Run { .. } => &self.runs.0,
         };
         queue.try_send(work).err().map(async_channel::TrySendError::into_inner)
     }
 
     fn close(&self) {
-        self.looks.0.close();
+        self.evaluations.0.close();
         self.runs.0.close();
     }
 }
@@ -373,7 +373,7 @@ async fn work_off<F: Future<Output = Result<(), Error>>>(
         if cancel.is_cancelled() {
             break;
         }
-        let told = match done {
+        let outcome = match done {
             Ok(Ok(()) | Err(Error::Store(store::Error::LeaseLost | store::Error::Closed))) => Input::Finished(work),
             Ok(Err(error)) => {
                 tracing::warn!(%error, ?work, "work failed and is tried again later");
@@ -384,7 +384,7 @@ async fn work_off<F: Future<Output = Result<(), Error>>>(
                 Input::Failed(work, Instant::now())
             }
         };
-        if finished.send(told).await.is_err() {
+        if finished.send(outcome).await.is_err() {
             break;
         }
     }

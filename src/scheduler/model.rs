@@ -40,7 +40,7 @@ enum Action {
     /// A caller cancels one of the session's waiting or running jobs.
     Cancel(usize, usize),
     /// The scheduler reads the database.
-    Look,
+    FindWork,
     /// A free worker takes the first work in the queue.
     Take,
     /// A worker sends a heartbeat.
@@ -52,7 +52,7 @@ enum Action {
     /// A worker panics at its job.
     Panic(usize),
     /// A stale worker comes back with an answer.
-    Haunt(usize, bool),
+    StaleWorker(usize, bool),
     /// Time passes, in milliseconds.
     Pass(i64),
     /// The scheduler releases leases that have run out.
@@ -69,13 +69,13 @@ fn action() -> impl Strategy<Value = Action> {
         4 => session.clone().prop_map(Action::Append),
         2 => (session.clone(), any::<bool>()).prop_map(|(session, other)| Action::Ask(session, other)),
         1 => (session, 0..3_usize).prop_map(|(session, which)| Action::Cancel(session, which)),
-        5 => Just(Action::Look),
+        5 => Just(Action::FindWork),
         8 => Just(Action::Take),
         2 => (0..WORKERS).prop_map(Action::Beat),
         4 => (0..WORKERS).prop_map(Action::Succeed),
-        3 => (0..WORKERS, 0..90_i64).prop_map(|(worker, rest)| Action::Fail(worker, rest)),
+        3 => (0..WORKERS, 0..90_i64).prop_map(|(worker, delay)| Action::Fail(worker, delay)),
         2 => (0..WORKERS).prop_map(Action::Panic),
-        3 => (0..8_usize, any::<bool>()).prop_map(|(which, commits)| Action::Haunt(which, commits)),
+        3 => (0..8_usize, any::<bool>()).prop_map(|(which, commits)| Action::StaleWorker(which, commits)),
         3 => (1..45_000_i64).prop_map(Action::Pass),
         2 => Just(Action::Sweep),
         1 => Just(Action::Crash),
@@ -113,11 +113,11 @@ struct World {
     writer: tokio::task::JoinHandle<()>,
     sessions: Vec<SessionKey>,
     /// The revision and the growth of the history at which each due session was listed.
-    looked_at: HashMap<SessionKey, (Revision, i64)>,
+    listed_at: HashMap<SessionKey, (Revision, i64)>,
     state: State,
     queue: VecDeque<Work>,
     hands: [Option<Hands>; WORKERS],
-    ghosts: Vec<Claim>,
+    stale_claims: Vec<Claim>,
     jobs: BTreeMap<CompactionId, Job>,
     due: HashSet<usize>,
     /// The revision of each session's last compaction.
@@ -125,7 +125,7 @@ struct World {
     /// The revision of each session's last append.
     appended: [Revision; SESSIONS],
     /// Sessions that were decided while a job was current.
-    missed: HashSet<usize>,
+    due_during_compaction: HashSet<usize>,
 }
 
 async fn open(directory: &std::path::Path, clock: &Clock) -> (Store, tokio::task::JoinHandle<()>) {
@@ -150,7 +150,7 @@ fn failure() -> Failure {
 impl World {
     async fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
-        let clock = Clock::standing_at(Timestamp::from_millis(1_000_000));
+        let clock = Clock::fixed_at(Timestamp::from_millis(1_000_000));
         let (store, writer) = open(directory.path(), &clock).await;
         let mut sessions = Vec::new();
         for _ in 0..SESSIONS {
@@ -165,23 +165,23 @@ impl World {
             sessions.push(store.create_session(create, Caller::default()).await.expect("a session").0);
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
-        let (state, queue, hands, ghosts) = (State::default(), VecDeque::new(), [None, None], Vec::new());
+        let (state, queue, hands, stale_claims) = (State::default(), VecDeque::new(), [None, None], Vec::new());
         Self {
             directory,
             clock,
             store,
             writer,
             sessions,
-            looked_at: HashMap::new(),
+            listed_at: HashMap::new(),
             state,
             queue,
             hands,
-            ghosts,
+            stale_claims,
             jobs,
             due,
             reduced: [0; SESSIONS],
             appended: [0; SESSIONS],
-            missed: HashSet::new(),
+            due_during_compaction: HashSet::new(),
         }
     }
 
@@ -190,7 +190,7 @@ impl World {
             Action::Append(session) => self.append(*session).await,
             Action::Ask(session, other) => self.ask(*session, if *other { "other" } else { "" }).await,
             Action::Cancel(session, which) => self.cancel(*session, *which).await,
-            Action::Look => self.look().await,
+            Action::FindWork => self.find_work().await,
             Action::Take => self.take().await,
             Action::Beat(worker) => self.beat(*worker).await,
             Action::Succeed(worker) => {
@@ -199,21 +199,21 @@ impl World {
                     step(&mut self.state, Input::Finished(work));
                 }
             }
-            Action::Fail(worker, rest) => {
+            Action::Fail(worker, delay) => {
                 if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
-                    self.fail(&claim, *rest).await;
+                    self.fail(&claim, *delay).await;
                     step(&mut self.state, Input::Finished(work));
                 }
             }
             Action::Panic(worker) => {
                 if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
-                    self.ghosts.push(claim);
+                    self.stale_claims.push(claim);
                     step(&mut self.state, Input::Finished(work));
                 }
             }
-            Action::Haunt(which, commits) => {
-                let ghosts = self.ghosts.len();
-                if let Some(claim) = self.ghosts.get(which % ghosts.max(1)).cloned() {
+            Action::StaleWorker(which, commits) => {
+                let stale_claims = self.stale_claims.len();
+                if let Some(claim) = self.stale_claims.get(which % stale_claims.max(1)).cloned() {
                     if *commits { self.commit(&claim).await } else { self.fail(&claim, 0).await }
                 }
             }
@@ -225,8 +225,9 @@ impl World {
         self.check().await;
     }
 
-    fn live(&self, session: usize) -> Option<CompactionId> {
-        let mut jobs = self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_live() && !job.queued);
+    fn current(&self, session: usize) -> Option<CompactionId> {
+        let mut jobs =
+            self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_active() && !job.queued);
         jobs.next().map(|(id, _)| *id)
     }
 
@@ -248,14 +249,14 @@ impl World {
     async fn enqueue(&mut self, session: usize, request: CompactionRequest, condition: Condition) {
         let instructions = request.instructions.clone();
         let automatic = request.trigger == Trigger::Threshold;
-        let same = |job: &Job| job.session == session && job.state.is_live() && job.instructions == instructions;
+        let same = |job: &Job| job.session == session && job.state.is_active() && job.instructions == instructions;
         let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
-        let live = self.live(session);
+        let current = self.current(session);
         let key = self.sessions[session];
         let enqueued = self.store.enqueue(key, Caller::default(), request, usage(), condition, None).await;
         let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
-            && (live.is_some() || !self.due.contains(&session) || self.reduced[session] > at)
+            && (current.is_some() || !self.due.contains(&session) || self.reduced[session] > at)
         {
             assert_eq!(enqueued, None, "a trigger adds nothing to what is live, and asks only while it is due");
             return;
@@ -280,7 +281,7 @@ impl World {
             session,
             instructions,
             state: CompactionState::Ready,
-            queued: live.is_some(),
+            queued: current.is_some(),
             attempt: 0,
             lost: 0,
             epoch: 0,
@@ -297,12 +298,12 @@ impl World {
     }
 
     async fn cancel(&mut self, session: usize, which: usize) {
-        let live = self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_live());
-        let live: Vec<CompactionId> = live.map(|(id, _)| *id).collect();
-        let Some(id) = live.get(which % live.len().max(1)).copied() else { return };
+        let current = self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_active());
+        let current: Vec<CompactionId> = current.map(|(id, _)| *id).collect();
+        let Some(id) = current.get(which % current.len().max(1)).copied() else { return };
         self.store.cancel(id, Caller::default()).await.expect("cancelled");
         if self.jobs[&id].automatic {
-            self.missed.remove(&session);
+            self.due_during_compaction.remove(&session);
         }
         self.end(id, CompactionState::Cancelled);
         assert!(self.store.cancel(id, Caller::default()).await.is_err(), "what has ended cannot be cancelled");
@@ -313,19 +314,19 @@ impl World {
         let job = self.jobs.get_mut(&id).expect("a job of the model");
         job.state = state;
         let session = job.session;
-        if self.live(session).is_none() {
+        if self.current(session).is_none() {
             let now = self.clock.now();
             // Ids of one process rise with time, so the first is the oldest.
-            let next = self.jobs.values_mut().find(|job| job.session == session && job.state.is_live());
+            let next = self.jobs.values_mut().find(|job| job.session == session && job.state.is_active());
             if let Some(next) = next {
                 (next.queued, next.run_at) = (false, now);
             }
         }
-        if self.live(session).is_none() {
-            let is_missed = state != CompactionState::Done && self.missed.remove(&session);
+        if self.current(session).is_none() {
+            let is_due_again = state != CompactionState::Done && self.due_during_compaction.remove(&session);
             // Guards follow from the way it ended, so the session is decided again.
-            let is_told = matches!(state, CompactionState::Failed | CompactionState::Dead);
-            if is_missed || is_told {
+            let is_reported = matches!(state, CompactionState::Failed | CompactionState::Dead);
+            if is_due_again || is_reported {
                 self.due.insert(session);
             }
         }
@@ -334,7 +335,7 @@ impl World {
         }
     }
 
-    async fn look(&mut self) {
+    async fn find_work(&mut self) {
         let many = i64::try_from(1 + self.state.passed_over()).expect("few");
         let due = self.store.due_sessions(many).await.expect("due");
         let ready = self.store.ready_jobs(self.clock.now(), many).await.expect("ready");
@@ -343,7 +344,7 @@ impl World {
         let expected = usize::from(due.iter().any(is_new));
         for key in due.iter().filter(|key| is_new(key)) {
             let source = self.store.source(*key, None).await.expect("a session");
-            self.looked_at.insert(*key, (source.at, source.appended_bytes));
+            self.listed_at.insert(*key, (source.at, source.appended_bytes));
         }
         let effects = step(&mut self.state, Input::Found { due, ready, now: tokio::time::Instant::now() });
         assert!(effects.len() >= expected, "what is in hand never hides what is not");
@@ -395,7 +396,7 @@ impl World {
 
     async fn evaluate(&mut self, due: SessionKey) {
         let session = self.sessions.iter().position(|key| *key == due).expect("one of ours");
-        let (at, appended_bytes) = self.looked_at[&due];
+        let (at, appended_bytes) = self.listed_at[&due];
         self.enqueue(session, Self::request("", Trigger::Threshold), Condition::Due { at }).await;
         let found = store::Evaluation {
             at,
@@ -409,8 +410,8 @@ impl World {
         // An append after the reading is evaluated again: its due mark is later than the revision that was read.
         let still = self.store.due_sessions(i64::MAX).await.expect("due");
         let is_left = still.contains(&due);
-        if !is_left && self.due.remove(&session) && self.live(session).is_some() {
-            self.missed.insert(session);
+        if !is_left && self.due.remove(&session) && self.current(session).is_some() {
+            self.due_during_compaction.insert(session);
         }
         if self.appended[session] > at {
             assert!(is_left, "what was appended behind a decision asks for another one");
@@ -483,7 +484,7 @@ impl World {
             let session = self.jobs[&claim.compaction].session;
             self.reduced[session] = self.store.session(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
-            self.missed.remove(&session);
+            self.due_during_compaction.remove(&session);
         } else {
             assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
         }
@@ -499,8 +500,8 @@ impl World {
         }
     }
 
-    async fn fail(&mut self, claim: &Claim, rest_seconds: i64) {
-        let at = self.clock.now().plus_millis(rest_seconds * 1_000);
+    async fn fail(&mut self, claim: &Claim, delay_seconds: i64) {
+        let at = self.clock.now().plus_millis(delay_seconds * 1_000);
         let last = claim.attempt >= ATTEMPTS_MAX;
         let done = if last {
             self.store.fail_job(claim.clone(), failure(), true).await
@@ -552,7 +553,7 @@ impl World {
     async fn restart(&mut self, gently: bool) {
         self.state = State::default();
         self.queue.clear();
-        self.ghosts.extend(self.hands.iter_mut().filter_map(Option::take).map(|hands| hands.claim));
+        self.stale_claims.extend(self.hands.iter_mut().filter_map(Option::take).map(|hands| hands.claim));
         if gently {
             recover::hand_back(&self.store, &self.clock).await.expect("handed back");
             let now = self.clock.now();
@@ -586,9 +587,10 @@ impl World {
                 assert!(job.attempt < ATTEMPTS_MAX + limits::LOST_MAX, "attempts have a bound: {job:?}");
             }
             assert_eq!(stored.len(), self.jobs.values().filter(|job| job.session == session).count());
-            assert_eq!(self.store.live_compaction(*key).await.expect("read"), self.live(session));
-            let live = self.jobs.values().filter(|job| job.session == session && job.state.is_live() && !job.queued);
-            assert!(live.count() <= 1, "two at a time");
+            assert_eq!(self.store.current_compaction(*key).await.expect("read"), self.current(session));
+            let current =
+                self.jobs.values().filter(|job| job.session == session && job.state.is_active() && !job.queued);
+            assert!(current.count() <= 1, "two at a time");
         }
         for Hands { claim, .. } in self.hands.iter().flatten() {
             assert_eq!(claim.has_ended(), !self.holds(claim), "whoever holds a job hears when somebody ends it");
@@ -610,19 +612,19 @@ impl World {
             self.act(&Action::Sweep).await;
             let now = self.clock.now();
             assert!(self.running().iter().all(|(_, until)| *until >= now), "a lease outlived two sweeps");
-            self.act(&Action::Look).await;
+            self.act(&Action::FindWork).await;
             self.act(&Action::Take).await;
             self.act(&Action::Take).await;
             let idle = self.queue.is_empty() && self.hands.iter().all(Option::is_none);
-            if idle && self.due.is_empty() && self.jobs.values().all(|job| !job.state.is_live()) {
-                return self.told().await;
+            if idle && self.due.is_empty() && self.jobs.values().all(|job| !job.state.is_active()) {
+                return self.check_events().await;
             }
         }
         panic!("something is never done: due {:?}, {:#?}", self.due, self.jobs);
     }
 
     /// Checks the events of each job: at most one start, and one end.
-    async fn told(&self) {
+    async fn check_events(&self) {
         let (mut began, mut ended) = (BTreeMap::new(), BTreeMap::new());
         let mut after = 0;
         loop {
@@ -672,12 +674,12 @@ fn play(actions: &[Action]) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn jobs_live_and_end_as_the_model_says(actions in prop::collection::vec(action(), 1..60)) {
+    fn jobs_run_and_end_as_the_model_says(actions in prop::collection::vec(action(), 1..60)) {
         play(&actions);
     }
 
     #[test]
-    fn work_is_in_one_pair_of_hands_and_none_is_overlooked(
+    fn work_has_one_worker_and_none_is_missed(
         rounds in prop::collection::vec((prop::collection::vec((0..6_i64, any::<bool>()), 0..8), 0..4_usize), 1..30)
     ) {
         let mut state = State::default();
@@ -702,7 +704,7 @@ proptest! {
 /// A sequence that random ones would rarely contain.
 #[test]
 fn a_job_that_takes_its_daemon_down_three_times_is_not_tried_again() {
-    let crash = [Action::Look, Action::Take, Action::Crash];
+    let crash = [Action::FindWork, Action::Take, Action::Crash];
     let actions: Vec<Action> =
         [Action::Ask(0, false)].into_iter().chain(std::iter::repeat_n(crash, 3).flatten()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -721,8 +723,8 @@ fn a_job_that_takes_its_daemon_down_three_times_is_not_tried_again() {
 
 #[test]
 fn a_daemon_that_is_stopped_often_does_not_use_up_a_job() {
-    let stop = [Action::Look, Action::Take, Action::Stop];
-    let mut actions: Vec<Action> = vec![Action::Append(0), Action::Look, Action::Take];
+    let stop = [Action::FindWork, Action::Take, Action::Stop];
+    let mut actions: Vec<Action> = vec![Action::Append(0), Action::FindWork, Action::Take];
     actions.extend(std::iter::repeat_n(stop, 9).flatten());
     play(&actions);
 }

@@ -5,7 +5,7 @@ use super::client::Assignment;
 use super::draft::{Draft, instead};
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
-use crate::policy::plan::{self, Scene};
+use crate::policy::plan::{self, PlanningInput};
 use crate::summarizer::{Foreseen, SummaryOutput};
 
 /// Minimum gain of a compaction by hand, in tokens.
@@ -32,20 +32,20 @@ impl SchedulerHandle {
     /// nothing can be removed.
     pub fn preview(
         &self,
-        scene: Scene<'_>,
+        planning: PlanningInput<'_>,
         level: Option<Level>,
         bounds: Bounds,
         instructions: &str,
         context_tokens: i64,
     ) -> Option<Preview> {
-        let policy = scene.policy;
-        let work = match level.and_then(|level| policy.rung(level)) {
-            Some(rung) if bounds.is_open() => {
-                let tokens = plan::view(policy, scene.sources).estimated_tokens.max(context_tokens);
-                plan::climb(scene, &plan::by_hand(rung), tokens)
+        let policy = planning.policy;
+        let work = match level.and_then(|level| policy.level(level)) {
+            Some(level_policy) if bounds.is_open() => {
+                let tokens = plan::view(policy, planning.sources).estimated_tokens.max(context_tokens);
+                plan::apply(planning, &plan::by_hand(level_policy), tokens)
             }
-            Some(rung) => plan::summary_within(scene, rung, bounds),
-            None => plan::clear_all(scene),
+            Some(level_policy) => plan::summary_within(planning, level_policy, bounds),
+            None => plan::clear_all(planning),
         };
         let without_summary = |draft: Draft| Preview {
             changes: draft.changes,
@@ -56,17 +56,17 @@ impl SchedulerHandle {
             foreseen: None,
         };
         let Some(planned) = &work.summary else {
-            return Draft::of(scene, &work.cuts, None).map(without_summary);
+            return Draft::of(planning, &work.removals, None).map(without_summary);
         };
         // A blank text takes the summary's position and next to no tokens.
         let blank = SummaryOutput::new(" ", "");
-        let draft = Draft::of(scene, &work.cuts, Some((planned, &blank)))?;
+        let draft = Draft::of(planning, &work.removals, Some((planned, &blank)))?;
         let most = draft.tokens_before - LEAST_GAIN;
         if draft.tokens_after > most {
             // Even the shortest summary would free too little.
-            return instead(scene, &work, LEAST_GAIN).map(without_summary);
+            return instead(planning, &work, LEAST_GAIN).map(without_summary);
         }
-        let input = Assignment::of(scene, planned, instructions).input;
+        let input = Assignment::of(planning, planned, instructions).input;
         let foreseen = self.summarizers.of(level).foresee(&input);
         let summary_tokens = input.most_tokens(!foreseen.requests.is_empty());
         Some(Preview {

@@ -65,7 +65,7 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
     let mut effects = Vec::new();
     match input {
         Input::Found { due, ready, now } => {
-            state.take_back(&due, &ready, now);
+            state.reclaim(&due, &ready, now);
             for (job, session) in ready {
                 if state.is_free(session, now) && state.jobs.insert(job) {
                     state.sessions.insert(session);
@@ -141,7 +141,7 @@ impl State {
     }
 
     /// Drops sessions whose pause is over and that have no work any more.
-    fn take_back(&mut self, due: &[SessionKey], ready: &[(i64, SessionKey)], now: Instant) {
+    fn reclaim(&mut self, due: &[SessionKey], ready: &[(i64, SessionKey)], now: Instant) {
         let wants = |key: SessionKey| due.contains(&key) || ready.iter().any(|(_, session)| *session == key);
         self.put_aside.retain(|session, aside| aside.until > now || wants(*session));
     }

@@ -1,11 +1,11 @@
 //! A worker: evaluates due sessions and runs jobs.
 
 use super::Error;
-use super::books::Books;
 use super::client::{Answer, Assignment};
 use super::draft::{Draft, Proposal, instead};
-use super::live::{Live, Teller};
-use super::patience::{is_held, patiently};
+use super::live::{Live, Notifier};
+use super::request_log::RequestLog;
+use super::retry::{is_held, with_retry};
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::fold::guards::{self, Decision, Guards, Past};
@@ -15,18 +15,18 @@ use crate::loaded::{self, Loaded, LoadedSession, counts};
 use crate::model::Revision;
 use crate::model::changes::ContinuationChange;
 use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Trigger};
-use crate::model::cut::Cuts;
 use crate::model::time::Timestamp;
+use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
-use crate::policy::plan::{self, Scene, SummaryPlan, Work};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work};
 use crate::policy::replay::Overflow;
-use crate::policy::{Notice, Policy, Rung, Step, continuing, gain, overflow, replay, tokens};
+use crate::policy::{LevelPolicy, Notice, Policy, Step, continuing, gain, overflow, replay, tokens};
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, Evaluation, GuardRows, Loss, Pending, Planned, SessionKey,
     Source, Store, WindowUsage,
 };
-use crate::summarizer::{self, Extractive, Levels, Summarizer, SummaryInput, SummaryOutput, Tasks, Witness};
+use crate::summarizer::{self, Extractive, Levels, Observer, Summarizer, SummaryInput, SummaryOutput, Tasks};
 use crate::telemetry::failpoint;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(super) struct Worker {
     /// Programs that are notified of compactions.
     pub(super) hooks: Arc<Hooks>,
     /// The request log of the current job.
-    pub(super) books: Arc<Books>,
+    pub(super) request_log: Arc<RequestLog>,
 }
 
 /// Reason why no summary was made.
@@ -83,8 +83,8 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn of(summarizer: &'a dyn Summarizer, claim: &Claim, policy: &Policy, tokens: i64) -> Self {
         let is_last = claim.attempt >= i64::from(policy.guards.attempts_max);
-        let exceeds = claim.window.request_max().is_some_and(|most| tokens > most);
-        Self { summarizer, waits: !is_last && !exceeds, lost: None }
+        let over_window = claim.window.request_max().is_some_and(|most| tokens > most);
+        Self { summarizer, waits: !is_last && !over_window, lost: None }
     }
 }
 
@@ -106,14 +106,14 @@ impl Terms {
 /// One attempt of a job: the claim, and the state of the session at its base.
 pub(super) struct Attempt<'a> {
     pub(super) claim: &'a Claim,
-    pub(super) scene: Scene<'a>,
+    pub(super) planning: PlanningInput<'a>,
     fold: Fold,
     pub(super) guards: Guards,
 }
 
 impl Attempt<'_> {
     fn terms(&self) -> Terms {
-        let policy = self.scene.policy;
+        let policy = self.planning.policy;
         Terms { attempts_max: i64::from(policy.guards.attempts_max), stopped: self.guards.stopped_by_one_more(policy) }
     }
 
@@ -122,14 +122,14 @@ impl Attempt<'_> {
     fn is_needed(&self) -> bool {
         match self.claim.request.trigger {
             Trigger::Threshold | Trigger::Maintenance => false,
-            Trigger::Overflow => replay::overflow_of(self.scene) != Some(Overflow::Answered),
+            Trigger::Overflow => replay::overflow_of(self.planning) != Some(Overflow::Answered),
             Trigger::Manual | Trigger::Supplied | Trigger::Window => true,
         }
     }
 
     /// Minimum gain of these steps in tokens.
     fn least_gain(&self, steps: &[Step], has_summary: bool) -> i64 {
-        let Scene { policy, window, .. } = self.scene;
+        let PlanningInput { policy, window, .. } = self.planning;
         if self.is_needed() { 1 } else { gain::least(policy, window, steps, has_summary) }
     }
 }
@@ -172,16 +172,16 @@ impl Worker {
         let rows = self.store.guard_rows(key).await?;
         let LoadedSession { source, policy, fold, .. } = &*session;
         let (window, now) = (&source.window, self.clock.now());
-        let scene = scene(policy, window, source, now);
+        let planning = planning(policy, window, source, now);
         let tokens = fold.context_tokens(window);
-        let guards = Guards::new(scene, fold, past(&rows));
-        self.relieve(source, scene, tokens, &guards).await?;
+        let guards = Guards::new(planning, fold, past(&rows));
+        self.recover_overflow(source, planning, tokens, &guards).await?;
         if pending.compaction.is_none()
-            && let Some(decision) = guards::decide(scene, fold, &guards)
+            && let Some(decision) = guards::decide(planning, fold, &guards)
         {
             let (request, confirm_until) = request(policy, decision, percent(tokens, window), now);
             // No confirmation is asked for a compaction that cannot succeed.
-            let fails = decision.level().is_some_and(|level| guards.is_filled(scene, level));
+            let fails = decision.level().is_some_and(|level| guards.is_filled(planning, level));
             let confirm_until = confirm_until.filter(|_| !fails);
             let condition = Condition::Due { at: source.at };
             let usage = WindowUsage { window: window.clone(), context_tokens: tokens };
@@ -191,8 +191,8 @@ impl Worker {
             at: source.at,
             appended_bytes: source.appended_bytes,
             context_tokens: tokens,
-            guards: guards.stated(scene),
-            condition: wake::condition(scene, fold, &guards),
+            guards: guards.stated(planning),
+            condition: wake::condition(planning, fold, &guards),
             over_window: window.request_max().is_some_and(|most| tokens > most),
         };
         self.store.evaluated(key, evaluation).await?;
@@ -202,31 +202,37 @@ impl Worker {
     /// Requests a compaction if the last reply reports that the view was too large for its provider. No guard prevents
     /// it if the session cannot go on without it. If nothing can be removed, the compaction fails and its event says
     /// so.
-    async fn relieve(&self, source: &Source, scene: Scene<'_>, tokens: i64, guards: &Guards) -> Result<(), Error> {
-        if !scene.policy.trigger.auto {
+    async fn recover_overflow(
+        &self,
+        source: &Source,
+        planning: PlanningInput<'_>,
+        tokens: i64,
+        guards: &Guards,
+    ) -> Result<(), Error> {
+        if !planning.policy.trigger.auto {
             return Ok(());
         }
         let is_allowed = |request: &CompactionRequest| {
-            let level_is = |level| guards.allow(scene, level) && !asks(scene.policy, level);
+            let level_is = |level| guards.allow(planning, level) && !asks(planning.policy, level);
             !guards.holds_after_undo && request.level.is_none_or(level_is)
         };
         let before = self.compactions(source.session).await?;
-        let (request, condition) = match replay::answer(scene, &before, source.changed_revision) {
+        let (request, condition) = match replay::answer(planning, &before, source.changed_revision) {
             replay::Answer::Nothing => return Ok(()),
-            replay::Answer::Relief(Overflow::Unanswered) => {
-                (replay::relief(scene, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
+            replay::Answer::Recover(Overflow::Unanswered) => {
+                (replay::recovery_request(planning, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
             }
             // If the session can go on, levels that guards hold back are not applied for an overflow either, and a
             // level that needs confirmation is left to its threshold.
-            replay::Answer::Relief(Overflow::Answered) => match replay::relief(scene, tokens) {
-                Some(request) if is_allowed(&request) && plan::is_worth_it(scene, request.level, tokens) => {
+            replay::Answer::Recover(Overflow::Answered) => match replay::recovery_request(planning, tokens) {
+                Some(request) if is_allowed(&request) && plan::is_worth_it(planning, request.level, tokens) => {
                     (request, Condition::Due { at: source.at })
                 }
                 Some(_) | None => return Ok(()),
             },
             replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
         };
-        let usage = WindowUsage { window: scene.window.clone(), context_tokens: tokens };
+        let usage = WindowUsage { window: planning.window.clone(), context_tokens: tokens };
         match self.store.enqueue(source.session, Caller::default(), request, usage, condition, None).await {
             Ok(_) | Err(store::Error::Archived) => Ok(()),
             Err(error) => Err(error.into()),
@@ -235,7 +241,7 @@ impl Worker {
 
     /// The newest compactions of a session, as many as the answer to an overflow needs.
     async fn compactions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
-        let found = self.store.compactions(session, i64::MAX, limits::OVERFLOWS_LOOKED_AT).await?;
+        let found = self.store.compactions(session, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
     }
 
@@ -244,30 +250,30 @@ impl Worker {
     pub(super) async fn run(&self, job: i64, cancel: &CancellationToken) -> Result<(), Error> {
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
         let Some(claim) = self.store.claim(job, self.owner, until).await? else { return Ok(()) };
-        let books = Arc::new(Books::new(self.clock.clone(), claim.attempt));
-        let worker = Self { books, ..self.clone() };
+        let request_log = Arc::new(RequestLog::new(self.clock.clone(), claim.attempt));
+        let worker = Self { request_log, ..self.clone() };
         let done = tokio::select! {
             biased;
             () = cancel.cancelled() => Ok(()),
             done = worker.hold(&claim) => done,
         };
-        worker.keep_books(&claim).await;
-        if !worker.books.take().is_empty() {
+        worker.store_request_log(&claim).await;
+        if !worker.request_log.take().is_empty() {
             tracing::warn!(compaction = %claim.compaction, "requests to models could not be noted");
         }
         done
     }
 
     /// Stores the request log. A failure to store it does not fail the compaction: it is tried again later.
-    async fn keep_books(&self, claim: &Claim) {
-        let (store, books, claim) = (self.store.clone(), self.books.clone(), claim.clone());
+    async fn store_request_log(&self, claim: &Claim) {
+        let (store, request_log, claim) = (self.store.clone(), self.request_log.clone(), claim.clone());
         // In a task of its own, since the requests of a compaction that is given up meanwhile cost money too.
         let kept = tokio::spawn(async move {
-            let mut requests = books.take().into_iter();
+            let mut requests = request_log.take().into_iter();
             while let Some(request) = requests.next() {
                 if let Err(error) = store.add_requests(&claim, vec![request.clone()]).await {
                     tracing::debug!(%error, "a request to a model is not noted yet");
-                    books.put_back(std::iter::once(request).chain(requests).collect());
+                    request_log.put_back(std::iter::once(request).chain(requests).collect());
                     return;
                 }
             }
@@ -280,7 +286,7 @@ impl Worker {
     /// Runs the claimed job, and renews the claim meanwhile.
     async fn hold(&self, claim: &Claim) -> Result<(), Error> {
         failpoint::reach("work.claimed");
-        let work = self.reduce(claim);
+        let work = self.compact(claim);
         tokio::pin!(work);
         let mut beat = tokio::time::interval(Duration::from_millis(limits::HEARTBEAT_MS));
         beat.tick().await;
@@ -308,7 +314,7 @@ impl Worker {
     }
 
     /// Runs the claimed job. Whatever fails, this ends the job or puts it back: nothing else would.
-    async fn reduce(&self, claim: &Claim) -> Result<(), Error> {
+    async fn compact(&self, claim: &Claim) -> Result<(), Error> {
         let mut terms = Terms::unknown();
         match self.carry_out(claim, &mut terms).await {
             Ok(()) | Err(Error::Store(store::Error::LeaseLost)) => Ok(()),
@@ -322,10 +328,10 @@ impl Worker {
     async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
         let rows = self.store.guard_rows(claim.session).await?;
         let (source, policy) = self.source(claim.session, claim.base).await?;
-        let scene = scene(&policy, &claim.window, &source, self.clock.now());
+        let planning = planning(&policy, &claim.window, &source, self.clock.now());
         let fold = loaded::fold(&policy, &source);
-        let guards = Guards::new(scene, &fold, past(&rows));
-        let attempt = Attempt { claim, scene, fold, guards };
+        let guards = Guards::new(planning, &fold, past(&rows));
+        let attempt = Attempt { claim, planning, fold, guards };
         *terms = attempt.terms();
         let is_overflow = claim.request.trigger == Trigger::Overflow;
         if is_overflow && replay::is_answered(&source.messages, &self.compactions(claim.session).await?) {
@@ -335,92 +341,94 @@ impl Worker {
             );
             return self.end(claim, terms, Refusal::Final(why)).await;
         }
-        let rung = claim.request.level.and_then(|level| policy.rung(level));
-        match rung {
-            _ if claim.request.trigger == Trigger::Window => self.fit_window(&attempt).await,
-            Some(rung) => self.climb(&attempt, rung).await,
+        let level_policy = claim.request.level.and_then(|level| policy.level(level));
+        match level_policy {
+            _ if claim.request.trigger == Trigger::Window => self.apply_last_resort(&attempt).await,
+            Some(level_policy) => self.apply_level(&attempt, level_policy).await,
             None => self.clear(&attempt).await,
         }
     }
 
     /// Applies the last resort, or fails with the parts that fill the window if it may remove nothing. It also follows
     /// steps that turned out to free nothing.
-    async fn fit_window(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
-        let Attempt { claim, scene, fold, guards } = attempt;
-        let cuts = guards::last_resort_cuts(*scene, fold, guards);
-        match Draft::of(*scene, &cuts, None) {
+    async fn apply_last_resort(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
+        let Attempt { claim, planning, fold, guards } = attempt;
+        let removals = guards::last_resort_removals(*planning, fold, guards);
+        match Draft::of(*planning, &removals, None) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
-            None if fold.fits(scene.window) || guards.reported_overhead.is_some() => self.nothing(claim).await,
+            None if fold.fits(planning.window) || guards.reported_overhead.is_some() => self.nothing(claim).await,
             None => {
-                let why = guards::fixed_failure(*scene, fold, guards);
-                Ok(patiently(|| self.store.fail_job((*claim).clone(), why.clone(), false)).await?)
+                let why = guards::fixed_failure(*planning, fold, guards);
+                Ok(with_retry(|| self.store.fail_job((*claim).clone(), why.clone(), false)).await?)
             }
         }
     }
 
     async fn nothing(&self, claim: &Claim) -> Result<(), Error> {
         let why = failure(FailureReason::NothingToCompact, "nothing in the view can be taken away");
-        Ok(patiently(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
+        Ok(with_retry(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
     }
 
     /// Applies the clearings of maintenance, or, by hand, every clearing of any step of the policy.
     async fn clear(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
-        let Attempt { claim, scene, .. } = *attempt;
+        let Attempt { claim, planning, .. } = *attempt;
         let work = match claim.request.trigger {
-            Trigger::Manual => plan::clear_all(scene),
-            Trigger::Overflow => Work { cuts: replay::given_up(scene), summary: None },
-            Trigger::Threshold | Trigger::Maintenance | Trigger::Supplied | Trigger::Window => plan::maintenance(scene),
+            Trigger::Manual => plan::clear_all(planning),
+            Trigger::Overflow => Work { removals: replay::given_up(planning), summary: None },
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Supplied | Trigger::Window => {
+                plan::maintenance(planning)
+            }
         };
-        let least = attempt.least_gain(&scene.policy.maintenance, false);
-        match Draft::of(scene, &work.cuts, None).filter(|draft| draft.gain() >= least) {
+        let least = attempt.least_gain(&planning.policy.maintenance, false);
+        match Draft::of(planning, &work.removals, None).filter(|draft| draft.gain() >= least) {
             Some(draft) => self.commit(draft.commit(attempt)).await,
             None if claim.request.trigger == Trigger::Manual => self.nothing(claim).await,
-            None => self.fit_window(attempt).await,
+            None => self.apply_last_resort(attempt).await,
         }
     }
 
     /// Applies a level's steps. A summary that would free too little is tried with a smaller tail. If no summary can be
     /// made, the policy's fallback replaces it, or else the cuts of the other steps.
-    async fn climb(&self, attempt: &Attempt<'_>, rung: &Rung) -> Result<(), Error> {
-        let Attempt { claim, scene, .. } = *attempt;
-        let (policy, by_hand) = (scene.policy, claim.request.trigger == Trigger::Manual);
+    async fn apply_level(&self, attempt: &Attempt<'_>, level_policy: &LevelPolicy) -> Result<(), Error> {
+        let Attempt { claim, planning, .. } = *attempt;
+        let (policy, by_hand) = (planning.policy, claim.request.trigger == Trigger::Manual);
         if claim.request.trigger == Trigger::Threshold
-            && let Some(why) = guards::overhead_failure(rung, scene.window, &attempt.guards)
+            && let Some(why) = guards::overhead_failure(level_policy, planning.window, &attempt.guards)
         {
-            return Ok(patiently(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?);
+            return Ok(with_retry(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?);
         }
         let tokens = attempt.fold.view.estimated_tokens.max(attempt.fold.context_tokens(&claim.window));
-        let rungs = if by_hand { vec![plan::by_hand(rung)] } else { plan::narrowings(rung) };
+        let candidates = if by_hand { vec![plan::by_hand(level_policy)] } else { plan::tail_fallbacks(level_policy) };
         // A view that a provider refused is compacted as if its media were gone, and loses them in the same compaction;
         // a reply that had no room is treated likewise.
         let given_up = match claim.request.trigger {
-            Trigger::Overflow => replay::given_up(scene),
+            Trigger::Overflow => replay::given_up(planning),
             Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
-                Cuts::default()
+                Removals::default()
             }
         };
-        let stripped = plan::with_cuts(scene.sources, &given_up, claim.compaction);
-        let (mut refused, mut stand_in, mut vetoed) = (None, None, false);
+        let stripped = plan::with_removals(planning.sources, &given_up, claim.compaction);
+        let (mut refused, mut fallback_draft, mut vetoed) = (None, None, false);
         let mut is_first = true;
         let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
-        for narrowed in rungs {
-            let here = Scene { sources: &stripped, ..scene };
+        for candidate in candidates {
+            let here = PlanningInput { sources: &stripped, ..planning };
             let bounds = claim.request.bounds;
             let mut work = if bounds.is_open() {
-                plan::climb(here, &narrowed, tokens)
+                plan::apply(here, &candidate, tokens)
             } else {
-                plan::summary_within(here, &narrowed, bounds)
+                plan::summary_within(here, &candidate, bounds)
             };
-            let mut cuts = given_up.clone();
-            plan::merge(&mut cuts, std::mem::take(&mut work.cuts));
-            work.cuts = cuts;
+            let mut removals = given_up.clone();
+            plan::merge(&mut removals, std::mem::take(&mut work.removals));
+            work.removals = removals;
             // A summary that cannot free enough is not requested, so that it costs nothing.
-            if !attempt.is_needed() && !gain::is_enough(scene, &rung.steps, &work, tokens) {
+            if !attempt.is_needed() && !gain::is_enough(planning, &level_policy.steps, &work, tokens) {
                 continue;
             }
-            let least = attempt.least_gain(&rung.steps, work.summary.is_some());
+            let least = attempt.least_gain(&level_policy.steps, work.summary.is_some());
             let first = std::mem::take(&mut is_first).then_some(&mut vetoed);
-            match self.propose(claim, scene, Proposal { work: &work, least }, &mut writer, first).await {
+            match self.propose(claim, planning, Proposal { work: &work, least }, &mut writer, first).await {
                 Ok(Some(draft)) => {
                     let mut commit = draft.commit(attempt);
                     if !vetoed {
@@ -434,7 +442,7 @@ impl Worker {
                 }
                 Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.terms(), why).await,
                 Err(why) => {
-                    stand_in = stand_in.or_else(|| instead(scene, &work, least));
+                    fallback_draft = fallback_draft.or_else(|| instead(planning, &work, least));
                     let is_lost = matches!(why, Refusal::Retry(..));
                     refused = Some(why);
                     if is_lost {
@@ -443,7 +451,7 @@ impl Worker {
                 }
             }
         }
-        match (stand_in, refused) {
+        match (fallback_draft, refused) {
             (Some(draft), _) => self.commit(draft.commit(attempt)).await,
             (None, Some(why)) => {
                 // The built-in summarizer failed too: the configured one may be back by the next attempt, which starts
@@ -452,7 +460,7 @@ impl Worker {
                 self.end(claim, &attempt.terms(), why).await
             }
             (None, None) if by_hand => self.nothing(claim).await,
-            (None, None) => self.fit_window(attempt).await,
+            (None, None) => self.apply_last_resort(attempt).await,
         }
     }
 
@@ -462,37 +470,37 @@ impl Worker {
     async fn propose(
         &self,
         claim: &Claim,
-        scene: Scene<'_>,
+        planning: PlanningInput<'_>,
         proposal: Proposal<'_>,
         writer: &mut Writer<'_>,
         first: Option<&mut bool>,
     ) -> Result<Option<Draft>, Refusal> {
         let Proposal { work, least } = proposal;
         let Some(planned) = &work.summary else {
-            return Ok(Draft::of(scene, &work.cuts, None).filter(|draft| draft.gain() >= least));
+            return Ok(Draft::of(planning, &work.removals, None).filter(|draft| draft.gain() >= least));
         };
         self.announce(claim, planned).await?;
-        let mut assignment = Assignment::of(scene, planned, &claim.request.instructions);
-        assignment.input.previous_is_supplied = self.previous_is_supplied(claim, scene, planned).await?;
+        let mut assignment = Assignment::of(planning, planned, &claim.request.instructions);
+        assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, planned).await?;
         if let Some(vetoed) = first {
             *vetoed = self.pre_compact(claim, &mut assignment).await?;
-            match self.ask_clients(claim, scene, proposal, assignment).await? {
+            match self.ask_clients(claim, planning, proposal, assignment).await? {
                 Answer::Written(draft) => return Ok(Some(*draft)),
                 Answer::Left(left) => assignment = *left,
             }
         }
         let Assignment { plan, input, details_json } = assignment;
-        let measure = |output: &SummaryOutput| Draft::of(scene, &work.cuts, Some((&plan, output)));
-        let room = overflow::room(scene.window).map(|room| room - scene.window.overhead);
+        let measure = |output: &SummaryOutput| Draft::of(planning, &work.removals, Some((&plan, output)));
+        let room = overflow::room(planning.window).map(|room| room - planning.window.overhead);
         let accept = |output: &SummaryOutput| match measure(output) {
             Some(draft) if draft.gain() >= least => Ok(room.is_none_or(|room| draft.tokens_after <= room)),
             Some(draft) => Err(draft.gain()),
             None => Err(0),
         };
-        let teller = Teller::new(&self.live, &self.books, claim.session, claim.compaction);
-        let output = self.write(writer, &input, &teller, accept).await;
+        let notifier = Notifier::new(&self.live, &self.request_log, claim.session, claim.compaction);
+        let output = self.write(writer, &input, &notifier, accept).await;
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
-        self.keep_books(claim).await;
+        self.store_request_log(claim).await;
         Ok(measure(&output?).map(|draft| draft.with_details(details_json)))
     }
 
@@ -520,12 +528,12 @@ impl Worker {
         &self,
         writer: &mut Writer<'_>,
         input: &SummaryInput,
-        witness: &dyn Witness,
+        observer: &dyn Observer,
         accept: impl Fn(&SummaryOutput) -> Result<bool, i64>,
     ) -> Result<SummaryOutput, Refusal> {
         let mut why = no_gain(0);
         if writer.summarizer.name() != Extractive.name() {
-            why = match self.ask(writer.summarizer, input, witness).await {
+            why = match self.ask(writer.summarizer, input, observer).await {
                 Ok(output) if output.text.trim().is_empty() => {
                     failure(FailureReason::SummaryEmpty, "the summary is empty")
                 }
@@ -551,7 +559,7 @@ impl Worker {
         let mut input = input.clone();
         let mut longest = None;
         for _ in 0..limits::SUMMARY_TRIES {
-            if let Ok(output) = self.ask(&Extractive, &input, witness).await {
+            if let Ok(output) = self.ask(&Extractive, &input, observer).await {
                 match accept(&output) {
                     Ok(true) => return Ok(output),
                     Ok(false) => longest = longest.or(Some(output)),
@@ -567,10 +575,10 @@ impl Worker {
         &self,
         summarizer: &dyn Summarizer,
         input: &SummaryInput,
-        witness: &dyn Witness,
+        observer: &dyn Observer,
     ) -> Result<SummaryOutput, Refusal> {
         let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
-        match tokio::time::timeout(limit, summarizer.summarize_before(input, witness)).await {
+        match tokio::time::timeout(limit, summarizer.summarize_before(input, observer)).await {
             Ok(Ok(output)) => Ok(output.completed(input)),
             Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
                 Err(Refusal::Retry(failure(FailureReason::SummarizerUnavailable, message), retry_after_ms))
@@ -602,7 +610,7 @@ impl Worker {
     async fn commit(&self, commit: Commit) -> Result<(), Error> {
         let compaction = commit.claim.compaction;
         failpoint::reach("work.done");
-        match patiently(|| self.store.commit(commit.clone())).await? {
+        match with_retry(|| self.store.commit(commit.clone())).await? {
             Committed::Done => tracing::info!(%compaction, "compaction in force"),
             Committed::Superseded => tracing::info!(%compaction, "compaction superseded"),
         }
@@ -620,16 +628,16 @@ impl Worker {
         match why {
             Refusal::Final(why) | Refusal::Hook(why) => {
                 let why = failed(why);
-                patiently(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?;
+                with_retry(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?;
             }
             Refusal::Retry(why, _) if claim.attempt >= attempts_max => {
                 let why = failed(why);
-                patiently(|| self.store.fail_job(claim.clone(), why.clone(), true)).await?;
+                with_retry(|| self.store.fail_job(claim.clone(), why.clone(), true)).await?;
             }
             Refusal::Retry(why, after) => {
                 let wait = after.unwrap_or(0).max(backoff(claim.attempt));
                 let at = self.clock.now().plus_millis(wait);
-                patiently(|| self.store.retry_job(claim.clone(), why.clone(), at, Loss::None)).await?;
+                with_retry(|| self.store.retry_job(claim.clone(), why.clone(), at, Loss::None)).await?;
             }
         }
         Ok(())
@@ -637,8 +645,8 @@ impl Worker {
 }
 
 /// The planning input for a decision about a session's view.
-fn scene<'a>(policy: &'a Policy, window: &'a ModelWindow, source: &'a Source, now: Timestamp) -> Scene<'a> {
-    Scene { policy, window, layout: &source.layout, sources: &source.messages, base: source.at, now }
+fn planning<'a>(policy: &'a Policy, window: &'a ModelWindow, source: &'a Source, now: Timestamp) -> PlanningInput<'a> {
+    PlanningInput { policy, window, layout: &source.layout, sources: &source.messages, base: source.at, now }
 }
 
 /// Context usage in whole percent of a window.
@@ -648,7 +656,7 @@ fn percent(tokens: i64, window: &ModelWindow) -> i64 {
 
 /// True if a level needs confirmation.
 fn asks(policy: &Policy, level: Level) -> bool {
-    policy.rung(level).is_some_and(|rung| matches!(rung.notice, Notice::Confirm { .. }))
+    policy.level(level).is_some_and(|level_policy| matches!(level_policy.notice, Notice::Confirm { .. }))
 }
 
 /// The request for a decision of a level or of maintenance, and the end of the wait for confirmation, if the level
@@ -660,18 +668,18 @@ fn request(
     now: Timestamp,
 ) -> (CompactionRequest, Option<Timestamp>) {
     let level = decision.level();
-    let rung = level.and_then(|level| policy.rung(level));
-    let steps = rung.map_or(&policy.maintenance, |rung| &rung.steps);
-    let told = |text: &str| text.replace("{percent}", &percent.to_string());
-    let (notice, confirm_until) = match rung.map(|rung| &rung.notice) {
+    let level_policy = level.and_then(|level| policy.level(level));
+    let steps = level_policy.map_or(&policy.maintenance, |level_policy| &level_policy.steps);
+    let with_percent = |text: &str| text.replace("{percent}", &percent.to_string());
+    let (notice, confirm_until) = match level_policy.map(|level_policy| &level_policy.notice) {
         None | Some(Notice::None) => (String::new(), None),
-        Some(Notice::Inform { text }) => (told(text), None),
+        Some(Notice::Inform { text }) => (with_percent(text), None),
         Some(Notice::Confirm { text, wait_seconds }) => {
-            (told(text), Some(now.plus_millis(i64::from(*wait_seconds) * 1_000)))
+            (with_percent(text), Some(now.plus_millis(i64::from(*wait_seconds) * 1_000)))
         }
     };
     let (trigger, kind) = match decision {
-        Decision::Steps(plan::Decision::Climb(_)) => (Trigger::Threshold, plan::kind(steps)),
+        Decision::Steps(plan::Decision::Level(_)) => (Trigger::Threshold, plan::kind(steps)),
         Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, plan::kind(steps)),
         Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
     };

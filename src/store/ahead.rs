@@ -26,14 +26,14 @@ const DUE: &str = "update session set due_time = $1 where due_revision is not nu
 pub(crate) const STATEMENTS: &[&str] = &[NEWEST_EVENT, FRESH_JOBS, PROPOSALS, RETRIES, WAKE_TIMES, COOLDOWNS, DUE];
 
 /// Milliseconds by which the newest event may be ahead of the system's clock before a warning is logged.
-const TOLD_MS: i64 = 60_000;
+const AHEAD_MS: i64 = 60_000;
 
 /// Sets the clock to continue from the newest event, and lowers stored instants to the furthest valid wait. For a store
 /// without readers and writers yet.
 pub(super) async fn settle(conn: &mut SqliteConnection, clock: &Clock) -> Result<()> {
     let newest: Option<i64> = sqlx::query_scalar(NEWEST_EVENT).fetch_optional(&mut *conn).await?;
     let newest = newest.map(Timestamp).unwrap_or_default();
-    if newest > clock.system().plus_millis(TOLD_MS) {
+    if newest > clock.system().plus_millis(AHEAD_MS) {
         let newest = newest.to_iso_8601();
         tracing::warn!(newest, "the newest event is ahead of the system's clock: times go on from there");
     }

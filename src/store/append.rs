@@ -1,13 +1,13 @@
 //! Plain appends: messages, parts, seals; `drafts` has the text of open parts. They need no precondition, so any number
 //! of writers interleave.
 
+use super::ancestry::Reader;
 use super::calls::{self, Holder, NamedCalls, names_calls};
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, SessionKey};
-use super::lineage::Reader;
 use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
 use super::{events, messages, open_messages};
 use crate::limits;
@@ -330,14 +330,14 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
     let row = is_read_whole.then(|| stored(&original, &input, session, revision, tx.now));
     let (id, _) = tx.message(key, caller, input)?;
     if let Some(message) = row {
-        tx.recent(key, SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
+        tx.recent(key, SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None });
     }
     if let Some(counted) = counted {
         tx.counted(MessageId(id), counted);
     }
     if original.kind == MessageKind::Normal {
         if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &*part.body)) {
-            tx.loaded(key)?.user_spoke();
+            tx.loaded(key)?.on_user_message();
         }
         if let Some(finish) = finish {
             record_usage(tx, key, caller, MessageId(id), &finish)?;

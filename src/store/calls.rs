@@ -1,8 +1,8 @@
 //! The calls that results answer: named by the writer of the result, or found when the result arrives.
 
+use super::ancestry::{self, Ancestry, Reader, Segment};
 use super::codec;
 use super::error::{Error, Kind, Result};
-use super::lineage::{self, Lineage, Reader, Stretch};
 use super::messages;
 use super::script::Script;
 use super::tx::{PartInput, Tx};
@@ -63,8 +63,8 @@ impl NamedCalls {
     async fn add_stored(&mut self, tx: &mut Tx<'_>, key: i64, name: &str) -> Result<MessageId> {
         tx.flush().await?;
         let mut reader = Reader::new(tx.conn);
-        let lineage = lineage::by_key(&mut reader, key).await?;
-        let message = messages::get(&mut reader, &lineage, name).await?;
+        let ancestry = ancestry::by_key(&mut reader, key).await?;
+        let message = messages::get(&mut reader, &ancestry, name).await?;
         // An edit has the position of the original, and the next edit of that message replaces it there.
         let id = message.replaces.as_ref().map_or(message.id, |replaced| replaced.message);
         let known = self.known.entry(name.to_owned()).or_insert_with(|| Known { id, call_ids: HashSet::new() });
@@ -141,7 +141,7 @@ const ANSWER: &str =
 pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
 
 /// The position of a call: session, call id, writer, the revision of its message, the position of its part.
-type CallPlace = (i64, String, String, Revision, i64);
+type CallKey = (i64, String, String, Revision, i64);
 
 /// A call as it is stored.
 #[derive(Clone, Copy)]
@@ -152,32 +152,33 @@ struct CallState {
 
 /// Calls that are to be written.
 #[derive(Default)]
-pub(super) struct CallRows(BTreeMap<CallPlace, CallState>);
+pub(super) struct CallRows(BTreeMap<CallKey, CallState>);
 
 impl CallRows {
-    fn of(&self, key: i64, call_id: &str) -> impl Iterator<Item = (&CallPlace, &CallState)> {
+    fn of(&self, key: i64, call_id: &str) -> impl Iterator<Item = (&CallKey, &CallState)> {
         let first = (key, call_id.to_owned(), String::new(), Revision::MIN, i64::MIN);
-        self.0.range(first..).take_while(move |(place, _)| place.0 == key && place.1 == call_id)
+        self.0.range(first..).take_while(move |(call_key, _)| call_key.0 == key && call_key.1 == call_id)
     }
 
     /// The newest waiting call; of several in one message the first.
-    fn waiting(&self, key: i64, call_id: &str, of: Of<'_>, before: Revision) -> Option<(CallPlace, Uuid)> {
-        let waits = |(place, state): &(&CallPlace, &CallState)| {
-            state.answered_revision.is_none() && place.3 <= before && of.includes(&place.2, state.message)
+    fn waiting(&self, key: i64, call_id: &str, of: Of<'_>, before: Revision) -> Option<(CallKey, Uuid)> {
+        let waits = |(call_key, state): &(&CallKey, &CallState)| {
+            state.answered_revision.is_none() && call_key.3 <= before && of.includes(&call_key.2, state.message)
         };
-        let newest = self.of(key, call_id).filter(waits).max_by_key(|(place, _)| (place.3, Reverse(place.4)))?;
+        let newest =
+            self.of(key, call_id).filter(waits).max_by_key(|(call_key, _)| (call_key.3, Reverse(call_key.4)))?;
         Some((newest.0.clone(), newest.1.message))
     }
 
     /// Writes all of them.
     pub(super) fn write(self, script: &mut Script) {
-        script.insert((INSERT, ANSWER), 7, self.0, |script, (place, state)| {
+        script.insert((INSERT, ANSWER), 7, self.0, |script, (call_key, state)| {
             script
-                .bind(place.0)
-                .bind(place.1)
-                .bind(place.2)
-                .bind(place.3)
-                .bind(place.4)
+                .bind(call_key.0)
+                .bind(call_key.1)
+                .bind(call_key.2)
+                .bind(call_key.3)
+                .bind(call_key.4)
                 .bind(state.message.as_bytes().to_vec())
                 .bind(state.answered_revision);
         });
@@ -231,20 +232,20 @@ pub(super) async fn settle(
 ) -> Result<()> {
     match body {
         PartBody::ToolCall(call) => {
-            let place = (key, call.call_id.clone(), holder.writer.to_owned(), holder.revision, position);
+            let call_key = (key, call.call_id.clone(), holder.writer.to_owned(), holder.revision, position);
             let state = CallState { message: holder.message.0, answered_revision: None };
-            tx.calls().0.insert(place, state);
+            tx.calls().0.insert(call_key, state);
         }
         PartBody::ToolResult(result) => {
             let found = match input.call_message {
                 Some(message) => waiting(tx, key, &result.call_id, Of::Message(message), holder.revision).await?,
                 None => nearest(tx, key, &result.call_id, holder).await?,
             };
-            if let Some((mut place, message)) = found {
+            if let Some((mut call_key, message)) = found {
                 input.call_message = Some(message);
-                place.0 = key;
+                call_key.0 = key;
                 let answered_revision = Some(tx.next_revision(key)?);
-                tx.calls().0.insert(place, CallState { message, answered_revision });
+                tx.calls().0.insert(call_key, CallState { message, answered_revision });
             }
         }
         _ => return Ok(()),
@@ -254,7 +255,7 @@ pub(super) async fn settle(
 }
 
 /// The call that is answered by a result which names none.
-async fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallPlace, Uuid)>> {
+async fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallKey, Uuid)>> {
     let own = waiting(tx, key, call_id, Of::Writer(holder.writer), holder.revision).await?;
     if own.is_some() || is_caller(tx, key, call_id, holder.writer).await? {
         return Ok(own);
@@ -269,7 +270,7 @@ async fn waiting(
     call_id: &str,
     of: Of<'_>,
     before: Revision,
-) -> Result<Option<(CallPlace, Uuid)>> {
+) -> Result<Option<(CallKey, Uuid)>> {
     if !matches!(of, Of::Anybody)
         && let Some(found) = tx.calls().waiting(key, call_id, of, before)
     {
@@ -278,22 +279,22 @@ async fn waiting(
     if tx.calls().of(key, call_id).next().is_some() {
         tx.write_calls().await?;
     }
-    let lineage = known_lineage(tx, key)?;
+    let ancestry = known_ancestry(tx, key)?;
     let (writer, message) = (of.writer(), of.message().map(|id| id.as_bytes().to_vec()));
     let mut reader = Reader::new(tx.conn);
     let query = sqlx::query(WAITING).bind(key).bind(call_id).bind(before).bind(writer).bind(message.clone());
     if let Some(row) = reader.one(query).await? {
         return read(key, call_id, &row).map(Some);
     }
-    for stretch in inherited(&mut reader, &lineage).await?.into_iter().rev() {
+    for segment in inherited(&mut reader, &ancestry).await?.into_iter().rev() {
         let query = sqlx::query(WAITING_INHERITED)
-            .bind(stretch.owner)
+            .bind(segment.owner)
             .bind(call_id)
-            .bind(before.min(stretch.last))
+            .bind(before.min(segment.last))
             .bind(writer)
             .bind(message.clone())
-            .bind(stretch.first)
-            .bind(stretch.last)
+            .bind(segment.first)
+            .bind(segment.last)
             .bind(key);
         if let Some(row) = reader.one(query).await? {
             return read(key, call_id, &row).map(Some);
@@ -302,18 +303,18 @@ async fn waiting(
     Ok(None)
 }
 
-fn read(key: i64, call_id: &str, row: &SqliteRow) -> Result<(CallPlace, Uuid)> {
-    let place = (key, call_id.to_owned(), row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    Ok((place, codec::uuid(row.try_get(3)?)?))
+fn read(key: i64, call_id: &str, row: &SqliteRow) -> Result<(CallKey, Uuid)> {
+    let call_key = (key, call_id.to_owned(), row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    Ok((call_key, codec::uuid(row.try_get(3)?)?))
 }
 
 /// True if a writer has made a call with this id. The calls of this transaction must be written already.
 async fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Result<bool> {
-    let lineage = known_lineage(tx, key)?;
+    let ancestry = known_ancestry(tx, key)?;
     let mut reader = Reader::new(tx.conn);
-    let mut places = vec![(key, 0, Revision::MAX)];
-    places.extend(inherited(&mut reader, &lineage).await?.iter().map(|from| (from.owner, from.first, from.last)));
-    for (owner, first, last) in places {
+    let mut ranges = vec![(key, 0, Revision::MAX)];
+    ranges.extend(inherited(&mut reader, &ancestry).await?.iter().map(|from| (from.owner, from.first, from.last)));
+    for (owner, first, last) in ranges {
         let query = sqlx::query(IS_CALLER).bind(owner).bind(call_id).bind(writer).bind(first).bind(last);
         let row = reader.one(query).await?.ok_or_else(|| Error::corrupt("tool_call", "exists returned nothing"))?;
         if row.try_get(0)? {
@@ -323,35 +324,35 @@ async fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Re
     Ok(false)
 }
 
-fn known_lineage(tx: &mut Tx<'_>, key: i64) -> Result<Lineage> {
+fn known_ancestry(tx: &mut Tx<'_>, key: i64) -> Result<Ancestry> {
     let head = tx.loaded(key)?;
-    Ok(Lineage { key, fork_revision: head.fork_revision, revision: head.revision })
+    Ok(Ancestry { key, fork_revision: head.fork_revision, revision: head.revision })
 }
 
 /// The segments with messages that a fork inherits, oldest first.
-async fn inherited(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Vec<Stretch>> {
-    if lineage.fork_revision.is_none() {
+async fn inherited(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Segment>> {
+    if ancestry.fork_revision.is_none() {
         return Ok(Vec::new());
     }
-    let all = lineage.all(reader).await?;
-    let inherited = all.into_iter().filter(|(stretch, has_messages)| *has_messages && stretch.sealed_by.is_some());
-    Ok(inherited.map(|(stretch, _)| stretch).collect())
+    let all = ancestry.all(reader).await?;
+    let inherited = all.into_iter().filter(|(segment, has_messages)| *has_messages && segment.sealed_by.is_some());
+    Ok(inherited.map(|(segment, _)| segment).collect())
 }
 
 /// Reopens the calls whose results a rewind to `after` omits.
-pub(super) async fn reopen(tx: &mut Tx<'_>, lineage: &Lineage, after: Revision) -> Result<()> {
+pub(super) async fn reopen(tx: &mut Tx<'_>, ancestry: &Ancestry, after: Revision) -> Result<()> {
     tx.write_calls().await?;
-    for stretch in inherited(&mut Reader::new(tx.conn), lineage).await? {
+    for segment in inherited(&mut Reader::new(tx.conn), ancestry).await? {
         sqlx::query(REOPEN_INHERITED)
-            .bind(lineage.key)
-            .bind(stretch.owner)
-            .bind(stretch.first)
-            .bind(stretch.last)
+            .bind(ancestry.key)
+            .bind(segment.owner)
+            .bind(segment.first)
+            .bind(segment.last)
             .bind(after)
             .execute(&mut *tx.conn)
             .await?;
     }
-    sqlx::query(REOPEN).bind(lineage.key).bind(after).execute(&mut *tx.conn).await?;
+    sqlx::query(REOPEN).bind(ancestry.key).bind(after).execute(&mut *tx.conn).await?;
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use crate::telemetry::failpoint;
 use sqlx::{Row as _, SqliteConnection};
 
 /// Returns the number of frames in the log, and of those that are in the database; changes nothing.
-const LOOK: &str = "pragma wal_checkpoint(noop)";
+const COUNT_FRAMES: &str = "pragma wal_checkpoint(noop)";
 /// Copies frames into the database as far as no reader still needs the pages that they replace. It waits for no reader.
 const FOLD: &str = "pragma wal_checkpoint(passive)";
 
@@ -28,7 +28,7 @@ impl Schedule {
     }
 
     fn is_due(&self) -> bool {
-        self.batches >= limits::CHECKPOINT_LOOK_BATCHES || self.bytes >= limits::CHECKPOINT_LOOK_BYTES
+        self.batches >= limits::CHECKPOINT_INTERVAL_BATCHES || self.bytes >= limits::CHECKPOINT_INTERVAL_BYTES
     }
 
     /// Makes a checkpoint if the log has grown enough, and records the result.
@@ -37,7 +37,7 @@ impl Schedule {
             return;
         }
         *self = Self::default();
-        let pending = match pending_bytes(conn, LOOK).await {
+        let pending = match pending_bytes(conn, COUNT_FRAMES).await {
             Ok(pending) if pending < limits::CHECKPOINT_BYTES_MIN => {
                 health.note_checkpoint(|now| now.pending_bytes = pending);
                 return;

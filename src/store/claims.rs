@@ -1,11 +1,11 @@
 //! Claims on jobs: made, kept alive, and ended from outside. A worker is notified at once when its job is ended by
 //! another caller, so that it does not work or pay for an unwanted result.
 
+use super::ancestry::Reader;
 use super::chain::Digest;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
-use super::jobs::{JobRow, by_row, give_up, live_row};
-use super::lineage::Reader;
+use super::jobs::{JobRow, by_row, current_row, give_up};
 use super::marks;
 use super::tx::{Caller, Tx};
 use crate::model::Revision;
@@ -186,7 +186,7 @@ async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     tx.end_mutation(key, &caller, Receipt::default())?;
     let head = tx.loaded(key)?;
     if !is_archived {
-        head.look_again(head.revision);
+        head.set_due(head.revision);
     }
     Ok(())
 }
@@ -239,8 +239,8 @@ pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Re
     }
     // Usually nothing has changed, and then nothing is written.
     if tx.read_head(key).await?.compaction_revision > claim.base {
-        let lineage = marks::lineage_of(tx, key).await?;
-        let all = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
+        let ancestry = marks::ancestry_of(tx, key).await?;
+        let all = marks::all(&mut Reader::new(tx.conn), &ancestry).await?;
         let caller = Caller::default();
         recheck(tx, key, &caller, &all).await?;
         tx.end_mutation(key, &caller, Receipt::default())?;
@@ -251,7 +251,7 @@ pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Re
 /// Ends the running job of a session if the range that it is to summarize has changed. The session's marks are given as
 /// they are now, or as they will be with the next one; the caller ends the mutation.
 pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
-    let Some(job) = live_row(tx, key).await? else { return Ok(()) };
+    let Some(job) = current_row(tx, key).await? else { return Ok(()) };
     let Some(Held { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
     let base = job.compaction.base_revision.unwrap_or(job.asked_revision);
     let Planned { covered, tail_start } = planned.clone();
@@ -262,14 +262,14 @@ pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[M
     }
     give_up(tx, caller, &job, CompactionState::Superseded, history_changed()).await?;
     let head = tx.loaded(key)?;
-    head.look_again(head.revision);
+    head.set_due(head.revision);
     Ok(())
 }
 
 /// Ends the running job of a session, or one that a trigger requested, because a client undoes a change: no compaction
 /// is to follow that directly. The caller ends the mutation.
-pub(super) async fn taken_back(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
-    let Some(job) = live_row(tx, key).await? else { return Ok(()) };
+pub(super) async fn end_for_undo(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
+    let Some(job) = current_row(tx, key).await? else { return Ok(()) };
     if job.compaction.state == CompactionState::Running || job.is_automatic() {
         let why = superseded("a change was taken back meanwhile");
         give_up(tx, caller, &job, CompactionState::Superseded, why).await?;

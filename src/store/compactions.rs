@@ -1,5 +1,6 @@
 //! Commits of compactions: guarded, and in one transaction with the end of their job.
 
+use super::ancestry::Reader;
 use super::append::admitted;
 use super::chain::{self, Digest};
 use super::claims::{Claim, history_changed, holds, recheck};
@@ -7,20 +8,19 @@ use super::codec;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{Finish, finish};
-use super::lineage::Reader;
 use super::marks;
-use super::tally;
+use super::statistics;
 use super::tx::{Caller, MessageInput, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::changes::{self, Changes, Row, SummaryChange};
 use crate::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
-use crate::model::cut::Cut;
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::MessageKind;
+use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
 use crate::telemetry::failpoint;
 
@@ -119,12 +119,12 @@ impl Commit {
         // Archiving ends all jobs of a session, so this refuses only after a bug.
         tx.loaded(key)?.writable()?;
         tx.claims.release(self.claim.job);
-        let lineage = marks::lineage_of(tx, key).await?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
+        let ancestry = marks::ancestry_of(tx, key).await?;
+        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry).await?;
         let caller = Caller::default();
         if let Some(summary) = &self.changes.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
-            if !layouts::still_applies(&all_marks, base, &summary.covered, tail, lineage.revision) {
+            if !layouts::still_applies(&all_marks, base, &summary.covered, tail, ancestry.revision) {
                 return self.supersede(tx, &caller).await;
             }
         }
@@ -173,7 +173,7 @@ impl Commit {
         failpoint::reach("commit.ended");
         let head = tx.loaded(key)?;
         head.compaction_revision = at;
-        head.missed = false;
+        head.due_during_compaction = false;
         head.is_due();
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(Committed::Done)
@@ -196,7 +196,7 @@ impl Commit {
         tx.event(key, caller, &body, &Digest::default())?;
         // The change of history may have left the view over the threshold: the scheduler evaluates it again.
         let head = tx.loaded(key)?;
-        head.look_again(revision);
+        head.set_due(revision);
         tx.end_mutation(key, caller, Receipt::default())?;
         Ok(Committed::Superseded)
     }
@@ -259,31 +259,31 @@ async fn write_prune(
     key: i64,
     compaction: CompactionId,
     mark: MarkBody,
-    parts: Vec<(MessageId, PartId, Cut)>,
+    parts: Vec<(MessageId, PartId, Truncation)>,
     all_marks: &mut Vec<Mark>,
 ) -> Result<Revision> {
     let revision = tx.next_revision(key)?;
     let mut digest = Digest::default();
     let mut rows = Vec::with_capacity(parts.len());
-    for (message, part, cut) in &parts {
+    for (message, part, truncation) in &parts {
         let row: Option<i64> =
             sqlx::query_scalar(MESSAGE_ROW).bind(message.0.as_bytes().to_vec()).fetch_optional(&mut *tx.conn).await?;
         let row = row.ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
-        rows.push((row, part.number(), part, codec::encode_cut(cut)));
+        rows.push((row, part.number(), part, codec::encode_truncation(truncation)));
     }
     // In row order, so that the check, which reads them by index, sees them in the order of the digest.
     rows.sort_unstable();
-    for (row, number, part, cut) in rows {
+    for (row, number, part, truncation) in rows {
         sqlx::query(INSERT_PRUNED)
             .bind(row)
             .bind(number)
             .bind(key)
             .bind(revision)
             .bind(compaction.0.as_bytes().to_vec())
-            .bind(&cut)
+            .bind(&truncation)
             .execute(&mut *tx.conn)
             .await?;
-        chain::pruned(&mut digest, part.0.as_bytes(), compaction.0.as_bytes(), Some(&cut));
+        chain::pruned(&mut digest, part.0.as_bytes(), compaction.0.as_bytes(), Some(&truncation));
     }
     let omitted = match &mark {
         MarkBody::Pruned { omitted, .. } => omitted.clone(),
@@ -308,8 +308,8 @@ impl Supply {
         if head.compaction_revision > self.measured_at {
             return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.compaction_revision });
         }
-        let lineage = marks::lineage_of(tx, key).await?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &lineage).await?;
+        let ancestry = marks::ancestry_of(tx, key).await?;
+        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry).await?;
         if self.summary.tail_start > self.until + 1 {
             return Err(Error::BoundaryInvalid("the tail starts after the message that ends the range"));
         }
@@ -318,7 +318,7 @@ impl Supply {
         }
         let id = CompactionId(fresh_id());
         // The ranges were taken from the newest view, so that is the base of the summary, wherever its range ends.
-        let base = lineage.revision;
+        let base = ancestry.revision;
         let mut outcome = Outcome {
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
@@ -352,7 +352,7 @@ impl Supply {
             .bind(codec::encode_window(&ModelWindow::default()))
             .execute(&mut *tx.conn)
             .await?;
-        tally::add(tx.conn, done.last_insert_rowid(), Some(&outcome)).await?;
+        statistics::add(tx.conn, done.last_insert_rowid(), Some(&outcome)).await?;
         let head = tx.loaded(key)?;
         head.changed(at);
         recheck(tx, key, &self.caller, &all_marks).await?;

@@ -3,8 +3,8 @@
 //! Counts are derived: missing ones are counted again, and no chain protects them. A sealed message never changes, so
 //! its counts are valid for ever, in forks as well.
 
+use super::ancestry::Reader;
 use super::error::{Error, Result};
-use super::lineage::Reader;
 use super::script::Script;
 use super::tx::Tx;
 use super::{Command, Store};

@@ -1,8 +1,8 @@
 //! Reads of the event log.
 
+use super::ancestry::{Ancestry, Reader};
 use super::codec;
 use super::error::{Error, Result};
-use super::lineage::{Lineage, Reader};
 use crate::limits;
 use crate::model::event::{Event, EventBody, EventKind};
 use crate::model::ids::SessionId;
@@ -23,11 +23,11 @@ macro_rules! select_event {
 
 const OF_STORE: &str = select_event!("where e.seq > $1 order by e.seq limit $2");
 const OF_SESSION: &str = select_event!("where e.session_id = $3 and e.seq > $1 order by e.seq limit $2");
-const OF_STRETCH: &str =
+const OF_SEGMENT: &str =
     select_event!("where e.session_id = $1 and e.revision between $2 and $3 order by e.revision limit $4");
 const AT_REVISION: &str = select_event!("where e.session_id = $1 and e.revision = $2");
 const AT_SEQ: &str = "select hash from event where seq = $1";
-const PLACE: &str = "select session_id, revision from event where seq = $1";
+const POSITION: &str = "select session_id, revision from event where seq = $1";
 const SNAPSHOT: &str = "select (select coalesce(max(seq), 0) from event), s.id, s.revision, \
      (select json_group_array(m.revision) from message m where m.session_id = s.id and m.sealed_revision is null) \
      from json_each($1) wanted join session s on s.id = wanted.value";
@@ -39,7 +39,7 @@ const HASH_AT: &str = "select hash from event where session_id = $1 and revision
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[OF_STORE, OF_SESSION, OF_STRETCH, AT_REVISION, AT_SEQ, PLACE, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
+    &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
 
 /// True if the event at a revision is the expiry of a message.
 pub(crate) async fn has_expired(conn: &mut SqliteConnection, key: i64, at: Revision) -> Result<bool> {
@@ -131,7 +131,7 @@ pub struct SessionMoment {
 
 /// The last event that a page scanned, matching or not: the next page begins after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Looked {
+pub struct ScannedTo {
     /// Its number.
     pub seq: Seq,
     /// The chain's hash at it.
@@ -196,35 +196,35 @@ async fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, seq: S
 /// follow it.
 pub(crate) async fn of_history(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     kinds: &[EventKind],
     (first, last): (Revision, Revision),
     limit: i64,
-) -> Result<(Vec<Event>, Option<Looked>)> {
+) -> Result<(Vec<Event>, Option<ScannedTo>)> {
     let mut events = Vec::new();
     let mut left = limits::EVENTS_SCAN_MAX;
-    for (stretch, _) in lineage.all(reader).await? {
-        let (from, to) = (first.max(stretch.first), last.min(stretch.last));
+    for (segment, _) in ancestry.all(reader).await? {
+        let (from, to) = (first.max(segment.first), last.min(segment.last));
         if from > to {
             continue;
         }
         let mut from = from;
         while from <= to {
             let query =
-                sqlx::query(OF_STRETCH).bind(stretch.owner).bind(from).bind(to).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
+                sqlx::query(OF_SEGMENT).bind(segment.owner).bind(from).bind(to).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
             let rows = reader.all(query).await?;
             let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) == limits::SUBSCRIPTION_PAGE_EVENTS;
             for row in &rows {
                 let (_, event) = from_row(row)?;
-                let looked = Looked { seq: event.seq, hash: event.hash };
+                let scanned_to = ScannedTo { seq: event.seq, hash: event.hash };
                 from = event.revision + 1;
                 left -= 1;
                 if kinds.is_empty() || kinds.contains(&event.body.kind()) {
                     events.push(event);
                 }
                 if left == 0 || i64::try_from(events.len()).unwrap_or(i64::MAX) == limit {
-                    let more = from <= last.min(lineage.revision);
-                    return Ok((events, more.then_some(looked)));
+                    let more = from <= last.min(ancestry.revision);
+                    return Ok((events, more.then_some(scanned_to)));
                 }
             }
             if !full {
@@ -242,28 +242,32 @@ pub(crate) async fn hash_at_seq(reader: &mut Reader<'_>, seq: Seq) -> Result<Opt
 }
 
 /// The session and the revision of the event with this number.
-pub(crate) async fn place_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<(i64, Revision)>> {
-    let row = reader.one(sqlx::query(PLACE).bind(seq)).await?;
+pub(crate) async fn position_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<(i64, Revision)>> {
+    let row = reader.one(sqlx::query(POSITION).bind(seq)).await?;
     row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
 }
 
 /// The chain's hash at a revision of a history.
-pub(crate) async fn hash_at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<Option<Vec<u8>>> {
-    if revision < 1 || revision > lineage.revision {
+pub(crate) async fn hash_at(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    revision: Revision,
+) -> Result<Option<Vec<u8>>> {
+    if revision < 1 || revision > ancestry.revision {
         return Ok(None);
     }
-    let stretch = lineage.owner_at(reader, revision).await?;
-    let row = reader.one(sqlx::query(HASH_AT).bind(stretch.owner).bind(revision)).await?;
+    let segment = ancestry.owner_at(reader, revision).await?;
+    let row = reader.one(sqlx::query(HASH_AT).bind(segment.owner).bind(revision)).await?;
     Ok(row.map(|row| row.try_get(0)).transpose()?)
 }
 
 /// The event of a revision of a history; none if there is no such revision.
-pub(crate) async fn at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<Option<Event>> {
-    if revision < 1 || revision > lineage.revision {
+pub(crate) async fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<Event>> {
+    if revision < 1 || revision > ancestry.revision {
         return Ok(None);
     }
-    let stretch = lineage.owner_at(reader, revision).await?;
-    at_revision(reader, stretch.owner, revision).await
+    let segment = ancestry.owner_at(reader, revision).await?;
+    at_revision(reader, segment.owner, revision).await
 }
 
 /// The state of sessions and of the log now, read by one statement and therefore consistent.

@@ -38,7 +38,7 @@ const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 
 /// The kind of database at the path of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum DatabaseState {
     /// No database, or one without a table: an interrupted first start leaves one.
     Empty,
     /// A database of Longhand.
@@ -63,7 +63,7 @@ pub(crate) fn plain(directory: &Path) -> Result<PathBuf> {
 /// so there is no lock file that could be removed.
 ///
 /// None if another process has the lock.
-pub(crate) fn claim(directory: &Path) -> Result<Option<(File, Standing)>> {
+pub(crate) fn claim(directory: &Path) -> Result<Option<(File, DatabaseState)>> {
     match std::fs::symlink_metadata(directory) {
         Ok(found) => check_directory(directory, &found)?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => make_directory(directory)?,
@@ -85,8 +85,8 @@ pub(crate) fn claim(directory: &Path) -> Result<Option<(File, Standing)>> {
             check_writable(&path)?;
         }
     }
-    let standing = standing(directory).map_err(|error| failed("read the database in", directory, &error))??;
-    Ok(Some((held, standing)))
+    let state = database_state(directory).map_err(|error| failed("read the database in", directory, &error))??;
+    Ok(Some((held, state)))
 }
 
 /// The error for a data directory that another process has locked.
@@ -287,20 +287,20 @@ impl FirstPage {
 
 /// The kind of database in the directory. Its first page can be older than the copy in its log, and torn after a crash
 /// that left a journal for SQLite to roll back; one valid copy with our application id is enough.
-fn standing(directory: &Path) -> io::Result<Result<Standing>> {
+fn database_state(directory: &Path) -> io::Result<Result<DatabaseState>> {
     let [database, log, _, journal] = paths(directory);
     let log = Readable::open(&log)?;
     let (file, journal) = (Readable::open(&database)?, Readable::open(&journal)?);
     let Some(file) = file.filter(|file| file.length > 0) else {
         // SQLite would delete the log.
         return Ok(match log.filter(|log| log.length > 0) {
-            None => Ok(Standing::Empty),
+            None => Ok(DatabaseState::Empty),
             Some(_) => Err(refused(&database, "is missing or empty, but its log is there: put the database back")),
         });
     };
     let own = FirstPage::of(&file.bytes(0, HEADER_BYTES)?);
     if own == FirstPage::Ours {
-        return Ok(Ok(Standing::Ours));
+        return Ok(Ok(DatabaseState::Ours));
     }
     let mut copies = log.map_or(Ok(Vec::new()), |log| log.first_pages_of_log())?;
     let mut unfinished = false;
@@ -310,9 +310,9 @@ fn standing(directory: &Path) -> io::Result<Result<Standing>> {
         copies.extend(copy);
     }
     Ok(if copies.contains(&FirstPage::Ours) {
-        Ok(Standing::Ours)
+        Ok(DatabaseState::Ours)
     } else if unfinished || (own == FirstPage::Empty && !copies.contains(&FirstPage::Foreign)) {
-        Ok(Standing::Empty)
+        Ok(DatabaseState::Empty)
     } else if own == FirstPage::Unreadable {
         Err(refused(&database, "is not a database"))
     } else {

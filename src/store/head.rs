@@ -1,8 +1,8 @@
 //! Heads: the newest state of sessions, in the writer's memory and in the `session` row.
 
+use super::ancestry::Reader;
 use super::codec::{self, Number};
 use super::error::{Error, Kind, Result};
-use super::lineage::Reader;
 use super::script::Script;
 use crate::limits;
 use crate::model::ids::{CompactionId, MessageId, SessionId};
@@ -86,7 +86,7 @@ pub(crate) struct Head {
     /// The time since which it is due; kept consistent with the mark when the head is written.
     pub(crate) due_time: Option<Timestamp>,
     /// True if it became due while a compaction was current. On disk this is a due time without a due mark.
-    pub(crate) missed: bool,
+    pub(crate) due_during_compaction: bool,
     /// The guards of the newest decision, for status requests. An event that may end a guard makes the session due, and
     /// the next decision evaluates the guards again.
     pub(crate) guards: Guards,
@@ -97,7 +97,7 @@ pub(crate) struct Head {
     pub(crate) undo_revision: Option<Revision>,
     /// The conditions that make the session due.
     pub(crate) wake: Wake,
-    pub(crate) live_job: Option<CompactionId>,
+    pub(crate) current_job: Option<CompactionId>,
     /// True if the newest decision of this process found the view over its window.
     pub(crate) over_window: bool,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
@@ -113,7 +113,7 @@ const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
      coalesce((select max(d.number) from draft d where d.message_id = m.id), 0) \
      from message m left join open_message o on o.message_id = m.id where m.session_id = $1 and m.sealed_revision is null";
-const SELECT_LIVE_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
+const SELECT_CURRENT_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
 const UPDATE: &str = "update session set title = v.column2, state = v.column3, metadata_json = v.column4, \
      window = v.column5, revision = v.column6, history_revision = v.column7, compaction_revision = v.column8, \
      chain_hash = v.column9, message_count = v.column10, update_time = v.column11, context_tokens = v.column12, \
@@ -127,7 +127,7 @@ const UPDATE_COLUMNS: usize = 27;
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_LIVE_JOB];
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB];
 
 impl Head {
     /// Reads a head from its row.
@@ -155,7 +155,7 @@ impl Head {
         }
         let due_revision: Option<Revision> = row.try_get("due_revision")?;
         let due_time = row.try_get::<Option<i64>, _>("due_time")?.map(Timestamp);
-        let live: Option<Vec<u8>> = sqlx::query_scalar(SELECT_LIVE_JOB).bind(key).fetch_optional(&mut *conn).await?;
+        let job: Option<Vec<u8>> = sqlx::query_scalar(SELECT_CURRENT_JOB).bind(key).fetch_optional(&mut *conn).await?;
         Ok(Self {
             key,
             id: SessionId(codec::uuid(row.try_get("public_id")?)?),
@@ -175,7 +175,7 @@ impl Head {
             appended_bytes: row.try_get("appended_bytes")?,
             due_revision,
             due_time,
-            missed: due_revision.is_none() && due_time.is_some(),
+            due_during_compaction: due_revision.is_none() && due_time.is_some(),
             guards: guards(&row)?,
             guard_revision: row.try_get("guard_revision")?,
             undo_revision: row.try_get("undo_revision")?,
@@ -186,7 +186,7 @@ impl Head {
                 time: row.try_get::<Option<i64>, _>("wake_time")?.map(Timestamp),
             },
             over_window: false,
-            live_job: live.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
+            current_job: job.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
         })
     }
@@ -218,7 +218,7 @@ impl Head {
             .bind(self.guards.failure_count)
             .bind(self.guards.hold_turns)
             .bind(self.guards.breaker_open)
-            .bind(self.guards.cool_until.map(|until| until.0))
+            .bind(self.guards.cooldown_end.map(|until| until.0))
             .bind(self.guards.overhead_tokens)
             .bind(self.guard_revision)
             .bind(self.undo_revision)
@@ -272,7 +272,7 @@ impl Head {
     pub(crate) fn changed(&mut self, at: Revision) {
         self.compaction_revision = at;
         self.guard_revision = at;
-        self.look_again(at);
+        self.set_due(at);
     }
 
     /// Sets the due mark. A decision during a current compaction requests nothing, and is repeated if that ends without
@@ -296,7 +296,7 @@ impl Head {
     }
 
     /// Records a message of the user, which ends the hold after an undo and may end the breaker's.
-    pub(crate) fn user_spoke(&mut self) {
+    pub(crate) fn on_user_message(&mut self) {
         self.undo_revision = None;
         if self.wake.on_request {
             self.is_due();
@@ -316,7 +316,8 @@ impl Head {
 
     /// After a compaction ended without effect, requests the decision that became due while it was current.
     pub(crate) fn ended(&mut self) {
-        if self.live_job.is_none() && std::mem::take(&mut self.missed) && self.due_revision.is_none() {
+        if self.current_job.is_none() && std::mem::take(&mut self.due_during_compaction) && self.due_revision.is_none()
+        {
             self.due_revision = Some(self.revision);
             // It queues after the sessions that wait already.
             self.due_time = None;
@@ -346,19 +347,19 @@ impl Head {
     }
 
     /// Removes the due mark of a session that is archived: the scheduler does not evaluate it until it is restored.
-    pub(crate) fn put_away(&mut self) {
+    pub(crate) fn clear_due(&mut self) {
         self.due_revision = None;
-        self.missed = false;
+        self.due_during_compaction = false;
     }
 
     /// Sets the due mark after a change of the view, so that the scheduler evaluates it again.
-    pub(crate) fn look_again(&mut self, at: Revision) {
+    pub(crate) fn set_due(&mut self, at: Revision) {
         self.due_revision = Some(at);
     }
 
     /// Pending changes of the view.
     pub(crate) fn pending(&self) -> Pending {
-        Pending { is_due: self.due_revision.is_some(), compaction: self.live_job }
+        Pending { is_due: self.due_revision.is_some(), compaction: self.current_job }
     }
 }
 
@@ -375,7 +376,7 @@ pub(crate) fn guards(row: &SqliteRow) -> Result<Guards> {
         failure_count: row.try_get("failures")?,
         hold_turns: row.try_get("hold_turns")?,
         breaker_open: row.try_get("hold_breaker")?,
-        cool_until: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
+        cooldown_end: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
         overhead_tokens: row.try_get("overhead_tokens")?,
     })
 }

@@ -1,14 +1,14 @@
 //! Compaction jobs: requested, claimed, kept alive, ended. A result is committed together with its job's end.
 
+use super::ancestry::Reader;
 use super::append::answered;
 use super::chain::Digest;
 use super::claims::{Claim, holds};
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Pending, Receipt, SessionKey};
-use super::lineage::Reader;
 use super::open_messages;
-use super::tally;
+use super::statistics;
 use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
 use crate::limits;
@@ -132,7 +132,7 @@ macro_rules! select_job {
 const BY_ID: &str = select_job!("where j.public_id = $1");
 const BY_ROW: &str = select_job!("where j.id = $1");
 const OF_SESSION: &str = select_job!("where j.session_id = $1 and j.id < $2 order by j.id desc limit $3");
-const LIVE: &str = select_job!("where j.session_id = $1 and j.state in (1, 2) and j.queued = 0");
+const CURRENT: &str = select_job!("where j.session_id = $1 and j.state in (1, 2) and j.queued = 0");
 const QUEUED: &str = select_job!("where j.session_id = $1 and j.state = 1 and j.queued = 1 order by j.id");
 const READY: &str = "select id, session_id, run_at from job where state = 1 and queued = 0 and run_at <= $1 \
      order by run_at, id limit $2";
@@ -161,7 +161,7 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
      head_start, tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16, $17)";
 // `proposed` is 1 while people are asked, and 2 once they have confirmed: in both cases its end is written as an event.
-const HASTEN: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
+const EXPEDITE_JOB: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const EXPEDITE: &str = "update job set run_at = $2 \
      where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
@@ -182,7 +182,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,
     BY_ROW,
     OF_SESSION,
-    LIVE,
+    CURRENT,
     QUEUED,
     READY,
     NEXT_RUN,
@@ -197,7 +197,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     COUNTS,
     IS_IDLE,
     INSERT,
-    HASTEN,
+    EXPEDITE_JOB,
     EXPEDITE,
     RETRY,
     FINISH,
@@ -215,7 +215,7 @@ pub(crate) struct JobRow {
     pub(crate) window: ModelWindow,
     pub(crate) asked_revision: Revision,
     /// True if its start or its proposal was written as an event: then its end must be an event too.
-    pub(crate) is_told: bool,
+    pub(crate) has_event: bool,
     pub(crate) compaction: Compaction,
 }
 
@@ -267,7 +267,7 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         start_time,
         window,
         asked_revision: row.try_get("asked_revision")?,
-        is_told: start_time.is_some() || proposed != 0,
+        has_event: start_time.is_some() || proposed != 0,
         compaction,
     })
 }
@@ -368,8 +368,8 @@ pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
 }
 
 /// The compaction of a session that waits or runs.
-pub(crate) async fn live(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
-    let row = reader.one(sqlx::query(LIVE).bind(key)).await?;
+pub(crate) async fn current(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
+    let row = reader.one(sqlx::query(CURRENT).bind(key)).await?;
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
@@ -384,11 +384,11 @@ pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pendin
 
 /// The job of a session that waits or runs, for a change of the session. The head names it, so a session without a
 /// job costs no query.
-pub(super) async fn live_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>> {
-    if tx.loaded(key)?.live_job.is_none() {
+pub(super) async fn current_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>> {
+    if tx.loaded(key)?.current_job.is_none() {
         return Ok(None);
     }
-    let row = Reader::new(tx.conn).one(sqlx::query(LIVE).bind(key)).await?;
+    let row = Reader::new(tx.conn).one(sqlx::query(CURRENT).bind(key)).await?;
     row.map(|row| from_row(&row)).transpose()
 }
 
@@ -426,7 +426,7 @@ impl Enqueue {
             return Ok(Some(Enqueued { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
         }
         let head = tx.loaded(key)?;
-        let free = head.live_job.is_none() && head.state == SessionState::Active;
+        let free = head.current_job.is_none() && head.state == SessionState::Active;
         match self.condition {
             Condition::Possible(true) => head.writable()?,
             Condition::Possible(false) => {
@@ -439,12 +439,12 @@ impl Enqueue {
             Condition::Due { .. } => {}
         }
         let asked = head.revision;
-        let live = head.live_job.is_some();
+        let is_busy = head.current_job.is_some();
         // The order follows the time at which a session became due, not the time of its evaluation.
         let is_due = matches!(self.condition, Condition::Due { .. });
         let since = head.due_time.filter(|_| is_due).unwrap_or(tx.now);
         let mut others = Vec::new();
-        for query in [LIVE, QUEUED] {
+        for query in [CURRENT, QUEUED] {
             others.extend(Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await?);
         }
         for row in &others {
@@ -453,7 +453,7 @@ impl Enqueue {
             // A repeated request, or one of a session that cannot continue, ends the wait for a confirmation or for the
             // next attempt.
             if same || self.request.trigger == Trigger::Overflow {
-                sqlx::query(HASTEN).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
+                sqlx::query(EXPEDITE_JOB).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
             }
             if same {
                 let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
@@ -472,7 +472,7 @@ impl Enqueue {
             .bind(key)
             .bind(self.request.kind.number())
             .bind(self.request.trigger.number())
-            .bind(live)
+            .bind(is_busy)
             .bind(&self.request.instructions)
             .bind(&self.caller.actor)
             .bind(self.usage.context_tokens)
@@ -488,8 +488,8 @@ impl Enqueue {
             .execute(&mut *tx.conn)
             .await?;
         let head = tx.loaded(key)?;
-        if !live {
-            head.live_job = Some(id);
+        if !is_busy {
+            head.current_job = Some(id);
         }
         if is_due {
             head.due_revision = None;
@@ -532,11 +532,11 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
         return Err(Error::LeaseLost);
     }
     tx.interrupted.extend(tx.claims.interrupt(end.job));
-    tally::add(tx.conn, end.job, end.outcome).await?;
+    statistics::add(tx.conn, end.job, end.outcome).await?;
     let next: Option<Vec<u8>> =
         sqlx::query_scalar(PROMOTE).bind(key).bind(tx.now.0).fetch_optional(&mut *tx.conn).await?;
     let next = next.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    tx.loaded(key)?.live_job = next;
+    tx.loaded(key)?.current_job = next;
     Ok(())
 }
 
@@ -551,15 +551,15 @@ pub(super) async fn give_up(
 ) -> Result<()> {
     let key = job.session;
     let compaction = job.compaction.id;
-    let current = tx.loaded(key)?.live_job;
+    let current = tx.loaded(key)?.current_job;
     // A compaction without a start or proposal in the log needs no end there.
-    let revision = if job.is_told { Some(tx.next_revision(key)?) } else { None };
+    let revision = if job.has_event { Some(tx.next_revision(key)?) } else { None };
     let end = Finish { job: job.row, epoch: job.epoch, state, revision, outcome: None, failure: Some(&failure) };
     finish(tx, key, end).await?;
     if current.is_some() && current != Some(compaction) {
-        tx.loaded(key)?.live_job = current;
+        tx.loaded(key)?.current_job = current;
     }
-    if job.is_told {
+    if job.has_event {
         let body = EventBody::CompactionCancelled { compaction, failure };
         tx.event(key, caller, &body, &Digest::default())?;
     }
@@ -569,7 +569,7 @@ pub(super) async fn give_up(
 /// Ends all jobs of a session that wait or run, the queued ones first, so that none is promoted. The caller ends the
 /// mutation.
 pub(super) async fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, failure: &Failure) -> Result<()> {
-    for query in [QUEUED, LIVE] {
+    for query in [QUEUED, CURRENT] {
         for row in Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await? {
             give_up(tx, caller, &from_row(&row)?, CompactionState::Cancelled, failure.clone()).await?;
         }
@@ -631,7 +631,7 @@ impl EndJob {
         let head = tx.loaded(key)?;
         head.ended();
         // Guards follow from failures, so a new decision is needed.
-        if state != CompactionState::Cancelled && head.live_job.is_none() {
+        if state != CompactionState::Cancelled && head.current_job.is_none() {
             head.due_revision.get_or_insert(at);
         }
         tx.end_mutation(key, &caller, Receipt::default())?;
@@ -654,11 +654,11 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     if head.due_revision.is_some_and(|due| due <= found.at) {
         head.due_revision = None;
         // Nothing could be requested while a job was current.
-        head.missed |= head.live_job.is_some();
+        head.due_during_compaction |= head.current_job.is_some();
     }
     head.wait_for(found.condition, found.at, found.appended_bytes);
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
-    if found.over_window && !was_over && head.live_job.is_some() {
+    if found.over_window && !was_over && head.current_job.is_some() {
         // The session cannot continue without the compaction that waits for its next attempt.
         tx.begin().await?;
         sqlx::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(&mut *tx.conn).await?;

@@ -1,10 +1,10 @@
 //! Rows of layouts: a whole one, then differences, until their size reaches that of the whole one or their number a
 //! limit. Layouts of thousands of edits or pins take linear space, and reading one costs at most twice its size.
 
+use super::ancestry::{Ancestry, Reader};
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::Result;
-use super::lineage::{Lineage, Reader};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::layout::Layout;
@@ -21,8 +21,8 @@ const SIZE: &str = "select count(*), sum(length(body)) from layout where session
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, NEWEST, SINCE, SIZE];
 
 /// The layout that is active at a revision.
-pub(crate) async fn at(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Layout> {
-    let owner = lineage.owner_at(reader, at).await?.owner;
+pub(crate) async fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Layout> {
+    let owner = ancestry.owner_at(reader, at).await?.owner;
     let Some(newest) = reader.one(sqlx::query(NEWEST).bind(owner).bind(at)).await? else {
         return Ok(Layout::everything());
     };

@@ -1,6 +1,7 @@
 //! Rewrites: rewind, edit, pin; `reversals` has undo and redo. Each adds a mark and, if the view changes, the new
 //! layout.
 
+use super::ancestry::{Ancestry, Reader};
 use super::append::admitted;
 use super::calls::{self, NamedCalls, names_calls};
 use super::chain::{self, Digest};
@@ -8,7 +9,6 @@ use super::claims;
 use super::codec;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
-use super::lineage::{Lineage, Reader};
 use super::messages;
 use super::position::{self, Located};
 use super::reversals;
@@ -82,10 +82,10 @@ const CHANGED: &str = "select max(\
 pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK, CHANGED];
 
 /// All marks of a history, ascending, including those of ancestors.
-pub(crate) async fn all(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Vec<Mark>> {
+pub(crate) async fn all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Mark>> {
     let mut marks = Vec::new();
-    for (stretch, _) in lineage.all(reader).await? {
-        let query = sqlx::query(MARKS).bind(stretch.owner).bind(stretch.first).bind(stretch.last);
+    for (segment, _) in ancestry.all(reader).await? {
+        let query = sqlx::query(MARKS).bind(segment.owner).bind(segment.first).bind(segment.last);
         for row in reader.all(query).await? {
             let body = codec::decode_mark(row.try_get(1)?, row.try_get(2)?)?;
             marks.push(Mark { revision: row.try_get(0)?, body });
@@ -95,16 +95,16 @@ pub(crate) async fn all(reader: &mut Reader<'_>, lineage: &Lineage) -> Result<Ve
 }
 
 /// The ancestry for reads by the writer; gathered rows are flushed to the connection first.
-pub(crate) async fn lineage_of(tx: &mut Tx<'_>, key: i64) -> Result<Lineage> {
+pub(crate) async fn ancestry_of(tx: &mut Tx<'_>, key: i64) -> Result<Ancestry> {
     let head = tx.head(key).await?;
-    let lineage = Lineage { key, fork_revision: head.fork_revision, revision: head.revision };
+    let ancestry = Ancestry { key, fork_revision: head.fork_revision, revision: head.revision };
     tx.flush().await?;
-    Ok(lineage)
+    Ok(ancestry)
 }
 
 /// The newest mark, policy or window of a history up to a revision.
-pub(crate) async fn changed_revision(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Revision> {
-    let owner = lineage.owner_at(reader, at.max(1)).await?.owner;
+pub(crate) async fn changed_revision(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Revision> {
+    let owner = ancestry.owner_at(reader, at.max(1)).await?.owner;
     let row = reader.one(sqlx::query(CHANGED).bind(owner).bind(at)).await?;
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
@@ -142,7 +142,7 @@ pub(crate) async fn write_fork_point(
     (at, after): (Revision, Revision),
     marks: &mut Vec<Mark>,
 ) -> Result<Layout> {
-    let body = MarkBody::Rewound { after, told: false, of_fork: true };
+    let body = MarkBody::Rewound { after, has_summary: false, of_fork: true };
     insert(tx, digest, key, at, &body).await?;
     marks.push(Mark { revision: at, body });
     Ok(layouts::layout_at(marks, at))
@@ -162,16 +162,16 @@ impl Rewrite {
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
             return Ok(receipt);
         }
-        let lineage = lineage_of(tx, key).await?;
-        let mut marks = all(&mut Reader::new(tx.conn), &lineage).await?;
+        let ancestry = ancestry_of(tx, key).await?;
+        let mut marks = all(&mut Reader::new(tx.conn), &ancestry).await?;
         let caller = &self.caller;
         let ids = match self.change {
-            Change::Rewind { message, summary } => rewind(tx, &lineage, caller, &mut marks, message, summary).await?,
-            Change::Edit { message, parts } => edit(tx, &lineage, caller, &mut marks, &message, parts).await?,
-            Change::Pin { message } => pin(tx, &lineage, caller, &mut marks, &message).await?,
-            Change::Unpin { message } => unpin(tx, &lineage, caller, &mut marks, &message).await?,
-            Change::Undo => reversals::undo(tx, &lineage, caller, &mut marks).await?,
-            Change::Redo => reversals::redo(tx, &lineage, caller, &mut marks).await?,
+            Change::Rewind { message, summary } => rewind(tx, &ancestry, caller, &mut marks, message, summary).await?,
+            Change::Edit { message, parts } => edit(tx, &ancestry, caller, &mut marks, &message, parts).await?,
+            Change::Pin { message } => pin(tx, &ancestry, caller, &mut marks, &message).await?,
+            Change::Unpin { message } => unpin(tx, &ancestry, caller, &mut marks, &message).await?,
+            Change::Undo => reversals::undo(tx, &ancestry, caller, &mut marks).await?,
+            Change::Redo => reversals::redo(tx, &ancestry, caller, &mut marks).await?,
         };
         claims::recheck(tx, key, caller, &marks).await?;
         tx.end_mutation(key, &self.caller, Receipt { ids, ..Receipt::default() })
@@ -185,8 +185,8 @@ pub(super) fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     Ok(())
 }
 
-async fn sealed(tx: &mut Tx<'_>, lineage: &Lineage, marks: &[Mark], id: &str) -> Result<Located> {
-    position::locate(&mut Reader::new(tx.conn), lineage, marks, id).await?.sealed()
+async fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
+    position::locate(&mut Reader::new(tx.conn), ancestry, marks, id).await?.sealed()
 }
 
 /// The ids that a rewrite made or found.
@@ -194,23 +194,23 @@ pub(super) type Ids = Vec<uuid::Uuid>;
 
 async fn rewind(
     tx: &mut Tx<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     caller: &Caller,
     marks: &mut Vec<Mark>,
     message: Option<String>,
     summary: Option<BranchSummary>,
 ) -> Result<Ids> {
     let after = match message {
-        Some(id) => sealed(tx, lineage, marks, &id).await?.in_conversation()?.position.last,
+        Some(id) => sealed(tx, ancestry, marks, &id).await?.in_conversation()?.position.last,
         None => 0,
     };
-    let body = MarkBody::Rewound { after, told: summary.is_some(), of_fork: false };
+    let body = MarkBody::Rewound { after, has_summary: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
-    calls::reopen(tx, lineage, after).await?;
-    write(tx, &mut digest, lineage.key, marks, body).await?;
-    let at = tx.event(lineage.key, caller, &EventBody::SessionRewound { after }, &digest)?;
+    calls::reopen(tx, ancestry, after).await?;
+    write(tx, &mut digest, ancestry.key, marks, body).await?;
+    let at = tx.event(ancestry.key, caller, &EventBody::SessionRewound { after }, &digest)?;
     let Some(BranchSummary { id, text, summarizer, usage }) = summary else {
-        changed(tx, lineage.key, at)?;
+        changed(tx, ancestry.key, at)?;
         return Ok(Vec::new());
     };
     let input = MessageInput {
@@ -219,30 +219,30 @@ async fn rewind(
         finish: Some(Finish { usage, ..Finish::default() }),
         ..MessageInput::derived(Role::User, MessageKind::Branch, &[PartBody::Text(text)])
     };
-    let (id, at) = tx.message(lineage.key, caller, input)?;
-    changed(tx, lineage.key, at)?;
+    let (id, at) = tx.message(ancestry.key, caller, input)?;
+    changed(tx, ancestry.key, at)?;
     Ok(vec![id])
 }
 
 async fn edit(
     tx: &mut Tx<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     caller: &Caller,
     marks: &mut Vec<Mark>,
     message: &str,
     parts: Vec<(NewPart, PartInput)>,
 ) -> Result<Ids> {
-    let located = sealed(tx, lineage, marks, message).await?;
+    let located = sealed(tx, ancestry, marks, message).await?;
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));
     }
     // An edit of an edit or of a replay targets the original, so that the newest always applies.
     let target = located.position.first;
     if parts.is_empty() {
-        return leave_out(tx, lineage, caller, marks, target, located.message.id).await;
+        return leave_out(tx, ancestry, caller, marks, target, located.message.id).await;
     }
-    let original = original(tx, lineage, &located).await?;
-    let parts = settled(tx, lineage, &original, &located.message, parts).await?;
+    let original = original(tx, ancestry, &located).await?;
+    let parts = settled(tx, ancestry, &original, &located.message, parts).await?;
     let head = codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::replacing(&original) };
     let input = MessageInput {
         id: fresh_message_id(),
@@ -254,30 +254,30 @@ async fn edit(
         parts,
         open_timeout_ms: limits::OPEN_TIMEOUT_MS_DEFAULT,
     };
-    let (id, replacement) = tx.message(lineage.key, caller, input)?;
+    let (id, replacement) = tx.message(ancestry.key, caller, input)?;
     let mut digest = Digest::default();
-    write(tx, &mut digest, lineage.key, marks, MarkBody::Edited { target, replacement: Some(replacement) }).await?;
+    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: Some(replacement) }).await?;
     let body = EventBody::MessageEdited { message: located.message.id, replacement: Some(MessageId(id)) };
-    let at = tx.event(lineage.key, caller, &body, &digest)?;
-    changed(tx, lineage.key, at)?;
+    let at = tx.event(ancestry.key, caller, &body, &digest)?;
+    changed(tx, ancestry.key, at)?;
     Ok(vec![id])
 }
 
 /// The message that an edit replaces: the original at the position of the edited one.
-async fn original(tx: &mut Tx<'_>, lineage: &Lineage, edited: &Located) -> Result<Message> {
-    let place = edited.position.first;
-    if edited.message.revision == place {
+async fn original(tx: &mut Tx<'_>, ancestry: &Ancestry, edited: &Located) -> Result<Message> {
+    let position = edited.position.first;
+    if edited.message.revision == position {
         return Ok(edited.message.clone());
     }
     let mut reader = Reader::new(tx.conn);
-    let id = messages::id_at(&mut reader, lineage, place).await?;
-    messages::named(&mut reader, lineage, &id.to_string()).await
+    let id = messages::id_at(&mut reader, ancestry, position).await?;
+    messages::named(&mut reader, ancestry, &id.to_string()).await
 }
 
 /// The parts of an edit, with the messages of the calls that results answer.
 async fn settled(
     tx: &mut Tx<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     original: &Message,
     edited: &Message,
     parts: Vec<(NewPart, PartInput)>,
@@ -285,63 +285,69 @@ async fn settled(
     let (mut written, mut inputs): (Vec<NewPart>, Vec<PartInput>) = parts.into_iter().unzip();
     if names_calls(&written) {
         let mut calls = NamedCalls::default();
-        calls.add_named(tx, lineage.key, original.id, &written).await?;
+        calls.add_named(tx, ancestry.key, original.id, &written).await?;
         for (part, input) in written.iter_mut().zip(&mut inputs) {
-            calls.resolve(tx, lineage.key, part, input).await?;
+            calls.resolve(tx, ancestry.key, part, input).await?;
         }
     }
     let mut reader = Reader::new(tx.conn);
-    let original = messages::get(&mut reader, lineage, &original.id.to_string()).await?;
-    let edited = messages::get(&mut reader, lineage, &edited.id.to_string()).await?;
-    calls::settle_edit(tx, lineage.key, &original, &edited, &written, &mut inputs).await?;
+    let original = messages::get(&mut reader, ancestry, &original.id.to_string()).await?;
+    let edited = messages::get(&mut reader, ancestry, &edited.id.to_string()).await?;
+    calls::settle_edit(tx, ancestry.key, &original, &edited, &written, &mut inputs).await?;
     Ok(inputs)
 }
 
 /// Omits a message from views without a replacement.
 async fn leave_out(
     tx: &mut Tx<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     caller: &Caller,
     marks: &mut Vec<Mark>,
     target: Revision,
     message: MessageId,
 ) -> Result<Ids> {
     let mut digest = Digest::default();
-    write(tx, &mut digest, lineage.key, marks, MarkBody::Edited { target, replacement: None }).await?;
-    let at = tx.event(lineage.key, caller, &EventBody::MessageEdited { message, replacement: None }, &digest)?;
-    changed(tx, lineage.key, at)?;
+    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: None }).await?;
+    let at = tx.event(ancestry.key, caller, &EventBody::MessageEdited { message, replacement: None }, &digest)?;
+    changed(tx, ancestry.key, at)?;
     Ok(Ids::new())
 }
 
-async fn pin(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
-    let located = sealed(tx, lineage, marks, message).await?;
+async fn pin(
+    tx: &mut Tx<'_>,
+    ancestry: &Ancestry,
+    caller: &Caller,
+    marks: &mut Vec<Mark>,
+    message: &str,
+) -> Result<Ids> {
+    let located = sealed(tx, ancestry, marks, message).await?;
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
     let target = located.position.first;
-    if layouts::pin(marks, lineage.revision, target).is_some() {
+    if layouts::pin(marks, ancestry.revision, target).is_some() {
         return Ok(Vec::new());
     }
     let mut digest = Digest::default();
     let body = MarkBody::Pinned { target };
-    write(tx, &mut digest, lineage.key, marks, body).await?;
-    let at = tx.event(lineage.key, caller, &EventBody::MessagePinned { message: located.message.id }, &digest)?;
-    changed(tx, lineage.key, at)?;
+    write(tx, &mut digest, ancestry.key, marks, body).await?;
+    let at = tx.event(ancestry.key, caller, &EventBody::MessagePinned { message: located.message.id }, &digest)?;
+    changed(tx, ancestry.key, at)?;
     Ok(Vec::new())
 }
 
 async fn unpin(
     tx: &mut Tx<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     caller: &Caller,
     marks: &mut Vec<Mark>,
     message: &str,
 ) -> Result<Ids> {
-    let located = sealed(tx, lineage, marks, message).await?;
-    let Some(mark) = layouts::pin(marks, lineage.revision, located.position.first) else { return Ok(Vec::new()) };
+    let located = sealed(tx, ancestry, marks, message).await?;
+    let Some(mark) = layouts::pin(marks, ancestry.revision, located.position.first) else { return Ok(Vec::new()) };
     let mut digest = Digest::default();
-    write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark }).await?;
-    let at = tx.event(lineage.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;
-    changed(tx, lineage.key, at)?;
+    write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark }).await?;
+    let at = tx.event(ancestry.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;
+    changed(tx, ancestry.key, at)?;
     Ok(Vec::new())
 }

@@ -1,13 +1,13 @@
 //! Reads of history: messages by id, by page, and by layout.
 
+use super::ancestry::{self, Ancestry, Query, Reader, Segment};
 use super::codec::{self, Number as _, StoredPart};
 use super::error::{Error, Kind, Result};
-use super::lineage::{self, Lineage, Query, Reader, Stretch};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::{Layout, Place, Span};
+use crate::model::layout::{Layout, Placement, Span};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
@@ -36,11 +36,11 @@ macro_rules! select_message {
 const BY_ID: &str = select_message!("where m.public_id = $2");
 const BY_CLIENT: &str = select_message!("where m.session_id = $2 and m.client_id = $3");
 const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.lane in (0, 1, 2, 3) and m.revision = $3");
-const LANE_FORWARD: &str = select_message!(
+const CLASS_FORWARD: &str = select_message!(
     "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
      and ($6 is null or m.sealed_revision <= $6) order by m.revision limit $7"
 );
-const LANE_BACKWARD: &str = select_message!(
+const CLASS_BACKWARD: &str = select_message!(
     "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
      and ($6 is null or m.sealed_revision <= $6) order by m.revision desc limit $7"
 );
@@ -64,8 +64,8 @@ pub(crate) const STATEMENTS: &[&str] = &[
     BY_ID,
     BY_CLIENT,
     BY_REVISION,
-    LANE_FORWARD,
-    LANE_BACKWARD,
+    CLASS_FORWARD,
+    CLASS_BACKWARD,
     PARTS,
     WHOLE,
     PRUNED,
@@ -249,7 +249,7 @@ async fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, 
                 let part = part(reader, found.message.id, numbered).await?;
                 found.message.parts.push(part);
             }
-            let bytes = weigh_bytes(&found.message);
+            let bytes = message_bytes(&found.message);
             if budget.refuses(bytes) {
                 return Ok(filled);
             }
@@ -313,16 +313,16 @@ async fn content(reader: &mut Reader<'_>, stored: &mut StoredPart) -> Result<(Pa
 /// A message of one session's own rows, with all its parts. For the writer, which reads its own writes.
 pub(crate) async fn by_public_id(conn: &mut SqliteConnection, key: i64, id: MessageId) -> Result<Message> {
     let mut reader = Reader::new(conn);
-    let lineage = lineage::by_key(&mut reader, key).await?;
-    get(&mut reader, &lineage, &id.to_string()).await
+    let ancestry = ancestry::by_key(&mut reader, key).await?;
+    get(&mut reader, &ancestry, &id.to_string()).await
 }
 
 /// Finds a message of a history by its id or its client's id, without its parts.
-async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<(Found, Revision)> {
+async fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, Revision)> {
     let not_found = || Error::not_found(Kind::Message, id);
-    let visible = |found: Found, stretch: Stretch| match stretch.sealed_by {
+    let visible = |found: Found, segment: Segment| match segment.sealed_by {
         Some(by) if found.message.sealed_revision.is_none_or(|sealed| sealed > by) => Err(not_found()),
-        _ => Ok((found, stretch.sealed_by.unwrap_or(i64::MAX))),
+        _ => Ok((found, segment.sealed_by.unwrap_or(i64::MAX))),
     };
     if let Ok(id) = id.parse::<MessageId>() {
         let row = reader
@@ -330,18 +330,18 @@ async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<
             .await?
             .ok_or_else(not_found)?;
         let found = Found::from_row(&row, i64::MAX)?;
-        let stretch = lineage.contains(reader, found.owner, found.message.revision).await?.ok_or_else(not_found)?;
-        return visible(found, stretch);
+        let segment = ancestry.contains(reader, found.owner, found.message.revision).await?.ok_or_else(not_found)?;
+        return visible(found, segment);
     }
-    for (stretch, has_messages) in lineage.all(reader).await?.into_iter().rev() {
+    for (segment, has_messages) in ancestry.all(reader).await?.into_iter().rev() {
         if !has_messages {
             continue;
         }
-        let query = sqlx::query(BY_CLIENT).bind(i64::MAX).bind(stretch.owner).bind(id.to_owned());
+        let query = sqlx::query(BY_CLIENT).bind(i64::MAX).bind(segment.owner).bind(id.to_owned());
         if let Some(row) = reader.one(query).await? {
             let found = Found::from_row(&row, i64::MAX)?;
-            if (stretch.first..=stretch.last).contains(&found.message.revision) {
-                return visible(found, stretch);
+            if (segment.first..=segment.last).contains(&found.message.revision) {
+                return visible(found, segment);
             }
         }
     }
@@ -349,8 +349,8 @@ async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<
 }
 
 /// A message of a history by its id or its client's id, as it was written.
-pub(crate) async fn get(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Message> {
-    let (found, at) = locate(reader, lineage, id).await?;
+pub(crate) async fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
+    let (found, at) = locate(reader, ancestry, id).await?;
     let mut found = [found];
     fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX)).await?;
     let [found] = found;
@@ -368,24 +368,24 @@ pub(crate) async fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(
 }
 
 /// The message at a revision of a segment, as of `at`.
-fn by_revision(stretch: &Stretch, revision: Revision, at: Revision) -> Query<'static> {
-    sqlx::query(BY_REVISION).bind(at).bind(stretch.owner).bind(revision)
+fn by_revision(segment: &Segment, revision: Revision, at: Revision) -> Query<'static> {
+    sqlx::query(BY_REVISION).bind(at).bind(segment.owner).bind(revision)
 }
 
 /// Messages of a history at these revisions, as of `at`, in this order. A message that exceeds the rest of `bytes` is
 /// left out, unless it is the first.
 pub(crate) async fn at_revisions(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     revisions: &[Revision],
     at: Revision,
     bytes: usize,
 ) -> Result<Vec<Message>> {
     let mut wanted = Vec::new();
     for revision in revisions.iter().filter(|revision| **revision <= at) {
-        let stretch = lineage.owner_at(reader, *revision).await?;
-        if let Some(row) = reader.one(by_revision(&stretch, *revision, at)).await? {
-            wanted.push(Found::from_row(&row, at.min(stretch.sealed_by.unwrap_or(i64::MAX)))?);
+        let segment = ancestry.owner_at(reader, *revision).await?;
+        if let Some(row) = reader.one(by_revision(&segment, *revision, at)).await? {
+            wanted.push(Found::from_row(&row, at.min(segment.sealed_by.unwrap_or(i64::MAX)))?);
         }
     }
     let mut room = bytes;
@@ -417,9 +417,9 @@ pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i6
 }
 
 /// The message of a history with this id, without its parts: its own id, its client's, or that of one of its parts.
-pub(crate) async fn named(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<Message> {
-    let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, lineage, id).await?.0.message) };
-    let mut message = match get(reader, lineage, &part.message().to_string()).await {
+pub(crate) async fn named(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
+    let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, ancestry, id).await?.0.message) };
+    let mut message = match get(reader, ancestry, &part.message().to_string()).await {
         Err(Error::NotFound { .. }) => return Err(Error::not_found(Kind::Message, id)),
         message => message?,
     };
@@ -431,14 +431,14 @@ pub(crate) async fn named(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) 
 }
 
 /// The id of the message of a history with this id or client's id.
-pub(crate) async fn id_of(reader: &mut Reader<'_>, lineage: &Lineage, id: &str) -> Result<MessageId> {
-    Ok(locate(reader, lineage, id).await?.0.message.id)
+pub(crate) async fn id_of(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<MessageId> {
+    Ok(locate(reader, ancestry, id).await?.0.message.id)
 }
 
 /// The id of the message of a history that came at a revision.
-pub(crate) async fn id_at(reader: &mut Reader<'_>, lineage: &Lineage, revision: Revision) -> Result<MessageId> {
-    let stretch = lineage.owner_at(reader, revision).await?;
-    let row = reader.one(by_revision(&stretch, revision, i64::MAX)).await?;
+pub(crate) async fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<MessageId> {
+    let segment = ancestry.owner_at(reader, revision).await?;
+    let row = reader.one(by_revision(&segment, revision, i64::MAX)).await?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
     Ok(Found::from_row(&row, i64::MAX)?.message.id)
 }
@@ -475,38 +475,38 @@ pub struct PageOf {
 }
 
 /// The message classes that a page reads. Each is an index range of its own, so that no row is read in vain.
-fn lanes(page: &PageOf) -> Vec<i32> {
-    let mut lanes = vec![codec::lane(MessageKind::Normal), codec::lane(MessageKind::Edit)];
+fn classes(page: &PageOf) -> Vec<i32> {
+    let mut classes = vec![codec::message_class(MessageKind::Normal), codec::message_class(MessageKind::Edit)];
     if page.derived {
-        lanes.push(codec::lane(MessageKind::Summary));
+        classes.push(codec::message_class(MessageKind::Summary));
     }
     if page.records {
-        lanes.push(codec::lane(MessageKind::Record));
+        classes.push(codec::message_class(MessageKind::Record));
     }
-    lanes
+    classes
 }
 
 /// Rows of some message classes of one segment, in order, at most `limit`.
-async fn stretch_rows(
+async fn segment_rows(
     reader: &mut Reader<'_>,
-    stretch: &Stretch,
+    segment: &Segment,
     (first, last): (Revision, Revision),
-    lanes: &[i32],
+    classes: &[i32],
     backward: bool,
     limit: i64,
     at: Revision,
 ) -> Result<Vec<Found>> {
-    let (first, last) = (first.max(stretch.first), last.min(stretch.last).min(at));
-    let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
+    let (first, last) = (first.max(segment.first), last.min(segment.last).min(at));
+    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
     let mut found = Vec::new();
-    for lane in lanes {
-        let query = sqlx::query(if backward { LANE_BACKWARD } else { LANE_FORWARD })
+    for class in classes {
+        let query = sqlx::query(if backward { CLASS_BACKWARD } else { CLASS_FORWARD })
             .bind(seen)
-            .bind(stretch.owner)
-            .bind(lane)
+            .bind(segment.owner)
+            .bind(class)
             .bind(first)
             .bind(last)
-            .bind(stretch.sealed_by)
+            .bind(segment.sealed_by)
             .bind(limit);
         for row in reader.all(query).await? {
             found.push(Found::from_row(&row, seen)?);
@@ -520,17 +520,17 @@ async fn stretch_rows(
 /// A page of history, and the beginning of the next one.
 pub(crate) async fn page(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     page: &PageOf,
 ) -> Result<(Vec<Message>, Option<Revision>)> {
-    page_until(reader, lineage, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX)).await
+    page_until(reader, ancestry, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX)).await
 }
 
 /// A page of the messages of some ranges, ascending and disjoint, from a revision on, and the beginning of the next
 /// page.
 pub(crate) async fn page_of_ranges(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     ranges: &[RevisionRange],
     from: Revision,
     limit: i64,
@@ -541,13 +541,13 @@ pub(crate) async fn page_of_ranges(
         let room = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
         let page = PageOf {
             from: from.max(range.first),
-            at: lineage.revision,
+            at: ancestry.revision,
             backward: false,
             limit: room,
             derived: false,
             records: false,
         };
-        let (found, next) = page_until(reader, lineage, &page, range.last, &mut budget).await?;
+        let (found, next) = page_until(reader, ancestry, &page, range.last, &mut budget).await?;
         messages.extend(found);
         if next.is_some() {
             return Ok((messages, next));
@@ -559,31 +559,31 @@ pub(crate) async fn page_of_ranges(
 /// A page of messages up to a revision, which applies to forward pages only.
 async fn page_until(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     page: &PageOf,
     until: Revision,
     budget: &mut Budget,
 ) -> Result<(Vec<Message>, Option<Revision>)> {
-    let lanes = lanes(page);
+    let classes = classes(page);
     let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
     let mut from = page.from;
     let mut messages: Vec<Message> = Vec::new();
     loop {
-        let stretch = if page.backward {
-            lineage.stretch_to(reader, from).await?
+        let segment = if page.backward {
+            ancestry.segment_to(reader, from).await?
         } else if from > page.at.min(until) {
             None
         } else {
-            Some(lineage.stretch_from(reader, from).await?)
+            Some(ancestry.segment_from(reader, from).await?)
         };
-        let Some(stretch) = stretch else { break };
+        let Some(segment) = segment else { break };
         let range = if page.backward { (0, from) } else { (from, until) };
         // One more than requested shows if another page follows; its parts are not read.
         let room = limit - messages.len();
         let most = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
-        let mut found = stretch_rows(reader, &stretch, range, &lanes, page.backward, most, page.at).await?;
+        let mut found = segment_rows(reader, &segment, range, &classes, page.backward, most, page.at).await?;
         let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
-        let seen = page.at.min(stretch.sealed_by.unwrap_or(i64::MAX));
+        let seen = page.at.min(segment.sealed_by.unwrap_or(i64::MAX));
         let wanted = found.len().min(room);
         let filled = fill_parts(reader, &mut found[..wanted], seen, budget).await?;
         let next = found.get(filled).map(|found| found.message.revision);
@@ -595,8 +595,8 @@ async fn page_until(
         from = match (page.backward, last) {
             (true, Some(last)) if full => last - 1,
             (false, Some(last)) if full => last + 1,
-            (true, _) if stretch.first > 0 => stretch.first - 1,
-            (false, _) if stretch.last < i64::MAX => stretch.last + 1,
+            (true, _) if segment.first > 0 => segment.first - 1,
+            (false, _) if segment.last < i64::MAX => segment.last + 1,
             _ => break,
         };
     }
@@ -604,17 +604,17 @@ async fn page_until(
 }
 
 /// The approximate size of a message on the wire, in bytes.
-pub fn weigh_bytes(message: &Message) -> usize {
+pub fn message_bytes(message: &Message) -> usize {
     let parts: usize = message
         .parts
         .iter()
-        .map(|part| weigh_body(&part.body) + part.metadata_json.as_ref().map_or(0, String::len) + 96)
+        .map(|part| body_bytes(&part.body) + part.metadata_json.as_ref().map_or(0, String::len) + 96)
         .sum();
     parts + message.metadata_json.as_ref().map_or(0, String::len) + 256
 }
 
 /// The approximate size of a part's content on the wire, in bytes.
-pub fn weigh_body(body: &PartBody) -> usize {
+pub fn body_bytes(body: &PartBody) -> usize {
     let media = |source: &MediaSource| match source {
         MediaSource::Bytes(bytes) => bytes.len(),
         MediaSource::Uri(uri) => uri.len(),
@@ -636,7 +636,7 @@ pub fn weigh_body(body: &PartBody) -> usize {
 /// The messages of a layout as of a revision, with the prune marks that are active then.
 pub(crate) async fn sources(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     layout: &Layout,
     at: Revision,
     bytes_max: usize,
@@ -645,8 +645,8 @@ pub(crate) async fn sources(
     let mut budget = Budget::of(bytes_max);
     for span in &layout.spans {
         match *span {
-            Span::Placed { revision, place } => {
-                if let Some(source) = placed(reader, lineage, layout, (revision, place), at, &mut budget).await? {
+            Span::Placed { revision, placement } => {
+                if let Some(source) = placed(reader, ancestry, layout, (revision, placement), at, &mut budget).await? {
                     sources.push(source);
                 }
             }
@@ -654,17 +654,17 @@ pub(crate) async fn sources(
                 let last = last.unwrap_or(i64::MAX).min(at);
                 let mut from = first;
                 while from <= last {
-                    let stretch = lineage.stretch_from(reader, from).await?;
-                    let lane = [codec::lane(MessageKind::Normal)];
+                    let segment = ancestry.segment_from(reader, from).await?;
+                    let class = [codec::message_class(MessageKind::Normal)];
                     let limit = limits::VIEW_READ_MESSAGES;
-                    let found = stretch_rows(reader, &stretch, (from, last), &lane, false, limit, at).await?;
+                    let found = segment_rows(reader, &segment, (from, last), &class, false, limit, at).await?;
                     let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
                     let newest = found.last().map(|found| found.message.revision);
-                    let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
-                    sources.extend(with_prunes(reader, lineage, layout, found, (seen, at), &mut budget).await?);
+                    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+                    sources.extend(with_prunes(reader, ancestry, layout, found, (seen, at), &mut budget).await?);
                     from = match newest {
                         Some(newest) if full => newest + 1,
-                        _ => stretch.last.saturating_add(1),
+                        _ => segment.last.saturating_add(1),
                     };
                     if from == i64::MAX {
                         break;
@@ -678,25 +678,25 @@ pub(crate) async fn sources(
 
 async fn placed(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     layout: &Layout,
-    (revision, place): (Revision, Place),
+    (revision, placement): (Revision, Placement),
     at: Revision,
     budget: &mut Budget,
 ) -> Result<Option<SourceMessage>> {
-    let stretch = lineage.owner_at(reader, revision).await?;
-    let seen = at.min(stretch.sealed_by.unwrap_or(i64::MAX));
-    let Some(row) = reader.one(by_revision(&stretch, revision, seen)).await? else { return Ok(None) };
+    let segment = ancestry.owner_at(reader, revision).await?;
+    let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
+    let Some(row) = reader.one(by_revision(&segment, revision, seen)).await? else { return Ok(None) };
     let found = vec![Found::from_row(&row, seen)?];
-    let mut sources = with_prunes(reader, lineage, layout, found, (seen, at), budget).await?;
-    let source = sources.pop().map(|source| SourceMessage { place: Some(place), ..source });
+    let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget).await?;
+    let source = sources.pop().map(|source| SourceMessage { placement: Some(placement), ..source });
     Ok(source)
 }
 
 /// Reads parts and prune marks; a mark counts if it is part of this history, existed at `at` and was not undone.
 async fn with_prunes(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     layout: &Layout,
     mut found: Vec<Found>,
     (seen, at): (Revision, Revision),
@@ -704,7 +704,7 @@ async fn with_prunes(
 ) -> Result<Vec<SourceMessage>> {
     let filled = fill_parts(reader, &mut found, seen, budget).await?;
     if let Some(refused) = found.get(filled) {
-        let bytes = budget.spent.saturating_add(weigh_bytes(&refused.message)).max(budget.most.saturating_add(1));
+        let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
         return Err(Error::LimitExceeded {
             what: VIEW_BYTES,
             limit: i64::try_from(budget.most).unwrap_or(i64::MAX),
@@ -720,8 +720,8 @@ async fn with_prunes(
             if revision > at || layout.undone_prunes.contains(&revision) {
                 continue;
             }
-            if owner != lineage.key || lineage.fork_revision.is_some_and(|fork| revision <= fork) {
-                let inherited = lineage.contains(reader, owner, revision).await?;
+            if owner != ancestry.key || ancestry.fork_revision.is_some_and(|fork| revision <= fork) {
+                let inherited = ancestry.contains(reader, owner, revision).await?;
                 if inherited.is_none() {
                     continue;
                 }
@@ -731,9 +731,9 @@ async fn with_prunes(
             // Of several marks on a part, the newest counts.
             if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
                 let compaction = CompactionId(codec::uuid(row.try_get(4)?)?);
-                let cut: Option<&[u8]> = row.try_get(5)?;
-                let cut = cut.map(codec::decode_cut).transpose()?;
-                pruned.insert(part, (revision, Pruned { part, compaction, cut }));
+                let truncation: Option<&[u8]> = row.try_get(5)?;
+                let truncation = truncation.map(codec::decode_truncation).transpose()?;
+                pruned.insert(part, (revision, Pruned { part, compaction, truncation }));
             }
         }
     }
@@ -743,7 +743,7 @@ async fn with_prunes(
             let message = found.message;
             let of = |part: &Part| pruned.get(&part.id).map(|(_, pruned)| pruned.clone());
             let pruned = message.parts.iter().filter_map(of).collect();
-            SourceMessage { message: message.into(), place: None, pruned, counts: None }
+            SourceMessage { message: message.into(), placement: None, pruned, counts: None }
         })
         .collect())
 }

@@ -20,7 +20,7 @@ mod head;
 mod health;
 mod jobs;
 mod layouts;
-mod lineage;
+mod ancestry;
 mod marks;
 mod messages;
 mod open;
@@ -39,7 +39,7 @@ mod sources;
 mod spending;
 #[cfg(test)]
 mod tests;
-mod tally;
+mod statistics;
 mod tx;
 mod verify;
 mod windows;
@@ -51,15 +51,15 @@ pub use compactions::{Commit, Committed};
 pub use counts::Counted;
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
-pub use events::{EventFilter, EventPage, Looked, Moment, PagedEvent, SessionMoment};
+pub use events::{EventFilter, EventPage, Moment, PagedEvent, ScannedTo, SessionMoment};
 pub use files::paths;
 pub use head::{Pending, Receipt, SessionKey};
 pub use health::{Checkpoints, WriteState};
 pub use jobs::{Condition, Enqueued, Evaluation, GuardRows, Loss, WindowUsage};
 pub use marks::BranchSummary;
-pub use messages::{PageOf, VIEW_BYTES, weigh_body, weigh_bytes};
+pub use messages::{PageOf, VIEW_BYTES, body_bytes, message_bytes};
 pub use open::{Durability, Options};
-pub use position::Place;
+pub use position::MessagePosition;
 pub use recent::Newest;
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
@@ -67,7 +67,7 @@ pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
 pub use sources::{News, Source};
 pub use spending::Spent;
-pub use tally::{Fare, Tally};
+pub use statistics::{CompactionCounter, Statistics};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
 
@@ -80,8 +80,8 @@ use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
+use ancestry::{Ancestry, Reader};
 use health::Health;
-use lineage::{Lineage, Reader};
 use recent::Recent;
 use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 use std::sync::Arc;
@@ -221,7 +221,7 @@ impl Store {
 
     /// Finds a session by its id or its client's id.
     pub async fn find_session(&self, id: &str) -> Result<SessionKey> {
-        self.reading(async |reader| lineage::find(reader, id).await.map(|lineage| lineage.session())).await
+        self.reading(async |reader| ancestry::find(reader, id).await.map(|ancestry| ancestry.session())).await
     }
 
     /// A session in its newest state, with its policy.
@@ -238,12 +238,12 @@ impl Store {
     /// The last revision that a session's history shares with a session that it was forked from, directly or not; none
     /// if it was not.
     pub async fn shared_with(&self, session: SessionKey, other: SessionId) -> Result<Option<Revision>> {
-        self.reading(async |reader| lineage::shared_with(reader, session.0, other).await).await
+        self.reading(async |reader| ancestry::shared_with(reader, session.0, other).await).await
     }
 
     /// A session's id.
     pub async fn session_id(&self, key: SessionKey) -> Result<SessionId> {
-        self.reading(async |reader| lineage::public_id(reader.conn, key.0).await).await
+        self.reading(async |reader| ancestry::public_id(reader.conn, key.0).await).await
     }
 
     /// A page of sessions, newest first, each with the number after which the next page continues.
@@ -360,8 +360,8 @@ impl Store {
     /// A message by its id or its client's id, as it was written.
     pub async fn message(&self, session: SessionKey, id: &str) -> Result<Message> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            messages::get(reader, &lineage, id).await
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            messages::get(reader, &ancestry, id).await
         })
         .await
     }
@@ -370,8 +370,8 @@ impl Store {
     pub async fn message_of(&self, event: &Event) -> Result<Option<Message>> {
         let Some(id) = event.body.message() else { return Ok(None) };
         self.reading(async |reader| {
-            let lineage = lineage::find(reader, &event.session_id.to_string()).await?;
-            messages::get(reader, &lineage, &id.to_string()).await.map(Some)
+            let ancestry = ancestry::find(reader, &event.session_id.to_string()).await?;
+            messages::get(reader, &ancestry, &id.to_string()).await.map(Some)
         })
         .await
     }
@@ -379,8 +379,8 @@ impl Store {
     /// The id of the message with this id or client's id.
     pub async fn message_id(&self, session: SessionKey, id: &str) -> Result<MessageId> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            messages::id_of(reader, &lineage, id).await
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            messages::id_of(reader, &ancestry, id).await
         })
         .await
     }
@@ -394,11 +394,11 @@ impl Store {
     /// revision, `at` is `i64::MAX`.
     pub async fn page(&self, session: SessionKey, page: PageOf) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            let at = if page.at == i64::MAX { lineage.revision } else { page.at };
-            lineage.check(at)?;
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            let at = if page.at == i64::MAX { ancestry.revision } else { page.at };
+            ancestry.check(at)?;
             let (messages, next) =
-                messages::page(reader, &lineage, &PageOf { at, from: page.from.min(at + 1), ..page }).await?;
+                messages::page(reader, &ancestry, &PageOf { at, from: page.from.min(at + 1), ..page }).await?;
             Ok((messages, next, at))
         })
         .await
@@ -440,8 +440,8 @@ impl Store {
         sealed_by: Revision,
     ) -> Result<Vec<(SessionKey, Revision)>> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            search::owners(reader, &lineage, ranges, sealed_by).await
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            search::owners(reader, &ancestry, ranges, sealed_by).await
         })
         .await
     }
@@ -449,8 +449,8 @@ impl Store {
     /// For each word of a look-up, the messages of a history that contain it, newest first.
     pub async fn matches(&self, session: SessionKey, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            search::matches(reader, &lineage, lookup).await
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            search::matches(reader, &ancestry, lookup).await
         })
         .await
     }
@@ -465,8 +465,8 @@ impl Store {
         bytes: usize,
     ) -> Result<Vec<Message>> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            messages::at_revisions(reader, &lineage, revisions, at, bytes).await
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            messages::at_revisions(reader, &ancestry, revisions, at, bytes).await
         })
         .await
     }
@@ -549,10 +549,10 @@ impl Store {
         kinds: &[EventKind],
         range: (Revision, Revision),
         limit: i64,
-    ) -> Result<(Vec<Event>, Option<Looked>)> {
+    ) -> Result<(Vec<Event>, Option<ScannedTo>)> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            events::of_history(reader, &lineage, kinds, range, limit).await
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            events::of_history(reader, &ancestry, kinds, range, limit).await
         })
         .await
     }
@@ -565,10 +565,10 @@ impl Store {
     /// The revision, in a session's history, of the event with this number; none if it is not part of that history.
     pub async fn revision_of(&self, session: SessionKey, seq: Seq) -> Result<Option<Revision>> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            let Some((owner, revision)) = events::place_of(reader, seq).await? else { return Ok(None) };
-            let stretch = lineage.contains(reader, owner, revision).await?;
-            Ok(stretch.map(|_| revision))
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            let Some((owner, revision)) = events::position_of(reader, seq).await? else { return Ok(None) };
+            let segment = ancestry.contains(reader, owner, revision).await?;
+            Ok(segment.map(|_| revision))
         })
         .await
     }
@@ -581,8 +581,8 @@ impl Store {
     /// The event of a revision of a session's history; none if there is no such revision.
     pub async fn event_at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            events::at(reader, &lineage, revision).await
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            events::at(reader, &ancestry, revision).await
         })
         .await
     }
@@ -594,9 +594,9 @@ impl Store {
         revision: Option<Revision>,
     ) -> Result<(Revision, Option<Vec<u8>>)> {
         self.reading(async |reader| {
-            let lineage: Lineage = lineage::by_key(reader, session.0).await?;
-            let revision = revision.unwrap_or(lineage.revision);
-            Ok((revision, events::hash_at(reader, &lineage, revision).await?))
+            let ancestry: Ancestry = ancestry::by_key(reader, session.0).await?;
+            let revision = revision.unwrap_or(ancestry.revision);
+            Ok((revision, events::hash_at(reader, &ancestry, revision).await?))
         })
         .await
     }
@@ -608,8 +608,8 @@ impl Store {
     }
 
     /// Statistics of the compactions in the whole store, as of an instant.
-    pub async fn fare(&self, now: Timestamp) -> Result<Fare> {
-        self.reading(async |reader| tally::fare(reader, now).await).await
+    pub async fn statistics(&self, now: Timestamp) -> Result<Statistics> {
+        self.reading(async |reader| statistics::statistics(reader, now).await).await
     }
 
     /// Usage and cost of requests to models, by summarizer and model.

@@ -2,7 +2,7 @@
 
 use super::ahead;
 use super::error::{Error, Result};
-use super::files::{self, DATABASE, Standing};
+use super::files::{self, DATABASE, DatabaseState};
 use super::health::Health;
 use super::open_messages;
 use super::writer::Writer;
@@ -117,10 +117,10 @@ async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<(
 }
 
 /// Checks the content of a database, and brings its schema up to date.
-async fn prepare(conn: &mut SqliteConnection, directory: &Path, standing: Standing) -> Result<()> {
+async fn prepare(conn: &mut SqliteConnection, directory: &Path, state: DatabaseState) -> Result<()> {
     check_version(conn).await?;
     check_schema(conn, directory).await?;
-    if standing == Standing::Empty {
+    if state == DatabaseState::Empty {
         let claim = format!("pragma application_id = {}", files::APPLICATION_ID);
         // A pragma takes no bound value.
         sqlx::raw_sql(sqlx::AssertSqlSafe(claim)).execute(&mut *conn).await?;
@@ -130,7 +130,7 @@ async fn prepare(conn: &mut SqliteConnection, directory: &Path, standing: Standi
 
 /// Locks a data directory, with retries. A child process that a daemon has just forked holds the daemon's lock until it
 /// executes its own program, even if that daemon is gone, so the lock is tried again for a moment.
-async fn claim(directory: &Path) -> Result<(std::fs::File, files::Standing)> {
+async fn claim(directory: &Path) -> Result<(std::fs::File, files::DatabaseState)> {
     for _ in 0..limits::LOCK_ATTEMPTS {
         if let Some(claimed) = files::claim(directory)? {
             return Ok(claimed);
@@ -150,7 +150,7 @@ impl Store {
     ) -> Result<(Self, impl Future<Output = ()> + Send + 'static)> {
         let Options { directory, durability } = options_given;
         let directory = files::plain(&directory)?;
-        let (held, standing) = claim(&directory).await?;
+        let (held, state) = claim(&directory).await?;
         files::make_database(&directory)?;
         let options = options(&directory, durability);
         let mut conn = options
@@ -163,7 +163,7 @@ impl Store {
             .statement_cache_capacity(limits::WRITER_STATEMENTS_KEPT)
             .connect()
             .await?;
-        if let Err(refused) = prepare(&mut conn, &directory, standing).await {
+        if let Err(refused) = prepare(&mut conn, &directory, state).await {
             // Closing also removes a log that the connection made.
             conn.close().await?;
             return Err(refused);

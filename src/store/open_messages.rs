@@ -1,9 +1,9 @@
 //! Open messages and the times at which they expire. Otherwise a writer that is gone would keep every compaction from
 //! passing its message for ever.
 
+use super::ancestry::Reader;
 use super::append::FinishMessage;
 use super::error::{Error, Result};
-use super::lineage::Reader;
 use super::script::Script;
 use super::tx::Tx;
 use crate::limits;

@@ -1,8 +1,8 @@
 //! The positions of messages by id. Every call that takes an id of a view uses this module, so that an id means the
 //! same position in all of them.
 
+use super::ancestry::{self, Ancestry, Reader};
 use super::error::{Error, Result};
-use super::lineage::{self, Lineage, Reader};
 use super::{SessionKey, Store, marks, messages, sessions, windows};
 use crate::model::Revision;
 use crate::model::ids::MessageId;
@@ -47,9 +47,9 @@ impl Located {
 }
 
 /// Finds a message of a history by an id: its own, its client's, or that of one of its parts.
-pub(crate) async fn locate(reader: &mut Reader<'_>, lineage: &Lineage, marks: &[Mark], id: &str) -> Result<Located> {
-    let message = messages::named(reader, lineage, id).await?;
-    let position = layouts::position(marks, lineage.revision, message.revision);
+pub(crate) async fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
+    let message = messages::named(reader, ancestry, id).await?;
+    let position = layouts::position(marks, ancestry.revision, message.revision);
     Ok(Located { message, position })
 }
 
@@ -68,14 +68,14 @@ pub(crate) struct ForkPoint {
 /// state right before the rewind counts.
 pub(crate) async fn fork_behind(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     marks: &[Mark],
     id: &str,
 ) -> Result<ForkPoint> {
-    let located = locate(reader, lineage, marks, id).await?.sealed()?;
+    let located = locate(reader, ancestry, marks, id).await?.sealed()?;
     let Located { message, mut position } = located;
     let sealed = message.sealed_revision.unwrap_or(message.revision);
-    let mut now = lineage.revision;
+    let mut now = ancestry.revision;
     while let Some(rewind) = position.left_by {
         now = rewind - 1;
         position = layouts::position(marks, now, message.revision);
@@ -86,26 +86,26 @@ pub(crate) async fn fork_behind(
     let last = position.last;
     let newest_mark = marks[..marks.partition_point(|mark| mark.revision <= now)].last();
     let mut at = newest_mark.map_or(sealed, |mark| mark.revision.max(sealed));
-    for (stretch, _) in lineage.all(reader).await? {
-        let (from, to) = (stretch.first.max(at + 1), stretch.last.min(now));
-        let query = sqlx::query(SEALED_LATE).bind(stretch.owner).bind(from).bind(to).bind(last);
+    for (segment, _) in ancestry.all(reader).await? {
+        let (from, to) = (segment.first.max(at + 1), segment.last.min(now));
+        let query = sqlx::query(SEALED_LATE).bind(segment.owner).bind(from).bind(to).bind(last);
         let row = reader.one(query).await?.ok_or_else(|| Error::corrupt("message", "max returned nothing"))?;
         at = at.max(row.try_get::<Option<Revision>, _>(0)?.unwrap_or(at));
     }
-    if sessions::policy_in(reader, lineage, at).await? != sessions::policy_in(reader, lineage, now).await?
-        || windows::window_in(reader, lineage, at).await? != windows::window_in(reader, lineage, now).await?
+    if sessions::policy_in(reader, ancestry, at).await? != sessions::policy_in(reader, ancestry, now).await?
+        || windows::window_in(reader, ancestry, at).await? != windows::window_in(reader, ancestry, now).await?
     {
         at = now;
     }
-    let after = has_messages(reader, lineage, last + 1, at).await?.then_some(last);
+    let after = has_messages(reader, ancestry, last + 1, at).await?.then_some(last);
     Ok(ForkPoint { at, after, last })
 }
 
 /// True if an existing fork begins after the same last position that a new one would show.
 pub(crate) async fn begins_behind(
     reader: &mut Reader<'_>,
-    fork: &Lineage,
-    parent: &Lineage,
+    fork: &Ancestry,
+    parent: &Ancestry,
     last: Revision,
 ) -> Result<bool> {
     let Some(at) = fork.fork_revision else { return Ok(false) };
@@ -117,13 +117,13 @@ pub(crate) async fn begins_behind(
 }
 
 /// True if messages of a history came in a range of revisions.
-async fn has_messages(reader: &mut Reader<'_>, lineage: &Lineage, first: Revision, last: Revision) -> Result<bool> {
-    for (stretch, _) in lineage.all(reader).await? {
-        let (first, last) = (stretch.first.max(first), stretch.last.min(last));
+async fn has_messages(reader: &mut Reader<'_>, ancestry: &Ancestry, first: Revision, last: Revision) -> Result<bool> {
+    for (segment, _) in ancestry.all(reader).await? {
+        let (first, last) = (segment.first.max(first), segment.last.min(last));
         if first > last {
             continue;
         }
-        let row = reader.one(sqlx::query(HAS_MESSAGES).bind(stretch.owner).bind(first).bind(last)).await?;
+        let row = reader.one(sqlx::query(HAS_MESSAGES).bind(segment.owner).bind(first).bind(last)).await?;
         if row.ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?.try_get(0)? {
             return Ok(true);
         }
@@ -133,7 +133,7 @@ async fn has_messages(reader: &mut Reader<'_>, lineage: &Lineage, first: Revisio
 
 /// The position of a message, for callers without marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct MessagePosition {
     /// The message that is shown at the position: the newest edit or replay of the named message, or itself.
     pub message: MessageId,
     /// The first position that it covers: a tail that begins with it begins here.
@@ -144,15 +144,16 @@ pub struct Place {
 
 impl Store {
     /// The position in the current conversation of a message by an id; an error if a rewind removed it.
-    pub async fn place(&self, session: SessionKey, id: &str) -> Result<Place> {
+    pub async fn message_position(&self, session: SessionKey, id: &str) -> Result<MessagePosition> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            let marks = marks::all(reader, &lineage).await?;
-            let located = locate(reader, &lineage, &marks, id).await?.in_conversation()?;
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            let marks = marks::all(reader, &ancestry).await?;
+            let located = locate(reader, &ancestry, &marks, id).await?.in_conversation()?;
             let layouts::Position { first, last, shown, .. } = located.position;
             let is_itself = shown == located.message.revision;
-            let message = if is_itself { located.message.id } else { messages::id_at(reader, &lineage, shown).await? };
-            Ok(Place { message, first, last })
+            let message =
+                if is_itself { located.message.id } else { messages::id_at(reader, &ancestry, shown).await? };
+            Ok(MessagePosition { message, first, last })
         })
         .await
     }
@@ -160,10 +161,10 @@ impl Store {
     /// The layout of a history after a rewind to a position.
     pub async fn layout_behind(&self, session: SessionKey, after: Revision) -> Result<Layout> {
         self.reading(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            let mut marks = marks::all(reader, &lineage).await?;
-            let revision = lineage.revision + 1;
-            marks.push(Mark { revision, body: MarkBody::Rewound { after, told: false, of_fork: false } });
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            let mut marks = marks::all(reader, &ancestry).await?;
+            let revision = ancestry.revision + 1;
+            marks.push(Mark { revision, body: MarkBody::Rewound { after, has_summary: false, of_fork: false } });
             Ok(layouts::layout_at(&marks, revision))
         })
         .await

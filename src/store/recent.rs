@@ -173,7 +173,7 @@ impl Kept {
         session.is_committing = false;
         let Some(Changes { first, messages, missing, is_plain }) = changes else { return };
         if missing == 0 && is_plain {
-            let bytes = messages.iter().map(|source| messages::weigh_bytes(&source.message)).sum();
+            let bytes = messages.iter().map(|source| messages::message_bytes(&source.message)).sum();
             session.commits.push_back(Commit { first, messages, bytes });
             self.bytes += bytes;
             self.order.push_back(key);
@@ -229,7 +229,7 @@ mod tests {
             metadata_json: None,
             replaces: None,
         };
-        SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None }
+        SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
     }
 
     fn appended(revision: Revision, bytes: usize) -> Option<Changes> {

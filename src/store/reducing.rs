@@ -78,8 +78,8 @@ impl Store {
     }
 
     /// Ends the wait of a compaction for its next attempt; an error if it has ended.
-    pub async fn hurry(&self, id: CompactionId, caller: Caller) -> Result<()> {
-        self.done(Command::Hurry(id, caller)).await
+    pub async fn expedite(&self, id: CompactionId, caller: Caller) -> Result<()> {
+        self.done(Command::Expedite(id, caller)).await
     }
 
     /// Cancels a compaction.
@@ -125,8 +125,8 @@ impl Store {
     }
 
     /// The compaction of a session that waits or runs.
-    pub async fn live_compaction(&self, session: SessionKey) -> Result<Option<CompactionId>> {
-        self.reading(async |reader| jobs::live(reader, session.0).await).await
+    pub async fn current_compaction(&self, session: SessionKey) -> Result<Option<CompactionId>> {
+        self.reading(async |reader| jobs::current(reader, session.0).await).await
     }
 
     /// Pending work that may still change a session's view.

@@ -1,12 +1,12 @@
 //! The request log: requests to models, written while their compaction runs, never changed.
 
 use super::Store;
+use super::ancestry::Reader;
 use super::claims::Claim;
 use super::codec;
 use super::error::{Error, Result};
 use super::head::SessionKey;
 use super::jobs;
-use super::lineage::Reader;
 use super::spending;
 use super::tx::Tx;
 use super::writer::Command;

@@ -27,7 +27,7 @@ pub enum DiskForm {
     /// `layout.body`.
     Layout,
     /// `pruned.cut`.
-    Cut,
+    Truncation,
     /// `session.window`.
     Window,
     /// `job.outcome`.
@@ -63,7 +63,7 @@ pub fn reread(form: DiskForm, bytes: &[u8]) -> Result<Vec<u8>> {
         }
         DiskForm::Packed(length) => return codec::decompress("part", 1, length, bytes.to_vec()),
         DiskForm::Layout => codec::encode_layout(&codec::decode_layout([column.as_slice()])?),
-        DiskForm::Cut => codec::encode_cut(&codec::decode_cut(&column)?),
+        DiskForm::Truncation => codec::encode_truncation(&codec::decode_truncation(&column)?),
         DiskForm::Window => codec::encode_window(&codec::decode_window(&column)?),
         DiskForm::Outcome => codec::encode_outcome(&codec::decode_outcome(&column)?),
         DiskForm::Failure => codec::encode_failure(&codec::decode_failure(&column)?),

@@ -1,10 +1,10 @@
 //! Undo and redo as rewrites: one mark each, with the event that names the undone or redone change.
 
+use super::ancestry::{Ancestry, Reader};
 use super::chain::Digest;
 use super::claims;
 use super::error::{Error, Result};
 use super::jobs;
-use super::lineage::{Lineage, Reader};
 use super::marks::{self, Ids};
 use super::messages;
 use super::tx::{Caller, Tx};
@@ -21,46 +21,46 @@ enum Change {
 }
 
 /// Undoes the newest active change.
-pub(super) async fn undo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
-    let reversal = layouts::newest_change(marks, lineage.revision).ok_or(Error::NothingToUndo)?;
-    let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
+pub(super) async fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+    let reversal = layouts::newest_change(marks, ancestry.revision).ok_or(Error::NothingToUndo)?;
+    let (body, compaction) = match change(tx, ancestry, marks, reversal.change).await? {
         Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
     // Before the event of the undo, which the receipt names.
-    claims::taken_back(tx, lineage.key, caller).await?;
-    let at = reverse(tx, lineage, caller, marks, reversal, &body).await?;
+    claims::end_for_undo(tx, ancestry.key, caller).await?;
+    let at = reverse(tx, ancestry, caller, marks, reversal, &body).await?;
     if let Some(compaction) = compaction {
-        jobs::undone(tx, lineage.key, compaction, Some(at)).await?;
+        jobs::undone(tx, ancestry.key, compaction, Some(at)).await?;
     }
     // An undo must not be followed by the next compaction at once.
-    tx.loaded(lineage.key)?.undo_revision = Some(at);
+    tx.loaded(ancestry.key)?.undo_revision = Some(at);
     Ok(Ids::new())
 }
 
 /// Redoes the change that was undone last.
-pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
-    let reversal = match layouts::newest_undone(marks, lineage.revision) {
+pub(super) async fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+    let reversal = match layouts::newest_undone(marks, ancestry.revision) {
         Redo::Possible(reversal) => reversal,
         Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
         Redo::Nothing => return Err(Error::NothingToRedo),
     };
-    let (body, compaction) = match change(tx, lineage, marks, reversal.change).await? {
+    let (body, compaction) = match change(tx, ancestry, marks, reversal.change).await? {
         Change::Compaction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteRedone(rewrite), None),
     };
     // Before the event of the redo, which the receipt names.
     let mut after = marks.clone();
-    let revision = tx.next_revision(lineage.key)?;
+    let revision = tx.next_revision(ancestry.key)?;
     after.push(Mark { revision, body: MarkBody::Undone { mark: reversal.target } });
-    claims::recheck(tx, lineage.key, caller, &after).await?;
-    let at = reverse(tx, lineage, caller, marks, reversal, &body).await?;
+    claims::recheck(tx, ancestry.key, caller, &after).await?;
+    let at = reverse(tx, ancestry, caller, marks, reversal, &body).await?;
     if let Some(compaction) = compaction {
-        jobs::undone(tx, lineage.key, compaction, None).await?;
+        jobs::undone(tx, ancestry.key, compaction, None).await?;
     }
     // If no change is undone any more, the hold ends.
     let is_last = layouts::newest_undone(marks, at) == Redo::Nothing;
-    let head = tx.loaded(lineage.key)?;
+    let head = tx.loaded(ancestry.key)?;
     if is_last {
         head.undo_revision = None;
     }
@@ -70,28 +70,28 @@ pub(super) async fn redo(tx: &mut Tx<'_>, lineage: &Lineage, caller: &Caller, ma
 /// Writes the mark with its event, and returns their revision.
 async fn reverse(
     tx: &mut Tx<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     caller: &Caller,
     marks: &mut Vec<Mark>,
     reversal: Reversal,
     body: &EventBody,
 ) -> Result<Revision> {
     let mut digest = Digest::default();
-    marks::write(tx, &mut digest, lineage.key, marks, MarkBody::Undone { mark: reversal.target }).await?;
-    let at = tx.event(lineage.key, caller, body, &digest)?;
-    marks::changed(tx, lineage.key, at)?;
+    marks::write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark: reversal.target }).await?;
+    let at = tx.event(ancestry.key, caller, body, &digest)?;
+    marks::changed(tx, ancestry.key, at)?;
     Ok(at)
 }
 
 /// The change that the mark at a revision made.
-async fn change(tx: &mut Tx<'_>, lineage: &Lineage, marks: &[Mark], mark: Revision) -> Result<Change> {
+async fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], mark: Revision) -> Result<Change> {
     let found = marks.iter().find(|other| other.revision == mark);
     let found = found.ok_or_else(|| Error::corrupt("mark", format_args!("there is no mark at {mark}")))?;
     Ok(match &found.body {
         MarkBody::Compacted(compacted) => Change::Compaction(compacted.compaction),
         MarkBody::Pruned { compaction, .. } => Change::Compaction(*compaction),
         MarkBody::Edited { target, .. } => {
-            let edited = messages::id_at(&mut Reader::new(tx.conn), lineage, *target).await?;
+            let edited = messages::id_at(&mut Reader::new(tx.conn), ancestry, *target).await?;
             Change::Rewrite(Rewrite { mark, edited: Some(edited) })
         }
         MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {

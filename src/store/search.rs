@@ -3,10 +3,10 @@
 //! The index is extended after appends and never by them: each session has a mark for it, and a search first makes sure
 //! that the mark is far enough. The definition of a word and the choice of messages are made elsewhere.
 
+use super::ancestry::{Ancestry, Reader, Segment};
 use super::codec;
 use super::error::Result;
 use super::head::SessionKey;
-use super::lineage::{Lineage, Reader, Stretch};
 use super::messages;
 use super::tx::Tx;
 use crate::limits;
@@ -84,7 +84,7 @@ pub struct Lookup {
     pub matches: usize,
     /// Most index entries that are scanned for each word in each segment of the history, to find messages in the
     /// ranges.
-    pub looked: usize,
+    pub examined: usize,
 }
 
 /// Words that are to be added to the index.
@@ -159,7 +159,7 @@ pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Optio
         };
         if let Some(message) = sealed {
             let (row, message) = messages::with_row(reader, message).await?;
-            bytes = bytes.saturating_add(messages::weigh_bytes(&message));
+            bytes = bytes.saturating_add(messages::message_bytes(&message));
             batch.messages.push((row, message));
         }
         batch.upto = row.try_get(0)?;
@@ -174,56 +174,60 @@ pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Optio
 /// be searched in these ranges of a history.
 pub(crate) async fn owners(
     reader: &mut Reader<'_>,
-    lineage: &Lineage,
+    ancestry: &Ancestry,
     ranges: &[RevisionRange],
     sealed_by: Revision,
 ) -> Result<Vec<(SessionKey, Revision)>> {
     let mut owners = Vec::new();
-    for stretch in stretches(reader, lineage, ranges).await? {
-        let through = sealed_by.min(stretch.last);
-        if mark(reader, stretch.owner).await? < through {
-            owners.push((SessionKey(stretch.owner), through));
+    for segment in segments(reader, ancestry, ranges).await? {
+        let through = sealed_by.min(segment.last);
+        if mark(reader, segment.owner).await? < through {
+            owners.push((SessionKey(segment.owner), through));
         }
     }
     Ok(owners)
 }
 
 /// The segments of a history that overlap some ranges, newest first; of a very deep fork only the nearest.
-async fn stretches(reader: &mut Reader<'_>, lineage: &Lineage, ranges: &[RevisionRange]) -> Result<Vec<Stretch>> {
-    let mut stretches = Vec::new();
-    let touches = |stretch: &Stretch| ranges.iter().any(|range| clip(range, stretch).is_some());
+async fn segments(reader: &mut Reader<'_>, ancestry: &Ancestry, ranges: &[RevisionRange]) -> Result<Vec<Segment>> {
+    let mut segments = Vec::new();
+    let touches = |segment: &Segment| ranges.iter().any(|range| clip(range, segment).is_some());
     let mut next = ranges.last().map(|range| range.last);
     while let Some(from) = next
-        && stretches.len() < limits::SEARCH_STRETCHES_MAX
+        && segments.len() < limits::SEARCH_SEGMENTS_MAX
         && ranges.first().is_some_and(|range| range.first <= from)
     {
-        let Some(stretch) = lineage.stretch_to(reader, from).await? else { break };
-        if touches(&stretch) {
-            stretches.push(stretch);
+        let Some(segment) = ancestry.segment_to(reader, from).await? else { break };
+        if touches(&segment) {
+            segments.push(segment);
         }
-        next = (stretch.first > 0).then(|| stretch.first - 1);
+        next = (segment.first > 0).then(|| segment.first - 1);
     }
-    Ok(stretches)
+    Ok(segments)
 }
 
 /// The part of a range in a segment.
-fn clip(range: &RevisionRange, stretch: &Stretch) -> Option<RevisionRange> {
-    let (first, last) = (range.first.max(stretch.first), range.last.min(stretch.last));
+fn clip(range: &RevisionRange, segment: &Segment) -> Option<RevisionRange> {
+    let (first, last) = (range.first.max(segment.first), range.last.min(segment.last));
     (first <= last).then_some(RevisionRange { first, last })
 }
 
 /// For each word of a look-up, the revisions of the messages that contain it, newest first.
-pub(crate) async fn matches(reader: &mut Reader<'_>, lineage: &Lineage, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
+pub(crate) async fn matches(
+    reader: &mut Reader<'_>,
+    ancestry: &Ancestry,
+    lookup: &Lookup,
+) -> Result<Vec<Vec<Revision>>> {
     let mut found = vec![Vec::new(); lookup.words.len()];
-    for stretch in stretches(reader, lineage, &lookup.ranges).await? {
-        let ranges: Vec<RevisionRange> = lookup.ranges.iter().filter_map(|range| clip(range, &stretch)).collect();
+    for segment in segments(reader, ancestry, &lookup.ranges).await? {
+        let ranges: Vec<RevisionRange> = lookup.ranges.iter().filter_map(|range| clip(range, &segment)).collect();
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { continue };
-        let Some(first) = row_at(reader, FIRST_ROW, stretch.owner, first.first).await? else { continue };
-        let Some(last) = row_at(reader, LAST_ROW, stretch.owner, last.last).await? else { continue };
-        let sealed_by = lookup.sealed_by.min(stretch.sealed_by.unwrap_or(i64::MAX));
+        let Some(first) = row_at(reader, FIRST_ROW, segment.owner, first.first).await? else { continue };
+        let Some(last) = row_at(reader, LAST_ROW, segment.owner, last.last).await? else { continue };
+        let sealed_by = lookup.sealed_by.min(segment.sealed_by.unwrap_or(i64::MAX));
         for (word, found) in lookup.words.iter().zip(&mut found) {
             let rows = (first, last);
-            of_word(reader, lookup, &indexed(stretch.owner, word), rows, sealed_by, &ranges, found).await?;
+            of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, found).await?;
         }
     }
     Ok(found)
@@ -244,8 +248,8 @@ async fn of_word(
     ranges: &[RevisionRange],
     found: &mut Vec<Revision>,
 ) -> Result<()> {
-    let mut looked = 0;
-    while found.len() < lookup.matches && looked < lookup.looked && first <= last {
+    let mut examined = 0;
+    while found.len() < lookup.matches && examined < lookup.examined && first <= last {
         let limit = i64::try_from(lookup.matches).unwrap_or(i64::MAX);
         let query = sqlx::query(MATCHES).bind(format!("\"{word}\"")).bind(first).bind(last).bind(sealed_by).bind(limit);
         let rows = reader.all(query).await?;
@@ -257,7 +261,7 @@ async fn of_word(
                 found.push(revision);
             }
         }
-        looked += rows.len();
+        examined += rows.len();
         if rows.len() < lookup.matches {
             break;
         }

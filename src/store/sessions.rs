@@ -1,5 +1,6 @@
 //! Sessions: created, changed, archived, forked, read.
 
+use super::ancestry::{Ancestry, Reader};
 use super::append::answered;
 use super::calls;
 use super::chain::{self, Digest};
@@ -9,7 +10,6 @@ use super::error::{Error, Kind, Result};
 use super::head::{Receipt, SessionKey, context, guards};
 use super::jobs::give_up_all;
 use super::layouts;
-use super::lineage::{Lineage, Reader};
 use super::marks;
 use super::open_messages;
 use super::position::{self, ForkPoint};
@@ -196,7 +196,7 @@ async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result
         .fetch_one(&mut *tx.conn)
         .await?;
     let public = async |conn: &mut SqliteConnection, key: Option<i64>| match key {
-        Some(key) => super::lineage::public_id(conn, key).await.map(Some),
+        Some(key) => super::ancestry::public_id(conn, key).await.map(Some),
         None => Ok(None),
     };
     let parent = public(tx.conn, row.parent).await?;
@@ -232,7 +232,7 @@ impl CreateSession {
             let parent = there.parent;
             let policy = policy_at(&mut reader, key, i64::MAX).await?;
             let wanted = match self.parent {
-                Some(parent) => Some(super::lineage::public_id(reader.conn, parent.0).await?),
+                Some(parent) => Some(super::ancestry::public_id(reader.conn, parent.0).await?),
                 None => None,
             };
             let same = parent == wanted && there.fork.is_none() && policy.preset == self.policy.preset;
@@ -257,7 +257,7 @@ impl CreateSession {
         write_policy(tx.conn, &mut digest, key, 1, &self.policy).await?;
         windows::write(tx.conn, &mut digest, key, 1, &self.window).await?;
         let parent = match self.parent {
-            Some(parent) => Some(super::lineage::public_id(tx.conn, parent.0).await?),
+            Some(parent) => Some(super::ancestry::public_id(tx.conn, parent.0).await?),
             None => None,
         };
         let body = EventBody::SessionCreated { title: self.title, preset: self.policy.preset, parent };
@@ -358,7 +358,7 @@ pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, cal
         let at = tx.event(key, caller, &body, &Digest::default())?;
         let head = tx.loaded(key)?;
         head.state = state;
-        if restore { head.look_again(at) } else { head.put_away() }
+        if restore { head.set_due(at) } else { head.clear_due() }
     }
     tx.end_mutation(key, caller, Receipt::default())
 }
@@ -368,20 +368,20 @@ impl ForkSession {
     pub(crate) async fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
         let parent = tx.head(from.0).await?.clone();
         tx.flush().await?;
-        let lineage = Lineage { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
-        let (ForkPoint { at, after, last }, mut marks) = self.point(tx, &lineage).await?;
-        lineage.check(at)?;
+        let ancestry = Ancestry { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
+        let (ForkPoint { at, after, last }, mut marks) = self.point(tx, &ancestry).await?;
+        ancestry.check(at)?;
         if at == 0 {
             return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
         }
         if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
-            return if self.is_same(tx, key, &lineage, last).await? {
+            return if self.is_same(tx, key, &ancestry, last).await? {
                 Ok((SessionKey(key), true))
             } else {
                 Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
             };
         }
-        let Inherited { stretches, mut layout, policy, window, hash } = inherited(tx, &lineage, at).await?;
+        let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at).await?;
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
         let row = NewRow {
@@ -395,7 +395,7 @@ impl ForkSession {
             appended_bytes: parent.appended_bytes,
         };
         let key = insert(tx, &mut digest, row).await?;
-        for (owner, first, last, has_messages) in stretches {
+        for (owner, first, last, has_messages) in segments {
             sqlx::query(INSERT_SEGMENT)
                 .bind(key)
                 .bind(owner)
@@ -404,12 +404,12 @@ impl ForkSession {
                 .bind(has_messages)
                 .execute(&mut *tx.conn)
                 .await?;
-            let owner = super::lineage::public_id(tx.conn, owner).await?;
+            let owner = super::ancestry::public_id(tx.conn, owner).await?;
             chain::segment(&mut digest, owner.0.as_bytes(), first, last, has_messages);
         }
         if let Some(after) = after {
             marks.retain(|mark| mark.revision <= at);
-            let fork = Lineage { key, fork_revision: Some(at), revision: at };
+            let fork = Ancestry { key, fork_revision: Some(at), revision: at };
             calls::reopen(tx, &fork, after).await?;
             layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks).await?;
         }
@@ -427,24 +427,24 @@ impl ForkSession {
     }
 
     /// The starting point, and the marks that it was derived from, if any were needed.
-    async fn point(&self, tx: &mut Tx<'_>, lineage: &Lineage) -> Result<(ForkPoint, Vec<Mark>)> {
+    async fn point(&self, tx: &mut Tx<'_>, ancestry: &Ancestry) -> Result<(ForkPoint, Vec<Mark>)> {
         let whole = |at| (ForkPoint { at, after: None, last: at }, Vec::new());
         Ok(match &self.at {
-            ForkAt::Newest => whole(lineage.revision),
+            ForkAt::Newest => whole(ancestry.revision),
             ForkAt::Revision(at) => whole(*at),
             ForkAt::Behind(id) => {
                 let mut reader = Reader::new(tx.conn);
-                let marks = marks::all(&mut reader, lineage).await?;
-                (position::fork_behind(&mut reader, lineage, &marks, id).await?, marks)
+                let marks = marks::all(&mut reader, ancestry).await?;
+                (position::fork_behind(&mut reader, ancestry, &marks, id).await?, marks)
             }
         })
     }
 
     /// True if an existing session is this fork.
-    async fn is_same(&self, tx: &mut Tx<'_>, key: i64, parent: &Lineage, last: Revision) -> Result<bool> {
+    async fn is_same(&self, tx: &mut Tx<'_>, key: i64, parent: &Ancestry, last: Revision) -> Result<bool> {
         let mut reader = Reader::new(tx.conn);
         let there = get(&mut reader, key).await?;
-        let of = super::lineage::public_id(reader.conn, parent.key).await?;
+        let of = super::ancestry::public_id(reader.conn, parent.key).await?;
         let Some((_, at)) = there.fork.filter(|(id, _)| *id == of) else { return Ok(false) };
         match self.at {
             // Without a starting point, the request accepts the existing fork, wherever that began.
@@ -452,7 +452,7 @@ impl ForkSession {
             ForkAt::Revision(wanted) => Ok(at == wanted),
             // Later marks may make another revision the first with the same view.
             ForkAt::Behind(_) => {
-                let fork = super::lineage::by_key(&mut reader, key).await?;
+                let fork = super::ancestry::by_key(&mut reader, key).await?;
                 position::begins_behind(&mut reader, &fork, parent, last).await
             }
         }
@@ -462,7 +462,7 @@ impl ForkSession {
 /// The state from which a fork at a revision starts.
 struct Inherited {
     /// Owner, first and last revision, and true if there are messages between them.
-    stretches: Vec<(i64, Revision, Revision, bool)>,
+    segments: Vec<(i64, Revision, Revision, bool)>,
     layout: Layout,
     policy: PolicyText,
     window: ModelWindow,
@@ -470,31 +470,31 @@ struct Inherited {
 }
 
 /// Reads the state from which a fork at a revision starts.
-async fn inherited(tx: &mut Tx<'_>, lineage: &Lineage, at: Revision) -> Result<Inherited> {
+async fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inherited> {
     let mut reader = Reader::new(tx.conn);
-    let mut stretches = Vec::new();
-    for (stretch, _) in lineage.all(&mut reader).await? {
-        let last = stretch.last.min(at);
-        if stretch.first > last {
+    let mut segments = Vec::new();
+    for (segment, _) in ancestry.all(&mut reader).await? {
+        let last = segment.last.min(at);
+        if segment.first > last {
             continue;
         }
         let row = reader
-            .one(sqlx::query(HAS_MESSAGES).bind(stretch.owner).bind(stretch.first).bind(last))
+            .one(sqlx::query(HAS_MESSAGES).bind(segment.owner).bind(segment.first).bind(last))
             .await?
             .ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?;
-        stretches.push((stretch.owner, stretch.first, last, row.try_get(0)?));
+        segments.push((segment.owner, segment.first, last, row.try_get(0)?));
     }
-    let layout = layouts::at(&mut reader, lineage, at).await?;
-    let policy = policy_in(&mut reader, lineage, at).await?;
-    let window = windows::window_in(&mut reader, lineage, at).await?;
-    let owner = lineage.owner_at(&mut reader, at).await?;
+    let layout = layouts::at(&mut reader, ancestry, at).await?;
+    let policy = policy_in(&mut reader, ancestry, at).await?;
+    let window = windows::window_in(&mut reader, ancestry, at).await?;
+    let owner = ancestry.owner_at(&mut reader, at).await?;
     let row = reader
         .one(sqlx::query(EVENT_HASH).bind(owner.owner).bind(at))
         .await?
         .ok_or_else(|| Error::corrupt("event", "a revision has no event"))?;
     let hash: Vec<u8> = row.try_get(0)?;
     let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
-    Ok(Inherited { stretches, layout, policy, window, hash })
+    Ok(Inherited { segments, layout, policy, window, hash })
 }
 
 /// The policy of a session's own rows that is active at a revision.
@@ -512,10 +512,10 @@ pub(crate) async fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -
 }
 
 /// The policy of a history that is active at a revision. A session's policy begins with its first event.
-pub(crate) async fn policy_in(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<PolicyText> {
+pub(crate) async fn policy_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<PolicyText> {
     let at = at.max(1);
-    let stretch = lineage.owner_at(reader, at).await?;
-    policy_at(reader, stretch.owner, at).await
+    let segment = ancestry.owner_at(reader, at).await?;
+    policy_at(reader, segment.owner, at).await
 }
 
 fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {

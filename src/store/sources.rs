@@ -1,7 +1,7 @@
 //! The rows of views, read in one snapshot.
 
+use super::ancestry::{self, Ancestry, Reader};
 use super::error::Result;
-use super::lineage::{self, Lineage, Reader};
 use super::{Newest, Pending, PolicyText, SessionKey, Store, jobs, layouts, marks, messages, sessions, windows};
 use crate::limits;
 use crate::model::Revision;
@@ -72,11 +72,11 @@ impl Store {
     /// The same, with a limit: fails if the messages have more than `bytes_max` bytes.
     pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
         self.snapshot(async |reader| {
-            let lineage = lineage::by_key(reader, session.0).await?;
-            let at = at.unwrap_or(lineage.revision);
-            lineage.check(at)?;
-            let source = frame(reader, &lineage, at).await?;
-            let messages = messages::sources(reader, &lineage, &source.layout, at, bytes_max).await?;
+            let ancestry = ancestry::by_key(reader, session.0).await?;
+            let at = at.unwrap_or(ancestry.revision);
+            ancestry.check(at)?;
+            let source = frame(reader, &ancestry, at).await?;
+            let messages = messages::sources(reader, &ancestry, &source.layout, at, bytes_max).await?;
             Ok(Source { messages, ..source })
         })
         .await
@@ -100,11 +100,11 @@ impl Store {
             return Ok(News::Nothing(pending));
         }
         self.snapshot(async |reader| {
-            let lineage = lineage::by_key(reader, key).await?;
-            let source = frame(reader, &lineage, lineage.revision).await?;
-            let Some(from) = goes_on_from(known, &source, &lineage) else { return Ok(News::Changed) };
+            let ancestry = ancestry::by_key(reader, key).await?;
+            let source = frame(reader, &ancestry, ancestry.revision).await?;
+            let Some(from) = goes_on_from(known, &source, &ancestry) else { return Ok(News::Changed) };
             let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
-            let messages = messages::sources(reader, &lineage, &behind, source.at, bytes_max).await?;
+            let messages = messages::sources(reader, &ancestry, &behind, source.at, bytes_max).await?;
             let Source { at, first_open, pending, appended_bytes, .. } = source;
             Ok(News::Messages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages })
         })
@@ -113,17 +113,17 @@ impl Store {
 }
 
 /// A source without its messages.
-async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<Source> {
-    let row = reader.one(sqlx::query(FIRST_OPEN).bind(lineage.key)).await?;
-    let (pending, _, appended_bytes) = jobs::pending(reader, lineage.key).await?;
+async fn frame(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Source> {
+    let row = reader.one(sqlx::query(FIRST_OPEN).bind(ancestry.key)).await?;
+    let (pending, _, appended_bytes) = jobs::pending(reader, ancestry.key).await?;
     Ok(Source {
-        session: lineage.session(),
-        id: lineage::public_id(reader.conn, lineage.key).await?,
+        session: ancestry.session(),
+        id: ancestry::public_id(reader.conn, ancestry.key).await?,
         at,
-        layout: layouts::at(reader, lineage, at).await?,
-        policy: sessions::policy_in(reader, lineage, at).await?,
-        window: windows::window_in(reader, lineage, at).await?,
-        changed_revision: marks::changed_revision(reader, lineage, at).await?,
+        layout: layouts::at(reader, ancestry, at).await?,
+        policy: sessions::policy_in(reader, ancestry, at).await?,
+        window: windows::window_in(reader, ancestry, at).await?,
+        changed_revision: marks::changed_revision(reader, ancestry, at).await?,
         first_open: row.map(|row| row.try_get(0)).transpose()?.flatten(),
         pending,
         appended_bytes,
@@ -133,9 +133,9 @@ async fn frame(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Resu
 
 /// The revision from which a newer source differs from a known one, if only messages of the newest range are new:
 /// everything before it was sealed when the known one was read, and has not changed.
-fn goes_on_from(known: &Source, newer: &Source, lineage: &Lineage) -> Option<Revision> {
+fn goes_on_from(known: &Source, newer: &Source, ancestry: &Ancestry) -> Option<Revision> {
     let is_same = known.changed_revision == newer.changed_revision && known.layout == newer.layout;
-    let is_own = |from: &Revision| lineage.fork_revision.is_none_or(|fork| *from > fork);
+    let is_own = |from: &Revision| ancestry.fork_revision.is_none_or(|fork| *from > fork);
     open_end(known).filter(|from| is_same && is_own(from))
 }
 

@@ -1,7 +1,7 @@
 //! Usage and cost of requests to models in the whole store: counters in rows, for the status page.
 
+use super::ancestry::Reader;
 use super::error::Result;
-use super::lineage::Reader;
 use crate::limits;
 use crate::model::summary_request::SummaryRequest;
 use crate::model::usage::Usage;

@@ -12,8 +12,8 @@ use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
 /// subject of a claim.
 const WHOLE: [&str; 5] = [
-    tally::TALLIES,
-    tally::CONTRADICTIONS,
+    statistics::COUNTERS,
+    statistics::CONTRADICTIONS,
     spending::SPENT,
     "select count(*) from session",
     "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \
@@ -34,7 +34,7 @@ fn statements() -> Vec<&'static str> {
         head::STATEMENTS,
         jobs::STATEMENTS,
         layouts::STATEMENTS,
-        lineage::STATEMENTS,
+        ancestry::STATEMENTS,
         marks::STATEMENTS,
         messages::STATEMENTS,
         open_messages::STATEMENTS,
@@ -44,7 +44,7 @@ fn statements() -> Vec<&'static str> {
         search::STATEMENTS,
         sessions::STATEMENTS,
         spending::STATEMENTS,
-        tally::STATEMENTS,
+        statistics::STATEMENTS,
         tx::STATEMENTS,
         verify::STATEMENTS,
         sources::STATEMENTS,
@@ -128,7 +128,7 @@ async fn a_walk_would_be_noticed() {
 }
 
 #[tokio::test]
-async fn open_messages_are_found_without_looking_at_sealed_ones() {
+async fn open_messages_are_found_without_reading_sealed_ones() {
     let (_directory, mut database) = database().await;
     for sql in super::sources::STATEMENTS {
         let steps = plan(&mut database, sql).await;
@@ -137,7 +137,7 @@ async fn open_messages_are_found_without_looking_at_sealed_ones() {
 }
 
 async fn sessions(store: &Store) -> i64 {
-    let count = async |reader: &mut lineage::Reader<'_>| {
+    let count = async |reader: &mut ancestry::Reader<'_>| {
         let row = reader.one(sqlx::query("select count(*) from session")).await?;
         Ok(row.expect("a count").try_get(0)?)
     };
@@ -165,7 +165,7 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
     // Enough repetitions to use every reader.
     let often = 2 * limits::READERS;
     for _ in 0..often {
-        let failing = async |reader: &mut lineage::Reader<'_>| -> Result<()> {
+        let failing = async |reader: &mut ancestry::Reader<'_>| -> Result<()> {
             sqlx::query("rollback").execute(&mut *reader.conn).await?;
             Err(Error::corrupt("database", "disk I/O error"))
         };
@@ -183,7 +183,7 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
 #[tokio::test]
 async fn a_full_disk_stops_the_time_of_open_messages() {
     let directory = tempfile::tempdir().expect("a folder");
-    let clock = Clock::standing_at(Timestamp(1_000_000));
+    let clock = Clock::fixed_at(Timestamp(1_000_000));
     let options = Options { directory: directory.path().join("store"), durability: Durability::Full };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);

@@ -72,7 +72,7 @@ struct MessageRow {
     client_id: Option<String>,
     role: i32,
     kind: i32,
-    lane: i32,
+    class: i32,
     create_time: i64,
     head: Vec<u8>,
     /// Of a message that comes sealed.
@@ -331,7 +331,7 @@ impl<'a> Tx<'a> {
                 client_id: client_id.as_deref(),
                 role: role.number(),
                 kind: kind.number(),
-                lane: codec::lane(kind),
+                class: codec::message_class(kind),
                 create_time: self.now.0,
                 head: &head_bytes,
                 seal: seal.as_deref(),
@@ -388,7 +388,7 @@ impl<'a> Tx<'a> {
             client_id,
             role: role.number(),
             kind: kind.number(),
-            lane: codec::lane(kind),
+            class: codec::message_class(kind),
             create_time,
             head: head_bytes,
             whole,
@@ -541,7 +541,7 @@ impl<'a> Tx<'a> {
         let mut sessions = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(key) {
-                let is_due = head.due_revision.is_some() || head.missed;
+                let is_due = head.due_revision.is_some() || head.due_during_compaction;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
                 sessions.push((*key, Newest::of(head), self.changes.remove(key)));
             }
@@ -581,7 +581,7 @@ fn insert_messages(script: &mut Script, rows: Vec<MessageRow>) {
             .bind(row.client_id)
             .bind(row.role)
             .bind(row.kind)
-            .bind(row.lane)
+            .bind(row.class)
             .bind(row.create_time)
             .bind(row.head)
             .bind(sealed)

@@ -1,9 +1,9 @@
 //! The check of the chains against every row that a view or a replay reads.
 
+use super::ancestry::{self, Reader};
 use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::error::{Error, Result};
-use super::lineage::{self, Reader};
 use super::messages::Numbered;
 use super::{Store, end, events, messages};
 use crate::limits;
@@ -119,7 +119,7 @@ async fn snapshot<T>(reader: &mut Reader<'_>, read: impl AsyncFnOnce(&mut Reader
     end(transaction, answer).await
 }
 
-async fn tell(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {
+async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {
     for finding in findings {
         checked.findings += 1;
         drop(found.send(finding).await);
@@ -147,7 +147,7 @@ pub(crate) async fn run(store: &Store, only: Option<i64>, found: &mpsc::Sender<F
             let (findings, events) = store.reading(async |reader| session(reader, key).await).await?;
             checked.sessions += 1;
             checked.events += events;
-            tell(findings, found, &mut checked).await;
+            report(findings, found, &mut checked).await;
         }
         if only.is_some() {
             return Ok(checked);
@@ -155,7 +155,7 @@ pub(crate) async fn run(store: &Store, only: Option<i64>, found: &mpsc::Sender<F
         keys = store.reading(async |reader| sessions_behind(reader, last).await).await?;
     }
     let findings = store.reading(async |reader| snapshot(reader, log).await).await?;
-    tell(findings, found, &mut checked).await;
+    report(findings, found, &mut checked).await;
     Ok(checked)
 }
 
@@ -178,7 +178,7 @@ async fn log(reader: &mut Reader<'_>) -> Result<Vec<Finding>> {
 
 /// The fields of a session according to its events, to be compared with its row.
 #[derive(Default, PartialEq)]
-struct Told {
+struct EventFields {
     title: String,
     archived: bool,
     metadata_json: Option<String>,
@@ -204,13 +204,20 @@ struct Check {
     id: Option<SessionId>,
     findings: Vec<Finding>,
     events: i64,
-    told: Told,
+    event_fields: EventFields,
     accounted: Accounted,
 }
 
 impl Check {
     fn new(key: i64) -> Self {
-        Self { key, id: None, findings: Vec::new(), events: 0, told: Told::default(), accounted: Accounted::default() }
+        Self {
+            key,
+            id: None,
+            findings: Vec::new(),
+            events: 0,
+            event_fields: EventFields::default(),
+            accounted: Accounted::default(),
+        }
     }
 
     fn find(&mut self, revision: Revision, message: impl Into<String>) {
@@ -256,8 +263,8 @@ impl Check {
 
     async fn parent_hash(&self, reader: &mut Reader<'_>, parent: Option<i64>, at: Revision) -> Result<Vec<u8>> {
         let parent = parent.ok_or_else(|| Error::corrupt("session", "a fork has no parent"))?;
-        let lineage = lineage::by_key(reader, parent).await?;
-        let hash = events::hash_at(reader, &lineage, at).await?;
+        let ancestry = ancestry::by_key(reader, parent).await?;
+        let hash = events::hash_at(reader, &ancestry, at).await?;
         hash.ok_or_else(|| Error::corrupt("event", "the parent has no such revision"))
     }
 
@@ -314,13 +321,13 @@ impl Check {
         let mut digest = Digest::default();
         match body {
             EventBody::SessionCreated { title, .. } => {
-                self.tell_start(title);
+                self.set_start(title);
                 session_row(&mut digest, session)?;
                 self.policy(reader, &mut digest, revision).await?;
                 self.window(reader, &mut digest, revision).await?;
             }
             EventBody::SessionForked { title, .. } => {
-                self.tell_start(title);
+                self.set_start(title);
                 session_row(&mut digest, session)?;
                 for row in reader.all(sqlx::query(SEGMENTS).bind(self.key)).await? {
                     let owner: &[u8] = row.try_get(0)?;
@@ -339,18 +346,18 @@ impl Check {
             }
             EventBody::SessionUpdated { title, metadata_json, window } => {
                 if let Some(title) = title {
-                    self.told.title.clone_from(title);
+                    self.event_fields.title.clone_from(title);
                 }
                 if metadata_json.is_some() {
-                    self.told.metadata_json.clone_from(metadata_json);
+                    self.event_fields.metadata_json.clone_from(metadata_json);
                 }
                 if let Some(window) = window {
-                    self.told.window = codec::encode_window(window);
+                    self.event_fields.window = codec::encode_window(window);
                     self.window(reader, &mut digest, revision).await?;
                 }
             }
-            EventBody::SessionArchived => self.told.archived = true,
-            EventBody::SessionRestored => self.told.archived = false,
+            EventBody::SessionArchived => self.event_fields.archived = true,
+            EventBody::SessionRestored => self.event_fields.archived = false,
             EventBody::PolicyChanged { .. } => self.policy(reader, &mut digest, revision).await?,
             EventBody::MessageAppended { .. } => self.message(reader, &mut digest, revision).await?,
             EventBody::PartsClosed { message, .. } => self.closed(reader, &mut digest, *message, revision).await?,
@@ -378,9 +385,9 @@ impl Check {
     }
 
     /// Sets the initial fields of a session; the event right after has the others.
-    fn tell_start(&mut self, title: &str) {
-        title.clone_into(&mut self.told.title);
-        self.told.window = codec::encode_window(&ModelWindow::default());
+    fn set_start(&mut self, title: &str) {
+        title.clone_into(&mut self.event_fields.title);
+        self.event_fields.window = codec::encode_window(&ModelWindow::default());
     }
 
     async fn policy(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
@@ -400,7 +407,7 @@ impl Check {
         if let Some(row) = reader.one(sqlx::query(WINDOW).bind(self.key).bind(revision)).await? {
             let body: Vec<u8> = row.try_get(0)?;
             chain::window(digest, &body);
-            self.told.window = body;
+            self.event_fields.window = body;
             self.accounted.windows += 1;
         }
         Ok(())
@@ -454,7 +461,7 @@ impl Check {
                 client_id: client_id.as_deref(),
                 role: row.try_get(3)?,
                 kind,
-                lane: row.try_get(5)?,
+                class: row.try_get(5)?,
                 create_time: row.try_get(6)?,
                 head: row.try_get(7)?,
                 seal: seal.filter(|_| sealed == Some(revision)),
@@ -462,7 +469,7 @@ impl Check {
         );
         self.accounted.messages += 1;
         if kind == 1 {
-            self.told.message_count += 1;
+            self.event_fields.message_count += 1;
         }
         let id = MessageId(codec::uuid(row.try_get(1)?)?);
         let Some(parts) = row.try_get::<Option<&[u8]>, _>(10)? else {
@@ -512,12 +519,12 @@ impl Check {
 
     /// Compares the session's row with the fields according to its events.
     fn head(&mut self, row: &SqliteRow, revision: Revision, hash: &[u8]) -> Result<()> {
-        let state = if self.told.archived { SessionState::Archived } else { SessionState::Active };
-        let same = row.try_get::<String, _>(6)? == self.told.title
+        let state = if self.event_fields.archived { SessionState::Archived } else { SessionState::Active };
+        let same = row.try_get::<String, _>(6)? == self.event_fields.title
             && row.try_get::<i32, _>(7)? == state.number()
-            && row.try_get::<Option<String>, _>(8)? == self.told.metadata_json
-            && row.try_get::<Vec<u8>, _>(9)? == self.told.window
-            && row.try_get::<i64, _>(12)? == self.told.message_count;
+            && row.try_get::<Option<String>, _>(8)? == self.event_fields.metadata_json
+            && row.try_get::<Vec<u8>, _>(9)? == self.event_fields.window
+            && row.try_get::<i64, _>(12)? == self.event_fields.message_count;
         if !same {
             self.find(revision, "the session's row does not say what its events say");
         }

@@ -1,9 +1,9 @@
 //! Model windows by revision, as immutable rows.
 
+use super::ancestry::{Ancestry, Reader};
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Result};
-use super::lineage::{Lineage, Reader};
 use crate::model::Revision;
 use crate::model::usage::ModelWindow;
 use sqlx::{Row as _, SqliteConnection};
@@ -30,9 +30,9 @@ pub(super) async fn write(
 }
 
 /// The window of a history that is active at a revision. A session's window begins with its first event.
-pub(crate) async fn window_in(reader: &mut Reader<'_>, lineage: &Lineage, at: Revision) -> Result<ModelWindow> {
+pub(crate) async fn window_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<ModelWindow> {
     let at = at.max(1);
-    let owner = lineage.owner_at(reader, at).await?.owner;
+    let owner = ancestry.owner_at(reader, at).await?.owner;
     let row = reader
         .one(sqlx::query(AT).bind(owner).bind(at))
         .await?

@@ -73,7 +73,7 @@ pub(crate) enum Command {
     /// Confirm a proposed compaction.
     Confirm(CompactionId),
     /// Let the next attempt begin at once.
-    Hurry(CompactionId, Caller),
+    Expedite(CompactionId, Caller),
     /// Cancel a compaction.
     Cancel(CompactionId, Caller),
     /// Clear a due mark.
@@ -347,7 +347,7 @@ impl Writer {
         if let Err(error) = sqlx::query("rollback").execute(&mut self.conn).await {
             tracing::debug!(%error, "nothing to roll back");
         }
-        let (state, told) = match error {
+        let (state, reply_error) = match error {
             Error::Full => (WriteState::StorageFull, Error::Full),
             Error::ReadOnly => (WriteState::StorageReadOnly, Error::ReadOnly),
             Error::Disk(_) if !error.is_failed_sync() && self.files.is_read_only() => {
@@ -355,14 +355,15 @@ impl Writer {
             }
             Error::Disk(_) => {
                 tracing::error!(%error, "the disk failed");
-                let told = if was_committing { Error::Uncertain } else { Error::Stopped(WriteState::DiskFailed) };
-                (WriteState::DiskFailed, told)
+                let reply_error =
+                    if was_committing { Error::Uncertain } else { Error::Stopped(WriteState::DiskFailed) };
+                (WriteState::DiskFailed, reply_error)
             }
             Error::Stopped(state) => (state, error),
             _ => return error,
         };
         self.health.set(state);
-        told
+        reply_error
     }
 
     /// Executes the commands, except for the remaining script and the commit.
@@ -503,8 +504,8 @@ impl Command {
                 by_hand::confirm(tx, id).await?;
                 Reply::Done
             }
-            Self::Hurry(id, caller) => {
-                by_hand::hurry(tx, id, &caller).await?;
+            Self::Expedite(id, caller) => {
+                by_hand::expedite(tx, id, &caller).await?;
                 Reply::Done
             }
             Self::Cancel(id, caller) => {

@@ -1,7 +1,7 @@
 //! Several summarizers, in the order in which they are tried.
 
-use super::tally::Tally;
-use super::witness::{Nobody, Witness};
+use super::observer::{Nobody, Observer};
+use super::usage_counter::UsageCounter;
 use super::{Error, Extractive, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use futures::future::{BoxFuture, FutureExt as _};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ impl Chain {
         Self { members }
     }
 
-    async fn write(&self, input: &SummaryInput, witness: &dyn Witness) -> Result<SummaryOutput, Error> {
-        let tally = Tally::new(witness);
+    async fn write(&self, input: &SummaryInput, observer: &dyn Observer) -> Result<SummaryOutput, Error> {
+        let counter = UsageCounter::new(observer);
         let mut wait: Option<(String, Option<i64>)> = None;
         for member in &self.members {
-            match member.summarize_before(input, &tally).await {
+            match member.summarize_before(input, &counter).await {
                 // The usage includes failed requests of earlier members, which were sent for this summary too.
-                Ok(output) => return Ok(SummaryOutput { usage: tally.usage().or(output.usage), ..output }),
+                Ok(output) => return Ok(SummaryOutput { usage: counter.usage().or(output.usage), ..output }),
                 Err(error) => {
                     tracing::warn!(summarizer = member.name(), %error, "a summarizer failed");
                     if let Error::Transient { message, retry_after_ms } = error {
@@ -45,8 +45,8 @@ impl Chain {
         if let Some((message, retry_after_ms)) = wait {
             return Err(Error::Transient { message, retry_after_ms });
         }
-        let output = Extractive.summarize_before(input, &tally).await?;
-        Ok(SummaryOutput { usage: tally.usage(), ..output })
+        let output = Extractive.summarize_before(input, &counter).await?;
+        Ok(SummaryOutput { usage: counter.usage(), ..output })
     }
 }
 
@@ -62,9 +62,9 @@ impl Summarizer for Chain {
     fn summarize_before<'a>(
         &'a self,
         input: &'a SummaryInput,
-        witness: &'a dyn Witness,
+        observer: &'a dyn Observer,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        self.write(input, witness).boxed()
+        self.write(input, observer).boxed()
     }
 
     fn gates(&self) -> Vec<Gate> {

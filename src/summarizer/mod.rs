@@ -10,20 +10,20 @@ mod provider;
 mod remote;
 mod secret;
 mod setup;
-mod tally;
+mod usage_counter;
 mod tasks;
-mod witness;
+mod observer;
 
 pub use chain::Chain;
 pub use extractive::{Evidence, Extractive, contradictions, extract};
+pub use observer::{Call, Nobody, Observer, Texts};
 #[doc(hidden)]
 pub use provider::ReplyReader;
 pub use provider::fault::{Class, Fault};
-pub use provider::gate::{Breaker, Standing};
+pub use provider::gate::{Breaker, GateState};
 pub use secret::Secret;
 pub use setup::{Levels, levels};
 pub use tasks::{Filter, Leased, Offer, Refused, Release, Request, Task, TaskEdit, TaskReply, Tasks};
-pub use witness::{Call, Nobody, Texts, Witness};
 
 use crate::model::compaction::Contradiction;
 use crate::model::usage::Usage;
@@ -116,7 +116,7 @@ pub struct Gate {
     /// The model requested from the provider.
     pub model: String,
     /// State of the provider's breaker.
-    pub standing: Standing,
+    pub state: GateState,
 }
 
 /// Reason why there is no summary.
@@ -155,9 +155,9 @@ pub trait Summarizer: Send + Sync {
     fn summarize_before<'a>(
         &'a self,
         input: &'a SummaryInput,
-        witness: &'a dyn Witness,
+        observer: &'a dyn Observer,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        witness.begins(self.name());
+        observer.begins(self.name());
         self.summarize(input)
     }
 

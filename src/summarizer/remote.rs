@@ -1,13 +1,13 @@
 //! Summaries by a model: the requests, how many there are, and the retries with less input.
 
+use super::observer::{Nobody, Observer};
 use super::provider::Provider;
 use super::provider::fault::{Class, Fault};
-use super::tally::Tally;
-use super::witness::{Nobody, Witness};
+use super::usage_counter::UsageCounter;
 use super::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
-use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, weight};
+use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, estimated_tokens};
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -33,7 +33,7 @@ pub(super) struct Remote {
 /// Parameters of one try.
 struct Effort<'a> {
     input: &'a SummaryInput,
-    witness: &'a dyn Witness,
+    observer: &'a dyn Observer,
     /// Number of detail levels of the transcript to skip.
     skip: usize,
     /// Approximate maximum length of the summary, in words.
@@ -41,7 +41,7 @@ struct Effort<'a> {
     /// Maximum size of a whole request, in tokens.
     room: i64,
     /// Estimate of the longest request so far, in tokens.
-    heaviest: AtomicI64,
+    longest_request: AtomicI64,
 }
 
 impl<'a> Effort<'a> {
@@ -56,7 +56,7 @@ impl<'a> Effort<'a> {
         let empty = prompt::prompt(&self.input.rules, &self.request(scope, Material::Piece("", 1, 1), previous));
         // A check sends the summary together with its source.
         let draft = if self.input.rules.verify { (self.room / 4).min(self.input.budget_tokens) } else { 0 };
-        self.room.saturating_sub(weigh(&empty)).saturating_sub(draft).max(ROOM_MIN)
+        self.room.saturating_sub(prompt_tokens(&empty)).saturating_sub(draft).max(ROOM_MIN)
     }
 
     /// The history in pieces that fit a request each, the previous summary if it goes beside them, and the maximum size
@@ -69,7 +69,7 @@ impl<'a> Effort<'a> {
     ) -> (Vec<String>, Option<&'b str>, i64) {
         // A previous summary that leaves too little space becomes part of the transcript instead.
         let (lead, previous) = match previous {
-            Some(previous) if weight(previous) > self.room / 2 => (Some(previous), None),
+            Some(previous) if estimated_tokens(previous) > self.room / 2 => (Some(previous), None),
             other => (None, other),
         };
         let room = self.room_beside(scope, previous);
@@ -89,8 +89,8 @@ impl<'a> Effort<'a> {
 }
 
 /// Estimated tokens of a request, with an allowance for its envelope.
-fn weigh(prompt: &Prompt) -> i64 {
-    weight(&prompt.system).saturating_add(weight(&prompt.user)).saturating_add(64)
+fn prompt_tokens(prompt: &Prompt) -> i64 {
+    estimated_tokens(&prompt.system).saturating_add(estimated_tokens(&prompt.user)).saturating_add(64)
 }
 
 /// Groups notes so that each group fits one request. A group holds at least two, so that each round leaves fewer.
@@ -102,15 +102,15 @@ fn grouped(notes: Vec<String>, room: i64) -> Vec<Vec<String>> {
     let mut used = 0;
     for note in notes {
         let note = prompt::note_without_middle(&note, half);
-        let heft = weight(&note).saturating_add(TAGS);
+        let note_tokens = estimated_tokens(&note).saturating_add(TAGS);
         match groups.last_mut() {
-            Some(group) if group.len() < 2 || used + heft <= room => {
+            Some(group) if group.len() < 2 || used + note_tokens <= room => {
                 group.push(note);
-                used += heft;
+                used += note_tokens;
             }
             Some(_) | None => {
                 groups.push(vec![note]);
-                used = heft;
+                used = note_tokens;
             }
         }
     }
@@ -123,25 +123,25 @@ impl Remote {
         Self { provider, window, max_output }
     }
 
-    async fn write(&self, input: &SummaryInput, witness: &dyn Witness) -> Result<SummaryOutput, Error> {
-        let tally = Tally::new(witness);
+    async fn write(&self, input: &SummaryInput, observer: &dyn Observer) -> Result<SummaryOutput, Error> {
+        let counter = UsageCounter::new(observer);
         let budget = input.budget_tokens.min(self.max_output).max(0);
         let mut room = self.window.saturating_sub(self.max_output);
         let mut words = prompt::words(budget);
         let mut fault = Fault::new(Class::Permanent, "nothing was tried");
         for skip in 0..EFFORTS {
-            tally.begins(self.name());
-            let effort = Effort { input, witness: &tally, skip, words, room, heaviest: AtomicI64::new(0) };
+            counter.begins(self.name());
+            let effort = Effort { input, observer: &counter, skip, words, room, longest_request: AtomicI64::new(0) };
             fault = match self.try_once(&effort).await {
                 Ok(text) => {
-                    let summarizer = format!("{}/{}", self.name(), tally.model());
-                    return Ok(SummaryOutput { usage: tally.usage(), ..SummaryOutput::new(text, summarizer) });
+                    let summarizer = format!("{}/{}", self.name(), counter.model());
+                    return Ok(SummaryOutput { usage: counter.usage(), ..SummaryOutput::new(text, summarizer) });
                 }
                 Err(fault) => fault,
             };
             match fault.class {
                 // Half of the longest request, if that was shorter than the limit.
-                Class::Overflow => room = room.min(effort.heaviest.load(Ordering::Relaxed)) / 2,
+                Class::Overflow => room = room.min(effort.longest_request.load(Ordering::Relaxed)) / 2,
                 // The requested summary may have been longer than the model can write.
                 Class::Refused => words /= 2,
                 Class::Transient | Class::Permanent | Class::Cancelled => break,
@@ -239,15 +239,15 @@ impl Remote {
             return Ok(text);
         }
         let check = Request { draft: Some(&text), ..request };
-        if weigh(&prompt::prompt(&effort.input.rules, &check)) > effort.room {
+        if prompt_tokens(&prompt::prompt(&effort.input.rules, &check)) > effort.room {
             return Ok(text);
         }
-        effort.witness.begins(self.name());
+        effort.observer.begins(self.name());
         let checked = self.ask(effort, check, true).await;
         Ok(checked.unwrap_or_else(|fault| {
             tracing::warn!(summarizer = %self.name(), %fault, "a summary could not be checked");
-            effort.witness.begins(self.name());
-            effort.witness.hears(&text);
+            effort.observer.begins(self.name());
+            effort.observer.hears(&text);
             text
         }))
     }
@@ -255,8 +255,8 @@ impl Remote {
     async fn ask(&self, effort: &Effort<'_>, request: Request<'_>, streams: bool) -> Result<String, Fault> {
         let rules = &effort.input.rules;
         let prompt = prompt::prompt(rules, &request);
-        effort.heaviest.fetch_max(weigh(&prompt), Ordering::Relaxed);
-        let answer = self.provider.ask(&prompt, &request.expected(rules), effort.witness, streams).await?;
+        effort.longest_request.fetch_max(prompt_tokens(&prompt), Ordering::Relaxed);
+        let answer = self.provider.ask(&prompt, &request.expected(rules), effort.observer, streams).await?;
         Ok(answer.text)
     }
 }
@@ -273,26 +273,26 @@ impl Summarizer for Remote {
     fn summarize_before<'a>(
         &'a self,
         input: &'a SummaryInput,
-        witness: &'a dyn Witness,
+        observer: &'a dyn Observer,
     ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        self.write(input, witness).boxed()
+        self.write(input, observer).boxed()
     }
 
     fn gates(&self) -> Vec<Gate> {
         let Self { provider, .. } = self;
         let (summarizer, model) = (provider.name().to_owned(), provider.model().to_owned());
-        vec![Gate { summarizer, model, standing: provider.standing() }]
+        vec![Gate { summarizer, model, state: provider.gate_state() }]
     }
 
     fn foresee(&self, input: &SummaryInput) -> Foreseen {
         let budget = input.budget_tokens.min(self.max_output).max(0);
         let effort = Effort {
             input,
-            witness: &Nobody,
+            observer: &Nobody,
             skip: 0,
             words: prompt::words(budget),
             room: self.window.saturating_sub(self.max_output),
-            heaviest: AtomicI64::new(0),
+            longest_request: AtomicI64::new(0),
         };
         let is_split = input.rules.split_turn_heading.is_some() && !input.split_turn.is_empty();
         let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
@@ -310,7 +310,7 @@ impl Summarizer for Remote {
             chunked |= of_front.len() > 1;
             requests.extend(of_front);
         }
-        let request_tokens: i64 = requests.iter().map(weigh).sum();
+        let request_tokens: i64 = requests.iter().map(prompt_tokens).sum();
         // Each answer is assumed to be as long as the summary may be; answers about pieces are sent once more to be
         // merged.
         let answers = budget.saturating_mul(i64::try_from(requests.len()).unwrap_or(i64::MAX));

@@ -137,15 +137,15 @@ mod tests {
     }
 
     #[test]
-    fn a_key_in_place_of_a_variable_is_not_told() {
-        let told = |value: &str| {
+    fn a_key_instead_of_a_variable_is_not_printed() {
+        let error_of = |value: &str| {
             let read = read(&format!("api_key_env = \"{value}\""));
             read.err().map(|error| error.to_string()).unwrap_or_default()
         };
         for key in ["sk-very-secret-0123456789", "AIzaSyVerySecret", "0123456789ABCDEF", "SECRET KEY"] {
-            let error = told(key);
+            let error = error_of(key);
             assert!(error.contains("api_key_env") && !error.contains(key), "{error}");
         }
-        assert!(told("LONGHAND_NO_SUCH_VARIABLE_2").contains("LONGHAND_NO_SUCH_VARIABLE_2"));
+        assert!(error_of("LONGHAND_NO_SUCH_VARIABLE_2").contains("LONGHAND_NO_SUCH_VARIABLE_2"));
     }
 }

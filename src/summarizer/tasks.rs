@@ -246,7 +246,7 @@ impl Tasks {
     }
 
     /// Reserves a slot for a caller that waits for tasks; dropping it frees the slot.
-    pub fn place(&self) -> Result<OwnedSemaphorePermit, Refused> {
+    pub fn caller_slot(&self) -> Result<OwnedSemaphorePermit, Refused> {
         self.shared.callers.clone().try_acquire_owned().map_err(|_| Refused::TooMany)
     }
 
@@ -498,9 +498,10 @@ mod tests {
     #[test]
     fn only_so_many_wait() {
         let tasks = Tasks::new(WAIT);
-        let places: Vec<_> = (0..limits::SUMMARY_TASK_CALLERS_MAX).map(|_| tasks.place().expect("a place")).collect();
-        assert_eq!(tasks.place().err(), Some(Refused::TooMany));
-        drop(places);
-        assert!(tasks.place().is_ok());
+        let slots: Vec<_> =
+            (0..limits::SUMMARY_TASK_CALLERS_MAX).map(|_| tasks.caller_slot().expect("a place")).collect();
+        assert_eq!(tasks.caller_slot().err(), Some(Refused::TooMany));
+        drop(slots);
+        assert!(tasks.caller_slot().is_ok());
     }
 }

@@ -20,7 +20,7 @@ async fn refused(test: &TestApp, session: &str, messages: Vec<NewMessage>, calle
 #[tokio::test]
 async fn a_request_that_comes_again_gets_the_same_answer() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let messages = || conversation("u \"hello\"\na \"hi\"");
     let ask = || test.app.append(&session, messages(), None, None, once("r1", "hello hi"));
     let first = ask().await.expect("appended");
@@ -37,14 +37,14 @@ async fn a_request_that_comes_again_gets_the_same_answer() {
     assert_eq!(again.expect("answered after a restart"), first);
     assert_eq!(test.history(&session).await.len(), 3);
     // A request id belongs to its session.
-    let other = test.quiet_session().await;
+    let other = test.manual_session().await;
     test.app.append(&other, messages(), None, None, once("r1", "more")).await.expect("another session");
 }
 
 #[tokio::test]
 async fn every_mutation_is_idempotent_by_its_request_id() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 open").await;
     let app = &test.app;
     let first = app.edit(&session, "u1", &[text("uno")], None, once("edit", "e")).await.expect("edited");
@@ -72,7 +72,7 @@ async fn every_mutation_is_idempotent_by_its_request_id() {
 #[tokio::test]
 async fn a_client_id_that_comes_again_is_the_same_message() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let first = test.append(&session, "u1 \"hello\"\na1 \"hi\" usage=10/2").await;
     let again = test.append(&session, "u1 \"hello\"\na1 \"hi\" usage=10/2\nu2 \"more\"").await;
     assert_eq!((again.existed_count, &again.ids[..2]), (2, &first.ids[..]));
@@ -94,7 +94,7 @@ async fn a_client_id_that_comes_again_is_the_same_message() {
 #[tokio::test]
 async fn a_grown_open_message_is_still_the_one_that_was_appended() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let first = test.append(&session, "a1 \"be\" open").await;
     let more = vec![longhand::app::append::OpenPart::Whole(text("gin"))];
     test.app.append_parts(&session, "a1", more, Caller::default()).await.expect("added");
@@ -105,7 +105,7 @@ async fn a_grown_open_message_is_still_the_one_that_was_appended() {
 #[tokio::test]
 async fn an_expected_revision_watches_history_marks_and_policy_only() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let seen = test.append(&session, "u1 \"hello\"\na1 \"hi\" usage=10/2").await.revision;
     // Neither the usage, the last event of that append, nor a title is part of history.
     let title = longhand::app::sessions::SessionChange { title: Some("t".to_owned()), ..Default::default() };
@@ -132,8 +132,8 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writers_at_the_same_time_make_one_dense_order() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
-    let other = test.quiet_session().await;
+    let session = test.manual_session().await;
+    let other = test.manual_session().await;
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..50 {
         let (app, session, other) = (test.app.clone(), session.clone(), other.clone());
@@ -182,8 +182,8 @@ async fn writers_at_the_same_time_make_one_dense_order() {
 #[tokio::test]
 async fn a_bad_command_among_many_hurts_only_itself() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
-    let archived = test.quiet_session().await;
+    let session = test.manual_session().await;
+    let archived = test.manual_session().await;
     test.append(&session, "u1 \"taken\"").await;
     test.app.archive_session(&archived, false, Caller::default()).await.expect("archived");
     // All of them are sent before the writer wakes, so they share one transaction.
@@ -208,8 +208,8 @@ async fn a_bad_command_among_many_hurts_only_itself() {
 #[tokio::test]
 async fn a_command_that_the_database_refuses_hurts_only_itself() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
-    let spoiled = test.quiet_session().await;
+    let session = test.manual_session().await;
+    let spoiled = test.manual_session().await;
     test.append(&spoiled, "u \"fine so far\"").await;
     test.append(&session, "u0 \"fine so far\"").await;
     // Another process took the revision of this session's next message.
@@ -238,7 +238,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
 #[tokio::test]
 async fn an_archived_session_takes_nothing() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 \"hi\"\na2 open").await;
     let app = &test.app;
     app.archive_session(&session, false, Caller::default()).await.expect("archived");
@@ -279,7 +279,7 @@ fn holding(parts: Vec<NewPart>) -> NewMessage {
 #[tokio::test]
 async fn every_limit_is_named_and_nothing_is_written() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let events = test.number("select count(*) from event").await;
     let many = |count: usize| vec![holding(vec![text("x")]); count];
     let long = |bytes: usize| "x".repeat(bytes);
@@ -331,7 +331,7 @@ async fn every_limit_is_named_and_nothing_is_written() {
 #[tokio::test]
 async fn bad_input_is_refused_whole_and_before_anything_is_written() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let bad = |change: fn(&mut NewMessage)| {
         let mut message = holding(vec![text("x")]);
         change(&mut message);

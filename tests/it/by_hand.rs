@@ -12,7 +12,7 @@ fn from(tail_start: &str) -> Wanted {
 }
 
 #[tokio::test]
-async fn a_summary_by_hand_ends_where_it_is_told_to() {
+async fn a_summary_by_hand_ends_where_requested() {
     let script = ScriptedSummarizer::new(["S1", "S2"].map(|text| Line::Say(text.to_owned())));
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
@@ -76,7 +76,7 @@ fn within(head_start: &str, tail_start: &str) -> Wanted {
 }
 
 #[tokio::test]
-async fn what_stands_in_front_of_a_summary_by_hand_stays_there() {
+async fn what_is_before_a_summary_by_hand_stays_there() {
     let script = ScriptedSummarizer::new(["S1", "S2"].map(|text| Line::Say(text.to_owned())));
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
@@ -141,7 +141,7 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
 }
 
 #[tokio::test]
-async fn nothing_stands_in_for_a_summary_by_hand_of_a_part_of_the_view() {
+async fn nothing_replaces_a_summary_by_hand_of_a_part_of_the_view() {
     // The fallback of Claude Code is its last messages, at any position.
     let test = TestApp::start().await;
     let session = test.session("claude-code@seed", 600_000, 1_000).await;
@@ -158,7 +158,7 @@ async fn nothing_stands_in_for_a_summary_by_hand_of_a_part_of_the_view() {
 }
 
 #[tokio::test]
-async fn where_the_policy_chooses_the_tail_only_the_head_is_told() {
+async fn where_the_policy_chooses_the_tail_only_the_head_is_sent() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     // Codex also keeps the newest requests, each of them once, and truncates the first that is too long.
     let session = test.session("codex@2026-08", 600_000, 1_000).await;

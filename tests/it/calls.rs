@@ -66,7 +66,7 @@ fn expected(pairs: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
 #[tokio::test]
 async fn two_agents_with_the_same_call_ids_get_their_own_results() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "a1 \"one\" call=call_0").await;
     say(&test, &session, "two", "a2 \"two\" call=call_0").await;
     say(&test, &session, "one", "t1 result=call_0:first").await;
@@ -85,7 +85,7 @@ async fn two_agents_with_the_same_call_ids_get_their_own_results() {
 #[tokio::test]
 async fn a_runner_names_the_call_that_it_answers() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "a1 \"one\" call=c").await;
     say(&test, &session, "two", "a2 \"two\" call=c").await;
     let first = test.history(&session).await[0].id.to_string();
@@ -106,7 +106,7 @@ async fn a_runner_names_the_call_that_it_answers() {
 #[tokio::test]
 async fn a_call_and_its_result_may_come_in_one_request() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let mut batch = conversation("a1 \"one\" call=c\na2 \"two\" call=c");
     batch.push(answer("t1", "c", "first", "a1"));
     batch.push(answer("t2", "c", "second", "a2"));
@@ -124,7 +124,7 @@ async fn a_call_and_its_result_may_come_in_one_request() {
 #[tokio::test]
 async fn a_name_without_such_a_call_is_refused_whole() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "a1 \"one\" call=c\nu2 \"two\"").await;
     let before = test.revision(&session).await;
     for (message, id, reason) in [
@@ -146,7 +146,7 @@ async fn a_name_without_such_a_call_is_refused_whole() {
 #[tokio::test]
 async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "a1 \"one\" call=c").await;
     say(&test, &session, "two", "a2 \"two\" call=c").await;
     say(&test, &session, "one", "t1 result=c:first").await;
@@ -178,7 +178,7 @@ const INTERRUPTED: &str = "[Tool execution was interrupted]";
 #[tokio::test]
 async fn a_result_whose_call_was_rewound_answers_no_other_call() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
     say(&test, &session, "one", "a2 \"left\" call=c").await;
     say(&test, &session, "two", "a3 \"two\" call=c").await;
@@ -198,7 +198,7 @@ async fn a_result_whose_call_was_rewound_answers_no_other_call() {
 #[tokio::test]
 async fn a_result_whose_call_is_covered_answers_no_other_call() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
     say(&test, &session, "one", "u2 \"never mind\"\na3 \"well\"\nu4 \"on\"").await;
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
@@ -214,7 +214,7 @@ async fn a_result_whose_call_is_covered_answers_no_other_call() {
 #[tokio::test]
 async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
     test.app.pin(&session, "a1", false, by("one")).await.expect("pinned");
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
@@ -227,7 +227,7 @@ async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
 #[tokio::test]
 async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
     let at = ForkPoint { message_id: Some("a1".to_owned()), ..ForkPoint::default() };
     let behind = test.app.fork_session(&session, at, None, String::new(), Caller::default()).await.expect("forked");
@@ -248,7 +248,7 @@ async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
 #[tokio::test]
 async fn an_edited_result_answers_what_the_original_does() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
     test.app.edit(&session, "t1", &[result("c", "shorter")], None, by("editor")).await.expect("edited");
     assert_eq!(answers_to(&test, &session, "one").await, ["shorter"]);
@@ -262,7 +262,7 @@ async fn an_edited_result_answers_what_the_original_does() {
 #[tokio::test]
 async fn a_reader_sees_which_call_a_result_answers() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     say(&test, &session, "one", "a1 \"one\" call=c\na2 \"two\" call=d\nt1 result=c:first").await;
     let stored = test.history(&session).await;
     let PartBody::ToolResult(found) = &*stored[2].parts[0].body else { panic!("a result") };
@@ -292,7 +292,7 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
                 found.push(std::mem::take(&mut result.answers).message().map(str::to_owned));
             }
         }
-        sources.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
+        sources.push(SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None });
     }
     let calls = Calls::of(&sources);
     let answered = calls.by_result();
@@ -309,7 +309,7 @@ async fn a_result_answers_the_call_that_the_rule_says_however_it_came() {
     let outcome = TestRunner::new(config).run(&(batches, any::<bool>()), |(batches, forks)| {
         block_on(async {
             let test = TestApp::start().await;
-            let mut session = test.quiet_session().await;
+            let mut session = test.manual_session().await;
             for (number, (actor, lines)) in batches.iter().enumerate() {
                 let actor = ["one", "two", "three"][*actor];
                 let numbered = lines.iter().enumerate().map(|(line, said)| {

@@ -11,7 +11,7 @@ use longhand::model::event::EventKind;
 use longhand::model::message::FinishReason;
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::time::Timestamp;
-use longhand::model::view::{Standing, ViewMessage};
+use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::store::Caller;
 use serde_json::{Value, json};
 
@@ -119,7 +119,7 @@ fn with_metadata(mut part: NewPart, json: &str) -> NewPart {
 #[tokio::test]
 async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let mut talk = conversation("u1 \"one\"\na2 \"two\"");
     talk[0].metadata_json = Some("{ \"z\": 1.0e0 }".to_owned());
     talk[1].parts.insert(0, with_metadata(NewPart::new(PartBody::Reasoning("hm".to_owned())), "{\"signature\":\"a\"}"));
@@ -155,7 +155,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     let delta = test.app.context(&session, known.clone()).await.expect("a view");
     assert_eq!((delta.known_count, delta.messages.len()), (2, 1));
     assert_eq!(delta.messages[0].carried.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
-    let other = test.quiet_session().await;
+    let other = test.manual_session().await;
     talk[1].parts[0].metadata_json = Some("{\"signature\":\"b\"}".to_owned());
     test.app.append(&other, talk, None, None, by("agent")).await.expect("appended");
     assert_eq!(test.app.context(&other, known).await.expect("a view").known_count, 0);
@@ -164,7 +164,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
 #[tokio::test]
 async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"so\" open").await;
     let open = test.context(&session).await;
     let finish = longhand::model::message::Finish { reason: Some(FinishReason::Length), ..Default::default() };
@@ -239,7 +239,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
 #[tokio::test]
 async fn what_longhand_made_carries_nothing_of_clients() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\" call=c\nu3 \"three\"\na4 \"four\"").await;
     let new = longhand::app::compactions::NewSummary {
         text: "in short".to_owned(),
@@ -253,7 +253,7 @@ async fn what_longhand_made_carries_nothing_of_clients() {
         .expect("edited");
     let view = test.context(&session).await;
     for message in &view.messages {
-        assert_eq!(message.carried.is_some(), message.standing == Standing::Shown, "{message:?}");
+        assert_eq!(message.carried.is_some(), message.kind == ViewKind::Shown, "{message:?}");
     }
     // An edit is a client's message, and has its own metadata.
     let edit = view.messages.iter().find(|message| message.parts[0].metadata_json.is_some()).expect("the edit");

@@ -10,7 +10,7 @@ use longhand::model::event::EventBody;
 use longhand::model::ids::SessionId;
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::usage::{ModelWindow, Usage};
-use longhand::model::view::Standing;
+use longhand::model::view::ViewKind;
 use longhand::policy::presets::{self, Preset};
 use longhand::policy::{Policy, Step, UsageCount, overflow};
 use longhand::store::Caller;
@@ -22,7 +22,7 @@ const COMPACTIONS: usize = 50;
 
 /// Checks that every message is either in the view or covered by the only active summary.
 async fn check_accounted(test: &TestApp, session: &str, view: &Context) {
-    let summaries = view.messages.iter().filter(|message| message.standing == Standing::Summary).count();
+    let summaries = view.messages.iter().filter(|message| message.kind == ViewKind::Summary).count();
     assert_eq!(summaries, usize::from(view.covered.is_some()), "one live summary, and it is in the view");
     let ranges = view.covered.as_ref().map(|covered| covered.ranges.clone()).unwrap_or_default();
     for message in test.history(session).await {
@@ -36,7 +36,7 @@ async fn check_accounted(test: &TestApp, session: &str, view: &Context) {
 async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     let script = ScriptedSummarizer::new((1..=COMPACTIONS).map(|number| Line::Say(format!("summary {number}"))));
     let test = TestApp::with(script.clone()).await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let by_hand = r#"{"trigger": {"auto": false}, "guards": {"minimum_gain_tokens": 1}}"#;
     let change = SessionChange { policy_override_json: Some(by_hand.to_owned()), ..SessionChange::default() };
     test.app.update_session(&session, change, Caller::default()).await.expect("a policy");
@@ -57,13 +57,13 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
     }
     assert_eq!(script.asked().len(), COMPACTIONS);
     // Undoing the last one restores exactly the view before it; the others have later messages after them.
-    for (taken_back, (hash, length)) in before.iter().rev().enumerate() {
+    for (undone_count, (hash, length)) in before.iter().rev().enumerate() {
         test.app.undo(&session, None, Caller::default()).await.expect("there is one");
         let known = ContextRequest { known_hash: Some(hash.to_vec()), ..ContextRequest::default() };
         let view = test.app.context(&session, known).await.expect("a view");
         assert_eq!(view.known_count, *length, "the view before begins the view, byte for byte");
-        assert_eq!(view.messages.len(), 8 * taken_back, "and what came later follows");
-        if taken_back == 0 {
+        assert_eq!(view.messages.len(), 8 * undone_count, "and what came later follows");
+        if undone_count == 0 {
             assert_eq!(view.hash, *hash);
         }
     }
@@ -79,9 +79,9 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
 fn divided(preset: &Preset, change: impl FnOnce(&mut Value)) -> Policy {
     let mut policy = serde_json::to_value(preset.policy()).expect("a policy is JSON");
     divide(&mut policy);
-    for rung in ["micro", "auto", "deep"] {
-        if policy[rung].is_object() {
-            policy[rung]["notice"] = Value::from("none");
+    for level in ["micro", "auto", "deep"] {
+        if policy[level].is_object() {
+            policy[level]["notice"] = Value::from("none");
         }
     }
     change(&mut policy);
@@ -98,7 +98,7 @@ async fn session_of(test: &TestApp, policy: &Policy, window: &ModelWindow) -> St
 struct Ends {
     started: usize,
     /// Compactions of a level, not of maintenance.
-    climbed: usize,
+    level_count: usize,
     ended: usize,
     failures: Vec<Failure>,
     stopped: usize,
@@ -111,7 +111,7 @@ async fn ends(test: &TestApp, session: &str) -> Ends {
         match event.body {
             EventBody::CompactionStarted { level, .. } => {
                 ends.started += 1;
-                ends.climbed += usize::from(level.is_some());
+                ends.level_count += usize::from(level.is_some());
             }
             EventBody::Compacted { outcome, .. } => {
                 ends.ended += 1;
@@ -154,11 +154,11 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
         let ends = ends(&test, &session).await;
         let name = preset.name;
         assert_eq!(ends.started, ends.ended, "{name}");
-        let told = ends.failures.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
+        let failure_count = ends.failures.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
         let measured = policy.counting.usage != UsageCount::Nothing;
         let expected = measured && overflow::due_at(&policy, &window).is_some();
-        assert_eq!(told, usize::from(expected), "{name}: {:?}", ends.failures);
-        assert!(!expected || ends.climbed <= 2, "{name}: {} compactions that could not help", ends.climbed);
+        assert_eq!(failure_count, usize::from(expected), "{name}: {:?}", ends.failures);
+        assert!(!expected || ends.level_count <= 2, "{name}: {} compactions that could not help", ends.level_count);
     }
     assert_eq!(test.findings().await, []);
 }
@@ -185,10 +185,11 @@ async fn no_preset_loops_when_every_summary_is_refused() {
         // row.
         assert!(ends.failures.len() <= steps + 1, "{name}: {}", ends.failures.len());
         let summarizes = |policy: &Policy| {
-            let rung = policy.auto.as_ref().or(policy.deep.as_ref()).filter(|_| policy.trigger.auto);
+            let level_policy = policy.auto.as_ref().or(policy.deep.as_ref()).filter(|_| policy.trigger.auto);
             // The first messages make it due, so that each later append is a reason for another attempt.
-            let rung = rung.filter(|rung| rung.threshold.due_at(&window).is_some_and(|due| due <= 1_200));
-            let steps = rung.map(|rung| rung.steps.as_slice()).unwrap_or_default();
+            let level_policy = level_policy
+                .filter(|level_policy| level_policy.threshold.due_at(&window).is_some_and(|due| due <= 1_200));
+            let steps = level_policy.map(|level_policy| level_policy.steps.as_slice()).unwrap_or_default();
             matches!(steps, [Step::Summarize(rule)] if rule.fallback.is_empty())
         };
         if summarizes(&policy) {

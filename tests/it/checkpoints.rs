@@ -32,9 +32,9 @@ async fn pending(test: &TestApp) -> i64 {
 }
 
 #[tokio::test]
-async fn what_keeps_the_log_from_being_folded_is_told() {
+async fn what_keeps_the_log_from_being_folded_is_reported() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     append_much(&test, &session, 0..1).await;
     let mut reader = test.database().await;
     let mut snapshot = reader.begin().await.expect("a snapshot");

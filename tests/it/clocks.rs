@@ -43,7 +43,7 @@ async fn a_retry_comes_although_the_system_clock_is_set_back() {
 #[tokio::test]
 async fn time_in_the_log_never_goes_back_however_often_the_system_clock_is_set_and_the_daemon_restarted() {
     let mut test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     for shift in [0, YEAR_MS, -YEAR_MS, -3 * YEAR_MS] {
         test.clock.shift_system(shift);
         test.append(&session, "u \"and\"").await;

@@ -517,10 +517,10 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
     test.settled().await;
     for view in [Some(seen), None] {
         let appended = app.append(&session, reply(5_600, view.clone()), None, None, Caller::default()).await;
-        let fill = appended.expect("appended").context;
-        assert!(!fill.due && fill.context_tokens.is_some_and(|tokens| tokens < 5_000), "{view:?}: {fill:?}");
-        let told = watch.wait_for(EventKind::UsageRecorded).await;
-        let EventBody::UsageRecorded { usage, window, .. } = told.body else { panic!("{told:?}") };
+        let usage = appended.expect("appended").context;
+        assert!(!usage.due && usage.context_tokens.is_some_and(|tokens| tokens < 5_000), "{view:?}: {usage:?}");
+        let found = watch.wait_for(EventKind::UsageRecorded).await;
+        let EventBody::UsageRecorded { usage, window, .. } = found.body else { panic!("{found:?}") };
         assert_eq!((usage.input, window.context), (5_600, 6_000), "what it said is kept all the same");
     }
     test.settled().await;
@@ -537,8 +537,8 @@ async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let all = conversation(&turns(1, 9, WORDS));
     let wide = Some(window(200_000, 1_000));
-    let fill = test.app.append(&session, all, wide, None, Caller::default()).await.expect("appended").context;
-    assert_eq!((fill.due, fill.window_tokens, fill.due_tokens), (true, 200_000, Some(199_000)));
+    let usage = test.app.append(&session, all, wide, None, Caller::default()).await.expect("appended").context;
+    assert_eq!((usage.due, usage.window_tokens, usage.due_tokens), (true, 200_000, Some(199_000)));
     let mut watch = test.watch().await;
     let EventBody::Compacted { window_tokens, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
@@ -548,23 +548,23 @@ async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
 }
 
 #[tokio::test]
-async fn a_request_that_exceeds_the_window_is_told_of_once_and_nothing_by_hand_leaves_a_trace() {
+async fn a_request_that_exceeds_the_window_is_reported_once_and_nothing_by_hand_leaves_a_trace() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     // A single request exceeds the window, and nothing precedes it.
     test.append(&session, "u1 40000c").await;
     test.settled().await;
-    let told = test.events().await;
-    let kinds: Vec<EventKind> = told.iter().skip(2).map(|event| event.body.kind()).collect();
+    let found = test.events().await;
+    let kinds: Vec<EventKind> = found.iter().skip(2).map(|event| event.body.kind()).collect();
     assert_eq!(kinds, [EventKind::MessageAppended, EventKind::CompactionStarted, EventKind::CompactionFailed]);
-    let EventBody::CompactionFailed { failure, .. } = &told[4].body else { panic!("another body") };
+    let EventBody::CompactionFailed { failure, .. } = &found[4].body else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "FIXED_OVERHEAD");
     assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
         let refused = test.app.start_compaction(&session, Wanted::of(kind), Caller::default()).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
-    assert_eq!(test.events().await.len(), told.len());
+    assert_eq!(test.events().await.len(), found.len());
     assert_eq!(test.number("select count(*) from job").await, 1);
 }
 
@@ -627,7 +627,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
 #[tokio::test]
 async fn maintenance_prunes_happen_without_a_window() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let mut watch = test.watch().await;
     for turn in 1..=6 {
         let words = format!("u{turn} \"go\"\na{turn} call=c{turn}\nt{turn} result=c{turn}:80000c");
@@ -653,7 +653,7 @@ fn summary(tail_start: &str, until: &str) -> NewSummary {
 #[tokio::test]
 async fn a_summary_that_is_brought_along_is_in_force_at_once() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     let supply = |new, caller| test.app.supply_summary(&session, new, caller);
     let (compaction, receipt) = supply(summary("u3", "a3"), once("s", "1")).await.expect("supplied");
@@ -679,7 +679,7 @@ async fn a_summary_that_is_brought_along_is_in_force_at_once() {
 #[tokio::test]
 async fn a_summary_that_does_not_fit_the_session_is_refused() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     let before = test.revision(&session).await;
     let expecting = |revision| NewSummary { expected_revision: Some(revision), ..summary("u3", "") };
@@ -700,9 +700,9 @@ async fn a_summary_that_does_not_fit_the_session_is_refused() {
 }
 
 #[tokio::test]
-async fn a_summary_that_is_brought_along_stands_for_nothing_that_is_still_written() {
+async fn a_supplied_summary_covers_nothing_that_is_still_written() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
     let supply = |new, caller| test.app.supply_summary(&session, new, caller);
     let (first, receipt) = supply(summary("", ""), once("s", "1")).await.expect("supplied");

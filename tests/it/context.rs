@@ -20,7 +20,7 @@ async fn ask(test: &TestApp, session: &str, request: ContextRequest) -> Context 
 #[tokio::test]
 async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 3, 50)).await;
     let held = test.context(&session).await;
     let knowing = |view: &Context| ContextRequest {
@@ -56,7 +56,7 @@ async fn state(test: &TestApp, session: &str) -> (i64, i64, i64, i64) {
 #[tokio::test]
 async fn a_large_view_is_compared_with_another_only_where_there_is_room_for_both() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let image = async |number: usize| {
         let source = MediaSource::Bytes(vec![0; 7_000_000]);
         let image = Media { mime_type: "image/png".to_owned(), source, ..Media::default() };
@@ -116,11 +116,11 @@ async fn an_append_with_a_smaller_window_starts_nothing_and_is_answered_for_that
     let narrow = || Some(ModelWindow { overhead: 70, ..window(6_000, 1_000) });
     let words = "u10 \"hi\"\na10 open";
     let messages = conversation(words);
-    let fill = test.app.append(&session, messages, narrow(), None, Caller::default()).await.expect("appended").context;
+    let usage = test.app.append(&session, messages, narrow(), None, Caller::default()).await.expect("appended").context;
     let own = test.append(&session, words).await.context;
-    assert_eq!((fill.window_tokens, fill.due_tokens, fill.due), (6_000, Some(5_000), false));
+    assert_eq!((usage.window_tokens, usage.due_tokens, usage.due), (6_000, Some(5_000), false));
     let own_tokens = own.context_tokens.expect("known");
-    assert_eq!((fill.context_tokens, own_tokens > 5_000), (Some(own_tokens + 70), true));
+    assert_eq!((usage.context_tokens, own_tokens > 5_000), (Some(own_tokens + 70), true));
     let usage = Some(Usage { input: 7_000, ..Usage::default() });
     let finish = Finish { usage, reason: Some(FinishReason::Stop), ..Finish::default() };
     let sealed = test.app.finish_message(&session, "a10", finish, narrow(), Caller::default()).await.expect("sealed");
@@ -179,7 +179,7 @@ async fn waiting_ends_with_its_time() {
 async fn a_view_can_be_shortened_for_one_call() {
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     let request = ContextRequest {
         window: Some(window(3_000, 1_000)),
@@ -201,7 +201,7 @@ async fn one_long_turn_is_shortened_too() {
     let turn = format!("u1 \"do it\"\n{steps}");
     for conversation in [turn.as_str(), "u1 200000c", "u1 90000c\na1 \"hm\" call=c1\nt1 result=c1:90000c"] {
         let test = TestApp::with(ScriptedSummarizer::new([Line::Hold("S1".to_owned())])).await;
-        let session = test.quiet_session().await;
+        let session = test.manual_session().await;
         test.append(&session, conversation).await;
         let request = ContextRequest {
             window: Some(window(2_000, 1_000)),
@@ -222,7 +222,7 @@ async fn one_long_turn_is_shortened_too() {
 #[tokio::test]
 async fn usage_of_a_shortened_view_says_nothing_about_the_whole_one() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Hold("S1".to_owned())])).await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     test.append(&session, "u10 \"go on\"\na10 open").await;
     let shorten = || ContextRequest {
@@ -251,14 +251,14 @@ async fn usage_of_a_shortened_view_says_nothing_about_the_whole_one() {
         EventBody::UsageRecorded { window, .. } => Some(window.context),
         _ => None,
     };
-    let told: Vec<i64> = test.events().await.iter().filter_map(|event| window_of(&event.body)).collect();
-    assert_eq!(told, [3_000, 3_000, 0], "the window of the view that each was given");
+    let windows: Vec<i64> = test.events().await.iter().filter_map(|event| window_of(&event.body)).collect();
+    assert_eq!(windows, [3_000, 3_000, 0], "the window of the view that each was given");
 }
 
 #[tokio::test]
 async fn a_revision_that_never_was_has_no_view() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let newest = test.append(&session, "u1 \"one\"").await.revision;
     for at in [-1, newest + 1] {
         let request = ContextRequest { as_of: Some(at), ..ContextRequest::default() };
@@ -269,7 +269,7 @@ async fn a_revision_that_never_was_has_no_view() {
 }
 
 #[tokio::test]
-async fn a_session_on_hold_is_not_reduced_because_somebody_looks() {
+async fn reading_does_not_reduce_a_session_on_hold() {
     let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;

@@ -137,7 +137,7 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
 }
 
 #[tokio::test]
-async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_place() {
+async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_position() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
     let before = test.context(&session).await.hash;
@@ -282,7 +282,7 @@ async fn a_fork_takes_back_what_it_inherited_for_itself_alone() {
 }
 
 #[tokio::test]
-async fn a_replay_can_be_edited_like_the_request_that_it_stands_for() {
+async fn a_replay_can_be_edited_like_the_request_that_it_replaces() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
     let mut watch = test.watch().await;

@@ -7,7 +7,7 @@ use longhand::app::summary_tasks::{Hold, LeaseRequest, TaskReply};
 use longhand::model::compaction::{CompactionKind, Contradiction, ContradictionKind, Outcome};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::MessageId;
-use longhand::model::layout::Place;
+use longhand::model::layout::Placement;
 use longhand::model::message::{NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall};
 use longhand::scheduler;
@@ -62,7 +62,8 @@ async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
     assert_eq!(stored.outcome.as_ref(), Some(&*outcome));
     let key = test.app.store().find_session(session).await.expect("the session");
     let source = test.app.store().source(key, None).await.expect("the view");
-    let summary = source.messages.iter().find(|source| source.place == Some(Place::Summary)).expect("a summary");
+    let summary =
+        source.messages.iter().find(|source| source.placement == Some(Placement::Summary)).expect("a summary");
     (*outcome, crate::support::words_of(&summary.message))
 }
 
@@ -82,8 +83,8 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
         assert_eq!(summary, expected, "{policy}");
-        let told = test.app.server_info().await.expect("the state").fare.contradictions;
-        assert_eq!(told, [(ContradictionKind::Check, 1)], "{policy}");
+        let counted = test.app.server_info().await.expect("the state").statistics.contradictions;
+        assert_eq!(counted, [(ContradictionKind::Check, 1)], "{policy}");
     }
     // A true claim is left unchanged.
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
@@ -105,8 +106,8 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         let (session, shows) = failing(&test, "correct").await;
         let wanted = Wanted::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
-        let patient = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
-        let leased = test.app.lease_summary_task(patient).await.expect("offered").expect("a task");
+        let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
+        let leased = test.app.lease_summary_task(request).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
         let hold = Hold { compaction, token, base_revision: None };
         let reply = TaskReply { text: words.clone(), supplied, ..TaskReply::default() };

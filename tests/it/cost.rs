@@ -152,7 +152,7 @@ async fn paged(test: &TestApp, mut page: impl AsyncFnMut(String) -> (usize, Stri
 #[tokio::test]
 async fn a_page_that_its_bytes_end_reads_no_more_than_it_returns() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     // Six parts, each large enough to be stored as a blob: nine messages fill a page's bytes.
     for index in 0..40 {
         test.append(&session, &format!("u{index}{}", " 70000c".repeat(6))).await;
@@ -171,9 +171,9 @@ async fn a_page_that_its_bytes_end_reads_no_more_than_it_returns() {
 }
 
 #[tokio::test]
-async fn a_page_of_few_events_among_many_looks_only_so_far() {
+async fn a_page_of_few_events_among_many_reads_only_so_far() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let message = conversation("u \"x\"").remove(0);
     for _ in 0..20 {
         let batch = vec![message.clone(); limits::BATCH_MESSAGES_MAX];

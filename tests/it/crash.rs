@@ -4,7 +4,7 @@
 //! until it dies there, and is started again; the client then repeats its unacknowledged requests.
 
 use crate::cli::{Daemon, check_ends, check_order, count, live, transcript};
-use crate::provider::fake::{FakeProvider, Protocol, Scene};
+use crate::provider::fake::{FakeProvider, Protocol, Reaction};
 use crate::support::number;
 use longhand::telemetry::failpoint;
 use serde_json::Value;
@@ -200,7 +200,7 @@ async fn a_daemon_that_dies_while_a_model_writes_has_the_summary_written_again()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_daemon_that_dies_with_a_heartbeat_leaves_a_job_that_is_taken_up() {
     // The first request is never answered, so that the worker sends a heartbeat.
-    let provider = FakeProvider::playing(Protocol::Chat, [Scene::Hang]).await;
+    let provider = FakeProvider::playing(Protocol::Chat, [Reaction::Hang]).await;
     let home = Home::with(&provider);
     let done = tokio::task::spawn_blocking(move || {
         home.die_at("heartbeat.uncommitted");

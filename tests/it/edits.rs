@@ -20,7 +20,7 @@ fn none() -> Caller {
 }
 
 /// The revisions that a view shows, and those that edits leave out of it.
-fn picture(view: &Context) -> (Vec<i64>, Vec<i64>) {
+fn shown_and_omitted(view: &Context) -> (Vec<i64>, Vec<i64>) {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let shown = view.messages.iter().filter(|message| message.source.is_some()).map(|message| message.revision);
     let edited = view.omitted.iter().filter(|omitted| omitted.reason == OmitReason::Edited);
@@ -30,57 +30,57 @@ fn picture(view: &Context) -> (Vec<i64>, Vec<i64>) {
 #[tokio::test]
 async fn an_edit_without_parts_leaves_a_message_out_until_it_is_taken_back() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\" call=c1\nt3 result=c1:three\nu4 \"four\"").await;
-    let places: Vec<i64> = test.history(&session).await.iter().map(|message| message.revision).collect();
-    let [u1, a2, t3, u4] = places[..] else { panic!("{places:?}") };
+    let revisions: Vec<i64> = test.history(&session).await.iter().map(|message| message.revision).collect();
+    let [u1, a2, t3, u4] = revisions[..] else { panic!("{revisions:?}") };
     let before = test.context(&session).await;
     let app = &test.app;
     let left_out = app.edit(&session, "a2", &[], None, once("out", "a2")).await.expect("left out");
     assert!(left_out.ids.is_empty(), "nothing stands in its place");
     assert_eq!(app.edit(&session, "a2", &[], None, once("out", "a2")).await.expect("again"), left_out);
     // The result of the call that is left out is rendered as text at its own position.
-    assert_eq!(picture(&test.context(&session).await), (vec![u1, t3, u4], vec![a2]));
+    assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, t3, u4], vec![a2]));
     assert_eq!(words_of(&app.get_message(&session, "a2").await.expect("kept").0), "two");
 
     let edited = app.edit(&session, "a2", &[text("dos")], None, none()).await.expect("edited");
     let replacement = edited.revision - 1;
-    assert_eq!(picture(&test.context(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
+    assert_eq!(shown_and_omitted(&test.context(&session).await), (vec![u1, replacement, t3, u4], vec![a2]));
     app.edit(&session, "a2", &[], None, none()).await.expect("left out");
     app.pin(&session, "a2", false, none()).await.expect("pinned");
     let fork = app.fork_session(&session, ForkPoint::default(), None, String::new(), none()).await.expect("forked");
     let fork = fork.0.session.id.to_string();
     for session in [&session, &fork] {
         assert_eq!(
-            picture(&test.context(session).await),
+            shown_and_omitted(&test.context(session).await),
             (vec![u1, t3, u4], vec![a2, replacement]),
             "the newest counts"
         );
     }
     app.undo(&fork, None, none()).await.expect("undone");
-    assert_eq!(picture(&test.context(&fork).await), (vec![u1, replacement, t3, u4], vec![a2]));
+    assert_eq!(shown_and_omitted(&test.context(&fork).await), (vec![u1, replacement, t3, u4], vec![a2]));
     for _ in 0..3 {
         app.undo(&session, None, none()).await.expect("undone");
     }
     let back = test.context(&session).await;
     assert_eq!((&back.messages, back.hash), (&before.messages, before.hash));
     assert_eq!(app.redo(&session, None, none()).await.map(|_| ()).ok(), Some(()));
-    assert_eq!(picture(&test.context(&session).await).0, [u1, t3, u4]);
+    assert_eq!(shown_and_omitted(&test.context(&session).await).0, [u1, t3, u4]);
 
-    let told = test.events().await.into_iter().filter_map(|event| match event.body {
+    let sealed_flags = test.events().await.into_iter().filter_map(|event| match event.body {
         EventBody::MessageEdited { replacement, .. } => Some(replacement.is_some()),
         _ => None,
     });
-    assert_eq!(told.collect::<Vec<_>>(), [false, true, false]);
+    assert_eq!(sealed_flags.collect::<Vec<_>>(), [false, true, false]);
     assert_eq!(test.findings().await, []);
     let test = test.restart().await;
-    assert_eq!(picture(&test.context(&session).await).0, [u1, t3, u4]);
+    assert_eq!(shown_and_omitted(&test.context(&session).await).0, [u1, t3, u4]);
 }
 
 #[tokio::test]
 async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_one() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
     let app = &test.app;
     app.edit(&session, "a2", &[], None, none()).await.expect("left out");
@@ -94,7 +94,7 @@ async fn a_message_that_is_left_out_is_in_no_summary_and_comes_back_from_under_o
     let view = test.context(&session).await;
     let covered = view.covered.as_ref().expect("a summary");
     assert!(!covered.ranges.iter().any(|range| range.contains(a2)), "{covered:?}");
-    assert_eq!(picture(&view).1, [a2]);
+    assert_eq!(shown_and_omitted(&view).1, [a2]);
     // A replacement in its place ends the summary, which does not cover it.
     app.edit(&session, "a2", &[text("dos")], None, none()).await.expect("edited");
     assert_eq!(test.context(&session).await.covered, None);
@@ -249,26 +249,26 @@ async fn what_comes_back_from_an_edit_under_a_running_summary_supersedes_it() {
 async fn layouts_of_many_edits_take_linear_space_and_every_one_of_them_can_be_read() {
     const EDITS: usize = 250;
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, EDITS, 1)).await;
-    let mut pictures = Vec::new();
+    let mut views = Vec::new();
     for index in 1..=EDITS {
         let edited =
             test.app.edit(&session, &format!("u{index}"), &[text("other")], None, none()).await.expect("edited");
-        pictures.push((edited.revision, picture(&test.context(&session).await)));
+        views.push((edited.revision, shown_and_omitted(&test.context(&session).await)));
     }
     let bytes = test.number("select sum(length(body)) from layout").await;
     assert!(bytes < 120 * EDITS as i64, "{bytes} bytes for {EDITS} layouts");
-    for (revision, expected) in pictures.iter().step_by(23).chain(pictures.last()) {
+    for (revision, expected) in views.iter().step_by(23).chain(views.last()) {
         let view = test.context_as_of(&session, *revision).await;
-        assert_eq!(picture(&view), *expected, "as of {revision}");
+        assert_eq!(shown_and_omitted(&view), *expected, "as of {revision}");
     }
 }
 
 #[tokio::test]
 async fn the_newest_messages_are_those_of_the_history_whatever_the_view_shows() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let app = &test.app;
     let none = Caller::default;
     // Each view loads the session again, and the pages of the history come from memory where that is right.

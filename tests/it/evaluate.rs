@@ -104,7 +104,7 @@ fn kept(row: &Value, kind: &str) -> (u64, u64) {
 }
 
 #[test]
-fn each_kind_of_fact_is_found_and_looked_for() {
+fn each_kind_of_fact_is_found_and_searched_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut talk = Talk::new();
     first_half(&mut talk);
@@ -146,12 +146,12 @@ fn each_kind_of_fact_is_found_and_looked_for() {
     assert!(text.contains("<read-files>\n/src/http/parser.rs\n</read-files>"), "{text}");
     let run = evaluate(&[&file, "--preset", "opencode@seed", "--text"]);
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
-    assert!(text.starts_with("talk.jsonl, cut where it was compacted: 8 messages before, "), "{text}");
+    assert!(text.starts_with("talk.jsonl, boundary of its own compaction: 8 messages before, "), "{text}");
     assert!(text.contains("WITH EXPAND") && text.contains("1/1 100 %") && text.contains("## Goal"), "{text}");
 }
 
 #[test]
-fn a_transcript_without_a_compaction_is_cut_where_the_preset_would() {
+fn a_transcript_without_a_compaction_is_split_where_the_preset_would() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut talk = Talk::new();
     first_half(&mut talk);
@@ -208,13 +208,13 @@ fn check_words(row: &Value) {
 }
 
 #[test]
-fn every_shared_transcript_is_told_without_lists_and_contradictions() {
+fn every_shared_transcript_is_summarized_without_lists_and_contradictions() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data");
     if !folder.exists() {
         println!("skipped: the transcripts are not here");
         return;
     }
-    for (name, cut) in [
+    for (name, split) in [
         ("claude-code/compacted/258c7280-ae70-4798-800f-63464d01a85d.jsonl", "229"),
         ("pi/large-session.jsonl", "640"),
         ("claude-code/subagent.jsonl", "30"),
@@ -222,7 +222,7 @@ fn every_shared_transcript_is_told_without_lists_and_contradictions() {
     ] {
         let path = folder.join(name).to_string_lossy().into_owned();
         for (tokens, pieces) in [("4000", "1"), ("1000", "1"), ("4000", "4")] {
-            let arguments = ["--preset", "opencode@seed", "--at", cut, "--tokens", tokens, "--pieces", pieces];
+            let arguments = ["--preset", "opencode@seed", "--at", split, "--tokens", tokens, "--pieces", pieces];
             let rows = rows(&[&[path.as_str()], &arguments[..]].concat());
             let row = written(&rows)[0];
             assert_eq!((row["cut"].as_str(), row["contradictions"].clone()), (Some("chosen"), json!([])), "{row}");

@@ -111,11 +111,11 @@ async fn check(test: &TestApp, session: &str, what: &str) -> usize {
 async fn every_preset_leaves_ids_that_bring_the_originals_back() {
     let test = TestApp::start().await;
     let mut named = Vec::new();
-    let mut reduced = 0;
+    let mut compacted = 0;
     for preset in presets::all() {
         let levels = [Level::Micro, Level::Auto, Level::Deep].map(|level| (CompactionKind::Summary, Some(level)));
         for (kind, level) in levels.into_iter().chain([(CompactionKind::Prune, None)]) {
-            if level.is_some_and(|level| preset.policy().rung(level).is_none()) {
+            if level.is_some_and(|level| preset.policy().level(level).is_none()) {
                 continue;
             }
             let session = long_session(&test, preset.name).await;
@@ -125,7 +125,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
                 Err(error) => assert_eq!(error.reason, Reason::NothingToCompact, "{} {kind:?} {level:?}", preset.name),
                 Ok(_) => {
                     test.settled().await;
-                    reduced += usize::from(test.context(&session).await.hash != before);
+                    compacted += usize::from(test.context(&session).await.hash != before);
                 }
             }
             let what = format!("{} {kind:?} {level:?}", preset.name);
@@ -134,7 +134,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             }
         }
     }
-    assert!(reduced > presets::all().len(), "only {reduced} compactions to look at");
+    assert!(compacted > presets::all().len(), "only {compacted} compactions to look at");
     // These agents tell their model how to read removed content.
     for name in ["suna@2025-07", "suna@2026", "gemini-cli@0.26"] {
         assert!(named.contains(&name), "{name} names no id; these do: {named:?}");
@@ -144,7 +144,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
 #[tokio::test]
 async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let cover = async |session: &str, tail_start: &str| {
         let summary =
             NewSummary { text: "Talk.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
@@ -188,8 +188,8 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
 #[tokio::test]
 async fn what_cannot_be_expanded_is_refused() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
-    let other = test.quiet_session().await;
+    let session = test.manual_session().await;
+    let other = test.manual_session().await;
     test.append(&session, &turns(1, 8, 40)).await;
     let message = test.history(&session).await.remove(0);
     assert_eq!((message.kind, message.parts.len()), (MessageKind::Normal, 1));

@@ -96,13 +96,14 @@ fn a_socket_replaces_nothing_but_a_dead_socket() {
         (at("folder/../store/longhand.db-shm"), "the store has its own files there"),
     ];
     for (socket, why) in cases {
-        let told = refusal(home.path(), &[Path::new("--data-dir"), &store, Path::new("--socket"), &socket]);
-        assert!(told.contains("cannot listen on unix:") && told.contains(why), "{told}");
+        let message = refusal(home.path(), &[Path::new("--data-dir"), &store, Path::new("--socket"), &socket]);
+        assert!(message.contains("cannot listen on unix:") && message.contains(why), "{message}");
     }
     // The refusal does not create a store that does not exist.
     let new = at("new");
-    let told = refusal(home.path(), &[Path::new("--data-dir"), &new, Path::new("--socket"), &new.join("longhand.db")]);
-    assert!(told.contains("the store has its own files there"), "{told}");
+    let message =
+        refusal(home.path(), &[Path::new("--data-dir"), &new, Path::new("--socket"), &new.join("longhand.db")]);
+    assert!(message.contains("the store has its own files there"), "{message}");
     drop((datagrams, listening));
 
     // The killed daemon's socket, and a socket without a listener, are replaced.
@@ -119,7 +120,7 @@ fn a_socket_replaces_nothing_but_a_dead_socket() {
 }
 
 #[test]
-fn a_daemon_that_stops_leaves_what_took_the_place_of_its_socket() {
+fn a_daemon_that_stops_leaves_what_replaced_its_socket() {
     let home = tempfile::tempdir().expect("a folder");
     let daemon = Daemon::start(home.path());
     let socket = daemon.directory.join("longhand.sock");
@@ -180,8 +181,8 @@ fn a_data_directory_that_is_not_private_or_not_ours_is_refused() {
         let store = home.path().join("store");
         spoil(&store);
         for given in [store.clone(), store.join("")] {
-            let told = refusal(home.path(), &[Path::new("--data-dir"), &given]);
-            assert!(told.contains(why), "{what}: {told}");
+            let message = refusal(home.path(), &[Path::new("--data-dir"), &given]);
+            assert!(message.contains(why), "{what}: {message}");
         }
     }
 }
@@ -213,8 +214,8 @@ async fn what_is_no_store_of_ours_is_refused() {
     assert!(refused(&file.join("beneath")).contains("cannot look at"), "{file:?}");
     let settings = home.path().join("longhand.toml");
     fs::write(&settings, "data_dir = \"\"\n").expect("settings");
-    let told = refusal(home.path(), &[Path::new("--config"), &settings]);
-    assert!(told.contains("the path of the data directory is empty"), "{told}");
+    let message = refusal(home.path(), &[Path::new("--config"), &settings]);
+    assert!(message.contains("the path of the data directory is empty"), "{message}");
 
     let mut count = 0;
     let mut store_with = |words: &[u8]| {
@@ -267,7 +268,7 @@ async fn a_store_of_another_version_is_refused_and_left_as_it_is() {
          values (29990101000000, 'from the future', 1, x'00', 0)";
     sqlx::raw_sql(other).execute(&mut database).await.expect("written");
     sqlx::Connection::close(database).await.expect("closed");
-    let told = refusal(home.path(), &[Path::new("--data-dir"), &store]);
-    assert!(told.contains("was written by another version of Longhand"), "{told}");
-    assert!(told.contains("29990101000000"), "{told}");
+    let message = refusal(home.path(), &[Path::new("--data-dir"), &store]);
+    assert!(message.contains("was written by another version of Longhand"), "{message}");
+    assert!(message.contains("29990101000000"), "{message}");
 }

@@ -32,7 +32,7 @@ async fn names(test: &TestApp, session: &str) -> Vec<String> {
 #[tokio::test]
 async fn a_fork_has_the_history_up_to_its_point() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\" usage=5/1\nu2 \"three\"").await;
     let third = test.history(&session).await[2].revision;
     let by_message = fork(&test, &session, behind("a1")).await;
@@ -67,7 +67,7 @@ async fn a_fork_has_the_history_up_to_its_point() {
 #[tokio::test]
 async fn a_fork_of_forks_reads_as_one_history() {
     let test = TestApp::start().await;
-    let mut session = test.quiet_session().await;
+    let mut session = test.manual_session().await;
     let mut expected = Vec::new();
     for depth in 0..12 {
         let name = format!("u{depth}");
@@ -103,7 +103,7 @@ async fn a_fork_of_forks_reads_as_one_history() {
 #[tokio::test]
 async fn open_messages_are_not_inherited() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"half\" open\nu2 \"two\"").await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let part = vec![OpenPart::Whole(text("and the rest"))];
@@ -122,7 +122,7 @@ async fn open_messages_are_not_inherited() {
 #[tokio::test]
 async fn a_fork_may_begin_only_where_its_parent_was() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let newest = test.append(&session, "u1 \"one\"\na1 open").await.revision;
     for (point, reason) in [
         (at(0), Reason::RevisionOutOfRange),
@@ -148,7 +148,7 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
 #[tokio::test]
 async fn what_a_fork_marks_does_not_touch_its_parent() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
     let before = test.context(&session).await;
@@ -216,7 +216,7 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
 #[tokio::test]
 async fn a_forks_chain_goes_on_from_its_parents() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 3, 20)).await;
     let forked = fork(&test, &session, behind("a2")).await;
     test.append(&session, "u9 \"later\"").await;
@@ -270,7 +270,7 @@ async fn a_fork_has_the_window_of_the_revision_that_it_begins_at() {
 #[tokio::test]
 async fn a_fork_knows_the_client_ids_that_it_inherited() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\na0 \"half\" open\nu2 \"three\"").await;
     let forked = fork(&test, &session, behind("u2")).await;
     test.append(&session, "u3 \"later\"").await;

@@ -3,7 +3,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, refusing, text, turns, window};
 use longhand::app::Reason;
-use longhand::app::admin::{Fare, Tally};
+use longhand::app::admin::{CompactionCounter, Statistics};
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::context::{ContextRequest, OverflowAction};
 use longhand::app::sessions::SessionChange;
@@ -85,9 +85,9 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
         assert!(!test.app.context(&session, wait).await.expect("a view").fits);
         test.settled().await;
     }
-    let told = failures(&test).await;
-    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
-    let words = &told[0].message;
+    let failed = failures(&test).await;
+    assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    let words = &failed[0].message;
     assert!(words.contains(" 5000 ") && words.contains("system prompt") && words.contains("by hand"), "{words}");
     assert_eq!(started(&test).await, 1);
     let found = guards(&test, &session).await.overhead_tokens.expect("it is known");
@@ -103,8 +103,8 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
     }
     assert!(!outcomes(&test).await.is_empty(), "under a larger window there is something to reduce");
     // If overhead, summary and newest request leave no room, the summary is truncated: nothing more fails.
-    let told = failures(&test).await.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
-    assert_eq!(told, 1);
+    let failed = failures(&test).await.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
+    assert_eq!(failed, 1);
 }
 
 /// A window with a client's statement of the overhead of every request.
@@ -151,7 +151,7 @@ async fn what_a_client_says_of_its_overhead_is_added_to_estimates_alone() {
 }
 
 #[tokio::test]
-async fn an_overhead_that_is_told_and_fills_the_window_gets_one_clear_error() {
+async fn a_stated_overhead_that_reaches_the_window_gets_one_clear_error() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     change(&test, &session, carrying(5_000)).await;
@@ -159,8 +159,8 @@ async fn an_overhead_that_is_told_and_fills_the_window_gets_one_clear_error() {
         test.append(&session, &turns(number, number, 1_200)).await;
         test.settled().await;
     }
-    let told = failures(&test).await;
-    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    let failed = failures(&test).await;
+    assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
     assert_eq!(guards(&test, &session).await.overhead_tokens, Some(5_000));
     assert_eq!(started(&test).await, 1);
     // With a smaller overhead a compaction is possible.
@@ -186,8 +186,8 @@ async fn what_did_not_shrink_with_the_view_is_overhead() {
         turn(&test, &session, number, 5_100).await;
     }
     assert_eq!(outcomes(&test).await.len(), 1, "the first one could not know");
-    let told = failures(&test).await;
-    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    let failed = failures(&test).await;
+    assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
 }
 
 #[tokio::test]
@@ -233,15 +233,15 @@ async fn pins_that_fill_the_window_are_overhead_too() {
     let session = pinned(&test, 2_600).await;
     test.append(&session, "u5 \"and now\"").await;
     test.settled().await;
-    let told = failures(&test).await;
-    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    let failed = failures(&test).await;
+    assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
     test.app.pin(&session, "u4", true, Caller::default()).await.expect("unpinned");
     test.settled().await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
 }
 
 #[tokio::test]
-async fn pins_that_are_estimated_above_the_usage_are_told_of_once() {
+async fn pins_that_are_estimated_above_the_usage_are_reported_once() {
     let test = TestApp::start().await;
     let session = pinned(&test, 3_000).await;
     // Pins of some 6 000 tokens by the estimate, and 5 200 by the provider's count.
@@ -250,8 +250,8 @@ async fn pins_that_are_estimated_above_the_usage_are_told_of_once() {
     for number in 5..=8 {
         turn(&test, &session, number, 5_200 - test.context(&session).await.estimated_tokens).await;
     }
-    let told = failures(&test).await;
-    assert_eq!(told.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
+    let failed = failures(&test).await;
+    assert_eq!(failed.iter().map(|failure| failure.reason.as_str()).collect::<Vec<_>>(), ["FIXED_OVERHEAD"]);
 }
 
 #[tokio::test]
@@ -266,7 +266,7 @@ async fn a_cooldown_ends_by_itself() {
         test.settled().await;
     }
     assert_eq!(outcomes(&test).await.len(), 1, "it cools");
-    let end = guards(&test, &session).await.cool_until.expect("a cooldown");
+    let end = guards(&test, &session).await.cooldown_end.expect("a cooldown");
     let mut watch: Watch = test.watch().await;
     test.clock.skip_to(end);
     test.wake.wake();
@@ -284,11 +284,11 @@ async fn a_breaker_that_opens_says_why_and_what_goes_on() {
     test.settled().await;
     test.append(&session, "a100 1600c").await;
     test.settled().await;
-    let told = failures(&test).await;
+    let failed = failures(&test).await;
     let says_so =
         |failure: &Failure| failure.message.contains("3 user messages") && failure.message.contains("by hand");
-    assert_eq!(told.iter().map(says_so).collect::<Vec<_>>(), [false, true], "{told:?}");
-    assert!(told.iter().all(|failure| failure.reason.as_str() == "HOOK_REFUSED"));
+    assert_eq!(failed.iter().map(says_so).collect::<Vec<_>>(), [false, true], "{failed:?}");
+    assert!(failed.iter().all(|failure| failure.reason.as_str() == "HOOK_REFUSED"));
     let open = guards(&test, &session).await;
     assert_eq!((open.breaker_open, open.hold_turns), (true, 3));
     change(&test, &session, policy(r#"{"guards": {"breaker_failures": 3}}"#)).await;
@@ -320,7 +320,7 @@ async fn compactions_that_free_tokens_open_no_breaker() {
 
 /// A session with tool outputs that maintenance may clear.
 async fn outputs(test: &TestApp, json: &str) {
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     change(test, &session, policy(json)).await;
     for turn in 1..=6 {
         let words = format!("u{turn} \"go\"\na{turn} call=c{turn}\nt{turn} result=c{turn}:80000c");
@@ -362,7 +362,7 @@ async fn second_summary(json: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn a_ladder_that_has_helped_rests_as_the_policy_says() {
+async fn levels_that_have_helped_cool_down_as_the_policy_says() {
     let policy = |more: &str| {
         format!(
             r#"{{"auto": {{"threshold": {{"limit": {{"reserve": {{"reserve_tokens": 3000}}}}}},
@@ -384,11 +384,11 @@ async fn a_ladder_that_has_helped_rests_as_the_policy_says() {
 }
 
 #[tokio::test]
-async fn the_status_counts_how_compactions_fare() {
+async fn the_status_counts_the_results_of_compactions() {
     let script = ScriptedSummarizer::new([Line::Say("summary".to_owned())]);
     let test = TestApp::with(script).await;
-    let fare = async || test.app.server_info().await.expect("the state").fare;
-    assert_eq!(fare().await, Fare::default());
+    let statistics = async || test.app.server_info().await.expect("the state").statistics;
+    assert_eq!(statistics().await, Statistics::default());
 
     let done = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&done, &turns(1, 9, 1_150)).await;
@@ -396,7 +396,7 @@ async fn the_status_counts_how_compactions_fare() {
     let full = test.session("opencode@seed", 6_000, 1_000).await;
     turn(&test, &full, 1, OVERHEAD).await;
     let freed: i64 = outcomes(&test).await.iter().map(|outcome| outcome.tokens_before - outcome.tokens_after).sum();
-    let tally = |state, freed_tokens| Tally {
+    let counter = |state, freed_tokens| CompactionCounter {
         kind: CompactionKind::Summary,
         level: Some(Level::Auto),
         trigger: Some(Trigger::Threshold),
@@ -404,31 +404,32 @@ async fn the_status_counts_how_compactions_fare() {
         count: 1,
         freed_tokens,
     };
-    let found = fare().await;
-    assert_eq!(found.tallies, [tally(CompactionState::Done, freed), tally(CompactionState::Failed, 0)]);
+    let found = statistics().await;
+    assert_eq!(found.counters, [counter(CompactionState::Done, freed), counter(CompactionState::Failed, 0)]);
     assert!(freed > 0);
     assert_eq!(found.stopped.iter().map(ToString::to_string).collect::<Vec<_>>(), std::slice::from_ref(&full));
     assert_eq!((found.overhead_count, found.breaker_count, found.undo_count), (1, 0, 0));
 
     test.app.undo(&done, None, Caller::default()).await.expect("undone");
     test.settled().await;
-    assert_eq!(fare().await.undo_count, 1);
+    assert_eq!(statistics().await.undo_count, 1);
     let summary = NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&done, summary, Caller::default()).await.expect("supplied");
-    let supplied = fare().await.tallies.into_iter().find(|tally| tally.level.is_none()).expect("it is counted");
+    let supplied =
+        statistics().await.counters.into_iter().find(|counter| counter.level.is_none()).expect("it is counted");
     assert!(supplied.count == 1 && supplied.freed_tokens > 0 && supplied.state == CompactionState::Done);
     assert_eq!(supplied.trigger, Some(Trigger::Supplied));
 
-    let cooling = test.session("pi@1.5", 6_000, 0).await;
+    let in_cooldown = test.session("pi@1.5", 6_000, 0).await;
     let json = r#"{"trigger": {"cool_down_seconds": 3600},
         "auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 3000}}},
             "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 1000}}}}}}}"#;
-    change(&test, &cooling, policy(json)).await;
-    test.append(&cooling, &turns(1, 20, 800)).await;
+    change(&test, &in_cooldown, policy(json)).await;
+    test.append(&in_cooldown, &turns(1, 20, 800)).await;
     test.settled().await;
-    assert_eq!(fare().await.cooling_count, 1);
+    assert_eq!(statistics().await.cooldown_count, 1);
     let test = test.restart().await;
-    assert_eq!(test.app.server_info().await.expect("the state").fare.cooling_count, 1);
+    assert_eq!(test.app.server_info().await.expect("the state").statistics.cooldown_count, 1);
 }
 
 #[tokio::test]

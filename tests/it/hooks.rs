@@ -4,7 +4,7 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
 use longhand::config::{Hook, Hooks};
 use longhand::model::compaction::{CompactionState, Failure};
 use longhand::model::event::{EventBody, EventKind};
-use longhand::model::view::Standing;
+use longhand::model::view::ViewKind;
 use longhand::scheduler;
 use serde_json::Value;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn pipe(folder: &Path, writes: bool) -> BufReader<Receiver> {
     BufReader::new(OpenOptions::new().read_write(writes).open_receiver(path).expect("the pipe opens"))
 }
 
-struct Scene {
+struct Setup {
     test: TestApp,
     script: Arc<ScriptedSummarizer>,
     session: String,
@@ -38,24 +38,24 @@ struct Scene {
 }
 
 /// A session that is due, with hooks.
-async fn due(folder: TempDir, hooks: Hooks) -> Scene {
+async fn due(folder: TempDir, hooks: Hooks) -> Setup {
     let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
     let options = scheduler::Options { hooks, ..scheduler::Options::default() };
     let test = TestApp::with_options(script.clone(), options).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
-    Scene { test, script, session, watch, _folder: folder }
+    Setup { test, script, session, watch, _folder: folder }
 }
 
-async fn due_before(text: &str, change: impl FnOnce(&mut Hook)) -> Scene {
+async fn due_before(text: &str, change: impl FnOnce(&mut Hook)) -> Setup {
     let folder = tempfile::tempdir().expect("a folder");
     let mut hook = script(folder.path(), "pre", text);
     change(&mut hook);
     due(folder, Hooks { pre_compact: Some(hook), post_compact: None }).await
 }
 
-impl Scene {
+impl Setup {
     async fn failed(&mut self) -> Failure {
         let event = self.watch.wait_for(EventKind::CompactionFailed).await;
         let EventBody::CompactionFailed { failure, compaction } = event.body else { panic!("another body") };
@@ -69,38 +69,38 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_program_is_told_and_adds_instructions() {
+async fn a_program_is_called_and_adds_instructions() {
     let text = "cat > \"$1/told\"\necho '{\"instructions\": \"dwell on numbers\"}'";
-    let mut scene = due_before(text, |_| {}).await;
-    scene.watch.wait_for(EventKind::Compacted).await;
-    assert_eq!(scene.script.asked()[0].instructions, "dwell on numbers");
-    let told = std::fs::read_to_string(scene._folder.path().join("told")).expect("it was told");
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(told["hook"], "pre_compact");
-    assert_eq!(told["session_id"], scene.session);
-    assert_eq!((&told["level"], &told["trigger"]), (&Value::from("auto"), &Value::from("threshold")));
-    assert_eq!((told["attempt"].as_i64(), told["window_tokens"].as_i64()), (Some(1), Some(6_000)));
-    assert!(told["context_tokens"].as_i64() >= Some(5_000) && told["budget_tokens"].as_i64() > Some(0));
-    let covered = i64::try_from(scene.script.asked()[0].messages.len()).expect("small");
-    assert_eq!(told["covered_count"].as_i64(), Some(covered));
-    assert!(told["tail_start_message_id"].as_str().is_some_and(|id| id.starts_with("msg_")));
-    assert!(told["covered"][0]["first_revision"].is_i64());
+    let mut setup = due_before(text, |_| {}).await;
+    setup.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(setup.script.asked()[0].instructions, "dwell on numbers");
+    let input = std::fs::read_to_string(setup._folder.path().join("told")).expect("it was told");
+    let input: Value = serde_json::from_str(&input).expect("JSON");
+    assert_eq!(input["hook"], "pre_compact");
+    assert_eq!(input["session_id"], setup.session);
+    assert_eq!((&input["level"], &input["trigger"]), (&Value::from("auto"), &Value::from("threshold")));
+    assert_eq!((input["attempt"].as_i64(), input["window_tokens"].as_i64()), (Some(1), Some(6_000)));
+    assert!(input["context_tokens"].as_i64() >= Some(5_000) && input["budget_tokens"].as_i64() > Some(0));
+    let covered = i64::try_from(setup.script.asked()[0].messages.len()).expect("small");
+    assert_eq!(input["covered_count"].as_i64(), Some(covered));
+    assert!(input["tail_start_message_id"].as_str().is_some_and(|id| id.starts_with("msg_")));
+    assert!(input["covered"][0]["first_revision"].is_i64());
 }
 
 #[tokio::test]
 async fn a_program_replaces_the_prompt() {
-    let mut scene = due_before("echo '{\"prompt\": \"Write a limerick.\"}'", |_| {}).await;
-    scene.watch.wait_for(EventKind::Compacted).await;
-    assert_eq!(scene.script.asked()[0].rules.prompt.task.as_deref(), Some("Write a limerick."));
-    let mut scene = due_before("echo '{\"prompt\": \" \"}'", |_| {}).await;
-    scene.watch.wait_for(EventKind::Compacted).await;
-    assert_eq!(scene.script.asked()[0].rules.prompt.task, None, "an empty prompt is a failure of the program");
+    let mut setup = due_before("echo '{\"prompt\": \"Write a limerick.\"}'", |_| {}).await;
+    setup.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(setup.script.asked()[0].rules.prompt.task.as_deref(), Some("Write a limerick."));
+    let mut setup = due_before("echo '{\"prompt\": \" \"}'", |_| {}).await;
+    setup.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(setup.script.asked()[0].rules.prompt.task, None, "an empty prompt is a failure of the program");
 }
 
 #[tokio::test]
 async fn a_program_refuses_a_compaction() {
-    let mut scene = due_before("echo '{\"refuse\": \"not before the release\"}'", |_| {}).await;
-    let failure = scene.failed().await;
+    let mut setup = due_before("echo '{\"refuse\": \"not before the release\"}'", |_| {}).await;
+    let failure = setup.failed().await;
     assert_eq!((failure.reason.as_str(), failure.message.as_str()), ("HOOK_REFUSED", "not before the release"));
 }
 
@@ -115,16 +115,16 @@ async fn a_program_that_fails_changes_nothing() {
         ("", missing),
     ];
     for (text, change) in cases {
-        let mut scene = due_before(text, change).await;
-        scene.watch.wait_for(EventKind::Compacted).await;
-        assert_eq!(scene.script.asked()[0].instructions, "", "{text}");
+        let mut setup = due_before(text, change).await;
+        setup.watch.wait_for(EventKind::Compacted).await;
+        assert_eq!(setup.script.asked()[0].instructions, "", "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_required_program_that_fails_stops_the_compaction() {
-    let mut scene = due_before("echo broken >&2; exit 3", |hook| hook.required = true).await;
-    let failure = scene.failed().await;
+    let mut setup = due_before("echo broken >&2; exit 3", |hook| hook.required = true).await;
+    let failure = setup.failed().await;
     assert_eq!(failure.reason.as_str(), "HOOK_FAILED");
     assert!(failure.message.contains("exit status: 3"), "{}", failure.message);
     assert!(!failure.message.contains("broken"), "what it says may hold a key: {}", failure.message);
@@ -136,31 +136,31 @@ async fn a_program_that_takes_too_long_is_killed_with_all_that_it_started() {
     let mut pipe = pipe(folder.path(), false);
     let mut hook = script(folder.path(), "pre", "sleep 600 > \"$1/pipe\" &\nwait");
     hook.timeout_seconds = 2;
-    let mut scene = due(folder, Hooks { pre_compact: Some(hook), post_compact: None }).await;
-    scene.watch.wait_for(EventKind::Compacted).await;
-    assert_eq!(scene.script.asked()[0].instructions, "");
+    let mut setup = due(folder, Hooks { pre_compact: Some(hook), post_compact: None }).await;
+    setup.watch.wait_for(EventKind::Compacted).await;
+    assert_eq!(setup.script.asked()[0].instructions, "");
     let mut held = String::new();
     soon("the child to let go of the pipe", pipe.read_to_string(&mut held)).await.expect("read");
 }
 
 #[tokio::test]
-async fn a_program_is_told_of_what_is_in_force() {
+async fn a_program_receives_the_policy_in_force() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut pipe = pipe(folder.path(), true);
     let hook = script(folder.path(), "post", "{ cat; echo; } > \"$1/pipe\"");
-    let mut scene = due(folder, Hooks { pre_compact: None, post_compact: Some(hook) }).await;
+    let mut setup = due(folder, Hooks { pre_compact: None, post_compact: Some(hook) }).await;
     let mut line = String::new();
     soon("a line in the pipe", pipe.read_line(&mut line)).await.expect("read");
-    let told: Value = serde_json::from_str(&line).expect("JSON");
-    let EventBody::Compacted { compaction, outcome, .. } = scene.watch.wait_for(EventKind::Compacted).await.body else {
+    let input: Value = serde_json::from_str(&line).expect("JSON");
+    let EventBody::Compacted { compaction, outcome, .. } = setup.watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };
-    assert_eq!(told["hook"], "post_compact");
-    assert_eq!(told["compaction_id"], compaction.to_string());
-    assert_eq!((&told["summary"], &told["summarizer"]), (&Value::from("S1"), &Value::from("scripted")));
-    assert_eq!(told["tokens_before"].as_i64(), Some(outcome.tokens_before));
-    assert_eq!(told["tokens_after"].as_i64(), Some(outcome.tokens_after));
-    assert_eq!(scene.script.asked().len(), 1);
+    assert_eq!(input["hook"], "post_compact");
+    assert_eq!(input["compaction_id"], compaction.to_string());
+    assert_eq!((&input["summary"], &input["summarizer"]), (&Value::from("S1"), &Value::from("scripted")));
+    assert_eq!(input["tokens_before"].as_i64(), Some(outcome.tokens_before));
+    assert_eq!(input["tokens_after"].as_i64(), Some(outcome.tokens_after));
+    assert_eq!(setup.script.asked().len(), 1);
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn a_program_vetoes_that_the_model_is_asked_to_go_on() {
         watch.wait_for(EventKind::Compacted).await;
         test.settled().await;
         let view = test.context(&session).await;
-        let added = view.messages.iter().any(|message| message.standing == Standing::Added);
+        let added = view.messages.iter().any(|message| message.kind == ViewKind::Added);
         assert_eq!(added, expected, "{text}");
     }
 }

@@ -41,8 +41,8 @@ fn pieces(records: &[Value], line: u64) -> String {
     let mut data = String::new();
     for record in records {
         let metadata = record["metadataJson"].as_str().unwrap_or("{}");
-        let place: Value = serde_json::from_str(metadata).expect("JSON");
-        if place["line"] == line {
+        let metadata: Value = serde_json::from_str(metadata).expect("JSON");
+        if metadata["line"] == line {
             data.push_str(record["parts"][0]["record"]["data"].as_str().expect("a record"));
         }
     }
@@ -102,7 +102,7 @@ fn a_message_that_the_daemon_refuses_is_kept_as_a_record_and_the_import_goes_on(
 }
 
 #[test]
-fn what_an_agent_says_in_a_users_place_is_no_request_and_no_title() {
+fn agent_text_with_the_user_role_is_no_request_and_no_title() {
     let home = tempfile::tempdir().expect("a folder");
     let file = home.path().join("notes.jsonl");
     let line = |id: &str, parent: Option<&str>, kind: &str, more: Value| {

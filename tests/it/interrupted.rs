@@ -1,8 +1,8 @@
 //! The end of a running compaction reaches its worker at once: the request to the model is dropped, the client's task
 //! withdrawn, and the worker free, without waiting for the next heartbeat.
 
-use crate::provider::fake::{FakeProvider, Protocol, Scene};
-use crate::provider::{PATIENT, configured};
+use crate::provider::fake::{FakeProvider, Protocol, Reaction};
+use crate::provider::{LONG_TIMEOUTS, configured};
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, once, shown, soon, text, turns};
 use futures::future::BoxFuture;
 use longhand::app::Reason;
@@ -123,8 +123,8 @@ async fn two_cancels_free_both_workers_at_once() {
 
 #[tokio::test]
 async fn a_cancelled_compaction_drops_its_paid_request_and_keeps_it_in_the_log() {
-    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Stall("## Go".to_owned())]).await;
-    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
+    let fake = FakeProvider::playing(Protocol::Chat, [Reaction::Stall("## Go".to_owned())]).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "").auto).await;
     let session = due(&test).await;
     soon("a request", fake.hangs()).await;
     let compaction = pending(&test, &session).await;
@@ -198,7 +198,7 @@ async fn archiving_ends_every_compaction_of_a_session_once_and_nothing_changes_i
 }
 
 #[tokio::test]
-async fn a_session_that_is_restored_is_looked_at_again() {
+async fn a_restored_session_is_checked_again() {
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned()), Line::Say("S2".to_owned())]);
     let test = TestApp::with(script.clone()).await;
     let session = due(&test).await;

@@ -115,7 +115,7 @@ async fn a_fleet_is_compacted_within_the_providers_limit_in_turn_and_in_little_m
 }
 
 #[tokio::test]
-async fn sessions_are_looked_at_while_all_workers_are_busy() {
+async fn sessions_are_checked_while_all_workers_are_busy() {
     let script = ScriptedSummarizer::new([hold("S1"), hold("S1")]);
     let test = TestApp::with(script.clone()).await;
     for _ in 0..2 {
@@ -129,37 +129,37 @@ async fn sessions_are_looked_at_while_all_workers_are_busy() {
     assert!(test.context(&session).await.pending.is_some());
 }
 
-/// A summarizer that requests a delay of one hour `rests` times, then answers.
-struct Resting {
+/// A summarizer that requests a delay of one hour `delays` times, then answers.
+struct Delaying {
     asked: AtomicUsize,
-    rests: usize,
+    delays: usize,
     /// Holds back the answers until it is closed.
     gate: Semaphore,
 }
 
-impl Resting {
-    fn new(rests: usize) -> Arc<Self> {
+impl Delaying {
+    fn new(delays: usize) -> Arc<Self> {
         let gate = Semaphore::new(0);
         gate.close();
-        Arc::new(Self { asked: AtomicUsize::new(0), rests, gate })
+        Arc::new(Self { asked: AtomicUsize::new(0), delays, gate })
     }
 
     /// A summarizer that does not answer until the gate is closed.
-    fn behind_a_gate(rests: usize) -> Arc<Self> {
-        Arc::new(Self { asked: AtomicUsize::new(0), rests, gate: Semaphore::new(0) })
+    fn behind_a_gate(delays: usize) -> Arc<Self> {
+        Arc::new(Self { asked: AtomicUsize::new(0), delays, gate: Semaphore::new(0) })
     }
 }
 
-impl Summarizer for Resting {
+impl Summarizer for Delaying {
     fn name(&self) -> &str {
         "resting"
     }
 
     fn summarize<'a>(&'a self, _input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        let rests = self.asked.fetch_add(1, Ordering::Relaxed) < self.rests;
+        let delays = self.asked.fetch_add(1, Ordering::Relaxed) < self.delays;
         async move {
             drop(self.gate.acquire().await);
-            if rests {
+            if delays {
                 return Err(Error::Transient { message: "later".to_owned(), retry_after_ms: Some(3_600_000) });
             }
             Ok(SummaryOutput::new("S1", "resting"))
@@ -169,7 +169,7 @@ impl Summarizer for Resting {
 }
 
 /// A session with a compaction by hand that waits for its retry: none waits while the view exceeds its window.
-async fn at_rest(test: &TestApp) -> (String, Watch, CompactionId) {
+async fn waiting_for_retry(test: &TestApp) -> (String, Watch, CompactionId) {
     let session = small(test).await;
     let mut watch = test.watch().await;
     let compaction = start(test, &session, "").await.id;
@@ -178,12 +178,12 @@ async fn at_rest(test: &TestApp) -> (String, Watch, CompactionId) {
 }
 
 /// Counts the compactions that wait for a delayed retry.
-const AT_REST: &str = "select count(*) from job where run_at > start_time + 3600000000";
+const WAITING_FOR_RETRY: &str = "select count(*) from job where run_at > start_time + 3600000000";
 
 #[tokio::test]
-async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
-    let test = TestApp::with(Resting::new(1)).await;
-    let (_, mut watch, compaction) = at_rest(&test).await;
+async fn a_requested_delay_is_kept_until_a_retry_by_hand() {
+    let test = TestApp::with(Delaying::new(1)).await;
+    let (_, mut watch, compaction) = waiting_for_retry(&test).await;
     let rest = "select (run_at - start_time) / 1000000 from job";
     assert!((3_600..3_660).contains(&test.number(rest).await), "{}", test.number(rest).await);
     let (tried, joined) = test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect("taken");
@@ -195,11 +195,11 @@ async fn a_rest_that_was_asked_for_is_kept_until_somebody_retries_by_hand() {
 }
 
 #[tokio::test]
-async fn a_rest_ends_when_the_view_outgrows_its_window() {
-    let test = TestApp::with(Resting::new(2)).await;
-    let (session, mut watch, _) = at_rest(&test).await;
+async fn a_delay_ends_when_the_view_exceeds_its_window() {
+    let test = TestApp::with(Delaying::new(2)).await;
+    let (session, mut watch, _) = waiting_for_retry(&test).await;
     test.append(&session, "u90 \"there is room for this\"").await;
-    assert_eq!(test.number(AT_REST).await, 1, "the provider is left alone as long as the session can go on");
+    assert_eq!(test.number(WAITING_FOR_RETRY).await, 1, "the provider is left alone as long as the session can go on");
     let context = test.context(&session).await;
     let room = context.window_tokens - context.context_tokens;
     test.append(&session, &format!("a90 {}c", 4 * room)).await;
@@ -213,16 +213,16 @@ async fn a_rest_ends_when_the_view_outgrows_its_window() {
 }
 
 #[tokio::test]
-async fn no_rest_begins_when_the_view_has_outgrown_its_window_meanwhile() {
-    let resting = Resting::behind_a_gate(2);
-    let test = TestApp::with(resting.clone()).await;
+async fn no_delay_begins_when_the_view_has_exceeded_its_window_meanwhile() {
+    let delaying = Delaying::behind_a_gate(2);
+    let test = TestApp::with(delaying.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
     start(&test, &session, "").await;
     watch.wait_for(EventKind::CompactionStarted).await;
     let context = test.context(&session).await;
     test.append(&session, &format!("u90 {}c", 4 * (context.window_tokens - context.context_tokens))).await;
-    resting.gate.close();
+    delaying.gate.close();
     watch.wait_for(EventKind::CompactionRetried).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
@@ -230,13 +230,13 @@ async fn no_rest_begins_when_the_view_has_outgrown_its_window_meanwhile() {
 }
 
 #[tokio::test]
-async fn a_rest_goes_on_whatever_window_an_append_names() {
-    let test = TestApp::with(Resting::new(1)).await;
-    let (session, mut watch, _) = at_rest(&test).await;
+async fn a_delay_continues_whatever_window_an_append_names() {
+    let test = TestApp::with(Delaying::new(1)).await;
+    let (session, mut watch, _) = waiting_for_retry(&test).await;
     let messages = conversation("u90 \"go on\"");
     let small = Some(window(3_000, 100));
     test.app.append(&session, messages, small, None, Caller::default()).await.expect("appended");
-    assert_eq!(test.number(AT_REST).await, 1);
+    assert_eq!(test.number(WAITING_FOR_RETRY).await, 1);
     test.append(&session, "a90 30000c").await;
     watch.wait_for(EventKind::Compacted).await;
 }
@@ -282,7 +282,7 @@ async fn superseded(test: &TestApp, watch: &mut Watch) {
 }
 
 #[tokio::test]
-async fn an_edit_in_front_of_the_boundary_supersedes_a_running_summary_and_it_is_looked_at_again() {
+async fn an_edit_before_the_boundary_supersedes_a_running_summary_and_work_is_due_again() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;
     let (session, mut watch) = running(&test, &script).await;
@@ -382,7 +382,7 @@ async fn nobody_has_to_agree_before_a_view_that_was_refused_is_reduced() {
 }
 
 #[tokio::test]
-async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
+async fn a_request_by_hand_accepts_what_is_delayed_or_proposed() {
     let test = TestApp::start().await;
     let session = asking(&test).await;
     let mut watch = test.watch().await;
@@ -391,7 +391,7 @@ async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
     assert_eq!(start(&test, &session, "").await.id, waits);
     watch.wait_for(EventKind::Compacted).await;
 
-    let test = TestApp::with(Resting::new(1)).await;
+    let test = TestApp::with(Delaying::new(1)).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
     start(&test, &session, "").await;
@@ -403,7 +403,7 @@ async fn whoever_asks_by_hand_for_what_rests_or_is_proposed_agrees_to_it() {
 
 #[tokio::test]
 async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_its_next_attempt() {
-    let test = TestApp::with(Resting::new(1)).await;
+    let test = TestApp::with(Delaying::new(1)).await;
     let session = small(&test).await;
     // A compaction does not wait for a provider while the view exceeds its window, so that this one must be due
     // earlier.
@@ -426,7 +426,7 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
 }
 
 #[tokio::test]
-async fn the_end_of_what_was_proposed_is_told_although_somebody_agreed_to_it() {
+async fn the_end_of_a_proposal_is_reported_although_it_was_accepted() {
     let script = ScriptedSummarizer::new([hold("S1"), hold("S2"), say("S3")]);
     let test = TestApp::with(script.clone()).await;
     for _ in 0..2 {
@@ -465,8 +465,8 @@ async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_compactio
     script.held().await;
     let id = first.id.to_string();
     let retry = || test.app.retry_compaction(&id, once("retry", "1"));
-    let (hurried, joined) = retry().await.expect("it is there already");
-    assert_eq!((hurried.id, joined), (first.id, true));
+    let (retried, joined) = retry().await.expect("it is there already");
+    assert_eq!((retried.id, joined), (first.id, true));
     test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
     let (again, joined) = retry().await.expect("answered as before");
     assert_eq!((again.id, again.state, joined), (first.id, CompactionState::Cancelled, true));
@@ -511,7 +511,7 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
 }
 
 #[tokio::test]
-async fn what_became_due_while_a_compaction_was_live_is_looked_at_when_that_ends_without_effect() {
+async fn what_became_due_during_a_compaction_is_checked_when_that_ends_without_effect() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;

@@ -19,9 +19,9 @@ use longhand::model::layout::{Covered, Omitted};
 use longhand::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
 use longhand::model::part::{Media, NewPart, PartBody, Record};
 use longhand::model::usage::Usage;
-use longhand::model::view::{Standing, ViewMessage};
+use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::policy::pairing;
-use longhand::policy::plan::Scene;
+use longhand::policy::plan::PlanningInput;
 use longhand::policy::presets::{self, Preset};
 use longhand::store::{Caller, GuardRows};
 use longhand::summarizer::{Extractive, Summarizer};
@@ -45,7 +45,7 @@ enum Step {
     /// A result without a call, or a second one for a call.
     Stray(usize),
     /// A request with an image.
-    Picture,
+    Image,
     /// A reply that failed because its view was too large.
     Fail,
     /// Reports that a view was too large.
@@ -82,7 +82,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (words.clone(), 1_usize..4).prop_map(|(words, count)| Step::Results(words, count)),
         2 => words.clone().prop_map(Step::Whole),
         1 => pick.clone().prop_map(Step::Stray),
-        1 => Just(Step::Picture),
+        1 => Just(Step::Image),
         1 => Just(Step::Fail),
         1 => Just(Step::Overflow),
         1 => Just(Step::Entry),
@@ -115,7 +115,7 @@ struct Written {
     sealed: Option<Revision>,
     finish: Finish,
     /// For the replacement of an edit: the revision of the edit's mark.
-    placed: Option<Revision>,
+    edited_at: Option<Revision>,
     /// The original message of an edit, or the message itself: a pin applies to it, whichever version it names.
     original: MessageId,
 }
@@ -126,7 +126,7 @@ impl Written {
         let mut then = self.clone();
         then.parts.retain(|(revision, _)| *revision <= at);
         then.sealed = self.sealed.filter(|sealed| *sealed <= at);
-        then.placed = self.placed.filter(|placed| *placed <= at);
+        then.edited_at = self.edited_at.filter(|edited_at| *edited_at <= at);
         if then.sealed.is_none() {
             then.finish = Finish::default();
         }
@@ -301,7 +301,7 @@ impl World {
             parts: parts.into_iter().map(|part| (revision, part)).collect(),
             sealed: finish.is_some().then_some(revision),
             finish: finish.map(|(finish, given)| finish.with_view(given)).unwrap_or_default(),
-            placed: None,
+            edited_at: None,
             original: id,
         });
     }
@@ -340,7 +340,7 @@ impl World {
                 let parts = vec![result(&format!("c{}-0", number % (self.count + 1)), "too late")];
                 self.append(at, Role::Tool, MessageKind::Normal, parts, false).await;
             }
-            Step::Picture => {
+            Step::Image => {
                 let image = Media { mime_type: "image/png".to_owned(), name: fresh, ..Media::default() };
                 let parts = vec![text("what is this?"), NewPart::new(PartBody::Media(image))];
                 self.append(at, Role::User, MessageKind::Normal, parts, false).await;
@@ -425,7 +425,7 @@ impl World {
                     parts: vec![(revision, part)],
                     sealed: Some(revision),
                     finish: Finish::default(),
-                    placed: Some(edited.revision),
+                    edited_at: Some(edited.revision),
                     original,
                 });
             }
@@ -525,10 +525,10 @@ impl World {
             while !self.test.is_settled().await {
                 for session in &self.sessions {
                     let key = store.find_session(&session.id).await.expect("it is there");
-                    let Some(live) = store.live_compaction(key).await.expect("read") else { continue };
-                    if store.compaction(live).await.expect("read").proposed_until.is_some() {
+                    let Some(current) = store.current_compaction(key).await.expect("read") else { continue };
+                    if store.compaction(current).await.expect("read").proposed_until.is_some() {
                         // The proposal may have ended meanwhile.
-                        drop(self.test.app.confirm_compaction(&live.to_string()).await);
+                        drop(self.test.app.confirm_compaction(&current.to_string()).await);
                     }
                 }
                 tokio::task::yield_now().await;
@@ -550,21 +550,27 @@ impl World {
             let (messages, window) = (source.messages.as_slice(), &source.window);
             let rows = Rows { policy: &policy, messages, changed_revision: source.changed_revision };
             let (fold, now) = (Fold::new(rows, None), self.test.clock.now());
-            let scene =
-                Scene { policy: &policy, window, layout: &source.layout, sources: messages, base: source.at, now };
+            let planning = PlanningInput {
+                policy: &policy,
+                window,
+                layout: &source.layout,
+                sources: messages,
+                base: source.at,
+                now,
+            };
             let past = Past { ended: &ended, changed_revision: guard_revision, undo_revision };
-            let guards = Guards::new(scene, &fold, past);
-            assert_eq!(guards::decide(scene, &fold, &guards), None, "{} sleeps: {guards:?}", session.id);
-            let is_told = ended.iter().any(|compaction| {
+            let guards = Guards::new(planning, &fold, past);
+            assert_eq!(guards::decide(planning, &fold, &guards), None, "{} sleeps: {guards:?}", session.id);
+            let is_reported = ended.iter().any(|compaction| {
                 compaction.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::FixedOverhead)
             });
-            let is_excepted = !policy.trigger.auto || undo_revision.is_some() || is_told;
+            let is_excepted = !policy.trigger.auto || undo_revision.is_some() || is_reported;
             assert!(fold.fits(window) || is_excepted, "{} does not fit: {guards:?}", session.id);
         }
     }
 
     /// Reads the view, as an agent would, and checks the laws.
-    async fn look(&mut self, at: usize) {
+    async fn read_view(&mut self, at: usize) {
         let session = &mut self.sessions[at];
         let view = self.test.context(&session.id).await;
         accounted(session, &view);
@@ -582,7 +588,7 @@ impl World {
     }
 
     /// Reads everything again that was ever read.
-    async fn look_back(&self) {
+    async fn reread_all(&self) {
         for session in &self.sessions {
             let found = self.test.history(&session.id).await;
             assert_eq!(found.len(), session.written.len());
@@ -614,16 +620,16 @@ impl World {
                 Err(error) if REFUSALS.contains(&error.reason) => {}
                 Err(error) => panic!("{step:?}: {error:?}"),
             }
-            self.look(at).await;
+            self.read_view(at).await;
             if number % 4 == 3 {
                 self.decided().await;
             }
         }
         self.decided().await;
-        self.look_back().await;
+        self.reread_all().await;
         let world = Self { test: self.test.restart().await, ..self };
         world.decided().await;
-        world.look_back().await;
+        world.reread_all().await;
         // Thousands of cases run in one process.
         world.test.stop().await;
     }
@@ -671,13 +677,13 @@ fn accounted(session: &Tracked, view: &Context) {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     if let Some(covered) = &view.covered {
         // The attachments of a summary may be in a separate message.
-        let stands = view.messages.iter().filter(|message| message.standing == Standing::Summary);
-        let mut revisions: Vec<Revision> = stands.map(|message| message.revision).collect();
+        let summaries = view.messages.iter().filter(|message| message.kind == ViewKind::Summary);
+        let mut revisions: Vec<Revision> = summaries.map(|message| message.revision).collect();
         revisions.dedup();
         assert_eq!(revisions, [covered.summary]);
     }
     // Retrieved passages are shown in addition to their messages.
-    let own = view.messages.iter().filter(|message| message.standing == Standing::Shown);
+    let own = view.messages.iter().filter(|message| message.kind == ViewKind::Shown);
     let mut parts: Vec<PartId> = own.flat_map(|message| &message.parts).filter_map(|part| part.source).collect();
     parts.sort_unstable();
     assert!(parts.windows(2).all(|pair| pair[0] != pair[1]), "something is shown twice: {:?}", view.messages);
@@ -688,7 +694,7 @@ fn accounted(session: &Tracked, view: &Context) {
             assert!(!shown.contains(&written.id), "records are in no view");
             continue;
         }
-        if written.kind == MessageKind::Edit && written.placed.is_none() {
+        if written.kind == MessageKind::Edit && written.edited_at.is_none() {
             // A fork from within the edit: the replacement exists, the mark that shows it does not.
             continue;
         }
@@ -711,7 +717,7 @@ fn accounted(session: &Tracked, view: &Context) {
             assert!(
                 !is_covered || written.role == Role::User || session.has_front,
                 "{written:?} is shown beside the summary that stands for it: {:?}",
-                view.messages.iter().map(|m| (m.revision, m.role, m.standing)).collect::<Vec<_>>()
+                view.messages.iter().map(|m| (m.revision, m.role, m.kind)).collect::<Vec<_>>()
             );
             assert!(!is_omitted, "{written:?} is shown although it was left out: {:?}", view.omitted);
         }
@@ -760,8 +766,8 @@ async fn the_laws_hold_around_an_edit_that_is_left_out() {
         Step::Open,
         Step::Request(0),
         Step::Edit(431),
-        Step::Picture,
-        Step::Picture,
+        Step::Image,
+        Step::Image,
         Step::Entry,
         Step::Pin(31, false),
         Step::Request(0),

@@ -88,7 +88,7 @@ async fn outputs_are_cleared_when_the_turns_that_protected_them_have_passed() {
 }
 
 #[tokio::test]
-async fn what_fits_by_cutting_is_cut_as_soon_as_it_does_not_fit() {
+async fn what_fits_when_truncated_is_truncated_as_soon_as_it_does_not_fit() {
     let test = TestApp::start().await;
     let mut watch = test.watch().await;
     let session = test.session("suna@2026", ROOMY, 0).await;
@@ -148,7 +148,7 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
 }
 
 #[tokio::test]
-async fn what_a_message_weighs_is_worked_out_once_for_each_way_of_counting() {
+async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     let test = TestApp::start().await;
     let session = test.session("suna@2026", ROOMY, 0).await;
     append(&test, &session, turns("bash", 1, 4)).await;

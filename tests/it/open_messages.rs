@@ -22,7 +22,7 @@ async fn draft(test: &TestApp, session: &str, words: DraftWordsToAdd) -> DraftRe
 #[tokio::test]
 async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 open").await;
     let before = test.revision(&session).await;
     let DraftReceipt { part, length, .. } = draft(&test, &session, adding(None, 0, "grüß")).await;
@@ -62,7 +62,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
 #[tokio::test]
 async fn words_that_do_not_follow_on_are_refused() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 open\na2 \"sealed\"").await;
     let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "abc")).await;
     let app = &test.app;
@@ -96,7 +96,7 @@ async fn words_that_do_not_follow_on_are_refused() {
 #[tokio::test]
 async fn a_sealed_message_takes_nothing_more() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 \"done\"").await;
     let app = &test.app;
     let part = vec![OpenPart::Whole(text("more"))];
@@ -117,7 +117,7 @@ async fn a_sealed_message_takes_nothing_more() {
 #[tokio::test]
 async fn a_draft_closes_once() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "abc")).await;
     let twice = vec![OpenPart::Draft(part, None), OpenPart::Draft(part, None)];
@@ -133,7 +133,7 @@ async fn a_draft_closes_once() {
 #[tokio::test]
 async fn a_parts_client_id_is_used_once_in_its_message() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let named = |words: &str| {
         let mut part = text(words);
@@ -152,7 +152,7 @@ async fn a_parts_client_id_is_used_once_in_its_message() {
 #[tokio::test]
 async fn a_draft_with_a_client_id_begins_once() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let named = |id: &str, delta: &str| DraftWordsToAdd { client_id: Some(id.to_owned()), ..adding(None, 0, delta) };
     let first = draft(&test, &session, named("p1", "grü")).await;
@@ -195,7 +195,7 @@ async fn a_draft_with_a_client_id_begins_once() {
 #[tokio::test]
 async fn words_that_are_sent_again_are_answered_again_and_added_once() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let part = draft(&test, &session, adding(None, 0, "grüß")).await.part;
     let words = [adding(Some(part), 6, " dich"), adding(Some(part), 11, ", Welt")];
@@ -240,7 +240,7 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
 #[tokio::test]
 async fn drafts_count_among_the_parts_that_a_message_may_have() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let parts = |count: usize| vec![OpenPart::Whole(text("x")); count];
     let add = |count| test.app.append_parts(&session, "a1", parts(count), Caller::default());
@@ -260,7 +260,7 @@ async fn drafts_count_among_the_parts_that_a_message_may_have() {
 #[tokio::test]
 async fn an_open_message_grows_to_its_limit_of_parts() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 \"one\" open").await;
     let parts = |count: usize| vec![OpenPart::Whole(text("x")); count];
     let add = |count| test.app.append_parts(&session, "a1", parts(count), Caller::default());
@@ -272,7 +272,7 @@ async fn an_open_message_grows_to_its_limit_of_parts() {
 #[tokio::test]
 async fn an_open_message_grows_to_its_limit_of_bytes() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let mega = 1024 * 1024;
     let words = |size: usize| vec![OpenPart::Whole(text(&"x".repeat(size)))];
@@ -310,7 +310,7 @@ async fn an_open_message_grows_to_its_limit_of_bytes() {
 #[tokio::test]
 async fn drafts_and_open_messages_outlive_the_daemon() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 \"first\" open").await;
     let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "second ")).await;
     let test = test.restart().await;
@@ -338,7 +338,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
 async fn watchers_see_the_words_as_they_come() {
     use longhand::app::events::{Frame, Start, SubscribeRequest};
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let request = SubscribeRequest {
         sessions: vec![session.clone()],
@@ -365,7 +365,7 @@ const SECOND_MS: i64 = 1_000;
 
 /// A session with a message that stays open for this time, with a call and a draft.
 async fn left_open(test: &TestApp, timeout_ms: Option<i64>) -> (String, PartId) {
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let mut messages = conversation("u1 \"go\"\na1 call=c1 open");
     messages[1].open_timeout_ms = timeout_ms;
     test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
@@ -477,7 +477,7 @@ async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
 #[tokio::test]
 async fn an_open_timeout_that_makes_no_sense_is_refused() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     for (line, timeout_ms) in [
         ("a1 open", limits::OPEN_TIMEOUT_MS_MIN - 1),
         ("a1 open", limits::OPEN_TIMEOUT_MS_MAX + 1),

@@ -9,7 +9,7 @@ use longhand::app::{Error, Reason};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::message::{Finish, Role};
 use longhand::model::part::PartBody;
-use longhand::model::view::{Standing, ViewMessage};
+use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::policy::pairing;
 use longhand::store::Caller;
 use proptest::prelude::*;
@@ -42,7 +42,7 @@ fn saying(view: &Context, words: &str) -> String {
 
 /// Four messages, the second of which was edited twice after all were appended.
 async fn edited(test: &TestApp) -> (String, String) {
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\"\nu3 \"three\"\na4 \"four\"").await;
     test.app.edit(&session, "a2", &[text("dos")], None, none()).await.expect("edited");
     let first = saying(&test.context(&session).await, "dos");
@@ -76,7 +76,7 @@ async fn a_fork_behind_an_edited_message_shows_the_edit_and_nothing_behind_it() 
 }
 
 #[tokio::test]
-async fn a_rewind_to_an_edited_message_leaves_what_stands_behind_it() {
+async fn a_rewind_to_an_edited_message_leaves_what_follows_it() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let view = test.context(&session).await;
@@ -85,7 +85,7 @@ async fn a_rewind_to_an_edited_message_leaves_what_stands_behind_it() {
 }
 
 #[tokio::test]
-async fn a_supplied_tail_begins_where_an_edited_message_stands() {
+async fn a_supplied_tail_begins_at_the_position_of_an_edited_message() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let view = test.context(&session).await;
@@ -104,7 +104,7 @@ async fn a_supplied_tail_begins_where_an_edited_message_stands() {
     test.app.supply_summary(&ends, summary("", &edit), none()).await.expect("supplied");
     let after = test.context(&ends).await;
     assert_eq!(after.messages[after.messages.len() - 2..], view.messages[2..]);
-    assert!(after.messages[..after.messages.len() - 2].iter().all(|message| message.standing != Standing::Shown));
+    assert!(after.messages[..after.messages.len() - 2].iter().all(|message| message.kind != ViewKind::Shown));
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
         .expect("supplied");
     let view = test.context(&session).await;
     assert!(!shown(&view).iter().any(|line| line.ends_with("deux")), "{:?}", shown(&view));
-    let summary = view.messages.iter().find(|message| message.standing == Standing::Summary).expect("a summary");
+    let summary = view.messages.iter().find(|message| message.kind == ViewKind::Summary).expect("a summary");
     let id = summary.source.expect("an id").to_string();
     let refused = test.app.pin(&session, &id, false, none()).await.expect_err("it goes when the next one comes");
     assert_eq!(refused.reason, Reason::BoundaryInvalid);
@@ -136,12 +136,12 @@ async fn a_pin_is_one_pin_whichever_id_names_it() {
 #[tokio::test]
 async fn a_summary_means_the_end_of_what_it_covers() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&session, new, none()).await.expect("supplied");
     let view = test.context(&session).await;
-    let tail = view.messages.iter().position(|message| message.standing == Standing::Shown).expect("a tail");
+    let tail = view.messages.iter().position(|message| message.kind == ViewKind::Shown).expect("a tail");
     let marks: Vec<String> =
         view.messages[..tail].iter().map(|message| message.source.expect("an id").to_string()).collect();
     for id in &marks {
@@ -156,7 +156,7 @@ async fn a_summary_means_the_end_of_what_it_covers() {
 }
 
 #[tokio::test]
-async fn a_message_that_a_rewind_left_has_no_place_but_can_be_forked() {
+async fn a_message_that_a_rewind_left_has_no_position_but_can_be_forked() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let view = test.context(&session).await;
@@ -203,10 +203,10 @@ async fn a_fork_that_is_asked_for_again_is_found_whatever_was_marked_since() {
     let app = &test.app;
     let ask =
         |at: &str, client: &str| app.fork_session(&session, behind(at), Some(client.to_owned()), String::new(), none());
-    let (cut, _) = ask(&edit, "cut").await.expect("forked");
+    let (first, _) = ask(&edit, "cut").await.expect("forked");
     let (last, _) = ask("a4", "last").await.expect("forked");
     app.edit(&session, "u1", &[text("uno")], None, none()).await.expect("edited");
-    for (at, client, expected) in [(edit.as_str(), "cut", &cut), ("a2", "cut", &cut), ("a4", "last", &last)] {
+    for (at, client, expected) in [(edit.as_str(), "cut", &first), ("a2", "cut", &first), ("a4", "last", &last)] {
         let (again, existed) = ask(at, client).await.expect("found");
         assert_eq!((again.session.id, existed), (expected.session.id, true), "{at}");
     }
@@ -217,7 +217,7 @@ async fn a_fork_that_is_asked_for_again_is_found_whatever_was_marked_since() {
 #[tokio::test]
 async fn a_fork_inherits_what_was_being_written_in_front_of_its_point_once_it_is_sealed() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"so\" open\nu3 \"three\"\nu4 \"four\"").await;
     let part = vec![OpenPart::Whole(text("far"))];
     test.app.append_parts(&session, "a2", part, none()).await.expect("added");
@@ -231,10 +231,10 @@ async fn a_fork_inherits_what_was_being_written_in_front_of_its_point_once_it_is
 }
 
 #[tokio::test]
-async fn the_summary_of_a_branch_tells_only_of_what_the_view_loses() {
+async fn the_summary_of_a_branch_covers_only_what_the_view_loses() {
     let script = ScriptedSummarizer::new([Line::Say("a try".to_owned()), Line::Say("a try".to_owned())]);
     let test = TestApp::with(script.clone()).await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     let new = NewSummary { text: "in short".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&session, new, none()).await.expect("supplied");
@@ -242,8 +242,8 @@ async fn the_summary_of_a_branch_tells_only_of_what_the_view_loses() {
     let edit = saying(&test.context(&session).await, "tres");
     test.app.rewind_with_summary(&session, &edit, "", None, none()).await.expect("rewound");
     let asked = &script.asked()[0].messages;
-    let told: Vec<&str> = asked.iter().filter_map(|source| source.message.client_id.as_deref()).collect();
-    assert_eq!(told, ["a3", "u4", "a4"], "neither the summary, which stays, nor the edit");
+    let clients: Vec<&str> = asked.iter().filter_map(|source| source.message.client_id.as_deref()).collect();
+    assert_eq!(clients, ["a3", "u4", "a4"], "neither the summary, which stays, nor the edit");
 }
 
 /// An action on a session. The numbers choose among the messages of the view.
@@ -373,8 +373,7 @@ impl Life<'_> {
             let Some(source) = message.source else { continue };
             let id = source.to_string();
             let covered = view.covered.as_ref().is_some_and(|covered| {
-                covered.ranges.iter().any(|range| range.contains(message.revision))
-                    && message.standing == Standing::Shown
+                covered.ranges.iter().any(|range| range.contains(message.revision)) && message.kind == ViewKind::Shown
             });
             let forked = fork_behind(self.test, &self.session, &id).await.expect("whatever is shown can be forked");
             let forked = self.test.context(&forked).await;
@@ -394,7 +393,7 @@ impl Life<'_> {
                 .map_or((&[][..], &forked.messages[..]), |(found, paired)| (paired, found));
             assert_eq!(found, expected, "{id}: {:#?}", shown(&view));
             // A call whose result comes after it is an interrupted one.
-            assert!(paired.iter().all(|message| message.standing == Standing::Paired), "{id}: {paired:?}");
+            assert!(paired.iter().all(|message| message.kind == ViewKind::Paired), "{id}: {paired:?}");
             assert_eq!(pairing::violations(&forked.messages), Vec::<String>::new());
             // A tail may begin between a call and its result, which is then rendered as text.
             if message.role != Role::Tool {
@@ -420,7 +419,7 @@ impl Life<'_> {
         let tail = after.messages.len().checked_sub(expected.len()).map(|from| &after.messages[from..]);
         assert_eq!(tail, Some(expected), "{id}: {:#?} {:#?}", shown(view), shown(&after));
         let front = &after.messages[..after.messages.len() - expected.len()];
-        let stays = |message: &ViewMessage| message.standing != Standing::Shown || is_pinned(&after, message);
+        let stays = |message: &ViewMessage| message.kind != ViewKind::Shown || is_pinned(&after, message);
         assert!(front.iter().all(stays), "{id}: {:#?}", shown(&after));
     }
 }
@@ -433,9 +432,9 @@ fn is_pinned(view: &Context, message: &ViewMessage) -> bool {
 /// The view up to a message: everything rendered from it, and for a summary everything shown beside it.
 fn up_to(view: &Context, index: usize) -> &[ViewMessage] {
     let message = &view.messages[index];
-    let last = match message.standing {
-        Standing::Summary | Standing::Marker => {
-            let beside = |other: &ViewMessage| other.standing != Standing::Shown || is_pinned(view, other);
+    let last = match message.kind {
+        ViewKind::Summary | ViewKind::Marker => {
+            let beside = |other: &ViewMessage| other.kind != ViewKind::Shown || is_pinned(view, other);
             view.messages.iter().take_while(|other| beside(other)).count()
         }
         _ => view.messages.iter().rposition(|other| other.source == message.source).expect("it is there") + 1,
@@ -462,7 +461,7 @@ async fn an_id_means_one_position_whatever_was_done_before() {
         block_on(async {
             let says = (0..acts.len()).map(|number| Line::Say(format!("summary {number}")));
             let test = TestApp::with(ScriptedSummarizer::new(says)).await;
-            let session = test.quiet_session().await;
+            let session = test.manual_session().await;
             let mut life = Life { test: &test, session, count: 0, open: Vec::new() };
             life.take(&Act::Say).await.expect("said");
             for act in &acts {
@@ -481,7 +480,7 @@ async fn an_id_means_one_position_whatever_was_done_before() {
 }
 
 #[tokio::test]
-async fn an_edit_expands_to_what_it_replaces_and_is_no_place_for_half_a_message() {
+async fn an_edit_expands_to_what_it_replaces_and_is_no_position_for_half_a_message() {
     let test = TestApp::start().await;
     let (session, edit) = edited(&test).await;
     let expanded = test.app.expand(&session, &edit, 0, "").await.expect("expanded").messages;

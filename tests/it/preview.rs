@@ -52,7 +52,7 @@ async fn check(test: &TestApp, session: &str, wanted: Wanted, plan: &Plan, what:
     assert_eq!(outcome.omitted_count, plan.omitted_count, "{what}");
     assert!(outcome.tokens_after <= plan.tokens_after, "{what}: {} and {}", outcome.tokens_after, plan.tokens_after);
     let (parts, omitted) = done(test, session, before).await;
-    assert_eq!(parts, plan.cuts.iter().map(|cut| cut.part).collect(), "{what}");
+    assert_eq!(parts, plan.truncations.iter().map(|truncation| truncation.part).collect(), "{what}");
     assert_eq!(omitted, plan.omitted, "{what}");
     let view = test.context(session).await;
     let shown: BTreeSet<_> = view.messages.iter().filter_map(|message| message.source).collect();
@@ -65,7 +65,7 @@ async fn check(test: &TestApp, session: &str, wanted: Wanted, plan: &Plan, what:
 #[tokio::test]
 async fn a_plan_is_what_a_compaction_then_does() {
     let test = TestApp::start().await;
-    let (mut summaries, mut cuts, mut omissions) = (0, 0, 0);
+    let (mut summaries, mut truncations, mut omissions) = (0, 0, 0);
     for name in
         ["opencode@seed", "pi@1.5", "claude-code@seed", "neovate@2026", "suna@2026", "qwen-code@0.24", "goose@0.8"]
     {
@@ -81,7 +81,7 @@ async fn a_plan_is_what_a_compaction_then_does() {
                 Ok(plan) => {
                     check(&test, &session, wanted, &plan, &what).await;
                     summaries += usize::from(!plan.covered.is_empty());
-                    cuts += usize::from(!plan.cuts.is_empty());
+                    truncations += usize::from(!plan.truncations.is_empty());
                     omissions += usize::from(!plan.omitted.is_empty());
                 }
                 Err(error) => {
@@ -92,7 +92,10 @@ async fn a_plan_is_what_a_compaction_then_does() {
             }
         }
     }
-    assert!(summaries > 6 && cuts > 4 && omissions > 0, "{summaries} summaries, {cuts} cuts, {omissions} omissions");
+    assert!(
+        summaries > 6 && truncations > 4 && omissions > 0,
+        "{summaries} summaries, {truncations} cuts, {omissions} omissions"
+    );
 }
 
 #[tokio::test]
@@ -107,7 +110,7 @@ async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     assert_eq!((plan.pinned.as_slice(), pinned.kind), ([pinned.id].as_slice(), MessageKind::Normal));
     assert_eq!(plan.foreseen.as_ref().map(|foreseen| foreseen.summarizer.as_str()), Some("extractive"));
     check(&test, &session, wanted(), &plan, "with a pin").await;
-    let empty = test.quiet_session().await;
+    let empty = test.manual_session().await;
     test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
     let long = Wanted { instructions: "x".repeat(16 * 1024 + 1), ..wanted() };
     for (session, wanted, reason) in [

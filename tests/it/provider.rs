@@ -3,7 +3,7 @@
 pub(crate) mod fake;
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, number, shown, soon, turns};
-use fake::{Asked, FakeProvider, Protocol, Scene, summary};
+use fake::{Asked, FakeProvider, Protocol, Reaction, summary};
 use longhand::app::compactions::Wanted;
 use longhand::clock::Clock;
 use longhand::config::Config;
@@ -15,14 +15,14 @@ use longhand::model::view::SourceMessage;
 use longhand::policy::presets;
 use longhand::policy::prompt::block;
 use longhand::store::Caller;
-use longhand::summarizer::{Call, Error, Levels, Nobody, Summarizer, SummaryInput, SummaryOutput, Witness, levels};
+use longhand::summarizer::{Call, Error, Levels, Nobody, Observer, Summarizer, SummaryInput, SummaryOutput, levels};
 use std::sync::{Arc, Mutex};
 
 const KEY: &str = "sk-very-secret-0123456789";
 
 /// Timeouts that are never reached, and timeouts that a silent provider reaches soon.
-pub(crate) const PATIENT: &str = "{ connect_ms = 10_000, idle_ms = 15_000, total_ms = 15_000 }";
-const HASTY: &str = "{ connect_ms = 10_000, idle_ms = 2_500, total_ms = 3_500 }";
+pub(crate) const LONG_TIMEOUTS: &str = "{ connect_ms = 10_000, idle_ms = 15_000, total_ms = 15_000 }";
+const SHORT_TIMEOUTS: &str = "{ connect_ms = 10_000, idle_ms = 2_500, total_ms = 3_500 }";
 
 /// The input of a summarizer for a session of this preset that is about to be compacted.
 async fn input_of(preset: &str, conversation: &str, context: i64) -> SummaryInput {
@@ -70,7 +70,7 @@ struct Notes {
     calls: Mutex<Vec<Call>>,
 }
 
-impl Witness for Notes {
+impl Observer for Notes {
     fn begins(&self, _summarizer: &str) {
         self.heard.lock().expect("no panic").clear();
     }
@@ -90,12 +90,17 @@ const SUMMARY: &str = "## Goal\n- fix the bug in the café ☕\n\n## Constraints
 /// A model's refusal.
 const REFUSAL: &str = "I'm sorry, but I cannot help with that.";
 
-pub(crate) fn say() -> Scene {
-    Scene::Say(SUMMARY.to_owned())
+pub(crate) fn say() -> Reaction {
+    Reaction::Say(SUMMARY.to_owned())
 }
 
-pub(crate) fn status(code: u16, headers: &[(&'static str, &str)], name: &'static str, message: &'static str) -> Scene {
-    Scene::Status(code, headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), name, message)
+pub(crate) fn status(
+    code: u16,
+    headers: &[(&'static str, &str)],
+    name: &'static str,
+    message: &'static str,
+) -> Reaction {
+    Reaction::Status(code, headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect(), name, message)
 }
 
 /// The result of a request whose first attempts fail. Zero requests mean any number.
@@ -125,70 +130,90 @@ fn outcome(result: &Result<SummaryOutput, Error>, requests: usize) -> Outcome {
 }
 
 /// A request that is too long, and then replies to any number of pieces.
-fn overflowing(scene: Scene) -> Vec<Scene> {
-    std::iter::once(scene).chain(std::iter::repeat_n(say(), 30)).collect()
+fn overflowing(reaction: Reaction) -> Vec<Reaction> {
+    std::iter::once(reaction).chain(std::iter::repeat_n(say(), 30)).collect()
 }
 
 /// Every fault, with the expected reaction of a summarizer.
-fn faults() -> Vec<(&'static str, Vec<Scene>, &'static str, Outcome)> {
+fn faults() -> Vec<(&'static str, Vec<Reaction>, &'static str, Outcome)> {
     use Outcome::{BuiltIn, Later, Written};
     let half = || "## Goal\n- fix".to_owned();
     let soon_again = status(429, &[("retry-after-ms", "3")], "rate_limit_exceeded", "slow down");
     let overloaded = || status(529, &[("retry-after", "0.01")], "overloaded_error", "Overloaded");
     vec![
-        ("a streamed reply", vec![say()], PATIENT, Written(1)),
-        ("a reply in one piece", vec![Scene::Whole(SUMMARY.to_owned())], PATIENT, Written(1)),
-        ("every byte by itself", vec![Scene::Slow(SUMMARY.to_owned())], PATIENT, Written(1)),
-        ("429, soon again", vec![soon_again, say()], PATIENT, Written(2)),
+        ("a streamed reply", vec![say()], LONG_TIMEOUTS, Written(1)),
+        ("a reply in one piece", vec![Reaction::Whole(SUMMARY.to_owned())], LONG_TIMEOUTS, Written(1)),
+        ("every byte by itself", vec![Reaction::Slow(SUMMARY.to_owned())], LONG_TIMEOUTS, Written(1)),
+        ("429, soon again", vec![soon_again, say()], LONG_TIMEOUTS, Written(2)),
         (
             "429, in an hour",
             vec![status(429, &[("retry-after", "3600")], "x", "wait")],
-            PATIENT,
+            LONG_TIMEOUTS,
             Later(Some(3_600_000), 1),
         ),
-        ("429, nothing left to pay with", vec![status(429, &[], "insufficient_quota", "pay")], PATIENT, BuiltIn(1)),
-        ("529 once", vec![overloaded(), say()], PATIENT, Written(2)),
-        ("529 again and again", vec![overloaded(), overloaded(), overloaded(), say()], PATIENT, Later(Some(10), 3)),
-        ("500 once", vec![status(500, &[], "internal", "oops"), say()], PATIENT, Written(2)),
-        ("silence", vec![Scene::Hang, say(), say()], HASTY, Written(2)),
-        ("silence in the middle", vec![Scene::Stall(half()), say(), say()], HASTY, Written(2)),
-        ("signs of life without end", vec![Scene::Drip, say(), say()], HASTY, Written(2)),
-        ("a broken connection", vec![Scene::Cut(half()), say()], PATIENT, Written(2)),
-        ("an end in the middle", vec![Scene::Fade(half()), say()], PATIENT, Written(2)),
-        ("too long, once", overflowing(Scene::Overflow), PATIENT, Written(0)),
-        ("too long, whatever is sent", vec![Scene::Overflow; 99], PATIENT, BuiltIn(0)),
-        ("413", overflowing(status(413, &[], "request_too_large", "too large")), PATIENT, Written(0)),
-        ("cut off by length", vec![Scene::Length(half()), say()], PATIENT, Written(2)),
-        ("always cut off by length", vec![Scene::Length(half()); 9], PATIENT, BuiltIn(3)),
-        ("nothing", vec![Scene::Empty, say()], PATIENT, Written(2)),
-        ("always nothing", vec![Scene::Empty; 9], PATIENT, BuiltIn(3)),
-        ("a tool call", vec![Scene::ToolCall, say()], PATIENT, Written(2)),
-        ("a filter", vec![Scene::Filtered; 9], PATIENT, BuiltIn(3)),
-        ("a refusal", vec![Scene::Say(REFUSAL.to_owned()), say()], PATIENT, Written(2)),
-        ("always a refusal", vec![Scene::Say(REFUSAL.to_owned()); 9], PATIENT, BuiltIn(3)),
-        ("next to nothing", vec![Scene::Say("## Goal\n- go on".to_owned()), say()], PATIENT, Written(2)),
+        (
+            "429, nothing left to pay with",
+            vec![status(429, &[], "insufficient_quota", "pay")],
+            LONG_TIMEOUTS,
+            BuiltIn(1),
+        ),
+        ("529 once", vec![overloaded(), say()], LONG_TIMEOUTS, Written(2)),
+        (
+            "529 again and again",
+            vec![overloaded(), overloaded(), overloaded(), say()],
+            LONG_TIMEOUTS,
+            Later(Some(10), 3),
+        ),
+        ("500 once", vec![status(500, &[], "internal", "oops"), say()], LONG_TIMEOUTS, Written(2)),
+        ("silence", vec![Reaction::Hang, say(), say()], SHORT_TIMEOUTS, Written(2)),
+        ("silence in the middle", vec![Reaction::Stall(half()), say(), say()], SHORT_TIMEOUTS, Written(2)),
+        ("signs of life without end", vec![Reaction::Drip, say(), say()], SHORT_TIMEOUTS, Written(2)),
+        ("a broken connection", vec![Reaction::Break(half()), say()], LONG_TIMEOUTS, Written(2)),
+        ("an end in the middle", vec![Reaction::Fade(half()), say()], LONG_TIMEOUTS, Written(2)),
+        ("too long, once", overflowing(Reaction::Overflow), LONG_TIMEOUTS, Written(0)),
+        ("too long, whatever is sent", vec![Reaction::Overflow; 99], LONG_TIMEOUTS, BuiltIn(0)),
+        ("413", overflowing(status(413, &[], "request_too_large", "too large")), LONG_TIMEOUTS, Written(0)),
+        ("cut off by length", vec![Reaction::Length(half()), say()], LONG_TIMEOUTS, Written(2)),
+        ("always cut off by length", vec![Reaction::Length(half()); 9], LONG_TIMEOUTS, BuiltIn(3)),
+        ("nothing", vec![Reaction::Empty, say()], LONG_TIMEOUTS, Written(2)),
+        ("always nothing", vec![Reaction::Empty; 9], LONG_TIMEOUTS, BuiltIn(3)),
+        ("a tool call", vec![Reaction::ToolCall, say()], LONG_TIMEOUTS, Written(2)),
+        ("a filter", vec![Reaction::Filtered; 9], LONG_TIMEOUTS, BuiltIn(3)),
+        ("a refusal", vec![Reaction::Say(REFUSAL.to_owned()), say()], LONG_TIMEOUTS, Written(2)),
+        ("always a refusal", vec![Reaction::Say(REFUSAL.to_owned()); 9], LONG_TIMEOUTS, BuiltIn(3)),
+        ("next to nothing", vec![Reaction::Say("## Goal\n- go on".to_owned()), say()], LONG_TIMEOUTS, Written(2)),
         (
             "an error's text as the reply",
-            vec![Scene::Say("Error: upstream said no".to_owned()), say()],
-            PATIENT,
+            vec![Reaction::Say("Error: upstream said no".to_owned()), say()],
+            LONG_TIMEOUTS,
             Written(2),
         ),
         (
             "too long, told as the reply",
-            overflowing(Scene::Say("prompt is too long: 9 > 8".to_owned())),
-            PATIENT,
+            overflowing(Reaction::Say("prompt is too long: 9 > 8".to_owned())),
+            LONG_TIMEOUTS,
             Written(0),
         ),
-        ("an error in the middle", vec![Scene::Broken("server_error", "it broke"), say()], PATIENT, Written(2)),
-        ("too long, in the middle", overflowing(Scene::Broken("x", "prompt is too long")), PATIENT, Written(0)),
+        (
+            "an error in the middle",
+            vec![Reaction::Broken("server_error", "it broke"), say()],
+            LONG_TIMEOUTS,
+            Written(2),
+        ),
+        (
+            "too long, in the middle",
+            overflowing(Reaction::Broken("x", "prompt is too long")),
+            LONG_TIMEOUTS,
+            Written(0),
+        ),
         (
             "a wrong key",
             vec![status(401, &[], "unauthenticated", "key sk-very-secret-0123456789 is wrong")],
-            PATIENT,
+            LONG_TIMEOUTS,
             BuiltIn(1),
         ),
-        ("no such model", vec![status(404, &[], "not_found", "no model m")], PATIENT, BuiltIn(1)),
-        ("a page to log in", vec![Scene::Page], PATIENT, BuiltIn(1)),
+        ("no such model", vec![status(404, &[], "not_found", "no model m")], LONG_TIMEOUTS, BuiltIn(1)),
+        ("a page to log in", vec![Reaction::Page], LONG_TIMEOUTS, BuiltIn(1)),
     ]
 }
 
@@ -197,10 +222,10 @@ async fn every_fault_has_its_answer_in_every_protocol() {
     let input = Arc::new(input().await);
     for protocol in Protocol::ALL {
         let mut running = Vec::new();
-        for (name, scenes, timeouts, expected) in faults() {
+        for (name, reactions, timeouts, expected) in faults() {
             let input = input.clone();
             running.push(tokio::spawn(async move {
-                let fake = FakeProvider::playing(protocol, scenes).await;
+                let fake = FakeProvider::playing(protocol, reactions).await;
                 let notes = Notes::default();
                 let summarizer = summarizer(&fake, protocol, timeouts);
                 let result = soon(name, summarizer.summarize_before(&input, &notes)).await;
@@ -212,11 +237,13 @@ async fn every_fault_has_its_answer_in_every_protocol() {
                     Outcome::Written(0) => Outcome::Written(asked.len().max(3)),
                     Outcome::BuiltIn(0) => Outcome::BuiltIn(asked.len().max(3)),
                     // On a busy machine an answer may arrive after the timeout.
-                    Outcome::Written(2) if timeouts == HASTY && found == Outcome::Written(3) => Outcome::Written(3),
+                    Outcome::Written(2) if timeouts == SHORT_TIMEOUTS && found == Outcome::Written(3) => {
+                        Outcome::Written(3)
+                    }
                     other => other,
                 };
                 assert_eq!(found, expected, "{protocol:?}, {name}");
-                check_told(&notes, &asked, &result, in_pieces);
+                check_notes(&notes, &asked, &result, in_pieces);
             }));
         }
         for task in running {
@@ -226,18 +253,18 @@ async fn every_fault_has_its_answer_in_every_protocol() {
 }
 
 /// Checks that the observer's calls agree with the requests, and that they do not contain the key.
-fn check_told(notes: &Notes, asked: &[Asked], result: &Result<SummaryOutput, Error>, in_pieces: bool) {
+fn check_notes(notes: &Notes, asked: &[Asked], result: &Result<SummaryOutput, Error>, in_pieces: bool) {
     let calls = notes.calls.lock().expect("no panic");
     // With several pieces, some requests may be abandoned before they are sent.
     let is_complete = if in_pieces { calls.len() >= asked.len() } else { calls.len() == asked.len() };
     assert!(is_complete, "{} of {} requests are on the books", calls.len(), asked.len());
-    let mut booked = Vec::new();
+    let mut recorded = Vec::new();
     for call in calls.iter() {
         let request = &call.texts.as_ref().expect("the words are recorded").request;
         assert_eq!(call.request_hash, *blake3::hash(request.as_bytes()).as_bytes());
-        booked.push(serde_json::from_str::<serde_json::Value>(request).expect("JSON"));
+        recorded.push(serde_json::from_str::<serde_json::Value>(request).expect("JSON"));
     }
-    assert!(asked.iter().all(|asked| booked.contains(&asked.body)));
+    assert!(asked.iter().all(|asked| recorded.contains(&asked.body)));
     let spent = calls.iter().filter_map(|call| call.usage).map(|usage| usage.input).sum::<i64>();
     if let Ok(output) = result {
         assert_eq!(output.usage.map_or(0, |usage| usage.input), spent, "what was spent in vain is counted too");
@@ -250,11 +277,11 @@ fn check_told(notes: &Notes, asked: &[Asked], result: &Result<SummaryOutput, Err
 }
 
 #[tokio::test]
-async fn a_request_is_what_the_protocol_wants_and_its_cost_is_told() {
+async fn a_request_follows_the_protocol_and_its_cost_is_reported() {
     let input = input().await;
     for protocol in Protocol::ALL {
         let fake = FakeProvider::playing(protocol, [say()]).await;
-        let output = summarizer(&fake, protocol, PATIENT).summarize(&input).await.expect("a summary");
+        let output = summarizer(&fake, protocol, LONG_TIMEOUTS).summarize(&input).await.expect("a summary");
         let asked = fake.asked();
         let [asked] = asked.as_slice() else { panic!("one request, not {}", asked.len()) };
         let (path, key) = match protocol {
@@ -279,9 +306,9 @@ async fn a_request_is_what_the_protocol_wants_and_its_cost_is_told() {
 #[tokio::test]
 async fn a_provider_that_wants_to_be_left_alone_is_left_alone() {
     let input = input().await;
-    let scenes = [status(429, &[("retry-after", "60")], "x", "wait"), say()];
-    let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
-    let summarizer = summarizer(&fake, Protocol::Chat, PATIENT);
+    let reactions = [status(429, &[("retry-after", "60")], "x", "wait"), say()];
+    let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
+    let summarizer = summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS);
     assert_eq!(outcome(&summarizer.summarize(&input).await, 1), Outcome::Later(Some(60_000), 1));
     let Err(Error::Transient { retry_after_ms: Some(wait), .. }) = summarizer.summarize(&input).await else {
         panic!("the pause is over already")
@@ -291,23 +318,25 @@ async fn a_provider_that_wants_to_be_left_alone_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_request_in_hand_is_on_the_books_when_the_daemon_stops() {
-    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Hang]).await;
-    let test = TestApp::with(summarizer(&fake, Protocol::Chat, PATIENT)).await;
+async fn a_running_request_is_in_the_request_log_when_the_daemon_stops() {
+    let fake = FakeProvider::playing(Protocol::Chat, [Reaction::Hang]).await;
+    let test = TestApp::with(summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS)).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 9, 1_100)).await;
     soon("a request", fake.hangs()).await;
     let directory = test.stop().await;
-    let booked = "select count(*) from summary_request where failure = 'the request was given up'";
-    assert_eq!(number(directory.path(), booked).await, 1);
+    let recorded = "select count(*) from summary_request where failure = 'the request was given up'";
+    assert_eq!(number(directory.path(), recorded).await, 1);
 }
 
 #[tokio::test]
 async fn a_dropped_summary_drops_its_connection() {
     let input = input().await;
-    for (protocol, scene) in [(Protocol::Chat, Scene::Hang), (Protocol::Messages, Scene::Stall("## Go".to_owned()))] {
-        let fake = FakeProvider::playing(protocol, [scene]).await;
-        let summarizer = summarizer(&fake, protocol, PATIENT);
+    for (protocol, reaction) in
+        [(Protocol::Chat, Reaction::Hang), (Protocol::Messages, Reaction::Stall("## Go".to_owned()))]
+    {
+        let fake = FakeProvider::playing(protocol, [reaction]).await;
+        let summarizer = summarizer(&fake, protocol, LONG_TIMEOUTS);
         tokio::select! {
             result = summarizer.summarize(&input) => panic!("it never answers: {result:?}"),
             () = fake.hangs() => {}
@@ -319,14 +348,14 @@ async fn a_dropped_summary_drops_its_connection() {
 }
 
 /// A model with a window of this number of characters: it refuses more, and its summary names every fact in its input.
-fn remembering(characters: usize) -> Box<dyn Fn(&Asked) -> Scene + Send + Sync> {
+fn remembering(characters: usize) -> Box<dyn Fn(&Asked) -> Reaction + Send + Sync> {
     let fact = regex::Regex::new(r"fact-\d+-").expect("a pattern");
     Box::new(move |asked| {
         if asked.words.chars().count() > characters {
-            return Scene::Overflow;
+            return Reaction::Overflow;
         }
         let facts: Vec<&str> = fact.find_iter(&asked.words).map(|found| found.as_str()).collect();
-        Scene::Say(summary(&facts.join(" ")))
+        Reaction::Say(summary(&facts.join(" ")))
     })
 }
 
@@ -347,7 +376,7 @@ async fn a_history_of_many_windows_is_read_in_pieces_and_nothing_is_lost() {
     let count = input.messages.len();
     for (protocol, previous) in [(Protocol::Messages, None), (Protocol::Gemini, Some("fact-1000- is old".to_owned()))] {
         let fake = FakeProvider::directed(protocol, remembering(15_000)).await;
-        let summarizer = configured(&fake, protocol, PATIENT, 6_000, "concurrency = 2").auto;
+        let summarizer = configured(&fake, protocol, LONG_TIMEOUTS, 6_000, "concurrency = 2").auto;
         let notes = Notes::default();
         let expected = previous.is_some();
         let input = SummaryInput { previous, ..input.clone() };
@@ -367,7 +396,7 @@ async fn a_history_of_many_windows_is_read_in_pieces_and_nothing_is_lost() {
 async fn a_window_that_is_smaller_than_configured_is_found_out() {
     let input = input_of("opencode@seed", &facts(40, 30), 18_000).await;
     let fake = FakeProvider::directed(Protocol::Chat, remembering(30_000)).await;
-    let summarizer = configured(&fake, Protocol::Chat, PATIENT, 100_000, "").auto;
+    let summarizer = configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 100_000, "").auto;
     let output = soon("the summary", summarizer.summarize(&input)).await.expect("a summary");
     assert_eq!(output.summarizer, "fake/fake-1");
     let missing = (0..input.messages.len()).filter(|n| !output.text.contains(&format!("fact-{n}-"))).count();
@@ -380,11 +409,11 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
     input.split_turn = input.messages.split_off(input.messages.len() - 2);
     input.previous = Some("OLD".to_owned());
     let heading = input.rules.split_turn_heading.clone().expect("pi's policy has one");
-    let roomy = |fake: &FakeProvider| configured(fake, Protocol::Responses, PATIENT, 100_000, "").auto;
+    let roomy = |fake: &FakeProvider| configured(fake, Protocol::Responses, LONG_TIMEOUTS, 100_000, "").auto;
     let past = summary("PAST");
     let front = "## Original Request\n- FRONT\n\n## Progress So Far\n- half of it";
-    let scenes = || [Scene::Say(past.clone()), Scene::Say(front.to_owned())];
-    let fake = FakeProvider::playing(Protocol::Responses, scenes()).await;
+    let reactions = || [Reaction::Say(past.clone()), Reaction::Say(front.to_owned())];
+    let fake = FakeProvider::playing(Protocol::Responses, reactions()).await;
     let output = roomy(&fake).summarize(&input).await.expect("a summary");
     assert_eq!(output.text, format!("{past}\n\n---\n\n{heading}\n\n{front}"));
     let asked = fake.asked();
@@ -392,7 +421,7 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
     assert!(asked[1].words.contains("## Original Request") && !asked[1].words.contains("OLD"));
 
     let alone = SummaryInput { messages: Vec::new(), ..input };
-    let fake = FakeProvider::playing(Protocol::Responses, [Scene::Say(front.to_owned())]).await;
+    let fake = FakeProvider::playing(Protocol::Responses, [Reaction::Say(front.to_owned())]).await;
     let output = roomy(&fake).summarize(&alone).await.expect("a summary");
     assert_eq!(output.text, format!("OLD\n\n---\n\n{heading}\n\n{front}"));
 }
@@ -407,8 +436,8 @@ async fn no_model_is_asked_about_a_front_without_words() {
     };
     input.split_turn = input.messages.split_off(input.messages.len() - 2).iter().map(wordless).collect();
     let asked = |input: SummaryInput| async move {
-        let fake = FakeProvider::playing(Protocol::Responses, [Scene::Say(summary("PAST"))]).await;
-        let summarizer = configured(&fake, Protocol::Responses, PATIENT, 100_000, "").auto;
+        let fake = FakeProvider::playing(Protocol::Responses, [Reaction::Say(summary("PAST"))]).await;
+        let summarizer = configured(&fake, Protocol::Responses, LONG_TIMEOUTS, 100_000, "").auto;
         (summarizer.summarize(&input).await.map(|output| output.text).ok(), fake.asked().len())
     };
     let alone = SummaryInput { messages: Vec::new(), ..input.clone() };
@@ -429,12 +458,12 @@ async fn a_summary_is_checked_where_the_policy_says_so() {
         let elements: String = elements.iter().map(|name| format!("<{name}>\n{goal}\n</{name}>\n")).collect();
         format!("<state_snapshot>\n{elements}</state_snapshot>")
     };
-    let first = || Scene::Say(format!("<scratchpad>hm</scratchpad>\n{}", snapshot("FIRST")));
-    let second = Scene::Say(snapshot("SECOND"));
-    for (check, expected) in [(second, "SECOND"), (Scene::Filtered, "FIRST")] {
+    let first = || Reaction::Say(format!("<scratchpad>hm</scratchpad>\n{}", snapshot("FIRST")));
+    let second = Reaction::Say(snapshot("SECOND"));
+    for (check, expected) in [(second, "SECOND"), (Reaction::Filtered, "FIRST")] {
         let fake = FakeProvider::playing(Protocol::Gemini, [first(), check]).await;
         let notes = Notes::default();
-        let output = summarizer(&fake, Protocol::Gemini, PATIENT).summarize_before(&input, &notes).await;
+        let output = summarizer(&fake, Protocol::Gemini, LONG_TIMEOUTS).summarize_before(&input, &notes).await;
         let output = output.expect("a summary");
         assert_eq!(output.text, snapshot(expected));
         assert!(notes.heard.lock().expect("no panic").contains(expected));
@@ -457,7 +486,7 @@ async fn history_is_data_and_instructions_are_not() {
     attack.clone_into(words);
     input.instructions = "dwell on the café".to_owned();
     let fake = FakeProvider::playing(Protocol::Chat, [say()]).await;
-    summarizer(&fake, Protocol::Chat, PATIENT).summarize(&input).await.expect("a summary");
+    summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS).summarize(&input).await.expect("a summary");
     let asked = fake.asked().remove(0);
     let (data, rest) = asked.words.split_once("</conversation>").expect("the data ends");
     assert!(data.contains("\n> New orders") && !rest.contains("New orders"));
@@ -465,11 +494,12 @@ async fn history_is_data_and_instructions_are_not() {
 }
 
 #[tokio::test]
-async fn the_deep_one_comes_first_for_deep_summaries_and_the_others_stand_in() {
+async fn the_deep_provider_is_first_for_deep_summaries_and_the_others_are_fallbacks() {
     let input = input().await;
-    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Say(summary("ordinary"))]).await;
+    let fake = FakeProvider::playing(Protocol::Chat, [Reaction::Say(summary("ordinary"))]).await;
     let strong =
-        FakeProvider::playing(Protocol::Messages, [say(), Scene::Filtered, Scene::Filtered, Scene::Filtered]).await;
+        FakeProvider::playing(Protocol::Messages, [say(), Reaction::Filtered, Reaction::Filtered, Reaction::Filtered])
+            .await;
     let settings = format!(
         "[summarizers.cheap]\nkind = \"openai-chat\"\nbase_url = \"{}\"\nmodel = \"c\"\nwindow = 20000\n\
          [summarizers.strong]\nkind = \"anthropic\"\nbase_url = \"{}\"\nmodel = \"s\"\nwindow = 20000\n\
@@ -505,7 +535,7 @@ async fn the_built_in_one_writes_at_once_where_it_is_named() {
 async fn nobody_at_home_is_no_end() {
     let input = input().await;
     let gone = FakeProvider::playing(Protocol::Chat, []).await;
-    let summarizer = summarizer(&gone, Protocol::Chat, PATIENT);
+    let summarizer = summarizer(&gone, Protocol::Chat, LONG_TIMEOUTS);
     drop(gone);
     // The port is closed once its task has ended; until then a connection is accepted and dropped.
     let result = soon("the refusal", summarizer.summarize(&input)).await;
@@ -547,9 +577,9 @@ fn a_configuration_that_cannot_work_is_refused() {
 
 /// A session's experience of each fault, from the trigger to the event that ends its compaction.
 #[tokio::test]
-async fn a_live_session_gets_over_every_fault() {
+async fn an_active_session_recovers_from_every_fault() {
     let mut running = Vec::new();
-    for (name, scenes, timeouts, expected) in faults() {
+    for (name, reactions, timeouts, expected) in faults() {
         let expected = match expected {
             Outcome::Written(_) => "fake/fake-1",
             Outcome::BuiltIn(_) => "extractive",
@@ -557,7 +587,7 @@ async fn a_live_session_gets_over_every_fault() {
             Outcome::Later(..) => continue,
         };
         running.push(async move {
-            let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
+            let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
             let test = TestApp::with(summarizer(&fake, Protocol::Chat, timeouts)).await;
             let session = test.session("opencode@seed", 6_000, 1_000).await;
             let mut watch = test.watch().await;
@@ -588,13 +618,13 @@ fn is_on_disk(folder: &std::path::Path, words: &str) -> bool {
 }
 
 #[tokio::test]
-async fn every_request_is_on_the_books_of_its_compaction() {
+async fn every_request_is_in_the_request_log_of_its_compaction() {
     for record_text in [true, false] {
         // The key as a careless provider might repeat it.
         const WRONG: &str = "the key sk-very-secret-0123456789 is wrong";
-        let scenes = [Scene::Length("## Go".to_owned()), status(500, &[], "internal", WRONG), say()];
-        let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
-        let levels = configured(&fake, Protocol::Chat, PATIENT, 20_000, &format!("record_text = {record_text}"));
+        let reactions = [Reaction::Length("## Go".to_owned()), status(500, &[], "internal", WRONG), say()];
+        let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
+        let levels = configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, &format!("record_text = {record_text}"));
         let test = TestApp::with(levels.auto).await;
         let session = test.session("opencode@seed", 6_000, 1_000).await;
         let mut watch = test.watch().await;
@@ -633,9 +663,9 @@ async fn every_request_is_on_the_books_of_its_compaction() {
 }
 
 #[tokio::test]
-async fn a_refusal_does_not_stand_for_a_history() {
-    let fake = FakeProvider::playing(Protocol::Chat, vec![Scene::Say(REFUSAL.to_owned()); 9]).await;
-    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
+async fn a_refusal_does_not_replace_a_history() {
+    let fake = FakeProvider::playing(Protocol::Chat, vec![Reaction::Say(REFUSAL.to_owned()); 9]).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "").auto).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 12, 1_100)).await;
@@ -646,17 +676,17 @@ async fn a_refusal_does_not_stand_for_a_history() {
     let view = shown(&test.context(&session).await).join("\n");
     assert!(view.contains("summary") && !view.to_lowercase().contains("i'm sorry"), "{view}");
     let found = test.app.get_compaction(&compaction.to_string()).await.expect("the compaction");
-    let told: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();
-    assert_eq!((found.requests.len(), told.len()), (3, 3), "each of them says why it was in vain");
-    assert!(told.iter().all(|why| why.starts_with("SUMMARY_DECLINED: ") && why.ends_with(REFUSAL)), "{told:?}");
+    let failures: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();
+    assert_eq!((found.requests.len(), failures.len()), (3, 3), "each of them says why it was in vain");
+    assert!(failures.iter().all(|why| why.starts_with("SUMMARY_DECLINED: ") && why.ends_with(REFUSAL)), "{failures:?}");
 }
 
 #[tokio::test]
 async fn a_plan_has_the_requests_that_a_model_then_gets() {
     for (window, pieces) in [(20_000, 1), (3_500, 3)] {
         let fake = FakeProvider::playing(Protocol::Chat, std::iter::repeat_n(say(), 30)).await;
-        let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, window, "").auto).await;
-        let session = test.quiet_session().await;
+        let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, window, "").auto).await;
+        let session = test.manual_session().await;
         test.append(&session, &turns(1, 9, 1_100)).await;
         let wanted =
             || Wanted { instructions: "Dwell on the café.".to_owned(), ..Wanted::of(CompactionKind::Summary) };

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use longhand::interop;
 use longhand::model::compaction::Level;
 use longhand::model::message::Message;
-use longhand::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextWeight, UsageCount, presets};
+use longhand::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount, presets};
 use longhand::summarizer::{SummaryInput, extract};
 use serde_json::Value;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ fn transcript(name: &str) -> Option<PathBuf> {
 
 /// Imports a real session live: it is compacted while it is written, every view is valid input within the window, and
 /// is the same as of its revision.
-fn check_live(name: &str, preset: &str) {
+fn check_playback(name: &str, preset: &str) {
     let Some(file) = transcript(name) else { return };
     let home = tempfile::tempdir().expect("a folder");
     let daemon = Daemon::start(home.path());
@@ -61,23 +61,23 @@ fn check_live(name: &str, preset: &str) {
 }
 
 #[test]
-fn the_large_pi_session_lives_under_opencode() {
-    check_live(PI, "opencode@seed");
+fn the_large_pi_session_runs_under_opencode() {
+    check_playback(PI, "opencode@seed");
 }
 
 #[test]
-fn the_large_pi_session_lives_under_pi() {
-    check_live(PI, "pi@1.5");
+fn the_large_pi_session_runs_under_pi() {
+    check_playback(PI, "pi@1.5");
 }
 
 #[test]
-fn the_compacted_claude_code_session_lives_under_opencode() {
-    check_live(CLAUDE_CODE, "opencode@seed");
+fn the_compacted_claude_code_session_runs_under_opencode() {
+    check_playback(CLAUDE_CODE, "opencode@seed");
 }
 
 #[test]
-fn the_compacted_claude_code_session_lives_under_pi() {
-    check_live(CLAUDE_CODE, "pi@1.5");
+fn the_compacted_claude_code_session_runs_under_pi() {
+    check_playback(CLAUDE_CODE, "pi@1.5");
 }
 
 /// The texts of messages: words, inputs of calls, and outputs.
@@ -140,16 +140,16 @@ fn the_extractive_summary_names_the_files_that_the_rest_uses() {
     let reader = std::io::BufReader::new(std::fs::File::open(file).expect("the file opens"));
     let transcript = interop::parse(reader, &interop::Options::default()).expect("the file is read");
     let entries = &transcript.branches[0].entries;
-    let cut = entries
+    let middle = entries
         .iter()
         .position(|entry| matches!(entry, interop::Entry::Compaction(_)))
         .expect("the session was compacted");
-    let (before, after) = (stored(&entries[..cut]), stored(&entries[cut..]));
+    let (before, after) = (stored(&entries[..middle]), stored(&entries[middle..]));
 
     let preset = presets::find("opencode@seed").expect("the preset is there").policy();
     let sources = before.iter().map(|message| longhand::model::view::SourceMessage {
         message: message.clone().into(),
-        place: None,
+        placement: None,
         pruned: Vec::new(),
         counts: None,
     });
@@ -163,7 +163,7 @@ fn the_extractive_summary_names_the_files_that_the_rest_uses() {
             unit: LengthUnit::CodePoints,
             units_per_token: 4,
             rounding: Rounding::Floor,
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             per: CountPer::Message,
             media: MediaUnits::all(0),
             usage: UsageCount::Total,

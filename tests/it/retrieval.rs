@@ -12,7 +12,7 @@ use longhand::model::event::EventKind;
 use longhand::model::message::Finish;
 use longhand::model::part::PartBody;
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::{Standing, ViewMessage};
+use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::policy::pairing;
 use longhand::scheduler::{self, Scheduler};
 use longhand::store::{self, Caller, Durability, SessionKey, Store};
@@ -56,7 +56,7 @@ fn texts(message: &ViewMessage) -> Vec<String> {
 /// The retrieved passages, without their heading; they precede the last user message.
 fn recalled(view: &Context) -> Vec<String> {
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
-    let Some(at) = view.messages.iter().position(|message| message.standing == Standing::Retrieved) else {
+    let Some(at) = view.messages.iter().position(|message| message.kind == ViewKind::Retrieved) else {
         return Vec::new();
     };
     let last = view.messages.iter().rposition(|message| message.role == longhand::model::message::Role::User);
@@ -108,7 +108,7 @@ async fn what_the_request_asks_for_comes_back() {
     // The id beside a passage leads to its original part.
     ask(&test, &session, "Where is the deploy key?").await;
     let view = test.context(&session).await;
-    let back = view.messages.iter().find(|message| message.standing == Standing::Retrieved).expect("it came back");
+    let back = view.messages.iter().find(|message| message.kind == ViewKind::Retrieved).expect("it came back");
     let first = &test.history(&session).await[0];
     assert_eq!(back.parts[1].source, Some(first.parts[0].id));
     assert!(view.context_tokens >= view.estimated_tokens && view.estimated_tokens > 10);
@@ -243,7 +243,7 @@ async fn what_qwen_agent_leaves_out_comes_back() {
     let view = test.context(&session).await;
     let first = test.history(&session).await[0].revision;
     assert!(view.omitted.iter().any(|omitted| omitted.range.contains(first)), "{:?}", view.omitted);
-    let back = view.messages.iter().find(|message| message.standing == Standing::Retrieved).expect("it came back");
+    let back = view.messages.iter().find(|message| message.kind == ViewKind::Retrieved).expect("it came back");
     assert_eq!(texts(back)[1], "user: The deploy key is stored in vault seven.");
 }
 
@@ -291,7 +291,7 @@ async fn indexed(app: &Longhand, session: &str) {
 #[tokio::test]
 async fn the_index_is_filled_in_the_background_where_somebody_wants_it() {
     let test = TestApp::start().await;
-    let (wanted, other) = (session(&test).await, test.quiet_session().await);
+    let (wanted, other) = (session(&test).await, test.manual_session().await);
     for _ in 0..3 {
         test.append(&wanted, TALK.replace("u1", "u").replace("a1", "a").as_str().lines().next().expect("a line")).await;
         test.append(&other, "u \"hello\"").await;

@@ -37,7 +37,7 @@ async fn served(test: &TestApp) -> Streaming<HealthCheckResponse> {
 }
 
 #[tokio::test]
-async fn a_read_error_at_the_start_is_told_and_outlived() {
+async fn a_read_error_at_the_start_is_reported_and_retried() {
     let test = TestApp::with(ScriptedSummarizer::new([])).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let directory = test.stop().await;

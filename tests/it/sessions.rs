@@ -114,8 +114,9 @@ async fn a_view_as_it_was_is_judged_by_the_window_that_was_active_then() {
     let small = ModelWindow { overhead: 300, ..window(4_000, 1_000) };
     let change = SessionChange { window: Some(small), ..SessionChange::default() };
     // A policy without automatic compactions, so that only the window differs.
-    let quiet = SessionChange { policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()), ..change };
-    let changed = test.app.update_session(&session, quiet, Caller::default()).await.expect("changed").revision;
+    let auto_off =
+        SessionChange { policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()), ..change };
+    let changed = test.app.update_session(&session, auto_off, Caller::default()).await.expect("changed").revision;
     let after = test.context(&session).await;
     assert_eq!((before.fits, before.window_tokens, after.fits, after.window_tokens), (true, 20_000, false, 4_000));
     let figures = |view: &Context| (view.window_tokens, view.context_tokens, view.fits);

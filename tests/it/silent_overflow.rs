@@ -43,7 +43,7 @@ fn reply(name: &str, finish: NewFinish) -> Vec<NewMessage> {
 }
 
 /// The triggers of all compactions, and the reasons of the failed ones, once the scheduler is idle.
-async fn told(test: &TestApp) -> (Vec<Trigger>, Vec<String>) {
+async fn outcomes(test: &TestApp) -> (Vec<Trigger>, Vec<String>) {
     test.settled().await;
     let events = test.events().await;
     let began = events.iter().filter_map(|event| match &event.body {
@@ -81,7 +81,7 @@ async fn a_reply_that_read_more_than_the_window_has_its_view_reduced_as_an_overf
                 let messages = reply("a9", finish.clone());
                 test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
             }
-            assert_eq!(told(&test).await, (began.clone(), vec![]), "{override_json} {finish:?}");
+            assert_eq!(outcomes(&test).await, (began.clone(), vec![]), "{override_json} {finish:?}");
             let context = test.context(&session).await;
             assert_eq!(context.covered.is_some(), !began.is_empty(), "{finish:?}");
             let lines = shown(&context);
@@ -98,12 +98,12 @@ async fn the_window_is_that_of_the_session() {
     let smaller = Some(window(WINDOW / 2, 0));
     let messages = reply("a9", end(FinishReason::Stop, WINDOW / 2 + 1, 9));
     test.app.append(&session, messages, smaller, None, Caller::default()).await.expect("appended");
-    assert_eq!(told(&test).await, (vec![], vec![]), "only a model with a smaller window read too much");
+    assert_eq!(outcomes(&test).await, (vec![], vec![]), "only a model with a smaller window read too much");
     test.append(&session, "u10 \"and now?\"").await;
     let larger = Some(window(WINDOW * 2, 0));
     let messages = reply("a10", end(FinishReason::Stop, WINDOW + 1, 9));
     test.app.append(&session, messages, larger, None, Caller::default()).await.expect("appended");
-    assert_eq!(told(&test).await, (vec![Trigger::Overflow], vec![]));
+    assert_eq!(outcomes(&test).await, (vec![Trigger::Overflow], vec![]));
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn one_request_has_its_overflow_answered_once() {
         let view = Some(test.context(&session).await.token);
         let finish = NewFinish { view, ..end(reason, WINDOW + 1, output) };
         test.app.append(&session, reply(name, finish), None, None, Caller::default()).await.expect("appended");
-        told(&test).await
+        outcomes(&test).await
     };
     let overflows = |(began, failed): (Vec<Trigger>, Vec<String>)| {
         (began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), failed)
@@ -143,14 +143,14 @@ async fn ask_about_an_image(test: &TestApp, session: &str) {
 }
 
 #[tokio::test]
-async fn what_only_usage_tells_of_takes_no_images() {
+async fn an_overflow_known_only_from_usage_removes_no_images() {
     for finish in [end(FinishReason::Stop, WINDOW + 1, 9), end(FinishReason::Length, WINDOW, 0)] {
         let test = TestApp::start().await;
         let session = session(&test, "").await;
         ask_about_an_image(&test, &session).await;
         let messages = reply("a90", finish.clone());
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
-        let (began, _) = told(&test).await;
+        let (began, _) = outcomes(&test).await;
         assert_eq!(began.first(), Some(&Trigger::Overflow), "{finish:?}");
         let lines = shown(&test.context(&session).await);
         assert!(lines.iter().any(|line| line == "user shown: what does the plot media"), "{finish:?}: {lines:?}");
@@ -168,7 +168,7 @@ async fn a_reply_that_its_request_left_no_room_for_is_left_out_once() {
         let view = Some(test.context(&session).await.token);
         let finish = NewFinish { view, ..end(FinishReason::Length, 4_000, output) };
         test.app.append(&session, reply(name, finish), None, None, Caller::default()).await.expect("appended");
-        told(&test).await
+        outcomes(&test).await
     };
     let (began, failed) = say("a9", 1_999).await;
     assert_eq!((began.last(), failed), (Some(&Trigger::Overflow), vec![]));
@@ -196,12 +196,12 @@ async fn usage_of_a_view_from_before_a_change_is_no_overflow() {
         let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
         let messages = reply(&format!("a{number}"), finish);
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
-        assert_eq!(told(&test).await, (Vec::new(), Vec::new()));
+        assert_eq!(outcomes(&test).await, (Vec::new(), Vec::new()));
     }
 }
 
 #[tokio::test]
-async fn a_rung_that_asks_first_is_asked_for_here_too() {
+async fn a_level_that_asks_first_asks_here_too() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     let policy = r#"{"auto": {"notice": {"confirm": {"text": "now?", "wait_seconds": 3600}},

@@ -93,7 +93,7 @@ fn presets_are_compared_on_a_transcript_and_drawn() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_told() {
+fn what_cannot_be_simulated_is_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = session(folder.path());
     for (arguments, code, words) in [
@@ -102,9 +102,9 @@ fn what_cannot_be_simulated_is_told() {
         (vec![file.as_str(), "--window", "0"], 64, "--window"),
     ] {
         let run = simulate(&arguments);
-        let told = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert_eq!(run.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(told.contains(words), "{arguments:?}: {told}");
+        let message = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert_eq!(run.status.code(), Some(code), "{arguments:?}: {message}");
+        assert!(message.contains(words), "{arguments:?}: {message}");
     }
 }
 

@@ -1,8 +1,8 @@
 //! The status: results of compactions, their cost, and the state of providers.
 
 use crate::cli::{Daemon, transcript};
-use crate::provider::fake::{FakeProvider, Protocol, Scene};
-use crate::provider::{PATIENT, configured, input, say, status};
+use crate::provider::fake::{FakeProvider, Protocol, Reaction};
+use crate::provider::{LONG_TIMEOUTS, configured, input, say, status};
 use crate::support::{TestApp, soon, turns};
 use crate::tidy::assert_reviewed;
 use longhand::app::admin::{Breaker, Provider, Spent};
@@ -18,8 +18,8 @@ use longhand::summarizer::Summarizer;
 use std::sync::Arc;
 
 /// A request with a truncated reply, a request that fails at the provider, and one that returns the summary.
-fn scenes() -> [Scene; 3] {
-    [Scene::Length("## Go".to_owned()), status(500, &[], "internal", "oops"), say()]
+fn reactions() -> [Reaction; 3] {
+    [Reaction::Length("## Go".to_owned()), status(500, &[], "internal", "oops"), say()]
 }
 
 /// A new session that is summarized with three requests; returns its id.
@@ -77,9 +77,9 @@ fn timeless(spent: Vec<Spent>) -> Vec<Spent> {
 }
 
 #[tokio::test]
-async fn what_summaries_cost_is_counted_with_the_books() {
-    let fake = FakeProvider::playing(Protocol::Chat, [scenes(), scenes()].concat()).await;
-    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "").auto).await;
+async fn the_cost_of_summaries_is_counted_from_the_request_log() {
+    let fake = FakeProvider::playing(Protocol::Chat, [reactions(), reactions()].concat()).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "").auto).await;
     assert_eq!(spent(&test).await, []);
     let rows = async |test: &TestApp| {
         let before = test.app.store().rows_read();
@@ -92,9 +92,9 @@ async fn what_summaries_cost_is_counted_with_the_books() {
     summarized(&test).await;
     assert_eq!(timeless(spent(&test).await), expected(2));
     assert_eq!(rows(&test).await, few, "nobody walks the books for it");
-    let on_the_books = test.number("select sum(duration_ms) from summary_request").await;
+    let in_the_log = test.number("select sum(duration_ms) from summary_request").await;
     let counted = spent(&test).await;
-    assert_eq!(counted.iter().map(|spent| spent.duration_ms).sum::<i64>(), on_the_books);
+    assert_eq!(counted.iter().map(|spent| spent.duration_ms).sum::<i64>(), in_the_log);
     let test = test.restart().await;
     assert_eq!(spent(&test).await, counted);
 }
@@ -107,18 +107,18 @@ async fn provider(test: &TestApp) -> Provider {
 }
 
 #[tokio::test]
-async fn a_provider_that_is_left_alone_is_told_with_its_breaker() {
+async fn a_provider_with_an_open_breaker_is_shown() {
     let now = || [("retry-after-ms", "3")];
     let failing = || std::iter::repeat_n(status(500, &now(), "internal", "oops"), 5);
     let later = || std::iter::once(status(429, &[("retry-after", "3600")], "x", "wait"));
     let input = input().await;
-    for (scenes, calls, breaker, failures, closed_ms) in [
+    for (reactions, calls, breaker, failures, closed_ms) in [
         (vec![say()], 1, Breaker::Closed, 0, None),
         (later().collect::<Vec<_>>(), 1, Breaker::Paused, 1, Some(3_600_000)),
         (failing().collect(), 2, Breaker::Open, 5, Some(30_000)),
     ] {
-        let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
-        let summarizer = configured(&fake, Protocol::Chat, PATIENT, 20_000, "concurrency = 3").auto;
+        let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
+        let summarizer = configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "concurrency = 3").auto;
         let test = TestApp::with(summarizer.clone()).await;
         let before = test.clock.now();
         for _ in 0..calls {
@@ -126,10 +126,10 @@ async fn a_provider_that_is_left_alone_is_told_with_its_breaker() {
             drop(summarizer.summarize(&input).await);
         }
         let found = provider(&test).await;
-        let standing = found.gate.standing;
+        let state = found.gate.state;
         assert_eq!((found.gate.summarizer.as_str(), found.gate.model.as_str()), ("fake", "m"));
-        assert_eq!((standing.breaker, standing.failures), (breaker, failures));
-        assert_eq!((standing.running, standing.waiting, standing.places), (0, 0, 3));
+        assert_eq!((state.breaker, state.failures), (breaker, failures));
+        assert_eq!((state.running, state.waiting, state.slots), (0, 0, 3));
         // As exact as the duration of the test itself permits, plus or minus a second.
         let after = test.clock.now();
         let is_near = |ms: i64| {
@@ -141,8 +141,8 @@ async fn a_provider_that_is_left_alone_is_told_with_its_breaker() {
 }
 
 #[tokio::test]
-async fn requests_on_their_way_and_those_that_wait_are_told() {
-    let fake = FakeProvider::playing(Protocol::Chat, [Scene::Hang, Scene::Hang]).await;
+async fn running_and_waiting_requests_are_shown() {
+    let fake = FakeProvider::playing(Protocol::Chat, [Reaction::Hang, Reaction::Hang]).await;
     let for_ever = "{ connect_ms = 60_000, idle_ms = 600_000, total_ms = 600_000 }";
     let summarizer = configured(&fake, Protocol::Chat, for_ever, 20_000, "concurrency = 1").auto;
     let test = TestApp::with(summarizer.clone()).await;
@@ -154,8 +154,8 @@ async fn requests_on_their_way_and_those_that_wait_are_told() {
     let asking = [ask(summarizer.clone()), ask(summarizer)];
     let until = async |expected| {
         loop {
-            let standing = provider(&test).await.gate.standing;
-            if (standing.running, standing.waiting) == expected {
+            let state = provider(&test).await.gate.state;
+            if (state.running, state.waiting) == expected {
                 return;
             }
             tokio::task::yield_now().await;
@@ -199,19 +199,19 @@ fn the_metrics_of_a_daemon_move_with_its_compactions() {
     }
     assert_eq!(samples(&metrics, "longhand_sessions"), [("", 1)]);
     let events = daemon.json(&["events"]).len();
-    let told = samples(&daemon.text(&["status", "--metrics"]), "longhand_events_total")[0].1;
-    assert!(told >= i64::try_from(events).expect("few"), "{told} of {events}");
+    let event_count = samples(&daemon.text(&["status", "--metrics"]), "longhand_events_total")[0].1;
+    assert!(event_count >= i64::try_from(events).expect("few"), "{event_count} of {events}");
     let said = daemon.text(&["status", session]);
     assert!(said.contains("breaker         closed") && said.contains("is done: "), "{said}");
     assert_eq!(daemon.json(&["status", session])[0]["sessionId"], session);
 }
 
 /// The purpose of a request, true if it returned a summary, and its cost.
-type Booked = (Purpose, bool, Option<i64>);
+type Recorded = (Purpose, bool, Option<i64>);
 
 /// The requests of a session, newest first; pages of one must agree with one page of all.
-async fn booked(test: &TestApp, session: &str) -> Vec<Booked> {
-    let told =
+async fn recorded(test: &TestApp, session: &str) -> Vec<Recorded> {
+    let summary_of =
         |(purpose, request): &(Purpose, SummaryRequest)| (*purpose, request.failure.is_none(), request.cost_micros);
     let (all, next) = test.app.list_summary_requests(session, 0, "", false).await.expect("a page");
     assert!(next.is_empty() && all.iter().all(|(_, request)| request.texts.is_none()));
@@ -224,31 +224,31 @@ async fn booked(test: &TestApp, session: &str) -> Vec<Booked> {
         token = next;
     }
     assert!(token.is_empty());
-    assert!(all.iter().map(told).eq(singly.iter().map(told)));
-    all.iter().map(told).collect()
+    assert!(all.iter().map(summary_of).eq(singly.iter().map(summary_of)));
+    all.iter().map(summary_of).collect()
 }
 
 #[tokio::test]
-async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
-    let scenes = [status(500, &[("retry-after-ms", "3")], "internal", "oops"), say(), say(), Scene::Hang];
-    let fake = FakeProvider::playing(Protocol::Chat, scenes).await;
-    let test = TestApp::with(configured(&fake, Protocol::Chat, PATIENT, 20_000, "record_text = true").auto).await;
+async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
+    let reactions = [status(500, &[("retry-after-ms", "3")], "internal", "oops"), say(), say(), Reaction::Hang];
+    let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
+    let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "record_text = true").auto).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     test.append(&session, "u1 \"stay here\"").await;
     test.append(&session, &turns(2, 3, 400)).await;
     let rewind = async |expected| test.app.rewind_with_summary(&session, "u1", "", expected, Caller::default()).await;
-    assert_eq!(booked(&test, &session).await, []);
+    assert_eq!(recorded(&test, &session).await, []);
     let made = rewind(None).await.expect("rewound").ids;
     let branch = |id| Purpose::Branch(MessageId(id));
     let of_made = [(branch(made[0]), true, Some(140)), (branch(made[0]), false, None)];
-    assert_eq!(booked(&test, &session).await, of_made, "the message that names them is there");
+    assert_eq!(recorded(&test, &session).await, of_made, "the message that names them is there");
     let message = MessageId(made[0]).to_string();
     assert_eq!(test.app.get_message(&session, &message).await.expect("the summary").0.kind, MessageKind::Branch);
 
     // A refused rewind had its summary written nevertheless, …
     test.append(&session, &turns(4, 5, 400)).await;
     rewind(Some(1)).await.expect_err("history changed since");
-    let after = booked(&test, &session).await;
+    let after = recorded(&test, &session).await;
     let [(Purpose::Branch(refused), true, Some(140)), rest @ ..] = after.as_slice() else { panic!("{after:?}") };
     assert_eq!(rest, of_made);
     test.app.get_message(&session, &refused.to_string()).await.expect_err("it was never there");
@@ -267,7 +267,7 @@ async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
         }
     };
     soon("the request to be noted", noted).await;
-    let after = booked(&test, &session).await;
+    let after = recorded(&test, &session).await;
     assert!(matches!(after[0], (Purpose::Branch(_), false, None)), "{after:?}");
     let counted = spent(&test).await;
     let sum = |of: fn(&Spent) -> i64| counted.iter().map(of).sum::<i64>();
@@ -283,7 +283,7 @@ async fn requests_for_the_summary_of_a_branch_are_on_the_books() {
     let wanted = Wanted { tail_start: "u9".to_owned(), ..Wanted::of(CompactionKind::Summary) };
     let (compaction, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
     test.settled().await;
-    assert_eq!(booked(&test, &session).await[0].0, Purpose::Compaction(compaction.id));
+    assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));
     assert_eq!(test.app.get_compaction(&compaction.id.to_string()).await.expect("it").requests.len(), 1);
     assert_eq!(test.findings().await, []);
 }

@@ -44,9 +44,9 @@ fn seqs(watch: &Watch) -> Vec<i64> {
 }
 
 #[tokio::test]
-async fn a_stream_starts_where_it_is_told() {
+async fn a_stream_starts_at_its_cursor() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"").await;
     let mut now = stream(&test, from(Start::Now)).await;
     let cursor = ready(&mut now).await;
@@ -70,7 +70,7 @@ async fn a_stream_starts_where_it_is_told() {
 #[tokio::test]
 async fn events_bring_their_message_when_asked() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let request = SubscribeRequest { content: true, kinds: vec![EventKind::MessageAppended], ..from(Start::Beginning) };
     let mut watch = stream(&test, request).await;
     ready(&mut watch).await;
@@ -82,7 +82,7 @@ async fn events_bring_their_message_when_asked() {
 #[tokio::test]
 async fn a_mutation_is_never_split_without_saying_so() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let one = |turn: usize| format!("a{turn} \"reply\" usage=5/1\n");
     // Mutations of 2, 14, 84 and 800 events: below, across and above the length of a page.
     let mut next = 0;
@@ -97,10 +97,10 @@ async fn a_mutation_is_never_split_without_saying_so() {
         let request = SubscribeRequest { kinds: kinds.clone(), ..from(Start::Beginning) };
         let mut watch = stream(&test, request).await;
         ready(&mut watch).await;
-        let mut cut = 0;
+        let mut incomplete = 0;
         while !has_last(&watch) {
             let (events, _, more) = batch(&mut watch).await;
-            cut += usize::from(more);
+            incomplete += usize::from(more);
             let ends = events.last().expect("never empty").event.ends_mutation;
             if kinds.is_empty() {
                 assert_eq!(ends, !more);
@@ -108,7 +108,10 @@ async fn a_mutation_is_never_split_without_saying_so() {
                 assert!(!more, "it cannot go on when it has ended");
             }
         }
-        assert!((2..=4).contains(&cut), "only the mutation of 800 events is cut, not {cut} pages ({kinds:?})");
+        assert!(
+            (2..=4).contains(&incomplete),
+            "only the mutation of 800 events is cut, not {incomplete} pages ({kinds:?})"
+        );
         let expected = if kinds.is_empty() { 1 + 2 * next } else { next };
         assert_eq!(watch.log.len(), expected);
         assert!(seqs(&watch).is_sorted_by(|before, after| before < after));
@@ -118,7 +121,7 @@ async fn a_mutation_is_never_split_without_saying_so() {
 #[tokio::test]
 async fn more_is_said_only_where_something_follows_that_the_filter_admits() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     // One mutation of more events than a page has, the last of which match no filter.
     let matching = 40;
     let text: String = (0..matching).map(|turn| format!("a{turn} \"reply\" usage=5/1\n")).collect();
@@ -143,7 +146,7 @@ async fn more_is_said_only_where_something_follows_that_the_filter_admits() {
 #[tokio::test]
 async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
     let supplied =
         NewSummary { text: "what was said".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
@@ -164,7 +167,7 @@ async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
 #[tokio::test]
 async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     let test = TestApp::start().await;
-    let (session, other) = (test.quiet_session().await, test.quiet_session().await);
+    let (session, other) = (test.manual_session().await, test.manual_session().await);
     test.append(&session, "u1 \"hello\"\na0 \"sealed\"\na1 \"closed\" open\na2 open").await;
     test.append(&other, "a9 open").await;
     let words = |part, offset, delta: &str| DraftWordsToAdd {
@@ -212,7 +215,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
 #[tokio::test]
 async fn an_idle_stream_says_how_far_it_is() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let request = SubscribeRequest {
         kinds: vec![EventKind::Compacted],
         progress: Some(Duration::from_secs(1)),
@@ -238,7 +241,7 @@ async fn an_idle_stream_says_how_far_it_is() {
 #[tokio::test]
 async fn a_cursor_of_another_store_or_time_is_refused() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let old = test.stop().await;
     let kept = tempfile::tempdir().expect("a temporary folder");
     copy_database(old.path(), kept.path());
@@ -262,7 +265,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
     let shared = restored.app.subscribe(from(Start::After(events[0].cursor.clone()))).await;
     shared.expect("the first event is the same in both");
     let other = TestApp::start().await;
-    other.quiet_session().await;
+    other.manual_session().await;
     let mut watch = stream(&other, from(Start::Now)).await;
     assert_eq!(refused(&ready(&mut watch).await).await.reason, Reason::CursorForeign);
     for garbage in ["x", "", "AAAA", &events[0].cursor[1..]] {
@@ -273,7 +276,7 @@ async fn a_cursor_of_another_store_or_time_is_refused() {
 #[tokio::test]
 async fn a_reader_that_never_reads_delays_nobody() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let mut lazy = stream(&test, from(Start::Beginning)).await;
     let mut eager = stream(&test, from(Start::Beginning)).await;
     ready(&mut eager).await;
@@ -294,7 +297,7 @@ async fn a_reader_that_never_reads_delays_nobody() {
 #[tokio::test]
 async fn a_snapshot_and_what_follows_have_no_gap() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 10, 20)).await;
     let app = test.app.clone();
     let target = session.clone();
@@ -338,7 +341,7 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
 #[tokio::test]
 async fn a_stopping_daemon_ends_streams_with_their_cursor() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let mut stream = test.app.subscribe(from(Start::Beginning)).await.expect("a stream");
     while !matches!(stream.next().await.expect("a frame"), Frame::Events { .. }) {}
     let ending = async move { stream.next().await.map(drop).expect_err("the stream ends") };
@@ -356,7 +359,7 @@ async fn a_stopping_daemon_ends_streams_with_their_cursor() {
 #[tokio::test]
 async fn lists_of_events_agree_with_the_stream() {
     let test = TestApp::start().await;
-    let (one, two) = (test.quiet_session().await, test.quiet_session().await);
+    let (one, two) = (test.manual_session().await, test.manual_session().await);
     for turn in 1..30 {
         test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn, 10)).await;
     }
@@ -413,7 +416,7 @@ async fn in_pieces(test: &TestApp, request: SubscribeRequest, losses: Losses) ->
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn however_often_a_stream_is_lost_nothing_is() {
     let test = TestApp::start().await;
-    let (one, two) = (test.quiet_session().await, test.quiet_session().await);
+    let (one, two) = (test.manual_session().await, test.manual_session().await);
     for turn in 0..160 {
         test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn + turn % 4, 10)).await;
     }

@@ -11,10 +11,10 @@ use longhand::app::summary_tasks::{Hold, LeaseRequest, TaskReply};
 use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
-use longhand::model::layout::Place;
+use longhand::model::layout::Placement;
 use longhand::model::message::{MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ToolCall};
-use longhand::model::view::{Author, Provenance, Standing};
+use longhand::model::view::{Author, Provenance, ViewKind};
 use longhand::policy::files::parse_tags;
 use longhand::scheduler;
 use longhand::store::{Caller, RequestKey};
@@ -54,7 +54,8 @@ async fn compacted(test: &TestApp, session: &str) -> String {
 async fn summary_of(test: &TestApp, session: &str) -> String {
     let key = test.app.store().find_session(session).await.expect("the session");
     let source = test.app.store().source(key, None).await.expect("the view");
-    let summary = source.messages.iter().find(|source| source.place == Some(Place::Summary)).expect("a summary");
+    let summary =
+        source.messages.iter().find(|source| source.placement == Some(Placement::Summary)).expect("a summary");
     crate::support::words_of(&summary.message)
 }
 
@@ -134,8 +135,8 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         let mut watch = test.watch().await;
         let wanted = Wanted::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
-        let patient = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
-        let leased = test.app.lease_summary_task(patient).await.expect("offered").expect("a task");
+        let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
+        let leased = test.app.lease_summary_task(request).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
         let hold = Hold { compaction, token, base_revision: None };
         let reply = TaskReply { text: answer.clone(), supplied, ..TaskReply::default() };
@@ -175,12 +176,12 @@ async fn facts_follow_a_models_summary_where_the_policy_wants_them() {
 /// The compaction, author and summarizer of a view's summary; its message and the view itself must agree.
 async fn signed(test: &TestApp, session: &str) -> (String, Author, String) {
     let context = test.context(session).await;
-    let summary = context.messages.iter().find(|message| message.standing == Standing::Summary).expect("a summary");
+    let summary = context.messages.iter().find(|message| message.kind == ViewKind::Summary).expect("a summary");
     let provenance = summary.provenance.clone().expect("it is signed");
     assert_eq!(context.provenance.as_ref(), Some(&provenance));
     let compaction = context.covered.map(|covered| covered.compaction);
     assert_eq!((provenance.summary, provenance.compaction), (summary.source, compaction));
-    let others = context.messages.iter().filter(|message| message.standing != Standing::Summary);
+    let others = context.messages.iter().filter(|message| message.kind != ViewKind::Summary);
     assert!(others.into_iter().all(|message| message.provenance.is_none()));
     (compaction.expect("of a compaction").to_string(), provenance.author, provenance.summarizer.clone())
 }
@@ -213,16 +214,16 @@ async fn every_view_says_whose_words_its_summary_is() {
     };
     let again = test.app.context(&session, known).await.expect("a view");
     assert_eq!((again.messages.len(), again.hash), (0, first.hash));
-    assert_eq!(again.provenance.and_then(|told| told.compaction).map(|id| id.to_string()), Some(by_model.0));
+    assert_eq!(again.provenance.and_then(|found| found.compaction).map(|id| id.to_string()), Some(by_model.0));
     let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
     let fork = forked.expect("forked").0.session.id.to_string();
     assert_eq!(signed(&test, &fork).await, by_client);
 }
 
 /// The text and the provenance of the only branch summary in a view.
-async fn told(test: &TestApp, session: &str) -> (String, Provenance) {
+async fn branch_summary(test: &TestApp, session: &str) -> (String, Provenance) {
     let context = test.context(session).await;
-    let mut branches = context.messages.iter().filter(|message| message.standing == Standing::Branch);
+    let mut branches = context.messages.iter().filter(|message| message.kind == ViewKind::Branch);
     let branch = branches.next().expect("it is shown");
     assert!(branches.next().is_none() && branch.role == Role::User);
     let PartBody::Text(text) = &*branch.parts[0].body else { panic!("words") };
@@ -230,7 +231,7 @@ async fn told(test: &TestApp, session: &str) -> (String, Provenance) {
 }
 
 #[tokio::test]
-async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
+async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
     let script = ScriptedSummarizer::new([say("in vain"), say("## Goal\n- a try"), Line::Refuse]);
     let test = TestApp::with(script.clone()).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
@@ -252,7 +253,7 @@ async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
     let refused = rewind("long", &"x".repeat(longhand::limits::INSTRUCTIONS_BYTES_MAX + 1), None).await;
     assert_eq!(refused.expect_err("too long").reason, Reason::LimitExceeded);
     let receipt = rewind("once", "dwell on files", None).await.expect("rewound");
-    let (text, provenance) = told(&test, &session).await;
+    let (text, provenance) = branch_summary(&test, &session).await;
     let lists = (vec!["/a.ts".to_owned()], vec!["/b.ts".to_owned()]);
     assert!(text.contains("<summary>\n## Goal\n- a try\n\n<read-files>"), "{text}");
     assert_eq!(parse_tags(&text), lists);
@@ -282,7 +283,7 @@ async fn a_rewind_can_tell_of_the_branch_that_it_leaves() {
     // A second branch, whose summarizer fails, gets the built-in summary, with the files of both branches.
     append(uses("edit", "/c.ts", 3)).await;
     rewind("twice", "", None).await.expect("rewound");
-    let (text, provenance) = told(&test, &session).await;
+    let (text, provenance) = branch_summary(&test, &session).await;
     assert_eq!((provenance.author, provenance.summarizer.as_str()), (Author::BuiltIn, "extractive"));
     assert_eq!(parse_tags(&text), (vec!["/a.ts".to_owned()], vec!["/b.ts".to_owned(), "/c.ts".to_owned()]));
     // No messages after the target: no summary.

@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Longer than any test takes: a wait for this time is a wait for a client.
-const PATIENT: Duration = Duration::from_secs(60);
+const LONG_WAIT: Duration = Duration::from_secs(60);
 
 const SUMMARY: &str = "## Goal\n- count to nine\n\n## Constraints & Preferences\n- (none)\n\n## Progress\n\n### Done\n\
                        - [x] eight\n\n## Next Steps\n1. nine\n\n## Critical Context\n- (none)";
 
-struct Scene {
+struct Setup {
     test: TestApp,
     script: Arc<ScriptedSummarizer>,
     session: String,
@@ -34,20 +34,20 @@ fn waiting(client_wait: Duration) -> scheduler::Options {
 }
 
 /// A session that is due, with a summarizer as fallback for clients.
-async fn due(wait: Duration) -> Scene {
+async fn due(wait: Duration) -> Setup {
     due_under("opencode@seed", wait).await
 }
 
-async fn due_under(preset: &str, wait: Duration) -> Scene {
+async fn due_under(preset: &str, wait: Duration) -> Setup {
     let script = ScriptedSummarizer::new([Line::Say("scripted words".to_owned())]);
     let test = TestApp::with_options(script.clone(), waiting(wait)).await;
     let session = test.session(preset, 6_000, 1_000).await;
     let watch = test.watch().await;
     test.append(&session, &turns(1, 9, 1_100)).await;
-    Scene { test, script, session, watch }
+    Setup { test, script, session, watch }
 }
 
-impl Scene {
+impl Setup {
     async fn lease(&self, request: LeaseRequest) -> Option<LeasedTask> {
         let leased = soon("a lease", self.test.app.lease_summary_task(request)).await;
         leased.expect("tasks are offered")
@@ -90,36 +90,36 @@ fn says(text: &str) -> TaskReply {
 
 #[tokio::test]
 async fn a_client_writes_the_summary() {
-    let mut scene = due(PATIENT).await;
-    let task = scene.leased().await;
-    assert_eq!(task.task.session.to_string(), scene.session);
+    let mut setup = due(LONG_WAIT).await;
+    let task = setup.leased().await;
+    assert_eq!(task.task.session.to_string(), setup.session);
     assert_eq!((task.task.level, task.task.attempt), (Some(Level::Auto), 1));
     assert!(task.prompt.user.contains("<conversation>") && task.prompt.user.contains("u1 was here"));
     assert!(!task.prompt.user.contains("u9 was here"), "the tail is not summarized");
     assert!(!task.prompt.system.is_empty() && task.task.input.budget_tokens > 0);
-    let later = scene.test.app.extend_summary_task(&hold(&task), Some(Duration::from_secs(600))).expect("held");
+    let later = setup.test.app.extend_summary_task(&hold(&task), Some(Duration::from_secs(600))).expect("held");
     assert!(later > task.end_time);
     // The compaction continues, and appends do too.
-    scene.test.append(&scene.session, "u10 \"and then?\"").await;
+    setup.test.append(&setup.session, "u10 \"and then?\"").await;
     let usage = Usage { input: 900, output: 20, ..Usage::default() };
-    let state = scene.complete(&task, TaskReply { usage: Some(usage), ..says(SUMMARY) }).await.expect("accepted");
+    let state = setup.complete(&task, TaskReply { usage: Some(usage), ..says(SUMMARY) }).await.expect("accepted");
     assert!(matches!(state, CompactionState::Running | CompactionState::Done), "{state:?}");
-    let outcome = scene.compacted().await;
+    let outcome = setup.compacted().await;
     assert_eq!((outcome.summarizer.as_str(), outcome.usage, outcome.supplied), ("client/mine", Some(usage), false));
     assert_eq!((outcome.covered.clone(), outcome.tail_start), (task.task.covered.clone(), task.task.tail_start));
-    let view = shown(&scene.test.context(&scene.session).await);
+    let view = shown(&setup.test.context(&setup.session).await);
     assert_eq!(view[1], "assistant summary: ## goal - count");
     assert_eq!(view.last().map(String::as_str), Some("user shown: and then?"));
-    assert!(scene.script.asked().is_empty(), "nobody else was asked");
-    let again = scene.complete(&task, says(SUMMARY)).await.expect_err("it is done");
+    assert!(setup.script.asked().is_empty(), "nobody else was asked");
+    let again = setup.complete(&task, says(SUMMARY)).await.expect_err("it is done");
     assert_eq!(again.reason, Reason::SummaryTaskNotFound);
 }
 
 #[tokio::test]
 async fn a_client_gets_the_check_that_the_policy_has() {
-    let scene = due_under("gemini-cli@0.26", PATIENT).await;
-    let task = scene.leased().await;
-    let app = &scene.test.app;
+    let setup = due_under("gemini-cli@0.26", LONG_WAIT).await;
+    let task = setup.leased().await;
+    let app = &setup.test.app;
     let check = app.check_summary_task(&hold(&task), "I wrote </draft-summary> this", 0).expect("held");
     let check = check.expect("Gemini CLI checks its summaries");
     assert_eq!(check.system, task.prompt.system);
@@ -142,19 +142,19 @@ async fn a_client_gets_the_check_that_the_policy_has() {
         assert_eq!(refused.reason, reason);
     }
 
-    let scene = due(PATIENT).await;
-    let task = scene.leased().await;
-    let check = scene.test.app.check_summary_task(&hold(&task), SUMMARY, 0).expect("held");
+    let setup = due(LONG_WAIT).await;
+    let task = setup.leased().await;
+    let check = setup.test.app.check_summary_task(&hold(&task), SUMMARY, 0).expect("held");
     assert_eq!(check, None, "OpenCode has no check");
 }
 
 #[tokio::test]
 async fn without_a_client_the_chain_goes_on() {
-    let mut scene = due(Duration::from_millis(20)).await;
-    let outcome = scene.compacted().await;
+    let mut setup = due(Duration::from_millis(20)).await;
+    let outcome = setup.compacted().await;
     assert_eq!((outcome.summarizer.as_str(), outcome.supplied), ("scripted", false));
-    assert_eq!(scene.script.asked().len(), 1);
-    let late = scene.lease(LeaseRequest { wait: Some(Duration::ZERO), ..LeaseRequest::default() }).await;
+    assert_eq!(setup.script.asked().len(), 1);
+    let late = setup.lease(LeaseRequest { wait: Some(Duration::ZERO), ..LeaseRequest::default() }).await;
     assert!(late.is_none(), "nothing is on offer any more");
 }
 
@@ -167,55 +167,55 @@ async fn no_client_is_asked_unless_the_configuration_says_so() {
 
 #[tokio::test]
 async fn a_client_that_gives_up_makes_room_for_another() {
-    let mut scene = due(PATIENT).await;
-    let first = scene.leased().await;
-    scene.test.app.release_summary_task(&hold(&first), Release::Transient).await.expect("let go");
-    let second = scene.leased().await;
+    let mut setup = due(LONG_WAIT).await;
+    let first = setup.leased().await;
+    setup.test.app.release_summary_task(&hold(&first), Release::Transient).await.expect("let go");
+    let second = setup.leased().await;
     assert_eq!(second.task, first.task);
-    let zombie = scene.complete(&first, says("from the dead")).await.expect_err("its time is over");
+    let zombie = setup.complete(&first, says("from the dead")).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    let zombie = scene.test.app.extend_summary_task(&hold(&first), None).expect_err("its time is over");
+    let zombie = setup.test.app.extend_summary_task(&hold(&first), None).expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    scene.complete(&second, says(SUMMARY)).await.expect("accepted");
-    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+    setup.complete(&second, says(SUMMARY)).await.expect("accepted");
+    assert_eq!(setup.compacted().await.summarizer, "client/mine");
 }
 
 #[tokio::test]
 async fn a_client_that_does_not_come_back_loses_its_lease_and_what_it_changed() {
-    let mut scene = due(PATIENT).await;
-    let first = scene.leased().await;
+    let mut setup = due(LONG_WAIT).await;
+    let first = setup.leased().await;
     let edit = NewEdit { instructions: Some("be brief".to_owned()), ..NewEdit::default() };
-    scene.test.app.edit_summary_task(&hold(&first), edit).await.expect("changed");
-    scene.test.app.extend_summary_task(&hold(&first), Some(Duration::from_secs(1))).expect("held");
-    let second = scene.leased().await;
+    setup.test.app.edit_summary_task(&hold(&first), edit).await.expect("changed");
+    setup.test.app.extend_summary_task(&hold(&first), Some(Duration::from_secs(1))).expect("held");
+    let second = setup.leased().await;
     assert_eq!(second.task, first.task, "what was changed is dropped with the lease");
-    let zombie = scene.complete(&first, says("from the dead")).await.expect_err("its time is over");
+    let zombie = setup.complete(&first, says("from the dead")).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    scene.test.app.release_summary_task(&hold(&second), Release::Permanent).await.expect("let go");
-    assert_eq!(scene.compacted().await.summarizer, "scripted");
-    assert_eq!(scene.script.asked()[0].instructions, "");
+    setup.test.app.release_summary_task(&hold(&second), Release::Permanent).await.expect("let go");
+    assert_eq!(setup.compacted().await.summarizer, "scripted");
+    assert_eq!(setup.script.asked()[0].instructions, "");
 }
 
 #[tokio::test]
 async fn a_task_outlives_no_daemon_but_is_offered_anew() {
-    let Scene { test, script, session, .. } = due(PATIENT).await;
-    let scene = Scene { watch: test.watch().await, test, script, session };
-    let before = scene.leased().await;
-    let Scene { test, script, session, .. } = scene;
+    let Setup { test, script, session, .. } = due(LONG_WAIT).await;
+    let setup = Setup { watch: test.watch().await, test, script, session };
+    let before = setup.leased().await;
+    let Setup { test, script, session, .. } = setup;
     let test = test.kill().await;
-    let mut scene = Scene { watch: test.watch().await, test, script, session };
-    let after = scene.leased().await;
+    let mut setup = Setup { watch: test.watch().await, test, script, session };
+    let after = setup.leased().await;
     assert_eq!((after.task.compaction, after.task.attempt), (before.task.compaction, 2));
-    let zombie = scene.complete(&before, says("from the dead")).await.expect_err("another daemon");
+    let zombie = setup.complete(&before, says("from the dead")).await.expect_err("another daemon");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    scene.complete(&after, says(SUMMARY)).await.expect("accepted");
-    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+    setup.complete(&after, says(SUMMARY)).await.expect("accepted");
+    assert_eq!(setup.compacted().await.summarizer, "client/mine");
 }
 
 #[tokio::test]
 async fn what_cannot_be_the_summary_is_refused_and_can_be_written_again() {
-    let mut scene = due(PATIENT).await;
-    let task = scene.leased().await;
+    let mut setup = due(LONG_WAIT).await;
+    let task = setup.leased().await;
     let stopped = |reason| TaskReply { reason: Some(reason), ..says(SUMMARY) };
     let cases = [
         (says("  \n"), "SUMMARY_EMPTY"),
@@ -228,64 +228,64 @@ async fn what_cannot_be_the_summary_is_refused_and_can_be_written_again() {
         (says(&"word ".repeat(20_000)), "NO_GAIN"),
     ];
     for (reply, why) in cases {
-        let refused = scene.complete(&task, reply).await.expect_err(why);
+        let refused = setup.complete(&task, reply).await.expect_err(why);
         assert_eq!((refused.reason, refused.metadata["failure"].as_str()), (Reason::SummaryRefused, why));
     }
     let too_long = says(&"w".repeat(longhand::limits::SUMMARY_BYTES_MAX + 1));
-    let refused = scene.complete(&task, too_long).await.expect_err("too long");
+    let refused = setup.complete(&task, too_long).await.expect_err("too long");
     assert_eq!(refused.reason, Reason::LimitExceeded);
     let stale = Hold { base_revision: Some(task.task.base - 1), ..hold(&task) };
-    let refused = scene.test.app.complete_summary_task(&stale, says(SUMMARY)).await.expect_err("another revision");
+    let refused = setup.test.app.complete_summary_task(&stale, says(SUMMARY)).await.expect_err("another revision");
     assert_eq!(refused.reason, Reason::RevisionMismatch);
-    assert_eq!(scene.watch.count(EventKind::Compacted), 0, "nothing was written");
-    scene.complete(&task, stopped(FinishReason::Stop)).await.expect("accepted");
-    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+    assert_eq!(setup.watch.count(EventKind::Compacted), 0, "nothing was written");
+    setup.complete(&task, stopped(FinishReason::Stop)).await.expect("accepted");
+    assert_eq!(setup.compacted().await.summarizer, "client/mine");
 }
 
 #[tokio::test]
 async fn a_task_goes_to_one_client_that_asked_for_such() {
-    let scene = due(PATIENT).await;
-    let other = scene.test.quiet_session().await;
+    let setup = due(LONG_WAIT).await;
+    let other = setup.test.manual_session().await;
     let brief = Some(Duration::from_millis(20));
     let not_mine = [
         LeaseRequest { sessions: vec![other], wait: brief, ..LeaseRequest::default() },
         LeaseRequest { levels: vec![Level::Deep], wait: brief, ..LeaseRequest::default() },
     ];
     // The task is offered from here on.
-    let task = scene.leased().await;
-    scene.test.app.release_summary_task(&hold(&task), Release::Transient).await.expect("let go");
+    let task = setup.leased().await;
+    setup.test.app.release_summary_task(&hold(&task), Release::Transient).await.expect("let go");
     for request in not_mine {
-        assert!(scene.lease(request).await.is_none());
+        assert!(setup.lease(request).await.is_none());
     }
     let mine =
-        || LeaseRequest { sessions: vec![scene.session.clone()], levels: vec![Level::Auto], ..LeaseRequest::default() };
-    assert!(scene.lease(mine()).await.is_some());
+        || LeaseRequest { sessions: vec![setup.session.clone()], levels: vec![Level::Auto], ..LeaseRequest::default() };
+    assert!(setup.lease(mine()).await.is_some());
     let second = LeaseRequest { wait: brief, ..mine() };
-    assert!(scene.lease(second).await.is_none(), "one client has it");
+    assert!(setup.lease(second).await.is_none(), "one client has it");
     for (bad, reason) in [
         (LeaseRequest { sessions: vec!["nobody".to_owned()], ..mine() }, Reason::SessionNotFound),
         (LeaseRequest { wait: Some(Duration::from_secs(121)), ..mine() }, Reason::InvalidField),
         (LeaseRequest { lease: Some(Duration::ZERO), ..mine() }, Reason::InvalidField),
         (LeaseRequest { window_tokens: -1, ..mine() }, Reason::InvalidField),
     ] {
-        assert_eq!(scene.test.app.lease_summary_task(bad).await.expect_err("a refusal").reason, reason);
+        assert_eq!(setup.test.app.lease_summary_task(bad).await.expect_err("a refusal").reason, reason);
     }
 }
 
 #[tokio::test]
 async fn a_small_model_is_asked_with_less() {
-    let scene = due(PATIENT).await;
-    let whole = scene.leased().await;
-    scene.test.app.release_summary_task(&hold(&whole), Release::Transient).await.expect("let go");
-    let small = scene.lease(LeaseRequest { window_tokens: 6_500, ..LeaseRequest::default() }).await.expect("a task");
+    let setup = due(LONG_WAIT).await;
+    let whole = setup.leased().await;
+    setup.test.app.release_summary_task(&hold(&whole), Release::Transient).await.expect("let go");
+    let small = setup.lease(LeaseRequest { window_tokens: 6_500, ..LeaseRequest::default() }).await.expect("a task");
     assert!(small.prompt.user.len() < whole.prompt.user.len(), "{}", small.prompt.user.len());
     assert!(small.prompt.user.contains("left out here"));
 }
 
 #[tokio::test]
 async fn a_client_changes_the_plan_and_supplies_its_own_words() {
-    let mut scene = due(PATIENT).await;
-    let task = scene.leased().await;
+    let mut setup = due(LONG_WAIT).await;
+    let task = setup.leased().await;
     let hold = hold(&task);
     let edit = |tail: Option<&str>, retained: Option<&[&str]>| NewEdit {
         tail_start: tail.map(str::to_owned),
@@ -299,25 +299,25 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         (edit(Some("u3"), Some(&["u4"])), Reason::BoundaryInvalid),
         (NewEdit { details_json: Some("{".to_owned()), ..NewEdit::default() }, Reason::InvalidField),
     ] {
-        let refused = scene.test.app.edit_summary_task(&hold, bad.clone()).await.expect_err("a refusal");
+        let refused = setup.test.app.edit_summary_task(&hold, bad.clone()).await.expect_err("a refusal");
         assert_eq!(refused.reason, reason, "{bad:?}");
     }
     let stale = Hold { base_revision: Some(0), ..hold.clone() };
-    let refused = scene.test.app.edit_summary_task(&stale, edit(Some("u4"), None)).await.expect_err("a refusal");
+    let refused = setup.test.app.edit_summary_task(&stale, edit(Some("u4"), None)).await.expect_err("a refusal");
     assert_eq!(refused.reason, Reason::RevisionMismatch);
     let change = NewEdit {
         instructions: Some("dwell on numbers".to_owned()),
         details_json: Some("{\"files\": [\"a.rs\"]}".to_owned()),
         ..edit(Some("u8"), Some(&["u2"]))
     };
-    let (changed, prompt) = scene.test.app.edit_summary_task(&hold, change).await.expect("changed");
+    let (changed, prompt) = setup.test.app.edit_summary_task(&hold, change).await.expect("changed");
     assert_eq!(changed.input.messages.len(), 14, "u1 to a7");
     assert!(prompt.user.contains("dwell on numbers") && !prompt.user.contains("u8 was here"));
     let own = TaskReply { supplied: true, ..says("my own words") };
-    scene.test.app.complete_summary_task(&hold, own).await.expect("accepted");
-    let outcome = scene.compacted().await;
+    setup.test.app.complete_summary_task(&hold, own).await.expect("accepted");
+    let outcome = setup.compacted().await;
     assert!(outcome.supplied);
-    let view = scene.test.context(&scene.session).await;
+    let view = setup.test.context(&setup.session).await;
     let lines = shown(&view);
     assert_eq!(
         lines[1..],
@@ -331,7 +331,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         ]
     );
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _) = scene.test.app.get_message(&scene.session, &id).await.expect("the summary");
+    let (summary, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
     assert_eq!(
         (words_of(&summary).as_str(), summary.metadata_json.as_deref()),
         ("my own words", Some("{\"files\": [\"a.rs\"]}"))
@@ -341,71 +341,71 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
 #[tokio::test]
 async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
     let script = ScriptedSummarizer::new([]);
-    let test = TestApp::with_options(script.clone(), waiting(PATIENT)).await;
+    let test = TestApp::with_options(script.clone(), waiting(LONG_WAIT)).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let watch = test.watch().await;
     test.append(&session, &turns(1, 3, 1_100)).await;
     test.append(&session, "u4 \"run\"\na4 \"so\" call=c1\nt4 result=c1:2000c\nax4 \"done\"").await;
     let open = conversation("u5 1000c\na5 open\nu6 9000c\na6 900c");
     test.app.append(&session, open, None, None, Caller::default()).await.expect("appended");
-    let scene = Scene { test, script, session, watch };
-    let task = scene.leased().await;
+    let setup = Setup { test, script, session, watch };
+    let task = setup.leased().await;
     let edit = |tail: &str, retained: &[&str]| NewEdit {
         tail_start: Some(tail.to_owned()),
         retained: Some(retained.iter().map(|id| (*id).to_owned()).collect()),
         ..NewEdit::default()
     };
     for (tail, retained) in [("t4", &[][..]), ("a6", &[]), ("u5", &["a4"]), ("u5", &["t4"])] {
-        let refused = scene.test.app.edit_summary_task(&hold(&task), edit(tail, retained)).await;
+        let refused = setup.test.app.edit_summary_task(&hold(&task), edit(tail, retained)).await;
         assert_eq!(refused.expect_err("a refusal").reason, Reason::BoundaryInvalid, "{tail} {retained:?}");
     }
-    let (changed, _) = scene.test.app.edit_summary_task(&hold(&task), edit("u5", &["a4", "t4"])).await.expect("a pair");
+    let (changed, _) = setup.test.app.edit_summary_task(&hold(&task), edit("u5", &["a4", "t4"])).await.expect("a pair");
     assert_eq!(changed.retained.len(), 2);
 }
 
 #[tokio::test]
 async fn a_client_changes_the_plan_and_others_write() {
-    let mut scene = due(PATIENT).await;
-    let task = scene.leased().await;
+    let mut setup = due(LONG_WAIT).await;
+    let task = setup.leased().await;
     let change = NewEdit {
         tail_start: Some("u6".to_owned()),
         instructions: Some("dwell on numbers".to_owned()),
         details_json: Some("1".to_owned()),
         ..NewEdit::default()
     };
-    scene.test.app.edit_summary_task(&hold(&task), change).await.expect("changed");
-    scene.test.app.release_summary_task(&hold(&task), Release::Delegated).await.expect("left");
-    let outcome = scene.compacted().await;
+    setup.test.app.edit_summary_task(&hold(&task), change).await.expect("changed");
+    setup.test.app.release_summary_task(&hold(&task), Release::Delegated).await.expect("left");
+    let outcome = setup.compacted().await;
     assert_eq!((outcome.summarizer.as_str(), outcome.covered_count, outcome.supplied), ("scripted", 10, false));
-    let asked = scene.script.asked();
+    let asked = setup.script.asked();
     assert_eq!((asked[0].messages.len(), asked[0].instructions.as_str()), (10, "dwell on numbers"));
     let id = outcome.summary_message.expect("a summary").to_string();
-    let (summary, _) = scene.test.app.get_message(&scene.session, &id).await.expect("the summary");
+    let (summary, _) = setup.test.app.get_message(&setup.session, &id).await.expect("the summary");
     assert_eq!(summary.metadata_json.as_deref(), Some("1"));
 }
 
 #[tokio::test]
 async fn a_cancelled_compaction_takes_its_task_along() {
-    let mut scene = due(PATIENT).await;
-    let task = scene.leased().await;
+    let mut setup = due(LONG_WAIT).await;
+    let task = setup.leased().await;
     let id = task.task.compaction.to_string();
-    scene.test.app.cancel_compaction(&id, Caller::default()).await.expect("cancelled");
-    scene.watch.wait_for(EventKind::CompactionCancelled).await;
-    let late = scene.complete(&task, says(SUMMARY)).await;
+    setup.test.app.cancel_compaction(&id, Caller::default()).await.expect("cancelled");
+    setup.watch.wait_for(EventKind::CompactionCancelled).await;
+    let late = setup.complete(&task, says(SUMMARY)).await;
     // Until the worker is notified, the summary is accepted, and has no effect.
     assert!(late.is_ok() || late.is_err_and(|error| error.reason == Reason::SummaryTaskNotFound));
-    scene.test.settled().await;
-    assert_eq!(scene.watch.count(EventKind::Compacted), 0);
-    assert!(scene.test.context(&scene.session).await.covered.is_none());
+    setup.test.settled().await;
+    assert_eq!(setup.watch.count(EventKind::Compacted), 0);
+    assert!(setup.test.context(&setup.session).await.covered.is_none());
 }
 
 #[tokio::test]
 async fn the_protocol_carries_a_task_from_lease_to_summary() {
-    let mut scene = due(PATIENT).await;
-    let (routes, _health) = longhand::grpc::router(scene.test.app.clone()).await;
+    let mut setup = due(LONG_WAIT).await;
+    let (routes, _health) = longhand::grpc::router(setup.test.app.clone()).await;
     let mut client = SummaryTaskServiceClient::new(routes);
     let request = pb::LeaseSummaryTaskRequest {
-        session_ids: vec![scene.session.clone()],
+        session_ids: vec![setup.session.clone()],
         levels: vec![pb::CompactionLevel::Auto.into()],
         lease_timeout: Some(prost_types::Duration { seconds: 30, nanos: 0 }),
         ..pb::LeaseSummaryTaskRequest::default()
@@ -441,7 +441,7 @@ async fn the_protocol_carries_a_task_from_lease_to_summary() {
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
     let done = client.complete_summary_task(complete(SUMMARY)).await.expect("accepted").into_inner();
     assert_eq!(done.compaction.expect("the compaction").compaction_id, compaction_id);
-    assert_eq!(scene.compacted().await.summarizer, "client/mine");
+    assert_eq!(setup.compacted().await.summarizer, "client/mine");
     let fail = pb::FailSummaryTaskRequest { compaction_id: compaction_id.clone(), lease_token, failure: 0 };
     assert_eq!(client.fail_summary_task(fail).await.expect_err("gone").code(), tonic::Code::NotFound);
 }

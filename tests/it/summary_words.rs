@@ -30,7 +30,7 @@ async fn watchers_hear_a_summary_as_it_is_written() {
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 8, 1_100)).await;
-    let other = test.quiet_session().await;
+    let other = test.manual_session().await;
     let mut mine = watch(&test, Some(&session), true).await;
     let mut all = watch(&test, None, true).await;
     let mut deaf = watch(&test, Some(&session), false).await;

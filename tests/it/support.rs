@@ -25,7 +25,7 @@ use longhand::model::part::{Answers, Media, NewPart, PartBody, Record, ResultSta
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
-use longhand::summarizer::{self, Extractive, Levels, Nobody, Summarizer, SummaryInput, SummaryOutput, Witness};
+use longhand::summarizer::{self, Extractive, Levels, Nobody, Observer, Summarizer, SummaryInput, SummaryOutput};
 use sqlx::{Connection as _, SqliteConnection};
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -221,7 +221,7 @@ impl TestApp {
     }
 
     /// Creates a session without automatic compactions; returns its id.
-    pub(crate) async fn quiet_session(&self) -> String {
+    pub(crate) async fn manual_session(&self) -> String {
         self.session("opencode@seed", 0, 0).await
     }
 
@@ -387,7 +387,7 @@ impl Watch {
         });
         match found.await {
             Ok(event) => event,
-            Err(_) => panic!("waited in vain for {kind:?}; the log is\n{}", self.told()),
+            Err(_) => panic!("waited in vain for {kind:?}; the log is\n{}", self.log_text()),
         }
     }
 
@@ -396,7 +396,7 @@ impl Watch {
         self.log.iter().filter(|event| event.body.kind() == kind).count()
     }
 
-    fn told(&self) -> String {
+    fn log_text(&self) -> String {
         let line = |event: &Event| format!("{} {}: {:?}\n", event.seq, event.revision, event.body);
         self.log.iter().map(line).collect()
     }
@@ -467,7 +467,7 @@ impl Summarizer for ScriptedSummarizer {
     fn summarize_before<'a>(
         &'a self,
         input: &'a SummaryInput,
-        witness: &'a dyn Witness,
+        observer: &'a dyn Observer,
     ) -> futures::future::BoxFuture<'a, Result<SummaryOutput, summarizer::Error>> {
         self.asked.lock().expect("no panic").push(input.clone());
         let line = self.script.lock().expect("no panic").pop_front().unwrap_or(Line::Refuse);
@@ -481,8 +481,8 @@ impl Summarizer for ScriptedSummarizer {
                     Ok(output(text))
                 }
                 Line::Stream(words) => {
-                    witness.begins("scripted");
-                    words.iter().for_each(|words| witness.hears(words));
+                    observer.begins("scripted");
+                    words.iter().for_each(|words| observer.hears(words));
                     self.waiting.add_permits(1);
                     self.gate.acquire().await.expect("never closed").forget();
                     Ok(output(words.concat()))
@@ -544,12 +544,12 @@ fn message(line: &str) -> Option<NewMessage> {
     for word in rest {
         match word.split_once('=') {
             Some(("call", id)) => new.parts.push(call(id)),
-            Some(("result", told)) => {
-                let (id, output) = told.split_once(':')?;
+            Some(("result", value)) => {
+                let (id, output) = value.split_once(':')?;
                 new.parts.push(result(id, &sized(id, output).unwrap_or_else(|| output.to_owned())));
             }
-            Some(("usage", told)) => {
-                let (input, output) = told.split_once('/')?;
+            Some(("usage", value)) => {
+                let (input, output) = value.split_once('/')?;
                 usage = Some(Usage { input: input.parse().ok()?, output: output.parse().ok()?, ..Usage::default() });
             }
             _ if word == "open" => new.finish = None,
@@ -636,7 +636,7 @@ pub(crate) fn body_text(body: &PartBody) -> Option<&str> {
 pub(crate) fn shown(context: &Context) -> Vec<String> {
     let line = |message: &longhand::model::view::ViewMessage| {
         let words: String = message.parts.iter().map(|part| brief(&part.body)).collect::<Vec<_>>().join(" ");
-        format!("{:?} {:?}: {words}", message.role, message.standing).to_lowercase()
+        format!("{:?} {:?}: {words}", message.role, message.kind).to_lowercase()
     };
     context.messages.iter().map(line).collect()
 }
@@ -658,12 +658,12 @@ fn first(text: &str) -> String {
 
 /// A session with old tool outputs that are worth pruning, and without automatic compactions.
 pub(crate) async fn prunable(test: &TestApp) -> String {
-    let session = test.quiet_session().await;
-    let quiet = SessionChange {
+    let session = test.manual_session().await;
+    let auto_off = SessionChange {
         policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, quiet, Caller::default()).await.expect("a policy of its own");
+    test.app.update_session(&session, auto_off, Caller::default()).await.expect("a policy of its own");
     for turn in 1..=6 {
         let text = format!(
             "u{turn} \"request {turn}\"\na{turn} \"looking\" call=c{turn}\nt{turn} result=c{turn}:80000c\n\

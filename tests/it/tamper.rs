@@ -287,7 +287,7 @@ fn names(findings: &[Finding], owner: Option<&str>) -> bool {
 async fn an_alteration_of_any_column_is_found_and_named() {
     let directory = closed().await;
     let mut database = connect(directory.path()).await;
-    let mut missed = Vec::new();
+    let mut undetected = Vec::new();
     for (table, column, alterations) in COLUMNS {
         for alter in *alterations {
             for last in [false, true] {
@@ -300,12 +300,12 @@ async fn an_alteration_of_any_column_is_found_and_named() {
                 let sql = format!("update {table} set {column} = {} where {row}", alter.expression(column));
                 let findings = found(directory.path(), &sql).await;
                 if !names(&findings, owner.as_deref()) {
-                    missed.push(format!("{sql}\nwas not found for {owner:?}: {findings:?}"));
+                    undetected.push(format!("{sql}\nwas not found for {owner:?}: {findings:?}"));
                 }
             }
         }
     }
-    assert_eq!(missed, Vec::<String>::new());
+    assert_eq!(undetected, Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -399,7 +399,7 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
 }
 
 #[tokio::test]
-async fn a_check_of_one_session_looks_at_that_one() {
+async fn a_check_of_one_session_reads_only_that_one() {
     let directory = closed().await;
     let sql =
         format!("update part set salt = {} where {}", Alter::Byte.expression("salt"), pick("part", "salt", false));
@@ -423,7 +423,7 @@ async fn a_check_of_one_session_looks_at_that_one() {
 #[tokio::test]
 async fn a_check_whose_findings_nobody_takes_keeps_no_reader() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     for turn in 0..300 {
         test.append(&session, &format!("u{turn} \"word\"")).await;
     }
@@ -446,7 +446,7 @@ async fn heads(test: &TestApp, at: &[(String, i64)]) -> Vec<ChainHead> {
 }
 
 #[tokio::test]
-async fn what_was_cut_off_shows_in_exported_heads_only() {
+async fn a_removed_end_shows_in_exported_heads_only() {
     let directory = closed().await;
     let test = TestApp::copy_of(directory.path()).await;
     let exported = heads(&test, &[]).await;
@@ -480,7 +480,7 @@ async fn what_was_cut_off_shows_in_exported_heads_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_check_while_others_write_finds_nothing() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     let checked = std::cell::Cell::new(false);
     let write = async {
         while !checked.get() {

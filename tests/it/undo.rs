@@ -88,7 +88,7 @@ async fn every_change_is_taken_back_and_brought_back_byte_for_byte() {
 #[tokio::test]
 async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     let summary =
         || NewSummary { text: "the beginning".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
@@ -109,9 +109,9 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
 }
 
 #[tokio::test]
-async fn events_and_the_list_of_compactions_tell_of_undo_and_redo() {
+async fn events_and_the_list_of_compactions_include_undo_and_redo() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     let original = test.app.get_message(&session, "u4").await.expect("a message").0.id;
     test.app.edit(&session, "u4", &[text("better")], None, Caller::default()).await.expect("edited");
@@ -149,7 +149,7 @@ async fn events_and_the_list_of_compactions_tell_of_undo_and_redo() {
 #[tokio::test]
 async fn later_messages_follow_what_an_undo_or_a_redo_brings_back() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 \"four\"").await;
     test.app.rewind(&session, "a1", None, Caller::default()).await.expect("rewound");
     test.append(&session, "u3 \"five\"").await;
@@ -166,7 +166,7 @@ async fn later_messages_follow_what_an_undo_or_a_redo_brings_back() {
 #[tokio::test]
 async fn a_change_behind_an_undo_makes_redo_impossible() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     assert_eq!(refused_redo(&test, &session).await.reason, Reason::NothingToRedo);
     supply(&test, &session, "the beginning", "u3").await;
@@ -187,7 +187,7 @@ async fn a_change_behind_an_undo_makes_redo_impossible() {
 #[tokio::test]
 async fn a_request_that_is_sent_again_is_answered_as_before() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     test.app.edit(&session, "u1", &[text("better")], None, Caller::default()).await.expect("edited");
     supply(&test, &session, "the beginning", "u3").await;
@@ -265,7 +265,7 @@ async fn a_redo_of_everything_leaves_nothing_to_wait_for() {
 #[tokio::test]
 async fn inherited_changes_are_taken_back_and_brought_back_in_the_fork_alone() {
     let test = TestApp::start().await;
-    let session = test.quiet_session().await;
+    let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 100)).await;
     let whole = test.context(&session).await.hash;
     test.app.edit(&session, "u2", &[text("better")], None, Caller::default()).await.expect("edited");

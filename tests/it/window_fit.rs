@@ -43,7 +43,7 @@ pub(crate) async fn settled(test: &TestApp, session: &str) {
     let key = test.app.store().find_session(session).await.expect("it is there");
     let done = async {
         while !test.is_settled().await {
-            if let Some(current) = test.app.store().live_compaction(key).await.expect("read") {
+            if let Some(current) = test.app.store().current_compaction(key).await.expect("read") {
                 // It may have started or ended meanwhile.
                 drop(test.app.confirm_compaction(&current.to_string()).await);
             }
@@ -122,14 +122,14 @@ async fn open_messages_that_fill_the_window_are_named() {
     append(&test, &session, vec![open]).await;
     assert!(!fits(&test, &session).await);
     let events = test.events().await;
-    let told = events.iter().filter_map(|event| match &event.body {
+    let failures = events.iter().filter_map(|event| match &event.body {
         EventBody::CompactionFailed { failure, .. } => Some(failure),
         _ => None,
     });
-    let told: Vec<_> = told.collect();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].reason, FailureReason::FixedOverhead);
-    assert!(told[0].message.contains("of open messages"), "{}", told[0].message);
+    let failures: Vec<_> = failures.collect();
+    assert_eq!(failures.len(), 1, "{failures:?}");
+    assert_eq!(failures[0].reason, FailureReason::FixedOverhead);
+    assert!(failures[0].message.contains("of open messages"), "{}", failures[0].message);
 }
 
 /// A summary that a large window had room for, after a change to a small one.
@@ -157,7 +157,8 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
             append(&test, &session, conversation(&format!("u{number} 2000c\na{number} 2000c"))).await;
             assert!(fits(&test, &session).await, "{name}");
         }
-        let summarizes = preset.policy().ladder().any(|(_, rung)| kind(&rung.steps) == CompactionKind::Summary);
+        let summarizes =
+            preset.policy().levels().any(|(_, level_policy)| kind(&level_policy.steps) == CompactionKind::Summary);
         let is_summary = |event: &Event| {
             matches!(
                 &event.body,

@@ -34,10 +34,7 @@ fn check(what: &'static str, result: Result<String, String>) -> Check {
 /// Lists the history, and compares it with the messages that the agents sent.
 pub(super) async fn history(client: &mut Client, session_id: &str, played: &[Played]) -> anyhow::Result<Check> {
     let stored = messages(client, session_id).await?;
-    Ok(check(
-        "the history is what was sent, each message once and in its writer's order",
-        same_history(&stored, played),
-    ))
+    Ok(check("the history has every sent message once, in its writer's order", same_history(&stored, played)))
 }
 
 async fn messages(client: &mut Client, session_id: &str) -> anyhow::Result<Vec<pb::Message>> {
@@ -60,7 +57,7 @@ async fn messages(client: &mut Client, session_id: &str) -> anyhow::Result<Vec<p
 fn same_history(stored: &[pb::Message], played: &[Played]) -> Result<String, String> {
     let sent: usize = played.iter().map(|played| played.sent.len()).sum();
     if stored.len() != sent {
-        return Err(format!("{sent} were sent, {} are there", stored.len()));
+        return Err(format!("{sent} sent, {} stored", stored.len()));
     }
     // The messages that each agent sent, in order; their client ids begin with the agent's name.
     let mut queues: Vec<_> = played.iter().map(|played| played.sent.iter()).collect();
@@ -71,7 +68,7 @@ fn same_history(stored: &[pb::Message], played: &[Played]) -> Result<String, Str
             if same_writer { queue.next() } else { None }
         });
         match next {
-            None => return Err(format!("{:?} comes out of order", message.client_id)),
+            None => return Err(format!("{:?} is out of order", message.client_id)),
             Some(next) if without_token(next) != original => {
                 return Err(format!("{:?} was changed", message.client_id));
             }
@@ -130,7 +127,7 @@ pub(super) async fn events(client: &mut Client, session_id: &str, watched: &[pb:
         }
         request.after_cursor = page.next_cursor;
     }
-    Ok(check("the watcher saw every change once, in order", same_events(&listed, watched)))
+    Ok(check("the watcher received every event once, in order", same_events(&listed, watched)))
 }
 
 fn same_events(listed: &[pb::Event], watched: &[pb::Event]) -> Result<String, String> {
@@ -138,7 +135,7 @@ fn same_events(listed: &[pb::Event], watched: &[pb::Event]) -> Result<String, St
         return Err(format!("revision {} follows {}", gap[1].revision, gap[0].revision));
     }
     if listed != watched {
-        return Err(format!("{} are listed, {} were seen", listed.len(), watched.len()));
+        return Err(format!("{} listed, {} received", listed.len(), watched.len()));
     }
     Ok(count(listed.len() as i64, "event"))
 }
@@ -150,10 +147,10 @@ pub(super) fn views(played: &[Played]) -> Check {
     let faults: Vec<String> = views().flat_map(|view| pairing_faults(&view.messages)).collect();
     let result = match faults.first() {
         Some(fault) => Err(format!("{}: {fault}", count(faults.len() as i64, "fault"))),
-        None if unfit > 0 => Err(format!("{} did not fit", count(unfit as i64, "view"))),
+        None if unfit > 0 => Err(format!("{} over the window", count(unfit as i64, "view"))),
         None => Ok(count(views().count() as i64, "view")),
     };
-    check("every view fitted, and every call in it is followed by its result", result)
+    check("every view fits its window and has a result after each call", result)
 }
 
 /// Requests every view that an agent was given again, by its revision.
@@ -178,12 +175,12 @@ pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[
     } else {
         Err(format!("other bytes at {}", wrong.join(", ")))
     };
-    Ok(check("every view is the same when asked for again by its revision", result))
+    Ok(check("every view is the same when requested again by its revision", result))
 }
 
 /// Checks that there were compactions, and that each one that started has ended once.
 pub(super) fn compactions(events: &[pb::Event]) -> Check {
-    check("outputs were pruned, history was compacted, and what began ended once", ended_once(events))
+    check("there were prunes and summaries, and each ended once", ended_once(events))
 }
 
 fn ended_once(events: &[pb::Event]) -> Result<String, String> {
@@ -204,7 +201,7 @@ fn ended_once(events: &[pb::Event]) -> Result<String, String> {
         let open = running.entry(id).or_default();
         *open += step;
         if !(0..=1).contains(open) {
-            return Err(format!("{id} began or ended twice"));
+            return Err(format!("{id} started or ended twice"));
         }
     }
     match running.iter().find(|(_, open)| **open != 0) {
@@ -234,7 +231,7 @@ pub(super) async fn integrity(client: &mut Client) -> anyhow::Result<Check> {
 
 /// Checks that the daemon stopped cleanly.
 pub(super) fn stopped(cleanly: bool) -> Check {
-    let result = if cleanly { Ok("on SIGTERM".to_owned()) } else { Err("it had to be killed, or failed".to_owned()) };
+    let result = if cleanly { Ok("on SIGTERM".to_owned()) } else { Err("killed, or failed".to_owned()) };
     check("the daemon stopped cleanly", result)
 }
 

@@ -153,7 +153,7 @@ async fn play(
 /// Waits until no compaction is pending. Returns the session's revision then.
 async fn settle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
     for _ in 0..SETTLE_TRIES {
-        if !compactions::all(client, session_id).await?.iter().any(compactions::is_live) {
+        if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
             let request = pb::GetSessionRequest { session_id: session_id.to_owned() };
             return Ok(client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default().revision);
         }
@@ -233,7 +233,7 @@ fn verdict(checks: &[Check], passed: bool) -> Vec<String> {
         .iter()
         .map(|check| format!("{} {}: {}", if check.holds { "ok    " } else { "FAILED" }, check.what, check.detail))
         .collect();
-    lines.push(if passed { "All of it held." } else { "Not all of it held." }.to_owned());
+    lines.push(if passed { "All checks passed." } else { "Some checks failed." }.to_owned());
     lines
 }
 
@@ -242,7 +242,7 @@ fn farewell(daemon: &Daemon, session_id: &str) -> Vec<String> {
     let server = format!("--server {}", daemon.address);
     let mut lines = vec![
         String::new(),
-        format!("The daemon goes on in {}. For example:", daemon.folder().display()),
+        format!("The daemon keeps running in {}. For example:", daemon.folder().display()),
         format!("  longhand {server} context {session_id}"),
         format!("  longhand {server} replay {session_id}"),
     ];

@@ -190,17 +190,17 @@ fn figures(text: &str) -> BTreeSet<String> {
         letter
             .is_some_and(|letter| letter.is_alphanumeric() || matches!(letter, '_' | '/' | ':' | '.' | '-' | '#' | '→'))
     };
-    let stands_alone = |start: usize, end: usize| {
+    let is_standalone = |start: usize, end: usize| {
         let mut behind = text[end..].chars();
         let next = behind.next().filter(|letter| *letter != '.' || is_bound(behind.next()));
         !is_bound(text[..start].chars().next_back()) && !is_bound(next.filter(|letter| *letter != ':'))
     };
-    let tells = |figure: &str| {
+    let is_distinctive = |figure: &str| {
         let digits = figure.chars().filter(char::is_ascii_digit).count();
         digits >= FIGURE_DIGITS_MIN || figure.contains(['.', ',']) || !figure.ends_with(|c: char| c.is_ascii_digit())
     };
-    let found = FIGURE.find_iter(text).filter(|found| stands_alone(found.start(), found.end()));
-    found.map(|found| found.as_str().to_owned()).filter(|figure| tells(figure)).collect()
+    let found = FIGURE.find_iter(text).filter(|found| is_standalone(found.start(), found.end()));
+    found.map(|found| found.as_str().to_owned()).filter(|figure| is_distinctive(figure)).collect()
 }
 
 /// Facts from before a cut that are used again after it: files in calls; identifiers and figures in words and calls;
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_stand_alone_and_tell_something() {
+    fn figures_are_whole_and_specific() {
         let text = "it took 41 ms, 3 times, 99.5 % of 16384 bytes; see a.rs:812, v1_200, /tmp/900 and 1,250. 812→x";
         check(figures(text), &["1,250", "16384", "41 ms", "99.5 %"]);
     }

@@ -155,8 +155,8 @@ impl History {
         let (fails, passes) = (SAYS_FAILED.is_match(line), SAYS_PASSED.is_match(line));
         let contradicts = if *passed { fails && !passes } else { passes && !fails };
         // A check that failed once and has passed since may be described as such.
-        let tells_both = line.contains("; then") || line.contains('→');
-        (contradicts && !tells_both).then(|| line.trim().to_owned())
+        let states_both = line.contains("; then") || line.contains('→');
+        (contradicts && !states_both).then(|| line.trim().to_owned())
     }
 
     fn next_age(&self, text: &str) -> Option<usize> {

@@ -19,12 +19,12 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::presets::Preset;
-use crate::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextWeight, UsageCount};
+use crate::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
 use crate::summarizer::{Extractive, Levels, Summarizer, SummaryInput, levels};
 use anyhow::Context;
 use facts::words_of;
 use measures::History;
-use report::{Cut, Row};
+use report::{Row, Split};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -32,35 +32,35 @@ use uuid::Uuid;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// pi session files, or Claude Code transcripts
+    /// Session files of pi, or transcripts of Claude Code
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// A preset, with or without its version; several are compared; default: all that summarize
+    /// Preset, with or without its version; may be repeated; default: all presets with summaries
     #[arg(long = "preset", value_name = "PRESET")]
     presets: Vec<String>,
-    /// The model window that decides where a preset compacts, in tokens
+    /// Model window for the threshold of a preset, in tokens
     #[arg(long, value_name = "TOKENS", default_value_t = 200_000, value_parser = clap::value_parser!(i64).range(1..))]
     window: i64,
-    /// The most the model writes in one reply, in tokens; default: unknown
+    /// Maximum length of a reply, in tokens; default: unknown
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
     output: Option<i64>,
-    /// The size of the summaries, in tokens of four characters; several are compared; default: that of the transcript's
-    /// own summary, or else the preset's
+    /// Size of the summaries, in tokens of four characters; may be repeated; default: the size of the transcript's own
+    /// summary, or else the preset's
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
     tokens: Vec<i64>,
-    /// Cut before this message, counted from 0, and not where the transcript was compacted or the preset would
+    /// First message after the boundary, counted from 0; default: the transcript's own boundary, or else the preset's
     #[arg(long, value_name = "MESSAGE")]
     at: Option<usize>,
-    /// Summarize the history in this many equal pieces, each on top of the summary of those before it
+    /// Number of equal pieces of the history, each summarized with the summary of the earlier ones
     #[arg(long, value_name = "PIECES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     pieces: u32,
-    /// Write each summary to a file in this folder
+    /// Folder for the summaries, one file each
     #[arg(long, value_name = "FOLDER")]
     out: Option<PathBuf>,
-    /// A configuration whose summarizers are measured too; they are asked, which may cost something
+    /// Configuration with further summarizers to measure; their requests may have a cost
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print the summaries too
+    /// Also print the summaries
     #[arg(long)]
     text: bool,
 }
@@ -109,7 +109,7 @@ struct Evaluation<'a> {
 
 /// Inputs of the measurements at one cut.
 struct Subject<'a> {
-    cut: Cut,
+    split: Split,
     history: History,
     /// Text that is behind ids in the view and can be expanded.
     expandable: String,
@@ -127,7 +127,7 @@ impl Evaluation<'_> {
             let messages: Vec<&NewMessage> = messages_of(entries).collect();
             let (before, after) = messages.split_at(at.min(messages.len()));
             let (before, after) = (stored(before.iter().copied()), stored(after.iter().copied()));
-            return self.at_cut("chosen", &before, &after, None).await;
+            return self.at_split("chosen", &before, &after, None).await;
         }
         let real = entries.iter().enumerate().find_map(|(at, entry)| match entry {
             Entry::Compaction(compaction) => Some((at, compaction)),
@@ -139,18 +139,18 @@ impl Evaluation<'_> {
         let at = entries[..end].iter().position(is_first_kept).unwrap_or(end);
         let own = compaction.summary_text.clone();
         let (before, after) = (stored(messages_of(&entries[..at])), stored(messages_of(&entries[at..])));
-        self.at_cut("real", &before, &after, Some(own)).await
+        self.at_split("real", &before, &after, Some(own)).await
     }
 
     /// Rows of one cut: the agent's own summary, if any, and each preset at each size.
-    async fn at_cut(
+    async fn at_split(
         &self,
         kind: &'static str,
         before: &[Message],
         after: &[Message],
         own: Option<String>,
     ) -> anyhow::Result<Vec<Row>> {
-        let cut = Cut { file: self.file.clone(), kind, before: before.len(), after: after.len() };
+        let split = Split { file: self.file.clone(), kind, before: before.len(), after: after.len() };
         let history = History::of(before, after);
         let expandable = words_of(before);
         let mut rows = Vec::new();
@@ -159,14 +159,14 @@ impl Evaluation<'_> {
             if sizes.is_empty() {
                 sizes.push(i64::try_from(own.chars().count() / 4).unwrap_or(i64::MAX).max(1));
             }
-            rows.push(Row::of(&cut, None, ("transcript".to_owned(), own), &history, None));
+            rows.push(Row::of(&split, None, ("transcript".to_owned(), own), &history, None));
         }
         for preset in self.presets {
             let policy = preset.policy();
             let Some(rule) = policy.summarize(Level::Auto) else { continue };
             let sizes = if sizes.is_empty() { vec![rule.summary.max_tokens] } else { sizes.clone() };
             let subject = Subject {
-                cut: cut.clone(),
+                split: split.clone(),
                 history: history.clone(),
                 expandable: expandable.clone(),
                 preset,
@@ -208,12 +208,12 @@ impl Evaluation<'_> {
         for preset in self.presets {
             let policy = preset.policy();
             let Some(first) = first_summary(&policy, &window, &happenings) else {
-                note(&format!("{}: {} comes to no summary in a window of {}", self.file, preset.name, window.context));
+                note(&format!("{}: {} makes no summary in a window of {}", self.file, preset.name, window.context));
                 continue;
             };
             let after = all.get(first.before.len()..).unwrap_or_default();
-            let cut =
-                Cut { file: self.file.clone(), kind: "simulated", before: first.before.len(), after: after.len() };
+            let split =
+                Split { file: self.file.clone(), kind: "simulated", before: first.before.len(), after: after.len() };
             let retained = first.before.iter().filter(|message| first.plan.retained.contains(&message.revision));
             let retained: Vec<Message> = retained.cloned().collect();
             let attached = first.plan.attachments.iter().filter_map(|body| match body {
@@ -223,7 +223,7 @@ impl Evaluation<'_> {
             let beside = attached.map(str::to_owned).chain((!retained.is_empty()).then(|| words_of(&retained)));
             let beside = beside.collect::<Vec<_>>().join("\n");
             let history = History::of(&first.before, after);
-            let subject = Subject { cut, history, expandable: words_of(&first.expandable), preset, beside };
+            let subject = Subject { split, history, expandable: words_of(&first.expandable), preset, beside };
             let sizes = self.arguments.tokens.iter().copied().map(Some);
             let sizes: Vec<Option<i64>> = if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
             for size in sizes {
@@ -252,11 +252,11 @@ impl Evaluation<'_> {
             }
             let summary = previous.unwrap_or_default();
             let text = [summary.as_str(), &subject.beside].join("\n").trim_end().to_owned();
-            rows.push(Row::of(&subject.cut, preset, (writer, text), &subject.history, Some(&subject.expandable)));
+            rows.push(Row::of(&subject.split, preset, (writer, text), &subject.history, Some(&subject.expandable)));
         }
         let tail = subject.history.tail(whole.budget_tokens);
         let written = ("last words".to_owned(), tail);
-        rows.push(Row::of(&subject.cut, preset, written, &subject.history, Some(&subject.expandable)));
+        rows.push(Row::of(&subject.split, preset, written, &subject.history, Some(&subject.expandable)));
         Ok(())
     }
 }
@@ -281,7 +281,7 @@ fn pieces(messages: &[SourceMessage], count: u32) -> Vec<&[SourceMessage]> {
 
 /// A message as a summarizer sees it.
 fn source(message: &Message) -> SourceMessage {
-    SourceMessage { message: message.clone().into(), place: None, pruned: Vec::new(), counts: None }
+    SourceMessage { message: message.clone().into(), placement: None, pruned: Vec::new(), counts: None }
 }
 
 /// The messages among a transcript's entries.
@@ -298,7 +298,7 @@ fn by_characters() -> Counting {
         unit: LengthUnit::CodePoints,
         units_per_token: 4,
         rounding: Rounding::Floor,
-        text: TextWeight::Length,
+        text: TextUnits::Length,
         per: CountPer::Message,
         media: MediaUnits::all(0),
         usage: UsageCount::Total,

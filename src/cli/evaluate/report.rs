@@ -77,7 +77,7 @@ impl Kept {
 
 /// Position at which a transcript is split.
 #[derive(Debug, Clone)]
-pub(super) struct Cut {
+pub(super) struct Split {
     /// File name of the transcript, without its folder.
     pub(super) file: String,
     /// `real`, `simulated` or `chosen`.
@@ -91,7 +91,7 @@ pub(super) struct Cut {
 impl Row {
     /// Searches the facts in a summary's text, and in the originals that can be expanded.
     pub(super) fn of(
-        cut: &Cut,
+        split: &Split,
         preset: Option<&'static str>,
         (summarizer, text): (String, String),
         history: &History,
@@ -108,10 +108,10 @@ impl Row {
         let everything = || facts.iter().flatten();
         let comes_back = |originals: &str| Kept::of(everything(), |fact| names(fact) || originals.contains(fact));
         Self {
-            file: cut.file.clone(),
-            cut: cut.kind,
-            messages_before: cut.before,
-            messages_after: cut.after,
+            file: split.file.clone(),
+            cut: split.kind,
+            messages_before: split.before,
+            messages_after: split.after,
             preset,
             summarizer,
             tokens: text.chars().count() / 4,
@@ -131,9 +131,9 @@ impl Row {
         let messages = |number: usize| count(i64::try_from(number).unwrap_or(i64::MAX), "message");
         let (before, after) = (messages(self.messages_before), messages(self.messages_after));
         match self.cut {
-            "real" => format!("{}, cut where it was compacted: {before} before, {after} behind", self.file),
-            "chosen" => format!("{}, cut where it was asked: {before} before, {after} behind", self.file),
-            _ => format!("{}, cut where the preset compacts: {before} before, {after} behind", self.file),
+            "real" => format!("{}, boundary of its own compaction: {before} before, {after} after", self.file),
+            "chosen" => format!("{}, chosen boundary: {before} before, {after} after", self.file),
+            _ => format!("{}, boundary of the preset: {before} before, {after} after", self.file),
         }
     }
 
@@ -200,7 +200,7 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
             output.line(&format!("--- {}: {}, {} ---", row.file, row.preset.unwrap_or("-"), row.summarizer))?;
             output.block(&row.text)?;
             for (kind, lost) in &row.lost {
-                output.line(&format!("--- not named of the {kind}: {}", lost.join(" · ")))?;
+                output.line(&format!("--- missing {kind}: {}", lost.join(" · ")))?;
             }
             for line in &row.contradictions {
                 output.line(&format!("--- contradicts the history: {line}"))?;

@@ -125,6 +125,6 @@ impl Player {
             fits: view.header.fits,
             messages: view.messages.len(),
         };
-        writeln!(file, "{}", serde_json::to_string(&served)?).context("cannot note the view")
+        writeln!(file, "{}", serde_json::to_string(&served)?).context("cannot write the view")
     }
 }

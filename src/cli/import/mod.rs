@@ -21,40 +21,40 @@ use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A pi session file, or a Claude Code transcript; its sub-agents' transcripts are found beside it
+    /// Session file of pi, or transcript of Claude Code; transcripts of its sub-agents are read from beside it
     file: PathBuf,
-    /// Write message by message as an agent would, and let the daemon do the compacting
+    /// Write message by message like an agent, with compactions by the daemon
     #[arg(long)]
     live: bool,
-    /// Wait this long between messages, in milliseconds
+    /// Delay between messages, in milliseconds
     #[arg(long, value_name = "MS", requires = "live", default_value_t = 0)]
     pace: u64,
-    /// Leave out the usage that the transcript records: views are measured by their estimate alone
+    /// Leave out the recorded usage; context usage is then only estimated
     #[arg(long, requires = "live")]
     no_usage: bool,
-    /// The preset; default: the daemon's
+    /// Preset; default: the daemon's
     #[arg(long, value_name = "PRESET", default_value = "", hide_default_value = true)]
     preset: String,
-    /// The model window, in tokens; default: unknown, which triggers nothing
+    /// Model window, in tokens; default: unknown, without automatic compactions
     #[arg(long, value_name = "TOKENS", default_value_t = 0, hide_default_value = true)]
     window: i64,
-    /// The most the model writes in one reply, in tokens
+    /// Maximum length of a reply, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window")]
     output: Option<i64>,
-    /// Write nothing if anything is wrong with a line
+    /// Write nothing if a line has an error
     #[arg(long)]
     strict: bool,
-    /// The client id of the session; default: made from the file and the choices
+    /// Client id of the session; default: derived from the file and the options
     #[arg(long = "as", value_name = "CLIENT_ID")]
     own_id: Option<String>,
-    /// Note here the view that each reply was given, as JSON lines
+    /// File for the view of each reply, as JSON lines
     #[arg(long, value_name = "FILE", requires = "live")]
     views: Option<PathBuf>,
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let sources = source::read(&arguments.file)?;
-    let problems = tell_problems(&sources);
+    let problems = report_problems(&sources);
     if arguments.strict && problems > 0 {
         anyhow::bail!("--strict: nothing was written");
     }
@@ -82,7 +82,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Reports faulty lines of the files on standard error. Returns their number.
-fn tell_problems(sources: &[Source]) -> usize {
+fn report_problems(sources: &[Source]) -> usize {
     let problems =
         sources.iter().flat_map(|source| source.transcript.problems.iter().map(move |problem| (source, problem)));
     problems.map(|(source, problem)| note(&format!("{}:{}: {}", source.file, problem.line, problem.message))).count()

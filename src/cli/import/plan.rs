@@ -364,24 +364,24 @@ mod tests {
 
     /// Short form of steps: ids of appended messages, `=` and the range of a summary, `~` and the target of an edit,
     /// `w` for the window.
-    fn told(steps: &[Step]) -> Vec<String> {
+    fn short_forms(steps: &[Step]) -> Vec<String> {
         let id = |message: &pb::NewMessage| message.client_id.clone().unwrap_or_default();
-        let tell = |step: &Step| match step {
+        let short_form = |step: &Step| match step {
             Step::Append(messages) => messages.iter().map(id).collect::<Vec<_>>().join(" "),
             Step::Supply(supply) => format!("={:?}..{}", supply.tail_start, supply.until),
             Step::Edit(edit) => format!("~{}", edit.target),
             Step::SetWindow => "w".to_owned(),
         };
-        steps.iter().map(tell).collect()
+        steps.iter().map(short_form).collect()
     }
 
     #[test]
-    fn summaries_stand_between_the_messages_and_before_the_window() {
+    fn summaries_are_between_the_messages_and_before_the_window() {
         let kept = compaction("k1", Some("b"), "a");
         let all = compaction("k2", None, "c");
         let entries = vec![entry("a"), entry("b"), kept, entry("c"), all, entry("d"), entry("e")];
         let steps = steps(entries);
-        assert_eq!(told(&steps), ["a b", "=Some(\"b\")..b", "k1", "c", "=None..c", "k2", "w", "d e"]);
+        assert_eq!(short_forms(&steps), ["a b", "=Some(\"b\")..b", "k1", "c", "=None..c", "k2", "w", "d e"]);
     }
 
     fn imported_edit(id: &str, target: &str) -> Entry {
@@ -393,18 +393,18 @@ mod tests {
     #[test]
     fn an_edit_is_made_behind_its_target_and_before_its_record() {
         let entries = || vec![entry("a"), entry("b"), imported_edit("e", "a"), entry("c")];
-        assert_eq!(told(&steps(entries())), ["w", "a b", "~a", "e c"]);
+        assert_eq!(short_forms(&steps(entries())), ["w", "a b", "~a", "e c"]);
         let played = turns(entries(), false);
-        let told: Vec<_> = played
+        let edits: Vec<_> = played
             .iter()
             .map(|turn| (turn.edit.as_ref().map(|edit| edit.target.as_str()), turn.message.client_id.as_deref()))
             .collect();
-        assert_eq!(told, [(None, Some("a")), (None, Some("b")), (Some("a"), Some("e")), (None, Some("c"))]);
+        assert_eq!(edits, [(None, Some("a")), (None, Some("b")), (Some("a"), Some("e")), (None, Some("c"))]);
     }
 
     #[test]
     fn without_summaries_the_window_comes_first() {
-        assert_eq!(told(&steps(vec![entry("a"), entry("b")])), ["w", "a b"]);
+        assert_eq!(short_forms(&steps(vec![entry("a"), entry("b")])), ["w", "a b"]);
     }
 
     #[test]
@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_played_live_keeps_compactions_as_records() {
+    fn a_live_replay_keeps_compactions_as_records() {
         let played = turns(vec![entry("a"), compaction("k", None, "a"), entry("b")], false);
         let kinds: Vec<_> =
             played.iter().map(|turn| (turn.message.client_id.as_deref().unwrap_or(""), turn.message.kind())).collect();

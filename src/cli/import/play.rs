@@ -3,7 +3,7 @@
 use super::plan::{self, Beginning, Combination, Edit, Group, PlannedSession, Step, Supply};
 use super::report::{Progress, Report};
 use crate::cli::client::Client;
-use crate::cli::compactions::{self, is_live};
+use crate::cli::compactions::{self, is_active};
 use crate::cli::failure::{self, note};
 use crate::cli::json;
 use crate::clock::Clock;
@@ -55,7 +55,7 @@ impl Player {
         let began = self.clock.now();
         let result = self.play_groups(groups).await;
         self.progress.clear();
-        result.context("the import stopped; the same command goes on from there")?;
+        result.context("the import stopped; the same command continues it")?;
         self.report.close(began, self.clock.now());
         Ok(())
     }
@@ -276,12 +276,12 @@ impl Player {
                 Some(_) | None => return Err(status).with_context(|| format!("line {}", supply.line)),
             }
         }
-        anyhow::bail!("line {}: a compaction is always in the way of the agent's summary", supply.line)
+        anyhow::bail!("line {}: other compactions prevent the agent's summary", supply.line)
     }
 
     async fn wait_for_compactions(&mut self, session_id: &str) -> anyhow::Result<()> {
         for _ in 0..TRIES_MAX {
-            if !compactions::all(&mut self.client, session_id).await?.iter().any(is_live) {
+            if !compactions::all(&mut self.client, session_id).await?.iter().any(is_active) {
                 return Ok(());
             }
             tokio::time::sleep(RETRY_WAIT).await;

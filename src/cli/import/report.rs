@@ -1,7 +1,7 @@
 //! Progress line and final report of an import.
 
 use super::source::Source;
-use crate::cli::compactions::is_live;
+use crate::cli::compactions::is_active;
 use crate::cli::output::{Output, count};
 use crate::interop;
 use crate::model::time::Timestamp;
@@ -154,28 +154,28 @@ impl Report {
     }
 
     fn lines(&self) -> Vec<String> {
-        let told = |number: usize, thing: &str| count(number as i64, thing);
+        let counted = |number: usize, thing: &str| count(number as i64, thing);
         let (tokens, compactions, contexts) = (&self.tokens, &self.compactions, &self.contexts);
         let mut lines: Vec<String> =
             self.sessions.iter().map(|session| format!("{} ({})", session.session_id, session.client_id)).collect();
         lines.push(format!(
             "{}, {}, {}, {} and {} of the agent's own, {} unanswered; {} reported",
-            told(self.messages, "message"),
-            told(self.parts, "part"),
-            told(self.records, "record"),
-            told(self.agent_compactions, "compaction"),
-            told(self.agent_edits, "edit"),
-            told(self.unanswered_calls, "call"),
-            told(self.problems, "problem"),
+            counted(self.messages, "message"),
+            counted(self.parts, "part"),
+            counted(self.records, "record"),
+            counted(self.agent_compactions, "compaction"),
+            counted(self.agent_edits, "edit"),
+            counted(self.unanswered_calls, "call"),
+            counted(self.problems, "problem"),
         ));
         lines.push(format!(
             "usage as recorded: {} in, {} out, {} reasoning, {} read from cache, {} written to cache",
             tokens.input, tokens.output, tokens.reasoning, tokens.cache_read, tokens.cache_write
         ));
         lines.push(format!(
-            "by Longhand: {}, {}; {} supplied, {} under way, {} without effect; {} tokens freed",
-            told(compactions.summaries, "compaction"),
-            told(compactions.prunes, "prune"),
+            "by Longhand: {}, {}; {} supplied, {} pending, {} without effect; {} tokens freed",
+            counted(compactions.summaries, "compaction"),
+            counted(compactions.prunes, "prune"),
             compactions.supplied,
             compactions.pending,
             compactions.without_effect,
@@ -183,19 +183,19 @@ impl Report {
         ));
         if contexts.asked > 0 {
             lines.push(format!(
-                "contexts: {} asked for, {} fitted, {} did not for a reason that was given, {}, {} unpaired; \
+                "contexts: {} requested, {} within the window, {} over it with a stated reason, {}, {} unpaired; \
                  {:.1} ms at the beginning, {:.1} ms at the end",
                 contexts.asked,
                 contexts.fitted,
                 contexts.excepted,
-                told(contexts.changed_prefixes, "changed beginning"),
-                told(contexts.unpaired, "call"),
+                counted(contexts.changed_prefixes, "changed beginning"),
+                counted(contexts.unpaired, "call"),
                 contexts.milliseconds_first,
                 contexts.milliseconds_last
             ));
         }
         lines.push(format!(
-            "{} written, {} there already, in {:.1} s: {:.0} per second",
+            "{} written, {} already stored, in {:.1} s: {:.0} per second",
             self.written, self.existed, self.seconds, self.messages_per_second
         ));
         lines
@@ -220,7 +220,7 @@ impl Compactions {
         if let Some(outcome) = &compaction.outcome {
             self.freed_tokens += outcome.tokens_before - outcome.tokens_after;
         }
-        if is_live(compaction) {
+        if is_active(compaction) {
             self.pending += 1;
         } else if compaction.state() != pb::CompactionState::Done {
             self.without_effect += 1;
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compactions_are_told_apart() {
+    fn compactions_are_classified() {
         let compaction = |state: pb::CompactionState, kind: pb::CompactionKind, trigger: pb::CompactionTrigger| {
             pb::Compaction { state: state.into(), kind: kind.into(), trigger: trigger.into(), ..Default::default() }
         };
@@ -292,11 +292,11 @@ mod tests {
                 compaction(State::Superseded, Kind::Summary, Trigger::Manual),
             ],
         );
-        let told = &report.compactions;
+        let found = &report.compactions;
         assert_eq!(
-            [told.summaries, told.supplied, told.prunes, told.pending, told.without_effect],
+            [found.summaries, found.supplied, found.prunes, found.pending, found.without_effect],
             [1, 1, 1, 1, 1],
-            "{told:?}"
+            "{found:?}"
         );
     }
 

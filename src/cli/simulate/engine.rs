@@ -12,18 +12,18 @@ use crate::model::changes::{self, Row};
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome as CompactionOutcome, Trigger,
 };
-use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::{Layout, Place, Span};
+use crate::model::layout::{Layout, Placement, Span};
 use crate::model::layouts;
 use crate::model::mark::Mark;
 use crate::model::message::{Finish, GivenView, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody};
 use crate::model::time::Timestamp;
+use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Counts, Pruned, SourceMessage, View};
-use crate::policy::plan::{self, Scene, SummaryPlan, Work, Written};
-use crate::policy::{Policy, Rung, gain, overflow, tokens};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, Written};
+use crate::policy::{LevelPolicy, Policy, gain, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -77,7 +77,7 @@ pub struct Outcome {
     /// Compactions, applied or given up, in order.
     pub firings: Vec<Firing>,
     /// Context usage after each message, and again after each compaction.
-    pub fill: Vec<Point>,
+    pub context_usage: Vec<Point>,
 }
 
 /// Context usage at one point of the conversation.
@@ -92,12 +92,12 @@ pub struct Point {
 impl Outcome {
     /// Highest context usage, in tokens.
     pub(super) fn highest_tokens(&self) -> i64 {
-        self.fill.iter().map(|point| point.tokens).max().unwrap_or_default()
+        self.context_usage.iter().map(|point| point.tokens).max().unwrap_or_default()
     }
 
     /// Context usage at the end, in tokens.
     pub(super) fn final_tokens(&self) -> i64 {
-        self.fill.last().map_or(0, |point| point.tokens)
+        self.context_usage.last().map_or(0, |point| point.tokens)
     }
 
     /// The compactions that were applied.
@@ -115,7 +115,11 @@ pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happ
     for happening in happenings {
         session.play(happening);
     }
-    Outcome { due_tokens: overflow::due_at(policy, window), firings: session.firings, fill: session.fill }
+    Outcome {
+        due_tokens: overflow::due_at(policy, window),
+        firings: session.firings,
+        context_usage: session.context_usage,
+    }
 }
 
 /// The first summary that a policy puts in place of history.
@@ -196,14 +200,14 @@ pub struct Session<'a> {
     /// Revision of the newest compaction, or change by the agent itself: usage from before it is not valid.
     changed_revision: Revision,
     firings: Vec<Firing>,
-    fill: Vec<Point>,
+    context_usage: Vec<Point>,
     /// The first summary applied since `take_summary` was called last.
     new_summary: Option<SummaryPlan>,
 }
 
 /// A compaction and its effect on the view, before it is applied.
 struct Draft {
-    cuts: Cuts,
+    removals: Removals,
     summary: Option<(SummaryPlan, String)>,
     before: View,
     after: View,
@@ -237,13 +241,13 @@ impl<'a> Session<'a> {
             ended: Vec::new(),
             changed_revision: 0,
             firings: Vec::new(),
-            fill: Vec::new(),
+            context_usage: Vec::new(),
             new_summary: None,
         }
     }
 
-    fn scene(&self) -> Scene<'_> {
-        Scene {
+    fn planning(&self) -> PlanningInput<'_> {
+        PlanningInput {
             policy: self.policy,
             window: self.window,
             layout: &self.layout,
@@ -338,7 +342,7 @@ impl<'a> Session<'a> {
         match happening {
             Happening::Message(message) => {
                 self.append(message, false);
-                self.reduce();
+                self.compact();
             }
             Happening::Compaction => {
                 // At least 2: up to the first revision, a session counts as never changed.
@@ -366,54 +370,57 @@ impl<'a> Session<'a> {
         let Self { policy, sources, changed_revision, fold, .. } = self;
         let rows = Rows { policy, messages: sources, changed_revision: *changed_revision };
         Rc::make_mut(fold).extend(rows, kept);
-        self.note_fill();
+        self.note_context_usage();
     }
 
-    fn note_fill(&mut self) {
-        self.fill.push(Point { message: self.count, tokens: self.context_tokens() });
+    fn note_context_usage(&mut self) {
+        self.context_usage.push(Point { message: self.count, tokens: self.context_tokens() });
     }
 
     /// Applies the policy's automatic compactions until none is due.
     ///
     /// The loop ends: a level that makes no progress is not applied again until the view has grown, and every applied
     /// compaction makes the view smaller.
-    fn reduce(&mut self) {
-        while self.reduce_once() {}
+    fn compact(&mut self) {
+        while self.compact_once() {}
     }
 
     /// Makes one decision. Returns true if a compaction was applied or failed, so that another decision follows.
-    pub fn reduce_once(&mut self) -> bool {
+    pub fn compact_once(&mut self) -> bool {
         let fold = self.fold.clone();
         let context_tokens = self.context_tokens();
         let past = Past { ended: &self.ended, changed_revision: 0, undo_revision: None };
-        let guards = Guards::new(self.scene(), &fold, past);
-        match guards::decide(self.scene(), &fold, &guards) {
-            Some(Decision::Steps(plan::Decision::Climb(level))) => self.climb(level, context_tokens, &guards),
+        let guards = Guards::new(self.planning(), &fold, past);
+        match guards::decide(self.planning(), &fold, &guards) {
+            Some(Decision::Steps(plan::Decision::Level(level))) => self.apply_level(level, context_tokens, &guards),
             Some(Decision::Steps(plan::Decision::Maintenance)) => {
                 let least = gain::least(self.policy, self.window, &self.policy.maintenance, false);
-                match self.draft(plan::maintenance(self.scene()).cuts, None).filter(|draft| draft.gain() >= least) {
+                match self
+                    .draft(plan::maintenance(self.planning()).removals, None)
+                    .filter(|draft| draft.gain() >= least)
+                {
                     Some(draft) => {
                         self.commit(draft, Trigger::Maintenance, None, context_tokens, &guards);
                         true
                     }
                     // The steps of maintenance freed too little.
-                    None => self.fit_window(&fold, &guards),
+                    None => self.apply_last_resort(&fold, &guards),
                 }
             }
-            Some(Decision::LastResort) => self.fit_window(&fold, &guards),
+            Some(Decision::LastResort) => self.apply_last_resort(&fold, &guards),
             None => false,
         }
     }
 
     /// Applies the last resort, or records once what fills the window. Returns true if a compaction was applied.
-    fn fit_window(&mut self, fold: &Fold, guards: &Guards) -> bool {
-        let cuts = guards::last_resort_cuts(self.scene(), fold, guards);
-        if let Some(draft) = self.draft(cuts, None) {
+    fn apply_last_resort(&mut self, fold: &Fold, guards: &Guards) -> bool {
+        let removals = guards::last_resort_removals(self.planning(), fold, guards);
+        if let Some(draft) = self.draft(removals, None) {
             self.commit(draft, Trigger::Window, None, fold.context_tokens(self.window), guards);
             return true;
         }
         if !fold.fits(self.window) && guards.reported_overhead.is_none() {
-            let why = guards::fixed_failure(self.scene(), fold, guards);
+            let why = guards::fixed_failure(self.planning(), fold, guards);
             self.end(Trigger::Window, None, CompactionKind::Omission, Err(why));
         }
         false
@@ -421,35 +428,35 @@ impl<'a> Session<'a> {
 
     /// Applies a level's steps, with a smaller and smaller tail if a summary would free too little. Returns true if a
     /// compaction was applied or failed, so that another decision follows.
-    fn climb(&mut self, level: Level, context_tokens: i64, guards: &Guards) -> bool {
+    fn apply_level(&mut self, level: Level, context_tokens: i64, guards: &Guards) -> bool {
         let policy = self.policy;
-        let Some(rung) = policy.rung(level) else { return false };
-        let kind = plan::kind(&rung.steps);
-        if let Some(why) = guards::overhead_failure(rung, self.window, guards) {
+        let Some(level_policy) = policy.level(level) else { return false };
+        let kind = plan::kind(&level_policy.steps);
+        if let Some(why) = guards::overhead_failure(level_policy, self.window, guards) {
             self.end(Trigger::Threshold, Some(level), kind, Err(why));
             return true;
         }
         let tokens = context_tokens.max(self.estimated_tokens());
         let mut refused = None;
-        let mut stand_in = None;
-        for narrowed in plan::narrowings(rung) {
-            let work = plan::climb(self.scene(), &narrowed, tokens);
-            if !gain::is_enough(self.scene(), &rung.steps, &work, tokens) {
+        let mut fallback_draft = None;
+        for candidate in plan::tail_fallbacks(level_policy) {
+            let work = plan::apply(self.planning(), &candidate, tokens);
+            if !gain::is_enough(self.planning(), &level_policy.steps, &work, tokens) {
                 continue;
             }
             let is_summary = work.summary.is_some();
-            let least = gain::least(policy, self.window, &rung.steps, is_summary);
+            let least = gain::least(policy, self.window, &level_policy.steps, is_summary);
             if let Some(draft) = self.propose(&work, least) {
-                self.commit(draft, Trigger::Threshold, Some((level, rung)), context_tokens, guards);
+                self.commit(draft, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
                 return true;
             }
             if is_summary {
                 refused.get_or_insert(CompactionKind::Summary);
-                stand_in = stand_in.or_else(|| self.stand_in(work, least));
+                fallback_draft = fallback_draft.or_else(|| self.fallback_draft(work, least));
             }
         }
-        if let Some(draft) = stand_in {
-            self.commit(draft, Trigger::Threshold, Some((level, rung)), context_tokens, guards);
+        if let Some(draft) = fallback_draft {
+            self.commit(draft, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
             return true;
         }
         self.end(Trigger::Threshold, Some(level), kind, Err(Failure::new(FailureReason::NoGain, "")));
@@ -473,12 +480,12 @@ impl<'a> Session<'a> {
     /// Draft of a level's compaction, with its summary written; none if it frees too little.
     fn propose(&self, work: &Work, least: i64) -> Option<Draft> {
         let is_enough = |draft: &Draft| draft.gain() >= least;
-        let Some(planned) = &work.summary else { return self.draft(work.cuts.clone(), None).filter(is_enough) };
+        let Some(planned) = &work.summary else { return self.draft(work.removals.clone(), None).filter(is_enough) };
         let mut input = input_of(self.policy, planned);
         let room = overflow::room(self.window).map(|room| room - self.window.overhead);
         let mut longest = None;
         for _ in 0..limits::SUMMARY_TRIES {
-            let draft = self.draft(work.cuts.clone(), Some((planned, (self.writer)(&input)))).filter(is_enough);
+            let draft = self.draft(work.removals.clone(), Some((planned, (self.writer)(&input)))).filter(is_enough);
             match draft {
                 Some(draft) if room.is_none_or(|room| draft.after.estimated_tokens <= room) => return Some(draft),
                 draft => longest = longest.or(draft),
@@ -489,29 +496,29 @@ impl<'a> Session<'a> {
     }
 
     /// Fallback for a summary that cannot be made: the policy's fallback, or the level's other steps alone.
-    fn stand_in(&self, work: Work, least: i64) -> Option<Draft> {
+    fn fallback_draft(&self, work: Work, least: i64) -> Option<Draft> {
         let summary = work.summary?;
-        let fallback = plan::fallback(self.scene(), &summary.fallback);
-        let mut others = work.cuts;
-        others.parts.retain(|(part, _)| !summary.cuts.parts.iter().any(|(other, _)| other == part));
-        let draft = |cuts| self.draft(cuts, None).filter(|draft| draft.gain() >= least);
-        draft(fallback.cuts).or_else(|| draft(others))
+        let fallback = plan::fallback(self.planning(), &summary.fallback);
+        let mut others = work.removals;
+        others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
+        let draft = |removals| self.draft(removals, None).filter(|draft| draft.gain() >= least);
+        draft(fallback.removals).or_else(|| draft(others))
     }
 
-    /// Draft of a compaction with `cuts` and `summary`; none if there is nothing to do, or the view would not shrink.
-    fn draft(&self, cuts: Cuts, summary: Option<(&SummaryPlan, String)>) -> Option<Draft> {
-        if cuts.is_empty() && summary.is_none() {
+    /// Draft of a compaction with `removals` and `summary`; none if it is empty, or the view would not shrink.
+    fn draft(&self, removals: Removals, summary: Option<(&SummaryPlan, String)>) -> Option<Draft> {
+        if removals.is_empty() && summary.is_none() {
             return None;
         }
         let before = plan::view(self.policy, &self.sources);
-        let mut sources = plan::with_cuts(&self.sources, &cuts, CompactionId(Uuid::nil()));
+        let mut sources = plan::with_removals(&self.sources, &removals, CompactionId(Uuid::nil()));
         if let Some((planned, text)) = &summary {
             let (boundary, attachments) = (planned.boundary(), &planned.attachments);
             sources = plan::with_summary(self.policy, &self.layout, &sources, &boundary, text, attachments);
         }
         let after = plan::view(self.policy, &sources);
         let summary = summary.map(|(planned, text)| (planned.clone(), text));
-        (after.estimated_tokens < before.estimated_tokens).then_some(Draft { cuts, summary, before, after })
+        (after.estimated_tokens < before.estimated_tokens).then_some(Draft { removals, summary, before, after })
     }
 
     /// Applies a compaction, and records its effect.
@@ -519,32 +526,32 @@ impl<'a> Session<'a> {
         &mut self,
         draft: Draft,
         trigger: Trigger,
-        rung: Option<(Level, &Rung)>,
+        level_policy: Option<(Level, &LevelPolicy)>,
         context_tokens: i64,
         guards: &Guards,
     ) {
-        let Draft { cuts, summary, before, after } = draft;
+        let Draft { removals, summary, before, after } = draft;
         let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
         let changed = after.messages.get(same..).unwrap_or_default();
         let covers = SummaryPlan::covered_count;
         let firing = Firing {
             message: self.count,
-            level: rung.map(|(level, _)| level),
-            kind: kind(&cuts, summary.is_some()),
+            level: level_policy.map(|(level, _)| level),
+            kind: kind(&removals, summary.is_some()),
             refused: false,
             context_tokens,
             before_tokens: before.estimated_tokens,
             after_tokens: after.estimated_tokens,
             kept: 0,
-            cleared: cuts.parts.len(),
+            cleared: removals.parts.len(),
             summarized: summary.as_ref().map_or(0, |(plan, _)| covers(plan).saturating_sub(plan.retained.len())),
-            omitted: cuts.omitted.len(),
+            omitted: removals.omitted.len(),
             reread_tokens: tokens::estimate_messages(self.policy, changed),
         };
         if let Some((plan, _)) = &summary {
             self.new_summary.get_or_insert_with(|| plan.clone());
         }
-        self.write(&cuts, summary.as_ref());
+        self.write(&removals, summary.as_ref());
         // Usage in later replies is about the view that the agent itself gave its model, which is no longer this view.
         self.changed_revision = self.revision;
         self.fold_anew();
@@ -555,11 +562,11 @@ impl<'a> Session<'a> {
             overhead_tokens: guards.overhead.unseen_tokens,
             ..CompactionOutcome::default()
         };
-        let asked = rung.map_or(&self.policy.maintenance, |(_, rung)| &rung.steps);
+        let asked = level_policy.map_or(&self.policy.maintenance, |(_, level_policy)| &level_policy.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(asked) };
-        self.end(trigger, rung.map(|(level, _)| level), kind, Ok(outcome));
+        self.end(trigger, level_policy.map(|(level, _)| level), kind, Ok(outcome));
         self.firings.push(Firing { kept: shown(&self.sources), ..firing });
-        self.note_fill();
+        self.note_context_usage();
     }
 
     /// Records the end of a compaction.
@@ -578,11 +585,11 @@ impl<'a> Session<'a> {
     }
 
     /// Writes a compaction into the history: as marks, from which the layout is derived.
-    fn write(&mut self, cuts: &Cuts, summary: Option<&(SummaryPlan, String)>) {
+    fn write(&mut self, removals: &Removals, summary: Option<&(SummaryPlan, String)>) {
         let compaction = CompactionId(self.next_id());
         let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
         // No continuation follows the summary: the transcript goes on with its own messages.
-        let changes = plan::changes(self.scene(), cuts, written);
+        let changes = plan::changes(self.planning(), removals, written);
         for row in changes::rows(self.revision + 1, self.revision, compaction, changes) {
             match row {
                 Row::Message { kind, role, bodies, metadata_json: _ } => {
@@ -592,7 +599,8 @@ impl<'a> Session<'a> {
                 Row::Pruned(body, parts) => {
                     let revision = self.next_revision();
                     self.marks.push(Mark { revision, body });
-                    let pruned = |(_, part, cut)| (part, Pruned { part, compaction, cut: Some(cut) });
+                    let pruned =
+                        |(_, part, truncation)| (part, Pruned { part, compaction, truncation: Some(truncation) });
                     self.pruned.extend(parts.into_iter().map(pruned));
                 }
                 Row::Compacted(body) => {
@@ -618,24 +626,24 @@ impl<'a> Session<'a> {
                         inline.filter(|message| message.kind.is_inline()).map(|message| self.source(message, None)),
                     );
                 }
-                Span::Placed { revision, place } => {
-                    sources.extend(self.history.get(&revision).map(|message| self.source(message, Some(place))));
+                Span::Placed { revision, placement } => {
+                    sources.extend(self.history.get(&revision).map(|message| self.source(message, Some(placement))));
                 }
             }
         }
         sources
     }
 
-    fn source(&self, message: &Message, place: Option<Place>) -> SourceMessage {
+    fn source(&self, message: &Message, placement: Option<Placement>) -> SourceMessage {
         let pruned = message.parts.iter().filter_map(|part| self.pruned.get(&part.id).cloned()).collect();
         let counts = self.counts.get(&message.revision).cloned();
-        SourceMessage { message: message.clone().into(), place, pruned, counts }
+        SourceMessage { message: message.clone().into(), placement, pruned, counts }
     }
 }
 
 /// Kind of the strongest step of a compaction.
-fn kind(cuts: &Cuts, has_summary: bool) -> CompactionKind {
-    match (has_summary, cuts.omitted.is_empty()) {
+fn kind(removals: &Removals, has_summary: bool) -> CompactionKind {
+    match (has_summary, removals.omitted.is_empty()) {
         (true, _) => CompactionKind::Summary,
         (false, true) => CompactionKind::Prune,
         (false, false) => CompactionKind::Omission,

@@ -18,26 +18,26 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// A pi session file, or a Claude Code transcript; its current branch is played
+    /// Session file of pi, or transcript of Claude Code; its current branch is simulated
     file: PathBuf,
-    /// A preset, with or without its version; several are compared; default: all of them
+    /// Preset, with or without its version; may be repeated; default: all presets
     #[arg(long = "preset", value_name = "PRESET")]
     presets: Vec<String>,
-    /// The model window, in tokens
+    /// Model window, in tokens
     #[arg(long, value_name = "TOKENS", default_value_t = 200_000, value_parser = clap::value_parser!(i64).range(1..))]
     window: i64,
-    /// The most the model writes in one reply, in tokens; default: unknown
+    /// Maximum length of a reply, in tokens; default: unknown
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
     output: Option<i64>,
-    /// What every request carries beside the messages, such as a system prompt and descriptions of tools, in tokens;
-    /// usage that the transcript reports has it in it
+    /// Overhead of every request beside the messages, such as a system prompt and descriptions of tools, in tokens; the
+    /// usage in the transcript includes it already
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(i64).range(0..=limits::TOKENS_MAX))]
     overhead: i64,
-    /// The model's name, which some presets go by; default: the one that wrote most of the transcript's replies
+    /// Name of the model, for presets that depend on it; default: the model of most replies in the transcript
     #[arg(long, value_name = "MODEL")]
     model: Option<String>,
-    /// Draw there how full the window is over the conversation, as SVG
+    /// File for a plot of the context usage over the conversation, as SVG
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
 }

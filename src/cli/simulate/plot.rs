@@ -80,7 +80,7 @@ impl Scale {
         BOTTOM - (BOTTOM - TOP) * tokens as f64 / self.tokens as f64
     }
 
-    fn place(&self, point: &Point) -> (f64, f64) {
+    fn point(&self, point: &Point) -> (f64, f64) {
         (self.x(i64::try_from(point.message).unwrap_or(i64::MAX)), self.y(point.tokens))
     }
 }
@@ -138,8 +138,8 @@ fn window(svg: &mut String, scale: &Scale, tokens: i64) {
 
 fn line(svg: &mut String, scale: &Scale, index: usize, preset: &str, outcome: &Outcome) {
     let (colour, dashes) = style(index);
-    let places: Vec<(f64, f64)> = outcome.fill.iter().map(|point| scale.place(point)).collect();
-    let points: Vec<String> = thinned(&places).iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let points_drawn: Vec<(f64, f64)> = outcome.context_usage.iter().map(|point| scale.point(point)).collect();
+    let points: Vec<String> = thinned(&points_drawn).iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     push(
         svg,
         format_args!(
@@ -154,15 +154,15 @@ fn line(svg: &mut String, scale: &Scale, index: usize, preset: &str, outcome: &O
 }
 
 /// The points that are visible at this size: of those in one column, the first, the lowest, the highest and the last.
-fn thinned(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
+fn thinned(points_drawn: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut kept = Vec::new();
-    for column in places.chunk_by(|(before, _), (after, _)| before.floor() == after.floor()) {
+    for column in points_drawn.chunk_by(|(before, _), (after, _)| before.floor() == after.floor()) {
         let by_height = |(_, one): &&(f64, f64), (_, other): &&(f64, f64)| one.total_cmp(other);
         let extremes = [column.iter().min_by(by_height), column.iter().max_by(by_height)];
-        for (at, place) in column.iter().enumerate() {
-            let is_extreme = extremes.iter().flatten().any(|extreme| std::ptr::eq(*extreme, place));
+        for (at, point_drawn) in column.iter().enumerate() {
+            let is_extreme = extremes.iter().flatten().any(|extreme| std::ptr::eq(*extreme, point_drawn));
             if at == 0 || at + 1 == column.len() || is_extreme {
-                kept.push(*place);
+                kept.push(*point_drawn);
             }
         }
     }
@@ -172,7 +172,7 @@ fn thinned(places: &[(f64, f64)]) -> Vec<(f64, f64)> {
 /// Draws the symbol of a compaction, with a tooltip.
 fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, firing: &Firing) {
     let tokens = if firing.refused { firing.context_tokens } else { firing.after_tokens };
-    let (x, y) = scale.place(&Point { message: firing.message, tokens });
+    let (x, y) = scale.point(&Point { message: firing.message, tokens });
     let (name, shape) = match (firing.refused, firing.kind) {
         (true, _) => ("given up", "m-4 -4 8 8m0 -8 -8 8"),
         (false, CompactionKind::Prune) => ("prune", "m-3 -3h6v6h-6z"),
@@ -193,7 +193,7 @@ fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, firing: &Fi
 
 fn legend(svg: &mut String, report: &Report) {
     let heading = LEGEND_TOP - 22.0;
-    push(svg, format_args!("<text x=\"{LEFT}\" y=\"{heading}\" fill=\"#666\">compactions in force, by preset</text>"));
+    push(svg, format_args!("<text x=\"{LEFT}\" y=\"{heading}\" fill=\"#666\">active compactions, by preset</text>"));
     for (index, (preset, outcome)) in report.outcomes.iter().enumerate() {
         let (colour, dashes) = style(index);
         let column = index % LEGEND_COLUMNS;
@@ -262,9 +262,10 @@ mod tests {
     use crate::model::compaction::Level;
     use crate::model::usage::ModelWindow;
 
-    fn report(file: &str, fills: &[&[(usize, i64)]]) -> Report {
-        let outcome = |fill: &&[(usize, i64)]| {
-            let fill: Vec<Point> = fill.iter().map(|&(message, tokens)| Point { message, tokens }).collect();
+    fn report(file: &str, usages: &[&[(usize, i64)]]) -> Report {
+        let outcome = |context_usage: &&[(usize, i64)]| {
+            let context_usage: Vec<Point> =
+                context_usage.iter().map(|&(message, tokens)| Point { message, tokens }).collect();
             let firings = vec![Firing {
                 message: 2,
                 level: Some(Level::Auto),
@@ -279,10 +280,10 @@ mod tests {
                 omitted: 0,
                 reread_tokens: 100,
             }];
-            ("a@1", Outcome { due_tokens: Some(800), firings, fill })
+            ("a@1", Outcome { due_tokens: Some(800), firings, context_usage })
         };
         let window = ModelWindow { context: 950, ..ModelWindow::default() };
-        Report { file: file.to_owned(), messages: 3, window, outcomes: fills.iter().map(outcome).collect() }
+        Report { file: file.to_owned(), messages: 3, window, outcomes: usages.iter().map(outcome).collect() }
     }
 
     /// True if the elements are properly nested and closed.
@@ -343,14 +344,15 @@ mod tests {
 
     #[test]
     fn a_long_line_keeps_its_extremes() {
-        let places: Vec<(f64, f64)> = (0..1_000).map(|at| (f64::from(at) / 100.0, f64::from((at * 37) % 91))).collect();
-        let kept = thinned(&places);
+        let points_drawn: Vec<(f64, f64)> =
+            (0..1_000).map(|at| (f64::from(at) / 100.0, f64::from((at * 37) % 91))).collect();
+        let kept = thinned(&points_drawn);
         assert!(kept.len() <= 40 && kept.len() >= 20, "{}", kept.len());
-        let heights = |places: &[(f64, f64)]| {
-            let of = places.iter().map(|(_, y)| *y);
+        let heights = |points_drawn: &[(f64, f64)]| {
+            let of = points_drawn.iter().map(|(_, y)| *y);
             (of.clone().fold(f64::MAX, f64::min), of.fold(f64::MIN, f64::max))
         };
-        assert_eq!(heights(&kept), heights(&places));
-        assert_eq!((kept.first(), kept.last()), (places.first(), places.last()));
+        assert_eq!(heights(&kept), heights(&points_drawn));
+        assert_eq!((kept.first(), kept.last()), (points_drawn.first(), points_drawn.last()));
     }
 }

@@ -127,7 +127,7 @@ impl Report {
                 changed_prefixes: totals.changed_prefixes(),
                 reread_tokens: totals.reread_tokens,
                 compactions: outcome.firings.iter().map(FiringJson::of).collect(),
-                fill: outcome.fill.iter().map(|point| (point.message, point.tokens)).collect(),
+                fill: outcome.context_usage.iter().map(|point| (point.message, point.tokens)).collect(),
             }
         });
         Json {
@@ -284,17 +284,20 @@ mod tests {
             firing(9, CompactionKind::Summary, 950, 200),
             firing(11, CompactionKind::Summary, 990, 990),
         ];
-        let fill = vec![
+        let context_usage = vec![
             Point { message: 1, tokens: 10 },
             Point { message: 9, tokens: 955 },
             Point { message: 12, tokens: 400 },
         ];
-        let quiet = Outcome { due_tokens: None, firings: Vec::new(), fill: Vec::new() };
+        let without_compactions = Outcome { due_tokens: None, firings: Vec::new(), context_usage: Vec::new() };
         Report {
             file: "talk.jsonl".to_owned(),
             messages: 12,
             window: ModelWindow { model: "m".to_owned(), context: 1_000, output: Some(100), ..ModelWindow::default() },
-            outcomes: vec![("a@1", Outcome { due_tokens: Some(800), firings, fill }), ("b@2", quiet)],
+            outcomes: vec![
+                ("a@1", Outcome { due_tokens: Some(800), firings, context_usage }),
+                ("b@2", without_compactions),
+            ],
         }
     }
 

@@ -9,7 +9,7 @@ use crate::model::layout::Layout;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::overhead::Overhead;
-use crate::policy::plan::Scene;
+use crate::policy::plan::PlanningInput;
 use crate::policy::{Policy, dsl, presets};
 use uuid::Uuid;
 
@@ -64,11 +64,11 @@ fn guards(policy: &Policy, past: Past<'_>) -> (Guards, bool) {
 fn guards_of(talk: &str, policy: &Policy, past: Past<'_>) -> (Guards, bool) {
     let messages = dsl::parse(talk);
     let layout = Layout::everything();
-    let scene = Scene { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
+    let planning = PlanningInput { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
     let fold = Fold::new(Rows { policy, messages: &messages, changed_revision: 0 }, None);
-    let guards = Guards::new(scene, &fold, past);
+    let guards = Guards::new(planning, &fold, past);
     // If guards hold the levels back, the last resort brings the view into its window.
-    let decision = decide(scene, &fold, &guards);
+    let decision = decide(planning, &fold, &guards);
     (guards, decision.is_some_and(|decision| decision != Decision::LastResort))
 }
 
@@ -79,8 +79,8 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let layout = Layout::everything();
     let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
     let decided = |policy: &Policy, window: &ModelWindow, past: Past<'_>| {
-        let scene = Scene { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
-        decide(scene, &fold, &Guards::new(scene, &fold, past))
+        let planning = PlanningInput { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
+        decide(planning, &fold, &Guards::new(planning, &fold, past))
     };
     let roomy = ModelWindow { context: 1_000_000, ..WINDOW };
     let failures = [failed(12), failed(11), failed(10)];
@@ -151,9 +151,10 @@ fn no_more_overhead_is_reported_than_usage_says() {
     let (mut found, _) = guards(&policy(), Past::default());
     found.overhead = Overhead { unseen_tokens: 0, pinned_tokens: 6_000 };
     let policy = policy();
-    let rung = policy.auto.as_ref().expect("a level");
+    let level_policy = policy.auto.as_ref().expect("a level");
     for (usage_tokens, expected) in [(None, 6_000), (Some(5_200), 5_200), (Some(7_000), 6_000)] {
-        let failure = overhead_failure(rung, &WINDOW, &Guards { usage_tokens, ..found }).expect("it fills the window");
+        let failure =
+            overhead_failure(level_policy, &WINDOW, &Guards { usage_tokens, ..found }).expect("it fills the window");
         assert_eq!(failure.overhead_tokens, Some(expected));
     }
 }
@@ -185,8 +186,8 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
         guards(policy, Past { ended: &ended, ..Past::default() })
     };
     policy.trigger.cool_down_seconds = 60;
-    let (cooling, begins) = of(&policy, 59);
-    assert_eq!((cooling.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its room");
+    let (in_cooldown, begins) = of(&policy, 59);
+    assert_eq!((in_cooldown.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its room");
     let (over, _) = of(&policy, 60);
     assert_eq!(over.cooldown_end, None);
     let (wrong, _) = of(&policy, -5);
@@ -198,11 +199,12 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let roomy = ModelWindow { context: 60_000, ..WINDOW };
     let messages = dsl::parse(TALK);
     let layout = Layout::everything();
-    let scene = Scene { policy: &policy, window: &roomy, layout: &layout, sources: &messages, base: 12, now: NOW };
+    let planning =
+        PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources: &messages, base: 12, now: NOW };
     let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
     for (seconds_ago, expected) in [(59, false), (60, true)] {
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
-        let guards = Guards::new(scene, &fold, Past { ended: &ended, ..Past::default() });
-        assert_eq!(decide(scene, &fold, &guards).is_some(), expected, "{seconds_ago} s: {guards:?}");
+        let guards = Guards::new(planning, &fold, Past { ended: &ended, ..Past::default() });
+        assert_eq!(decide(planning, &fold, &guards).is_some(), expected, "{seconds_ago} s: {guards:?}");
     }
 }

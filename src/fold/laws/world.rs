@@ -7,18 +7,18 @@ use uuid::Uuid;
 
 use crate::model::Revision;
 use crate::model::changes::{self, Row};
-use crate::model::cut::Cuts;
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
-use crate::model::layout::{Layout, Place, Span};
+use crate::model::layout::{Layout, Placement, Span};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
 use crate::model::part::{Answers, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
+use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::Policy;
-use crate::policy::plan::{self, Scene, SummaryPlan, Written};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Written};
 
 /// A step of a client. The numbers choose among the existing items.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ pub(super) enum Step {
     /// A prune by hand.
     Clear,
     /// Applies the highest level by hand.
-    Climb,
+    ApplyLevel,
     /// Hours without a write.
     Pause,
 }
@@ -106,7 +106,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => pick().prop_map(Step::Pin),
         1 => Just(Step::Undo),
         1 => Just(Step::Clear),
-        1 => Just(Step::Climb),
+        1 => Just(Step::ApplyLevel),
         1 => Just(Step::Pause),
     ]
 }
@@ -209,7 +209,7 @@ impl World {
             1 => ResultStatus::Interrupted,
             _ => ResultStatus::Completed,
         };
-        let attachments = image.then(picture).into_iter().collect();
+        let attachments = image.then(image_media).into_iter().collect();
         let output = words.text();
         PartBody::ToolResult(ToolResult {
             call_id,
@@ -230,7 +230,7 @@ impl World {
         match *step {
             Step::Request(words, image) => {
                 let mut bodies = vec![PartBody::Text(words.text())];
-                bodies.extend(image.then(|| PartBody::Media(picture())));
+                bodies.extend(image.then(|| PartBody::Media(image_media())));
                 self.write(Role::User, normal, bodies, sealed());
             }
             Step::Reply(words, thoughts, calls) => {
@@ -299,7 +299,7 @@ impl World {
                 let is_whole =
                     |source: &&SourceMessage| source.message.kind == MessageKind::Normal && source.pruned.is_empty();
                 let whole: Vec<Revision> =
-                    self.look().sources.iter().filter(is_whole).map(|source| source.message.revision).collect();
+                    self.current().sources.iter().filter(is_whole).map(|source| source.message.revision).collect();
                 let Some(&target) = number.checked_rem(whole.len()).and_then(|index| whole.get(index)) else {
                     return false;
                 };
@@ -313,7 +313,7 @@ impl World {
             Step::Pause => {
                 self.now = self.now.plus_millis(3 * 3_600_000);
             }
-            Step::Clear | Step::Climb => return false,
+            Step::Clear | Step::ApplyLevel => return false,
         }
         true
     }
@@ -351,7 +351,7 @@ impl World {
     }
 
     /// The view at a revision under some marks, with its inputs.
-    pub(super) fn picture(&self, marks: &[Mark], at: Revision) -> Picture {
+    pub(super) fn snapshot(&self, marks: &[Mark], at: Revision) -> Snapshot {
         let layout = layouts::layout_at(marks, at);
         let is_made = |mark: &Mark| mark.revision <= at && layout.undone_prunes.binary_search(&mark.revision).is_err();
         let prunes: BTreeSet<Revision> = marks.iter().filter(|mark| is_made(mark)).map(|mark| mark.revision).collect();
@@ -364,18 +364,18 @@ impl World {
                     let inline = within.filter(|message| message.kind.is_inline());
                     sources.extend(inline.map(|message| self.source(&prunes, message, None, at)));
                 }
-                Span::Placed { revision, place } => {
-                    sources.push(self.source(&prunes, &self.messages[&revision], Some(place), at));
+                Span::Placed { revision, placement } => {
+                    sources.push(self.source(&prunes, &self.messages[&revision], Some(placement), at));
                 }
             }
         }
         let view = plan::view(&self.policy, &sources);
-        Picture { at, layout, sources, view }
+        Snapshot { at, layout, sources, view }
     }
 
     /// The newest view.
-    pub(super) fn look(&self) -> Picture {
-        self.picture(&self.marks, self.revision)
+    pub(super) fn current(&self) -> Snapshot {
+        self.snapshot(&self.marks, self.revision)
     }
 
     /// A message as it was at a revision, with the effect of the prunes that were active then.
@@ -383,7 +383,7 @@ impl World {
         &self,
         prunes: &BTreeSet<Revision>,
         message: &Message,
-        place: Option<Place>,
+        placement: Option<Placement>,
         at: Revision,
     ) -> SourceMessage {
         let mut message = message.clone();
@@ -395,31 +395,31 @@ impl World {
             self.pruned.iter().rev().find(|(mark, pruned)| pruned.part == part.id && prunes.contains(mark))
         };
         let pruned = message.parts.iter().filter_map(newest).map(|(_, pruned)| pruned.clone()).collect();
-        SourceMessage { message: message.into(), place, pruned, counts: None }
+        SourceMessage { message: message.into(), placement, pruned, counts: None }
     }
 
-    pub(super) fn scene<'a>(&'a self, picture: &'a Picture) -> Scene<'a> {
-        Scene {
+    pub(super) fn planning<'a>(&'a self, snapshot: &'a Snapshot) -> PlanningInput<'a> {
+        PlanningInput {
             policy: &self.policy,
             window: &self.window,
-            layout: &picture.layout,
-            sources: &picture.sources,
-            base: picture.at,
+            layout: &snapshot.layout,
+            sources: &snapshot.sources,
+            base: snapshot.at,
             now: self.now,
         }
     }
 
     /// Commits a compaction: the rows that the store writes.
-    pub(super) fn commit(&mut self, picture: &Picture, cuts: &Cuts, summary: Option<(&SummaryPlan, &str)>) {
+    pub(super) fn commit(&mut self, snapshot: &Snapshot, removals: &Removals, summary: Option<(&SummaryPlan, &str)>) {
         let compaction = CompactionId(self.id());
         if let Some((planned, _)) = summary {
             let (covered, tail_start) = (&planned.covered, planned.tail_start);
-            assert!(layouts::still_applies(&self.marks, picture.at, covered, tail_start, self.revision));
+            assert!(layouts::still_applies(&self.marks, snapshot.at, covered, tail_start, self.revision));
         }
         let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
-        let changes = plan::changes(self.scene(picture), cuts, written);
-        assert_eq!(changes.parts.len(), cuts.parts.len(), "only parts of the view are shortened");
-        for row in changes::rows(self.revision + 1, picture.at, compaction, changes) {
+        let changes = plan::changes(self.planning(snapshot), removals, written);
+        assert_eq!(changes.parts.len(), removals.parts.len(), "only parts of the view are shortened");
+        for row in changes::rows(self.revision + 1, snapshot.at, compaction, changes) {
             match row {
                 Row::Message { kind, role, bodies, metadata_json: _ } => {
                     self.write(role, kind, bodies, Some(Finish::default()));
@@ -427,7 +427,8 @@ impl World {
                 Row::Pruned(body, parts) => {
                     self.mark(body);
                     let mark = self.revision;
-                    let pruned = |(_, part, cut)| (mark, Pruned { part, compaction, cut: Some(cut) });
+                    let pruned =
+                        |(_, part, truncation)| (mark, Pruned { part, compaction, truncation: Some(truncation) });
                     self.pruned.extend(parts.into_iter().map(pruned));
                 }
                 Row::Compacted(body) => self.mark(body),
@@ -438,13 +439,13 @@ impl World {
 
 /// A view with its inputs.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Picture {
+pub(super) struct Snapshot {
     pub(super) at: Revision,
     pub(super) layout: Layout,
     pub(super) sources: Vec<SourceMessage>,
     pub(super) view: View,
 }
 
-fn picture() -> Media {
+fn image_media() -> Media {
     Media { mime_type: "image/png".into(), name: "图.png".into(), source: MediaSource::Bytes(vec![1; 60]) }
 }

@@ -4,7 +4,7 @@ use super::session::read_window;
 use super::{id, range, read_enum, time, usage};
 use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
-use crate::app::preview::{Plan, PlannedCut};
+use crate::app::preview::{Plan, PlannedTruncation};
 use crate::app::undo::Reversed;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionState, Contradiction, ContradictionKind, Failure, Level, Outcome, Trigger,
@@ -71,12 +71,12 @@ pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRe
 
 /// One request to a model with its purpose.
 pub(in crate::grpc) fn request_for((purpose, request): (Purpose, SummaryRequest)) -> pb::SummaryRequest {
-    let mut told = summary_request(request);
+    let mut converted = summary_request(request);
     match purpose {
-        Purpose::Compaction(compaction) => told.compaction_id = Some(compaction.to_string()),
-        Purpose::Branch(message) => told.branch_message_id = Some(message.to_string()),
+        Purpose::Compaction(compaction) => converted.compaction_id = Some(compaction.to_string()),
+        Purpose::Branch(message) => converted.branch_message_id = Some(message.to_string()),
     }
-    told
+    converted
 }
 
 /// A change that was undone or redone.
@@ -210,17 +210,17 @@ pub(in crate::grpc) fn contradiction_kind(kind: ContradictionKind) -> pb::Contra
 pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
     let foreseen = plan.foreseen.unwrap_or_default();
     let ids = |ids: Vec<MessageId>| ids.into_iter().map(|id| id.to_string()).collect();
-    let cut = |cut: PlannedCut| pb::CompactionCut {
-        message_id: cut.message.to_string(),
-        part_id: cut.part.to_string(),
-        original_bytes: cut.original_bytes,
-        shown_bytes: cut.shown_bytes,
+    let truncation = |truncation: PlannedTruncation| pb::CompactionCut {
+        message_id: truncation.message.to_string(),
+        part_id: truncation.part.to_string(),
+        original_bytes: truncation.original_bytes,
+        shown_bytes: truncation.shown_bytes,
     };
     pb::CompactionPlan {
         kind: kind(plan.kind).into(),
         level: level(plan.level).into(),
         base_revision: plan.base,
-        cuts: plan.cuts.into_iter().map(cut).collect(),
+        cuts: plan.truncations.into_iter().map(truncation).collect(),
         omitted_ranges: plan.omitted.into_iter().map(range).collect(),
         omitted_count: plan.omitted_count,
         covered_ranges: plan.covered.into_iter().map(range).collect(),

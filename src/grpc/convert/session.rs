@@ -10,7 +10,7 @@ use crate::pb;
 /// A session with its policy.
 pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
     let SessionInfo { session, policy_json } = info;
-    let Session { fork, window: in_force, .. } = session;
+    let Session { fork, window: current_window, .. } = session;
     let state = match session.state {
         SessionState::Active => pb::SessionState::Active,
         SessionState::Archived => pb::SessionState::Archived,
@@ -25,7 +25,7 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         fork_revision: fork.map(|(_, at)| at),
         preset: session.preset,
         policy_json,
-        window: Some(window(in_force)),
+        window: Some(window(current_window)),
         metadata_json: session.metadata_json,
         revision: session.revision,
         history_revision: session.history_revision,
@@ -44,7 +44,7 @@ fn guard_state(guards: Guards) -> pb::GuardState {
         failure_count: guards.failure_count,
         hold_turn_count: guards.hold_turns,
         breaker_open: guards.breaker_open,
-        cool_down_end_time: guards.cool_until.map(time),
+        cool_down_end_time: guards.cooldown_end.map(time),
         overhead_tokens: guards.overhead_tokens,
     }
 }

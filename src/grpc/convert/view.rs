@@ -8,7 +8,7 @@ use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, OmitReason, Omitted};
-use crate::model::view::{Author, Carried, Provenance, Shortened, Standing, ViewMessage, ViewPart};
+use crate::model::view::{Author, Carried, Provenance, Shortened, ViewKind, ViewMessage, ViewPart};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::sync::Arc;
@@ -33,21 +33,21 @@ pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<Co
 
 /// A message of a view.
 pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
-    let standing = match message.standing {
-        Standing::Shown => pb::Standing::Shown,
-        Standing::Marker => pb::Standing::Marker,
-        Standing::Summary => pb::Standing::Summary,
-        Standing::Paired => pb::Standing::Paired,
-        Standing::Filler => pb::Standing::Filler,
-        Standing::Retrieved => pb::Standing::Retrieved,
-        Standing::Branch => pb::Standing::Branch,
-        Standing::Added => pb::Standing::Added,
+    let kind = match message.kind {
+        ViewKind::Shown => pb::Standing::Shown,
+        ViewKind::Marker => pb::Standing::Marker,
+        ViewKind::Summary => pb::Standing::Summary,
+        ViewKind::Paired => pb::Standing::Paired,
+        ViewKind::Filler => pb::Standing::Filler,
+        ViewKind::Retrieved => pb::Standing::Retrieved,
+        ViewKind::Branch => pb::Standing::Branch,
+        ViewKind::Added => pb::Standing::Added,
     };
     pb::ContextMessage {
         message_id: id(message.source).unwrap_or_default(),
         revision: message.revision,
         role: role(message.role).into(),
-        standing: standing.into(),
+        standing: kind.into(),
         parts: message.parts.into_iter().map(part).collect(),
         provenance: message.provenance.as_deref().map(provenance),
         ..message.carried.as_deref().map(carried).unwrap_or_default()

@@ -2,7 +2,7 @@
 
 use crate::interop::content::{self, Output};
 use crate::interop::draft::Draft;
-use crate::interop::ledger::Ledger;
+use crate::interop::name_index::NameIndex;
 use crate::interop::raw::{self, Object};
 use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource, ResultStatus};
@@ -32,13 +32,13 @@ pub(super) fn user<'a>(
     said: &mut Draft<'a>,
     results: &mut Draft<'a>,
     message: &Object<'a>,
-    ledger: &mut Ledger,
+    names: &mut NameIndex,
 ) -> Result<(), &'static str> {
-    each(said, message, ledger, |said, ledger, block, kind, pointer| {
+    each(said, message, names, |said, names, block, kind, pointer| {
         if kind == "tool_result" {
-            result(results, ledger, block, pointer)
+            result(results, names, block, pointer)
         } else {
-            block_of(said, ledger, block, kind, pointer)
+            block_of(said, names, block, kind, pointer)
         }
     })
 }
@@ -47,16 +47,16 @@ pub(super) fn user<'a>(
 pub(super) fn assistant<'a>(
     draft: &mut Draft<'a>,
     message: &Object<'a>,
-    ledger: &mut Ledger,
+    names: &mut NameIndex,
 ) -> Result<(), &'static str> {
-    each(draft, message, ledger, block_of)
+    each(draft, message, names, block_of)
 }
 
 fn each<'a>(
     draft: &mut Draft<'a>,
     message: &Object<'a>,
-    ledger: &mut Ledger,
-    mut add: impl FnMut(&mut Draft<'a>, &mut Ledger, &Object<'a>, &str, &str) -> bool,
+    names: &mut NameIndex,
+    mut add: impl FnMut(&mut Draft<'a>, &mut NameIndex, &Object<'a>, &str, &str) -> bool,
 ) -> Result<(), &'static str> {
     let value = message.get("content").ok_or("the message has no content")?;
     if content::text(draft, value, CONTENT.to_owned()).is_some() {
@@ -67,11 +67,11 @@ fn each<'a>(
         let pointer = format!("{CONTENT}/{index}");
         let object = raw::object(block);
         let kind = object.as_ref().map(|block| block.string("type")).unwrap_or_default();
-        if object.is_some_and(|object| add(draft, ledger, &object, &kind, &pointer)) {
+        if object.is_some_and(|object| add(draft, names, &object, &kind, &pointer)) {
             continue;
         }
         if matches!(kind.as_str(), "" | "text" | "thinking" | "tool_use" | "tool_result") {
-            ledger.report(draft.line(), format!("block {index} is not what its type says; kept as it is"));
+            names.report(draft.line(), format!("block {index} is not what its type says; kept as it is"));
         }
         content::opaque(draft, PROVIDER, &kind, block, pointer);
     }
@@ -79,7 +79,7 @@ fn each<'a>(
 }
 
 /// Adds a block, if its kind has a part type of its own and is valid for the message's role.
-fn block_of<'a>(draft: &mut Draft<'a>, ledger: &mut Ledger, block: &Object<'a>, kind: &str, pointer: &str) -> bool {
+fn block_of<'a>(draft: &mut Draft<'a>, names: &mut NameIndex, block: &Object<'a>, kind: &str, pointer: &str) -> bool {
     let reply = draft.role == Role::Assistant;
     let (part, mapped): (_, &[&str]) = match kind {
         "text" => {
@@ -93,7 +93,7 @@ fn block_of<'a>(draft: &mut Draft<'a>, ledger: &mut Ledger, block: &Object<'a>, 
         }
         "tool_use" if reply => {
             let part = block.id("id").zip(block.id("name")).map(|(own, tool)| {
-                let call_id = ledger.call(draft.line(), &own);
+                let call_id = names.call(draft.line(), &own);
                 content::call(draft, call_id, tool, block.get("input"), format!("{pointer}/input"))
             });
             (part, &["type", "id", "name", "input"])
@@ -110,7 +110,7 @@ fn block_of<'a>(draft: &mut Draft<'a>, ledger: &mut Ledger, block: &Object<'a>, 
     part.is_some()
 }
 
-fn result<'a>(draft: &mut Draft<'a>, ledger: &mut Ledger, block: &Object<'a>, pointer: &str) -> bool {
+fn result<'a>(draft: &mut Draft<'a>, names: &mut NameIndex, block: &Object<'a>, pointer: &str) -> bool {
     let Some(own) = block.id("tool_use_id") else { return false };
     let pointer = format!("{pointer}/content");
     let outputs = match block.get("content") {
@@ -125,7 +125,7 @@ fn result<'a>(draft: &mut Draft<'a>, ledger: &mut Ledger, block: &Object<'a>, po
         },
     };
     let status = if block.flag("is_error") { ResultStatus::Error } else { ResultStatus::Completed };
-    content::result(draft, ledger.answered(draft.line(), &own), status, outputs);
+    content::result(draft, names.answered(draft.line(), &own), status, outputs);
     true
 }
 

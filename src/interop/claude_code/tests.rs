@@ -436,7 +436,7 @@ fn halves_of_a_compaction() {
 }
 
 #[test]
-fn the_side_chain_is_told_apart_by_agent() {
+fn side_chains_are_separated_by_agent() {
     let side = |line: Value, agent: Option<&str>| with(line, json!({"isSidechain":true,"agentId":agent}));
     let transcript = session(&[
         user("u1", None, json!("main")),

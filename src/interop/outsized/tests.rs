@@ -17,8 +17,8 @@ fn pieces(transcript: &Transcript, line: usize) -> String {
     let mut data = String::new();
     for entry in &transcript.branches[0].entries {
         let Entry::Record { message, .. } = entry else { continue };
-        let place: Value = serde_json::from_str(message.metadata_json.as_deref().unwrap_or("{}")).expect("JSON");
-        if place["line"] == line
+        let metadata: Value = serde_json::from_str(message.metadata_json.as_deref().unwrap_or("{}")).expect("JSON");
+        if metadata["line"] == line
             && let PartBody::Record(record) = &*message.parts[0].body
         {
             assert!(record.data.len() <= LIMIT);
@@ -59,7 +59,7 @@ fn a_result_that_is_too_large_is_shortened_and_kept_whole() {
 }
 
 #[test]
-fn whatever_is_too_large_has_a_place() {
+fn every_value_that_is_too_large_is_moved() {
     let large = "x".repeat(2 * LIMIT);
     let image =
         json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD".repeat(LIMIT)}});

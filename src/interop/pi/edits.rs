@@ -4,7 +4,7 @@
 use super::{Content, Reader, outputs};
 use crate::interop::content;
 use crate::interop::draft::Draft;
-use crate::interop::ledger::{Ledger, Line};
+use crate::interop::name_index::{Line, NameIndex};
 use crate::interop::raw::Object;
 use crate::interop::{Entry, Format};
 use crate::model::message::{NewMessage, Role};
@@ -37,7 +37,7 @@ impl Reader {
         match self.target_and_parts(line, entry, parent) {
             Ok((target, parts)) => Content::Edit { target, parts },
             Err(problem) => {
-                self.ledger.report(line, format!("{problem}: the edit stays as a record"));
+                self.names.report(line, format!("{problem}: the edit stays as a record"));
                 Content::Record("context_edit".to_owned())
             }
         }
@@ -114,7 +114,7 @@ impl Reader {
             None => {
                 let provider = if target.provider.is_empty() { "pi" } else { &target.provider };
                 // Calls that stay have the ids of the target's calls.
-                self.blocks(&mut draft, replacement, "/replacement/content", provider, Ledger::answered)?;
+                self.blocks(&mut draft, replacement, "/replacement/content", provider, NameIndex::answered)?;
             }
         }
         Ok(draft.parts)

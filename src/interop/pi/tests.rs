@@ -114,12 +114,12 @@ fn a_tool_result_keeps_texts_images_status_and_details() {
         })
         .collect();
     assert!(results.iter().all(|(role, result)| *role == Role::Tool && result.call_id == "c1"));
-    let told: Vec<_> = results.iter().map(|(_, result)| (result.output.as_str(), result.status)).collect();
+    let outputs: Vec<_> = results.iter().map(|(_, result)| (result.output.as_str(), result.status)).collect();
     assert_eq!(
-        told[..3],
+        outputs[..3],
         [("one", ResultStatus::Completed), ("one\ntwo", ResultStatus::Error), ("", ResultStatus::Completed),]
     );
-    assert_eq!(told[3].0, "{\"type\":\"video\"}\n{\"type\":\"image\",\"data\":\"no base64\"}");
+    assert_eq!(outputs[3].0, "{\"type\":\"video\"}\n{\"type\":\"image\",\"data\":\"no base64\"}");
     let attachment = &results[0].1.attachments[0];
     assert_eq!((attachment.mime_type.as_str(), &attachment.source), ("image/png", &MediaSource::Bytes(b"hi".to_vec())));
     let metadata = messages[1].metadata_json.as_ref().unwrap();
@@ -127,7 +127,7 @@ fn a_tool_result_keeps_texts_images_status_and_details() {
 }
 
 #[test]
-fn what_pi_tells_a_model_in_the_users_place_is_a_user_message() {
+fn text_from_pi_with_the_user_role_is_a_user_message() {
     let bash = |more: Value| {
         let mut message = json!({"role":"bashExecution","command":"ls","output":"a b","exitCode":0});
         message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -305,7 +305,7 @@ fn edited(edits: &[Value]) -> Transcript {
 }
 
 #[test]
-fn a_context_edit_names_its_target_and_what_stands_in_its_place() {
+fn a_context_edit_names_its_target_and_its_replacement() {
     let again = json!({"type":"toolCall","id":"c1","name":"read","arguments":{"path":"/b"}});
     let output = |output: &str| {
         PartBody::ToolResult(ToolResult {
@@ -437,7 +437,7 @@ fn compactions_reach_into_the_branch_that_theirs_leaves() {
 }
 
 #[test]
-fn a_damaged_line_keeps_its_place_and_does_not_cut_the_conversation() {
+fn a_damaged_line_keeps_its_position_and_does_not_split_the_conversation() {
     let text = format!(
         "{HEADER}\n{}\n{{\"type\":\"message\",\"id\":\"gone\",\"par\n{}\n{}\n{}",
         user("u1", None, "1"),
@@ -462,7 +462,7 @@ fn a_damaged_line_keeps_its_place_and_does_not_cut_the_conversation() {
 }
 
 #[test]
-fn ids_that_come_twice_are_told_apart() {
+fn repeated_ids_get_other_names() {
     let call = |text: &str| reply(json!([{"type":"toolCall","id":"read:0","name":"read","arguments":{"path":text}}]));
     let result = || json!({"role":"toolResult","toolCallId":"read:0","content":"x","isError":false});
     let transcript = session(&[
@@ -516,7 +516,7 @@ fn values_nested_without_end_are_read() {
 }
 
 #[test]
-fn what_is_too_large_for_metadata_stands_in_a_record_behind_the_message() {
+fn what_is_too_large_for_metadata_is_in_a_record_after_the_message() {
     let line = json!({"type":"message","id":"u","parentId":null,"note":"n".repeat(500),
         "message":{"role":"user","content":[{"type":"text","text":"hello","mark":"m".repeat(300)}]}});
     let text = format!("{HEADER}\n{line}");

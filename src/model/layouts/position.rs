@@ -36,21 +36,21 @@ pub fn position(marks: &[Mark], at: Revision, revision: Revision) -> Position {
     if let Some(summary) = summary {
         return Position { first: 0, last: summary.tail_start - 1, shown: revision, left_by: None };
     }
-    let place = state.place(revision);
-    let shown = state.edits.get(&place).and_then(|edit| edit.replacement).unwrap_or(place);
-    Position { first: place, last: place, shown, left_by: state.rewound_by(place) }
+    let position = state.position(revision);
+    let shown = state.edits.get(&position).and_then(|edit| edit.replacement).unwrap_or(position);
+    Position { first: position, last: position, shown, left_by: state.rewound_by(position) }
 }
 
 /// The mark that pins the message at a position, if one is active at revision `at`.
-pub fn pin(marks: &[Mark], at: Revision, place: Revision) -> Option<Revision> {
+pub fn pin(marks: &[Mark], at: Revision, position: Revision) -> Option<Revision> {
     let state = State::at(marks, at);
-    let pins = |mark: &&&Mark| matches!(mark.body, MarkBody::Pinned { target } if state.place(target) == place);
-    state.live.iter().rev().find(pins).map(|mark| mark.revision)
+    let pins = |mark: &&&Mark| matches!(mark.body, MarkBody::Pinned { target } if state.position(target) == position);
+    state.active.iter().rev().find(pins).map(|mark| mark.revision)
 }
 
 impl State<'_> {
     /// The position of a message: for a replacement, the position of its target.
-    pub(super) fn place(&self, revision: Revision) -> Revision {
+    pub(super) fn position(&self, revision: Revision) -> Revision {
         self.replacements.get(&revision).copied().unwrap_or(revision)
     }
 }

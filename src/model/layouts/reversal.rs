@@ -4,7 +4,7 @@
 //! undo of a redone change the mark of the redo. So every mark is undone at most once, and the active changes follow
 //! from the marks alone.
 
-use super::{State, stands};
+use super::{State, is_valid};
 use crate::model::Revision;
 use crate::model::mark::{Mark, MarkBody};
 
@@ -34,27 +34,27 @@ pub fn newest_change(marks: &[Mark], at: Revision) -> Option<Reversal> {
     let state = State::at(marks, at);
     let undoable = |mark: &&Mark| {
         let (origin, depth) = origin(state.marks, mark)?;
-        let in_force = match &origin.body {
-            MarkBody::Compacted(compacted) => stands(compacted, &state),
+        let is_active = match &origin.body {
+            MarkBody::Compacted(compacted) => is_valid(compacted, &state),
             MarkBody::Pruned { .. } | MarkBody::Rewound { .. } | MarkBody::Edited { .. } => is_change(origin),
             MarkBody::Pinned { .. } | MarkBody::Undone { .. } => false,
         };
-        (in_force && depth % 2 == 0).then_some(Reversal { change: origin.revision, target: mark.revision })
+        (is_active && depth % 2 == 0).then_some(Reversal { change: origin.revision, target: mark.revision })
     };
-    state.live.iter().rev().find_map(undoable)
+    state.active.iter().rev().find_map(undoable)
 }
 
 /// The change that a redo restores at revision `at`: the change that was undone last, if no change was made since.
 /// Appends and pins do not matter.
 pub fn newest_undone(marks: &[Mark], at: Revision) -> Redo {
     let state = State::at(marks, at);
-    let is_live = |mark: &Mark| state.live.binary_search_by_key(&mark.revision, |live| live.revision).is_ok();
+    let is_active = |mark: &Mark| state.active.binary_search_by_key(&mark.revision, |active| active.revision).is_ok();
     let mut overtaken_by = None;
     for mark in state.marks.iter().rev() {
         let Some((origin, depth)) = origin(state.marks, mark).filter(|(origin, _)| is_change(origin)) else { continue };
         if depth == 0 {
             overtaken_by = overtaken_by.or(Some(mark.revision));
-        } else if depth % 2 == 1 && is_live(mark) {
+        } else if depth % 2 == 1 && is_active(mark) {
             let found = Reversal { change: origin.revision, target: mark.revision };
             return overtaken_by.map_or(Redo::Possible(found), Redo::Overtaken);
         }

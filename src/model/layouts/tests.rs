@@ -19,7 +19,7 @@ fn mark(revision: Revision, body: MarkBody) -> Mark {
 }
 
 fn rewound(revision: Revision, after: Revision) -> Mark {
-    mark(revision, MarkBody::Rewound { after, told: false, of_fork: false })
+    mark(revision, MarkBody::Rewound { after, has_summary: false, of_fork: false })
 }
 
 fn edited(revision: Revision, target: Revision, replacement: Revision) -> Mark {
@@ -86,12 +86,12 @@ fn sketch(layout: &Layout) -> String {
     let spans = layout.spans.iter().map(|span| match span {
         Span::Inline { first, last: Some(last) } => format!("{first}-{last}"),
         Span::Inline { first, last: None } => format!("{first}-"),
-        Span::Placed { revision, place: Place::Marker } => format!("M{revision}"),
-        Span::Placed { revision, place: Place::Summary } => format!("S{revision}"),
-        Span::Placed { revision, place: Place::Pinned } => format!("P{revision}"),
-        Span::Placed { revision, place: Place::Retained } => format!("R{revision}"),
-        Span::Placed { revision, place: Place::Edit(target) } => format!("E{target}>{revision}"),
-        Span::Placed { revision, place: Place::Continuation } => format!("C{revision}"),
+        Span::Placed { revision, placement: Placement::Marker } => format!("M{revision}"),
+        Span::Placed { revision, placement: Placement::Summary } => format!("S{revision}"),
+        Span::Placed { revision, placement: Placement::Pinned } => format!("P{revision}"),
+        Span::Placed { revision, placement: Placement::Retained } => format!("R{revision}"),
+        Span::Placed { revision, placement: Placement::Edit(target) } => format!("E{target}>{revision}"),
+        Span::Placed { revision, placement: Placement::Continuation } => format!("C{revision}"),
     });
     spans.collect::<Vec<_>>().join(" ")
 }
@@ -225,7 +225,7 @@ fn replayed(revision: Revision, target: Revision) -> Mark {
 }
 
 #[test]
-fn what_a_compaction_adds_stands_as_long_as_the_compaction_does() {
+fn what_a_compaction_adds_lasts_as_long_as_the_compaction() {
     let first = || continued(20, 16, &[range(1, 8)], 9);
     check(vec![
         ("a continuation", vec![first()], "M17 S18 9-18 C19 20-", ""),
@@ -310,7 +310,7 @@ fn marks_that_a_summary_was_written_from() {
 }
 
 #[test]
-fn an_undone_prune_is_listed_and_a_live_one_is_not() {
+fn an_undone_prune_is_listed_and_an_active_one_is_not() {
     let marks = [pruned(5), pruned(9), undo(11, 5), undo(12, 9), undo(13, 12)];
     assert_eq!(layout_at(&marks, 10).undone_prunes, Vec::<Revision>::new());
     assert_eq!(layout_at(&marks, 12).undone_prunes, [5, 9]);
@@ -392,8 +392,8 @@ fn a_finished_summary_applies_only_to_what_it_was_written_from() {
         assert_eq!(still_applies(&marks, 30, &covered, 25, 35), *expected, "{name}");
         assert!(still_applies(&marks, 30, &covered, 25, 34), "{name}, one revision earlier");
     }
-    let taken_back = [before(), vec![edited(33, 4, 32), undo(34, 33)]].concat();
-    assert!(still_applies(&taken_back, 30, &covered, 25, 34));
+    let undone = [before(), vec![edited(33, 4, 32), undo(34, 33)]].concat();
+    assert!(still_applies(&undone, 30, &covered, 25, 34));
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn what_was_left_out_and_comes_back_from_under_a_summary_makes_it_fall() {
 fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
     let revision = || -2_i64..60;
     let body = prop_oneof![
-        revision().prop_map(|after| MarkBody::Rewound { after, told: false, of_fork: false }),
+        revision().prop_map(|after| MarkBody::Rewound { after, has_summary: false, of_fork: false }),
         (revision(), proptest::option::of(revision()))
             .prop_map(|(target, replacement)| MarkBody::Edited { target, replacement }),
         revision().prop_map(|target| MarkBody::Pinned { target }),

@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_text_is_a_piece_of_the_whole_text(text in "\\PC{0,30}", tokens in -2_i64..20) {
+    fn a_truncated_text_is_a_piece_of_the_whole_text(text in "\\PC{0,30}", tokens in -2_i64..20) {
         for encoding in ALL {
             let whole = encoding.tokenize(&text);
             let (prefix, suffix) = (whole.prefix(tokens), whole.suffix(tokens));
@@ -133,7 +133,7 @@ proptest! {
 }
 
 #[test]
-fn a_text_is_cut_where_its_tokens_end() {
+fn a_text_is_truncated_between_tokens() {
     let letters = "a b c d e f g h i j";
     // Text, tokens, and the text that qwen-agent keeps at the beginning, and at both ends.
     for (text, tokens, prefix, both) in [
@@ -152,7 +152,7 @@ fn a_text_is_cut_where_its_tokens_end() {
 }
 
 #[test]
-fn a_character_of_several_tokens_is_left_out_when_it_would_be_cut() {
+fn a_character_of_several_tokens_is_left_out_rather_than_split() {
     let bytes = vocabulary(&[]);
     let tokenized = bytes.tokenize("aé€b");
     assert_eq!(tokenized.count(), 7);

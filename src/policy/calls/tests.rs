@@ -9,11 +9,11 @@ use crate::policy::{dsl, pairing, presets, render, select};
 fn answered(text: &str) -> Vec<String> {
     let messages = dsl::parse(text);
     let calls = Calls::of(&messages);
-    let told = calls.iter().filter_map(|called| {
+    let pairs = calls.iter().filter_map(|called| {
         let answer = called.answer?;
         Some(format!("{} {} {}", dsl::name(answer.source), dsl::name(called.source), called.call.input_json))
     });
-    told.collect()
+    pairs.collect()
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn results_of_many_calls_answer_the_newest_message_first() {
         let results = ids.enumerate().map(|(at, id)| format!("t{at}\n  result c{id} out=\"x\" done\n"));
         let text = format!("a1\n{}a2\n{}{}", made("old"), made("new"), results.collect::<String>());
         // The first call of two with one id has the first result for the id.
-        let place = |call: usize| {
-            let places = order.iter().enumerate().filter(|(_, other)| **other / 2 == call / 2);
-            places.map(|(at, _)| at).nth(call % 2).expect("a result")
+        let position = |call: usize| {
+            let positions = order.iter().enumerate().filter(|(_, other)| **other / 2 == call / 2);
+            positions.map(|(at, _)| at).nth(call % 2).expect("a result")
         };
-        let old = (0..count).map(|call| format!("t{} a1 \"old{call}\"", place(call) + count));
-        let new = (0..count).map(|call| format!("t{} a2 \"new{call}\"", place(call)));
+        let old = (0..count).map(|call| format!("t{} a1 \"old{call}\"", position(call) + count));
+        let new = (0..count).map(|call| format!("t{} a2 \"new{call}\"", position(call)));
         assert_eq!(answered(&text), old.chain(new).collect::<Vec<_>>());
     }
 }
@@ -225,6 +225,6 @@ proptest! {
         }
         // No boundary is after an open call of an agent that has not continued.
         let running = Calls::of(&messages).unfinished(&messages).running;
-        prop_assert!(select::last_safe_cut(&messages) <= running.unwrap_or(messages.len()));
+        prop_assert!(select::last_safe_boundary(&messages) <= running.unwrap_or(messages.len()));
     }
 }

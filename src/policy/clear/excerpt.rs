@@ -1,6 +1,6 @@
 //! Excerpts of cleared outputs: their beginning and their end.
 
-use crate::model::cut::Cut;
+use crate::model::truncation::Truncation;
 use crate::policy::LengthUnit;
 use crate::policy::tokens::length;
 use crate::policy::truncate::{prefix, suffix};
@@ -55,11 +55,11 @@ pub struct Units {
 
 impl Excerpt {
     /// The truncation of a tool's output. If nothing is omitted, it keeps the whole text.
-    pub(super) fn cut(&self, unit: LengthUnit, tool: &str, text: &str) -> Cut {
+    pub(super) fn truncation(&self, unit: LengthUnit, tool: &str, text: &str) -> Truncation {
         let by_lines = self.lines.tools.iter().any(|name| name == tool);
         let kept = if by_lines { self.lines.kept(text) } else { self.units.kept(unit, text) };
         let (head, middle, tail) = kept.unwrap_or((text.len(), String::new(), 0));
-        Cut { before: self.before.clone(), head, middle, tail, after: self.after.clone() }
+        Truncation { before: self.before.clone(), head, middle, tail, after: self.after.clone() }
     }
 }
 

@@ -1,11 +1,11 @@
 //! Finds the parts that may be cleared, and skips the protected ones.
 
 use super::condition::{Count, When};
-use super::{Clear, Instead, Target, Weigh};
-use crate::model::cut::Cut;
+use super::{Clear, EstimateOf, Instead, Target};
 use crate::model::ids::PartId;
 use crate::model::message::MessageKind;
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
+use crate::model::truncation::Truncation;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::calls::{Called, Calls};
@@ -177,7 +177,7 @@ impl<'a> Walk<'a, '_> {
 
     fn part(&mut self, source: &'a SourceMessage, part: &'a Part, pruned: Option<&Pruned>, is_fixed: bool) {
         let call = self.call_of(part);
-        let (tokens, units) = weigh(self.policy, self.clear, source, part, pruned, call);
+        let (tokens, units) = measure(self.policy, self.clear, source, part, pruned, call);
         if units == 0 && self.passes_over_silence(&part.body) {
             return;
         }
@@ -248,13 +248,13 @@ impl<'a> Walk<'a, '_> {
 /// could only be made of the same text.
 fn is_cleared(clear: &Clear, pruned: &Pruned) -> bool {
     match &clear.instead {
-        Instead::Words(_) => pruned.cut.as_ref().is_none_or(Cut::keeps_nothing),
+        Instead::Words(_) => pruned.truncation.as_ref().is_none_or(Truncation::keeps_nothing),
         Instead::Excerpt(_) => true,
     }
 }
 
 /// The tokens and the units of a part.
-fn weigh(
+fn measure(
     policy: &Policy,
     clear: &Clear,
     source: &SourceMessage,
@@ -265,8 +265,8 @@ fn weigh(
     let words = words(&part.body, pruned);
     let units = words.as_deref().map_or(0, |words| length(policy.counting.unit, words) as u64);
     let tokens = match (clear.weigh, &words) {
-        (Weigh::Words, Some(words)) => estimate_words_of(policy, source, part, words),
-        (Weigh::Words, None) | (Weigh::Part, _) => {
+        (EstimateOf::Words, Some(words)) => estimate_words_of(policy, source, part, words),
+        (EstimateOf::Words, None) | (EstimateOf::Part, _) => {
             estimate_part_of(policy, source, part, call.map(|found| found.call.tool.as_str()))
         }
     };
@@ -285,8 +285,8 @@ fn words<'a>(body: &'a PartBody, pruned: Option<&Pruned>) -> Option<Cow<'a, str>
         | PartBody::Opaque(_)
         | PartBody::Record(_) => return None,
     };
-    let cut = pruned.and_then(|pruned| pruned.cut.as_ref());
-    Some(cut.map_or(Cow::Borrowed(text.as_str()), |cut| Cow::Owned(cut.apply(text))))
+    let truncation = pruned.and_then(|pruned| pruned.truncation.as_ref());
+    Some(truncation.map_or(Cow::Borrowed(text.as_str()), |truncation| Cow::Owned(truncation.apply(text))))
 }
 
 /// True if the part is an output without media.

@@ -2,10 +2,10 @@
 
 use super::protection::{Call, Found};
 use super::{Clear, Instead, Target};
-use crate::model::cut::Cut;
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
+use crate::model::truncation::Truncation;
 use crate::model::view::Pruned;
 use crate::policy::Policy;
 use crate::policy::tokens::{estimate_part, estimate_part_of};
@@ -15,20 +15,25 @@ use uuid::Uuid;
 const NO_INPUT: &str = "{}";
 
 /// The truncations that clear a part, and the input of its call if the step clears inputs.
-pub(super) fn cuts(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Vec<(PartId, Cut)> {
-    let cut = cut(policy, clear, now, found);
-    let is_shorter = || weight(policy, found, Some(&cut)) < weight(policy, found, None);
-    let mut cuts = Vec::new();
+pub(super) fn truncations(
+    policy: &Policy,
+    clear: &Clear,
+    now: Timestamp,
+    found: &Found<'_>,
+) -> Vec<(PartId, Truncation)> {
+    let truncation = truncation(policy, clear, now, found);
+    let is_shorter = || estimate(policy, found, Some(&truncation)) < estimate(policy, found, None);
+    let mut truncations = Vec::new();
     if !is_excerpt_of_nothing(clear, found) && (!clear.only_if_shorter || is_shorter()) {
-        cuts.push((found.part.id, cut));
+        truncations.push((found.part.id, truncation));
     }
     if let (Some(tools), Some(call)) = (&clear.inputs, &found.call)
         && tools.contain(Some(&call.call.tool))
         && has_input(call)
     {
-        cuts.push((call.part.id, Cut::placeholder(NO_INPUT)));
+        truncations.push((call.part.id, Truncation::placeholder(NO_INPUT)));
     }
-    cuts
+    truncations
 }
 
 /// True if an output has no text for an excerpt. A truncation that keeps no text would remove the media too.
@@ -41,7 +46,7 @@ fn has_input(call: &Call<'_>) -> bool {
     call.call.input_json.len() > NO_INPUT.len() && call.source.pruned_part(call.part.id).is_none()
 }
 
-fn cut(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Cut {
+fn truncation(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Truncation {
     let unit = policy.counting.unit;
     match (&clear.instead, &*found.part.body, clear.target) {
         (Instead::Words(words), PartBody::ToolResult(result), Target::Attachments) => {
@@ -51,29 +56,32 @@ fn cut(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Cut
             let about = result.attachments.iter().map(|media| words.about_media(unit, now, found, media));
             let notes: Vec<String> = about.filter(|note| !note.is_empty()).collect();
             let lines = Some(shown).into_iter().filter(|shown| !shown.is_empty()).chain(notes);
-            Cut::placeholder(lines.collect::<Vec<_>>().join("\n"))
+            Truncation::placeholder(lines.collect::<Vec<_>>().join("\n"))
         }
-        (Instead::Words(words), _, _) => Cut::placeholder(words.about(unit, now, found)),
+        (Instead::Words(words), _, _) => Truncation::placeholder(words.about(unit, now, found)),
         (Instead::Excerpt(excerpt), PartBody::ToolResult(result), _) => {
             let tool = found.call.map_or("", |call| &call.call.tool);
-            let cut = excerpt.cut(unit, tool, &result.output);
+            let truncation = excerpt.truncation(unit, tool, &result.output);
             let named = |words: &str| words.replace("{part}", &found.part.id.to_string());
-            Cut { before: named(&cut.before), after: named(&cut.after), ..cut }
+            Truncation { before: named(&truncation.before), after: named(&truncation.after), ..truncation }
         }
-        (Instead::Excerpt(_), _, _) => Cut::default(),
+        (Instead::Excerpt(_), _, _) => Truncation::default(),
     }
 }
 
 /// An output as its marks show it.
 fn shown_output(found: &Found<'_>, output: &str) -> String {
     let pruned = found.source.pruned_part(found.part.id);
-    pruned.and_then(|pruned| pruned.cut.as_ref()).map_or_else(|| output.to_owned(), |cut| cut.apply(output))
+    pruned
+        .and_then(|pruned| pruned.truncation.as_ref())
+        .map_or_else(|| output.to_owned(), |truncation| truncation.apply(output))
 }
 
 /// Estimate of the part in its message, as it is or with a truncation.
-fn weight(policy: &Policy, found: &Found<'_>, cut: Option<&Cut>) -> i64 {
+fn estimate(policy: &Policy, found: &Found<'_>, truncation: Option<&Truncation>) -> i64 {
     let tool = found.call.map(|found| found.call.tool.as_str());
-    let Some(cut) = cut else { return estimate_part_of(policy, found.source, found.part, tool) };
-    let pruned = Pruned { part: found.part.id, compaction: CompactionId(Uuid::nil()), cut: Some(cut.clone()) };
+    let Some(truncation) = truncation else { return estimate_part_of(policy, found.source, found.part, tool) };
+    let pruned =
+        Pruned { part: found.part.id, compaction: CompactionId(Uuid::nil()), truncation: Some(truncation.clone()) };
     estimate_part(policy, found.source.message.role, &found.part.body, Some(&pruned), tool)
 }

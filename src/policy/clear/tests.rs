@@ -1,8 +1,8 @@
 use super::*;
-use crate::model::cut::Cut;
 use crate::model::ids::PartId;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::PartBody;
+use crate::model::truncation::Truncation;
 use crate::policy::{LengthUnit, dsl, plan, presets};
 
 use proptest::prelude::*;
@@ -28,7 +28,7 @@ fn select(policy: &Policy, messages: &[SourceMessage]) -> ClearPlan {
 }
 
 fn apply(messages: &mut Vec<SourceMessage>, plan: &ClearPlan) {
-    *messages = plan::with_cuts(messages, &plan.cuts, dsl::PRUNED_BY);
+    *messages = plan::with_removals(messages, &plan.removals, dsl::PRUNED_BY);
 }
 
 proptest! {
@@ -44,16 +44,16 @@ proptest! {
         let mut kept = 0_i64;
         for (number, outputs) in turns.iter().enumerate() {
             for (index, (tokens, is_protected)) in outputs.iter().enumerate() {
-                let is_pruned = plan.cuts.parts.iter().any(|(id, _)| names[id] == format!("c{number}-{index}:result"));
+                let is_pruned = plan.removals.parts.iter().any(|(id, _)| names[id] == format!("c{number}-{index}:result"));
                 prop_assert!(!is_pruned || (!is_protected && number + 2 < turns.len()));
                 if !is_pruned && !is_protected && number + 2 < turns.len() {
                     kept += i64::from(*tokens);
                 }
             }
         }
-        prop_assert!(plan.cuts.is_empty() || (plan.freed_tokens > 200 && kept <= 400));
+        prop_assert!(plan.removals.is_empty() || (plan.freed_tokens > 200 && kept <= 400));
         apply(&mut messages, &plan);
-        prop_assert!(plan.cuts.is_empty() || select(&policy, &messages) == ClearPlan::default());
+        prop_assert!(plan.removals.is_empty() || select(&policy, &messages) == ClearPlan::default());
     }
 }
 
@@ -78,7 +78,7 @@ fn cleared(rule: &Clear, now: i64, text: &str) -> Vec<(String, String)> {
     let plan = super::select(&policy, rule, &ModelWindow::default(), Timestamp(now), &messages);
     let names = dsl::part_names(&messages);
     let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
-    let shown = |(id, cut): &(PartId, Cut)| {
+    let shown = |(id, truncation): &(PartId, Truncation)| {
         let part = parts.iter().find(|part| part.id == *id).expect("a part of the conversation");
         let text = match &*part.body {
             PartBody::ToolResult(result) => &result.output,
@@ -86,9 +86,9 @@ fn cleared(rule: &Clear, now: i64, text: &str) -> Vec<(String, String)> {
             PartBody::Reasoning(text) => text,
             _ => "",
         };
-        (names.get(id).cloned().unwrap_or_default(), cut.apply(text))
+        (names.get(id).cloned().unwrap_or_default(), truncation.apply(text))
     };
-    plan.cuts.parts.iter().map(shown).collect()
+    plan.removals.parts.iter().map(shown).collect()
 }
 
 fn grows(words: &str) -> Clear {
@@ -96,7 +96,7 @@ fn grows(words: &str) -> Clear {
 }
 
 #[test]
-fn words_tell_what_was_cleared() {
+fn the_placeholder_says_what_was_cleared() {
     let text = r#"a1
   tool Read#c1 in={"offset": 3, "path": "src/{tool}.ts"} out="\n  {lines} first  \nsecond\n" done"#;
     for (words, expected) in [
@@ -146,7 +146,7 @@ fn an_excerpt_keeps_both_ends() {
         },
         units: excerpt::Units { above: 10, head: 3, tail: 4, marker: "…{omitted}…".to_owned() },
     };
-    let cut = |tool: &str, text: &str| excerpt.cut(LengthUnit::Utf16, tool, text).apply(text);
+    let excerpt_of = |tool: &str, text: &str| excerpt.truncation(LengthUnit::Utf16, tool, text).apply(text);
     for (tool, text, expected) in [
         ("read", "0123456789a", "<m>\n012…4…789a\n</m>"),
         ("read", "0123456789", "<m>\n0123456789\n</m>"),
@@ -164,7 +164,7 @@ fn an_excerpt_keeps_both_ends() {
         ("shell", "Output: \n \n\nError: no", "<m>\nOutput: \nError: no\n</m>"),
         ("shell", "Exit Code: 0\n\n\n\n", "<m>\nExit Code: 0\n\n\n\n\n</m>"),
     ] {
-        assert_eq!(cut(tool, text), expected, "{tool} {text:?}");
+        assert_eq!(excerpt_of(tool, text), expected, "{tool} {text:?}");
     }
 }
 
@@ -192,7 +192,7 @@ fn nothing_has_no_excerpt_and_keeps_its_media() {
 }
 
 #[test]
-fn an_output_of_media_alone_goes_where_its_agent_weighs_them() {
+fn an_output_of_media_alone_is_cleared_where_its_agent_counts_them() {
     let outputs = |tool: &str, first: &str| {
         let others = (2..=6).map(|number| format!("  tool {tool}#c{number} out=9t media=image/png done\n"));
         format!("a1\n  tool {tool}#c1 out={first} done\n{}a2 \"done\"", others.collect::<String>())
@@ -285,7 +285,7 @@ fn a_condition_says_whether_and_how_much() {
 }
 
 #[test]
-fn media_become_words_wherever_they_stand() {
+fn media_become_text_in_every_position() {
     let text = "u1 \"x\"\n  media image/png\na2\n  tool shot#c2 in={} out=\"seen\" media=image/webp done\n  \
                 tool shot#c3 in={} out=\"\" media=image/gif done\na4 \"y\"";
     let rule = Clear { target: Target::Media, ..grows("[gone: {mime}]") };
@@ -310,7 +310,7 @@ fn a_number_can_follow_the_window() {
 
 /// Rules of every kind, with as little protection as possible.
 fn rules() -> Vec<Clear> {
-    let all = || Clear { failed_too: true, weigh: Weigh::Part, ..grows("{tool} {target} {first} {mime}") };
+    let all = || Clear { failed_too: true, weigh: EstimateOf::Part, ..grows("{tool} {target} {first} {mime}") };
     vec![
         Clear { inputs: Some(Tools::All), ..all() },
         Clear { target: Target::Attachments, ..all() },
@@ -347,7 +347,7 @@ proptest! {
         for rule in rules() {
             let policy = presets::opencode::seed();
             let plan = super::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &messages);
-            for (id, cut) in &plan.cuts.parts {
+            for (id, truncation) in &plan.removals.parts {
                 let holds = |source: &&SourceMessage| source.message.parts.iter().any(|part| part.id == *id);
                 let source = messages.iter().find(holds).expect("its message");
                 let index = messages.iter().position(|other| other.message.id == source.message.id);
@@ -356,13 +356,13 @@ proptest! {
                 prop_assert!(!speaks || index <= last_reply, "{} is unread", dsl::name(source));
                 let part = source.message.parts.iter().find(|part| part.id == *id).expect("the part");
                 if let PartBody::ToolCall(_) = *part.body {
-                    prop_assert!(serde_json::from_str::<serde_json::Value>(&cut.apply("")).is_ok());
+                    prop_assert!(serde_json::from_str::<serde_json::Value>(&truncation.apply("")).is_ok());
                 }
             }
             let mut after = messages.clone();
             apply(&mut after, &plan);
             let again = super::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &after);
-            prop_assert!(rule.batch.is_some() || again.cuts.is_empty(), "{again:?}");
+            prop_assert!(rule.batch.is_some() || again.removals.is_empty(), "{again:?}");
         }
     }
 }

@@ -123,8 +123,8 @@ fn fill(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
 /// The object of a call: the first known field of its input, or else its first text.
 fn target(call: &ToolCall) -> Option<String> {
     let Ok(Value::Object(fields)) = serde_json::from_str(&call.input_json) else { return None };
-    let telling = TARGET_FIELDS.iter().filter_map(|field| fields.get(*field));
-    let texts = telling.chain(fields.values()).filter_map(Value::as_str).map(one_line);
+    let known = TARGET_FIELDS.iter().filter_map(|field| fields.get(*field));
+    let texts = known.chain(fields.values()).filter_map(Value::as_str).map(one_line);
     texts.into_iter().find(|text| !text.is_empty())
 }
 

@@ -46,7 +46,7 @@ fn number(messages: Vec<(Role, Vec<PartBody>)>) -> Vec<ViewMessage> {
         source: Some(MessageId(Uuid::from_u128(index as u128 + 1))),
         revision: index as i64 + 1,
         role,
-        standing: Standing::Shown,
+        kind: ViewKind::Shown,
         parts: number_parts(index + 1, bodies),
         carried: None,
         provenance: None,
@@ -160,8 +160,8 @@ fn the_canonical_form() {
 #[test]
 fn an_interrupted_call_says_so() {
     let paired = paired(parse("a:+x"));
-    let ViewMessage { source, standing, parts, .. } = &paired[1];
-    assert_eq!((*source, *standing), (None, Standing::Paired));
+    let ViewMessage { source, kind, parts, .. } = &paired[1];
+    assert_eq!((*source, *kind), (None, ViewKind::Paired));
     let PartBody::ToolResult(result) = &*parts[0].body else { panic!("a result") };
     assert_eq!((result.status, result.output.as_str()), (ResultStatus::Interrupted, INTERRUPTED));
 }
@@ -297,12 +297,12 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     // Apart from the moved results, all parts keep their order and their content, including results shown as text.
     let stays = |part: &&ViewPart| part.source.is_some_and(|id| !answers.contains_key(&id));
     let before = messages.iter().flat_map(|message| &message.parts).filter(stays);
-    let told = before.flat_map(|part| match &*part.body {
-        PartBody::ToolResult(result) => tell(part, result),
+    let shown = before.flat_map(|part| match &*part.body {
+        PartBody::ToolResult(result) => result_as_text(part, result),
         _ => vec![part.clone()],
     });
     let after = paired.iter().flat_map(|message| &message.parts).filter(stays).cloned();
-    prop_assert_eq!(after.collect::<Vec<_>>(), told.collect::<Vec<_>>());
+    prop_assert_eq!(after.collect::<Vec<_>>(), shown.collect::<Vec<_>>());
     // The content of moved results is unchanged too.
     let moved = |messages: &[ViewMessage]| -> BTreeMap<PartId, ViewPart> {
         let parts = messages.iter().flat_map(|message| &message.parts).filter(|part| !stays(part));
@@ -310,7 +310,7 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     };
     prop_assert_eq!(moved(&paired), moved(messages));
     // A message names the source of each of its parts.
-    for message in paired.iter().filter(|message| message.standing != Standing::Paired) {
+    for message in paired.iter().filter(|message| message.kind != ViewKind::Paired) {
         let original = messages.iter().find(|original| original.source == message.source).expect("a source");
         prop_assert_eq!(original.revision, message.revision);
         let ids: Vec<Option<PartId>> = original.parts.iter().map(|part| part.source).collect();
@@ -334,9 +334,9 @@ proptest! {
     #[test]
     fn writers_do_not_disturb_each_other(messages in interleaved_writers()) {
         check(&messages)?;
-        let told = paired(messages).iter().flat_map(|message| &message.parts).any(|part| {
+        let shown = paired(messages).iter().flat_map(|message| &message.parts).any(|part| {
             matches!(&*part.body, PartBody::Text(text) if text.starts_with("[Tool result"))
         });
-        prop_assert!(!told, "every result has its call");
+        prop_assert!(!shown, "every result has its call");
     }
 }

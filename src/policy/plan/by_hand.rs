@@ -1,22 +1,22 @@
 //! A summary of a range of a view that the caller chooses.
 
-use super::{Scene, Work, inline, is_in_front, selected, slot, spare_pinned, summary_of};
+use super::{PlanningInput, Work, inline, is_in_front, selected, slot, spare_pinned, summary_of};
 use crate::model::Revision;
 use crate::model::compaction::Bounds;
 use crate::model::ids::PartId;
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::view::SourceMessage;
 use crate::policy::calls::Calls;
 use crate::policy::select::{self, Selection};
-use crate::policy::{Rung, Step};
+use crate::policy::{LevelPolicy, Step};
 use foldhash::HashSet;
 
 /// True if a tail can start at this position: the view shows a message there, and before it there is no open message,
 /// no running call, and no call that has its result after it.
 pub fn tail_can_start(sources: &[SourceMessage], tail_start: Revision) -> bool {
     let inline = inline(sources);
-    stands_at(&inline, tail_start)
-        && in_front(&inline, tail_start) <= select::last_safe_cut(&inline)
+    is_shown_at(&inline, tail_start)
+        && in_front(&inline, tail_start) <= select::last_safe_boundary(&inline)
         && !Calls::of(&*inline).are_split(|source| is_in_front(source, tail_start))
 }
 
@@ -24,19 +24,19 @@ pub fn tail_can_start(sources: &[SourceMessage], tail_start: Revision) -> bool {
 /// a view has one at most, and no call before it that has its result after it.
 pub fn head_can_start(sources: &[SourceMessage], head_start: Revision) -> bool {
     let inline = inline(sources);
-    stands_at(&inline, head_start)
-        && sources.iter().all(|source| source.place != Some(Place::Summary))
+    is_shown_at(&inline, head_start)
+        && sources.iter().all(|source| source.placement != Some(Placement::Summary))
         && !Calls::of(&*inline).are_split(|source| is_in_front(source, head_start))
 }
 
 /// The summary of the level's last step, for the messages between two positions in the view, without the level's other
 /// steps. Empty if there is nothing to cover, or if no summary of exactly these messages is possible.
-pub fn summary_within(scene: Scene<'_>, rung: &Rung, bounds: Bounds) -> Work {
-    let sources = scene.sources;
+pub fn summary_within(planning: PlanningInput<'_>, level_policy: &LevelPolicy, bounds: Bounds) -> Work {
+    let sources = planning.sources;
     let Bounds { head_start, tail_start } = bounds;
     let can_be = head_start.is_none_or(|start| head_can_start(sources, start))
         && tail_start.is_none_or(|start| tail_can_start(sources, start));
-    let rule = rung.steps.iter().rev().find_map(|step| match step {
+    let rule = level_policy.steps.iter().rev().find_map(|step| match step {
         Step::Summarize(rule) => Some(rule.as_ref()),
         Step::Clear(_) | Step::Fit(_) => None,
     });
@@ -45,24 +45,24 @@ pub fn summary_within(scene: Scene<'_>, rung: &Rung, bounds: Bounds) -> Work {
     let front = head_start.map_or(0, |start| in_front(&inline, start));
     let selection = match tail_start {
         Some(start) => Selection { head_end: in_front(&inline, start), ..Selection::default() },
-        None => selected(scene, rule, &inline),
+        None => selected(planning, rule, &inline),
     };
-    let Some(mut summary) = summary_of(scene, rule, &inline, front, selection) else { return Work::default() };
+    let Some(mut summary) = summary_of(planning, rule, &inline, front, selection) else { return Work::default() };
     // The messages before the range stay as they are, and the fallback applies to the whole view only.
     let parts: HashSet<PartId> =
         summary.front.iter().flat_map(|source| &source.message.parts).map(|part| part.id).collect();
-    summary.cuts.parts.retain(|(part, _)| !parts.contains(part));
-    spare_pinned(scene.layout, sources, &mut summary.cuts);
+    summary.removals.parts.retain(|(part, _)| !parts.contains(part));
+    spare_pinned(planning.layout, sources, &mut summary.removals);
     summary.fallback = Vec::new();
-    Work { cuts: summary.cuts.clone(), summary: Some(summary) }
+    Work { removals: summary.removals.clone(), summary: Some(summary) }
 }
 
 /// True if the view shows a message at this position.
-fn stands_at(inline: &[SourceMessage], place: Revision) -> bool {
-    inline.get(in_front(inline, place)).is_some_and(|source| slot(source) == place)
+fn is_shown_at(inline: &[SourceMessage], position: Revision) -> bool {
+    inline.get(in_front(inline, position)).is_some_and(|source| slot(source) == position)
 }
 
 /// Number of messages before a position.
-fn in_front(inline: &[SourceMessage], place: Revision) -> usize {
-    inline.iter().filter(|source| is_in_front(source, place)).count()
+fn in_front(inline: &[SourceMessage], position: Revision) -> usize {
+    inline.iter().filter(|source| is_in_front(source, position)).count()
 }

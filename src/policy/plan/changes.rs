@@ -1,10 +1,10 @@
 //! The changes that a plan makes, as the store or a simulation writes them.
 
-use super::{Scene, SummaryPlan, marker_text, omitted_ranges};
+use super::{PlanningInput, SummaryPlan, marker_text, omitted_ranges};
 use crate::model::changes::{Changes, SummaryChange};
-use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::PartId;
 use crate::model::part::Part;
+use crate::model::truncation::{Removals, Truncation};
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use foldhash::HashMap;
@@ -23,28 +23,30 @@ pub struct Written<'a> {
 }
 
 /// Returns the changes of truncations, omissions and a summary.
-pub fn changes(scene: Scene<'_>, cuts: &Cuts, summary: Option<Written<'_>>) -> Changes {
-    let by_part: HashMap<PartId, &Cut> = cuts.parts.iter().map(|(part, cut)| (*part, cut)).collect();
-    let cut_of = |source: &SourceMessage| {
+pub fn changes(planning: PlanningInput<'_>, removals: &Removals, summary: Option<Written<'_>>) -> Changes {
+    let by_part: HashMap<PartId, &Truncation> =
+        removals.parts.iter().map(|(part, truncation)| (*part, truncation)).collect();
+    let truncations_of = |source: &SourceMessage| {
         let message = source.message.id;
-        let cut = |part: &Part| by_part.get(&part.id).map(|cut| (message, part.id, (*cut).clone()));
-        source.message.parts.iter().filter_map(cut).collect::<Vec<_>>()
+        let truncation =
+            |part: &Part| by_part.get(&part.id).map(|truncation| (message, part.id, (*truncation).clone()));
+        source.message.parts.iter().filter_map(truncation).collect::<Vec<_>>()
     };
     Changes {
-        parts: scene.sources.iter().flat_map(cut_of).collect(),
-        omitted: omitted_ranges(scene.layout, scene.sources, cuts),
-        omitted_count: i64::try_from(cuts.omitted.len()).unwrap_or(i64::MAX),
+        parts: planning.sources.iter().flat_map(truncations_of).collect(),
+        omitted: omitted_ranges(planning.layout, planning.sources, removals),
+        omitted_count: i64::try_from(removals.omitted.len()).unwrap_or(i64::MAX),
         replay: None,
-        summary: summary.map(|written| summary_change(scene, written)),
+        summary: summary.map(|written| summary_change(planning, written)),
         continuation: None,
     }
 }
 
-fn summary_change(scene: Scene<'_>, written: Written<'_>) -> SummaryChange {
+fn summary_change(planning: PlanningInput<'_>, written: Written<'_>) -> SummaryChange {
     let Written { plan, text, summarizer, usage } = written;
     SummaryChange {
         text: text.to_owned(),
-        marker_text: marker_text(scene.policy),
+        marker_text: marker_text(planning.policy),
         tail_start: plan.tail_start,
         tail_message: plan.tail_message,
         covered: plan.covered.clone(),

@@ -1,8 +1,8 @@
 //! Plans changed by a caller: another tail, other messages kept beside the summary.
 
-use super::{Scene, SummaryPlan, attached, covered, inline, slot};
+use super::{PlanningInput, SummaryPlan, attached, covered, inline, slot};
 use crate::model::ids::MessageId;
-use crate::model::layout::Place;
+use crate::model::layout::Placement;
 use crate::model::view::SourceMessage;
 use crate::policy::calls::Calls;
 use crate::policy::select;
@@ -23,8 +23,8 @@ pub struct PlanEdit {
 ///
 /// A sentence fragment with the reason why the plan is not possible. No open message and no running call is ever
 /// covered, no call loses its result, and pinned messages stay in the view whatever the plan contains.
-pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<SummaryPlan, &'static str> {
-    let inline = inline(scene.sources);
+pub fn edited(planning: PlanningInput<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<SummaryPlan, &'static str> {
+    let inline = inline(planning.sources);
     let at = |id: MessageId| inline.iter().position(|source| source.message.id == id);
     let mut plan = plan.clone();
     let end = match edit.tail_start {
@@ -34,20 +34,20 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
     let (head, tail) = inline.split_at(end.min(inline.len()));
     let front = plan.front.len();
     if edit.tail_start.is_some() {
-        if head.iter().skip(front).all(|source| source.place == Some(Place::Retained)) {
+        if head.iter().skip(front).all(|source| source.placement == Some(Placement::Retained)) {
             return Err("nothing stands before the tail that a summary could cover");
         }
-        if end > select::last_safe_cut(&inline) {
+        if end > select::last_safe_boundary(&inline) {
             return Err("an open message or a running call stands before the tail");
         }
         if Calls::of(&*inline).are_split(|source| head.iter().any(|other| other.message.id == source.message.id)) {
             return Err("the tail begins between a call and its result");
         }
-        plan.covered = covered(scene.layout, head);
+        plan.covered = covered(planning.layout, head);
         plan.head = head[front..].to_vec();
-        plan.attachments = attached(scene.policy, &plan.rules, &plan.head);
+        plan.attachments = attached(planning.policy, &plan.rules, &plan.head);
         plan.split_turn = Vec::new();
-        plan.tail_start = tail.first().map_or(scene.base + 1, slot);
+        plan.tail_start = tail.first().map_or(planning.base + 1, slot);
         plan.tail_message = tail.first().map(|source| source.message.id);
         plan.retained.retain(|revision| head.iter().any(|source| source.message.revision == *revision));
     }
@@ -61,7 +61,7 @@ pub fn edited(scene: Scene<'_>, plan: &SummaryPlan, edit: &PlanEdit) -> Result<S
             return Err("a call and its result are kept together or not at all");
         }
         // Covered messages that are pinned stay anyway, and so do the messages before the summarized range.
-        let kept = head.iter().filter(|source| is_kept(source) && !scene.layout.pinned.contains(&slot(source)));
+        let kept = head.iter().filter(|source| is_kept(source) && !planning.layout.pinned.contains(&slot(source)));
         plan.retained = front.iter().chain(kept).map(|source| source.message.revision).collect();
     }
     Ok(plan)

@@ -5,7 +5,7 @@ use crate::policy::{dsl, presets};
 #[test]
 fn a_history_is_as_long_as_what_it_says() {
     let policy = presets::find("qwen-code@0.24").expect("a preset").policy();
-    let steps = policy.auto.iter().flat_map(|rung| &rung.steps);
+    let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     let rule = steps.filter_map(|step| if let Step::Summarize(rule) = step { Some(rule) } else { None }).next();
     let rule = rule.expect("it summarizes");
     assert_eq!(rule.minimum_messages, 2);
@@ -18,9 +18,15 @@ fn a_history_is_as_long_as_what_it_says() {
         ("u1 \"y\"\na2 \"\"\na3 \"x\"", true),
     ] {
         let sources = dsl::parse(text);
-        let scene =
-            Scene { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 9, now: Timestamp(0) };
-        assert_eq!(summary(scene, rule).is_some(), expected, "{text}");
+        let planning = PlanningInput {
+            policy: &policy,
+            window: &window,
+            layout: &layout,
+            sources: &sources,
+            base: 9,
+            now: Timestamp(0),
+        };
+        assert_eq!(summary(planning, rule).is_some(), expected, "{text}");
     }
 }
 
@@ -43,8 +49,8 @@ fn ranges_of_omitted_messages_are_disjoint_and_spare_an_edit_whose_own_revision_
         ..Layout::everything()
     };
     for (omitted, expected) in [(vec![10, 11, 13], vec![(10, 13)]), (vec![10, 13], vec![(10, 10), (12, 13)])] {
-        let cuts = Cuts { omitted: omitted.clone(), ..Cuts::default() };
-        let ranges = omitted_ranges(&layout, &sources, &cuts);
+        let removals = Removals { omitted: omitted.clone(), ..Removals::default() };
+        let ranges = omitted_ranges(&layout, &sources, &removals);
         let ranges: Vec<_> = ranges.iter().map(|range| (range.first, range.last)).collect();
         assert_eq!(ranges, expected, "{omitted:?}");
     }

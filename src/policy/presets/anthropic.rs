@@ -1,10 +1,10 @@
 //! The context editing of Anthropic's API, done by Longhand instead.
 
 use super::Preset;
-use crate::policy::clear::{Count, Keep, Target, Weigh};
+use crate::policy::clear::{Count, EstimateOf, Keep, Target};
 use crate::policy::{
-    Clear, CountPer, Counting, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Rounding, Rung, Step,
-    SummaryRole, TextWeight, Threshold, Trigger, UsageCount, ViewStyle,
+    Clear, CountPer, Counting, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice, Policy, Rounding, Step,
+    SummaryRole, TextUnits, Threshold, Trigger, UsageCount, ViewStyle,
 };
 
 /// `anthropic-context-editing@2025-10`.
@@ -52,7 +52,7 @@ pub fn context_editing() -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::CodePoints,
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             units_per_token: 4,
             rounding: Rounding::Ceil,
             per: CountPer::Message,
@@ -63,13 +63,13 @@ pub fn context_editing() -> Policy {
         truncate: None,
         maintenance: vec![Step::Clear(Clear {
             target: Target::Reasoning,
-            weigh: Weigh::Part,
+            weigh: EstimateOf::Part,
             keep: Keep { turns_with_any: 1, ..Keep::default() },
             only_if_shorter: false,
             ..Clear::outputs("")
         })],
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Tokens { tokens: 100_000 }, inclusive: false, minimum_tokens: 0 },
             notice: Notice::None,
             steps: vec![Step::Clear(Clear {

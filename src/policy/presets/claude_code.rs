@@ -4,12 +4,12 @@
 
 use super::Preset;
 use crate::policy::clear::{Count, Hint, Instead, Keep, Words};
-use crate::policy::fit::last;
+use crate::policy::omission::last;
 use crate::policy::select::Last;
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
+    Notice, Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole,
+    Tail, TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -118,7 +118,7 @@ pub fn seed() -> Policy {
         trigger: Trigger { auto: true, cool_down_seconds: 60, ..Trigger::default() },
         truncate: None,
         maintenance: Vec::new(),
-        micro: Some(Rung {
+        micro: Some(LevelPolicy {
             threshold: above(0.55),
             notice: Notice::None,
             steps: vec![Step::Clear(Clear {
@@ -128,7 +128,7 @@ pub fn seed() -> Policy {
             })],
             stop_when_enough: false,
         }),
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: above(0.75),
             notice: Notice::Inform {
                 text: "--- Conversation compacted to save context ({percent}% full) ---".to_owned(),
@@ -140,7 +140,7 @@ pub fn seed() -> Policy {
             )],
             stop_when_enough: false,
         }),
-        deep: Some(Rung {
+        deep: Some(LevelPolicy {
             threshold: above(0.9),
             notice: Notice::Confirm {
                 text: "The context is {percent}% full. Rewrite the conversation as a report and go on from there?"
@@ -167,7 +167,7 @@ pub fn observed() -> Policy {
         truncate: None,
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold {
                 limit: Limit::Buffered { ratio: 1.0, reserve_tokens: 20_000 + 13_000, floor_ratio: 0.5 },
                 inclusive: true,
@@ -199,7 +199,7 @@ pub fn observed() -> Policy {
 fn counting(usage: UsageCount) -> Counting {
     Counting {
         unit: LengthUnit::Utf16,
-        text: TextWeight::Length,
+        text: TextUnits::Length,
         units_per_token: 4,
         rounding: Rounding::Ceil,
         per: CountPer::Message,
@@ -242,12 +242,12 @@ fn hints() -> Vec<Hint> {
     ]
 }
 
-fn summarize(tail: Tail, summary: Summary, fallback: Vec<Fit>) -> Step {
+fn summarize(tail: Tail, summary: Summary, fallback: Vec<Omission>) -> Step {
     Step::Summarize(Box::new(Summarize { tail, summary, retained_first: false, minimum_messages: 0, fallback }))
 }
 
-fn last_20() -> Vec<Fit> {
-    vec![Fit::Last(last::Last { messages: 20 })]
+fn last_20() -> Vec<Omission> {
+    vec![Omission::Last(last::Last { messages: 20 })]
 }
 
 fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
@@ -363,7 +363,7 @@ mod tests {
         let policy = seed();
         let text: String = (1..=14).map(|turn| format!("u{turn} \"x\"\na{turn} \"y\"\n")).collect();
         let messages = dsl::parse(&text);
-        let scene = plan::Scene {
+        let planning = plan::PlanningInput {
             policy: &policy,
             window: &ModelWindow::default(),
             layout: &Layout::everything(),
@@ -371,12 +371,13 @@ mod tests {
             base: 28,
             now: Timestamp(0),
         };
-        for rung in [&policy.auto, &policy.deep] {
-            let Some(Step::Summarize(rule)) = rung.as_ref().and_then(|rung| rung.steps.first()) else {
+        for level_policy in [&policy.auto, &policy.deep] {
+            let Some(Step::Summarize(rule)) = level_policy.as_ref().and_then(|level_policy| level_policy.steps.first())
+            else {
                 panic!("a summary");
             };
-            let work = plan::fallback(scene, &rule.fallback);
-            assert_eq!(work.cuts.omitted, (1..=8).collect::<Vec<_>>());
+            let work = plan::fallback(planning, &rule.fallback);
+            assert_eq!(work.removals.omitted, (1..=8).collect::<Vec<_>>());
         }
     }
 }

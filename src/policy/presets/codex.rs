@@ -3,8 +3,8 @@
 use super::Preset;
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
-    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
+    Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,
     Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
@@ -62,7 +62,7 @@ pub fn v2026_08() -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::Bytes,
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             units_per_token: 4,
             rounding: Rounding::Ceil,
             per: CountPer::Message,
@@ -73,7 +73,7 @@ pub fn v2026_08() -> Policy {
         truncate: None,
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.9 }, inclusive: true, minimum_tokens: 0 },
             notice: Notice::Inform { text: "The conversation was compacted; details of it may be missing.".to_owned() },
             steps: vec![Step::Summarize(Box::new(Summarize {

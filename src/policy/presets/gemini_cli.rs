@@ -5,13 +5,13 @@
 //! the features introduced with 0.26 in their current form (0.61).
 
 use super::Preset;
-use crate::policy::clear::{Excerpt, Instead, Keep, Lines, Units, Weigh};
-use crate::policy::fit::output_budget::OutputBudget;
-use crate::policy::select::{Fraction, FractionCut};
+use crate::policy::clear::{EstimateOf, Excerpt, Instead, Keep, Lines, Units};
+use crate::policy::omission::output_budget::OutputBudget;
+use crate::policy::select::{Fraction, FractionBoundary};
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
+    Notice, Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole,
+    Tail, TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// Deviation of both versions.
@@ -147,11 +147,11 @@ pub fn august_2025() -> Policy {
         truncate: None,
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),
             steps: vec![Step::Summarize(Box::new(Summarize {
-                tail: fraction(FractionCut::Reached {}, 0.0),
+                tail: fraction(FractionBoundary::Reached {}, 0.0),
                 summary: snapshot(sections_of_2025()),
                 retained_first: false,
                 minimum_messages: 0,
@@ -178,13 +178,13 @@ pub fn v0_26() -> Policy {
         preset: V0_26.name.to_owned(),
         counting: counting(),
         maintenance: vec![Step::Clear(masking())],
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.5 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),
             steps: vec![
                 Step::Fit(output_budget()),
                 Step::Summarize(Box::new(Summarize {
-                    tail: fraction(FractionCut::Request {}, 0.0),
+                    tail: fraction(FractionBoundary::Request {}, 0.0),
                     summary: Summary { verify: true, ..snapshot(sections_of_today()) },
                     retained_first: false,
                     minimum_messages: 0,
@@ -202,7 +202,7 @@ pub fn v0_26() -> Policy {
 fn counting() -> Counting {
     Counting {
         unit: LengthUnit::Utf16,
-        text: TextWeight::Mixed { other_units: 6, plain_above: 100_000 },
+        text: TextUnits::Mixed { other_units: 6, plain_above: 100_000 },
         units_per_token: 4,
         rounding: Rounding::Floor,
         per: CountPer::Contents,
@@ -216,7 +216,7 @@ fn notice() -> Notice {
 }
 
 /// The tail beside a summary of the older 70 % of the characters.
-pub(super) fn fraction(cut: FractionCut, minimum_ratio: f64) -> Tail {
+pub(super) fn fraction(cut: FractionBoundary, minimum_ratio: f64) -> Tail {
     Tail::Fraction(Fraction { summarize_ratio: 0.7, cut, minimum_ratio })
 }
 
@@ -286,8 +286,8 @@ pub(super) fn view() -> ViewStyle {
     }
 }
 
-fn output_budget() -> Fit {
-    Fit::OutputBudget(OutputBudget {
+fn output_budget() -> Omission {
+    Omission::OutputBudget(OutputBudget {
         budget_tokens: 50_000,
         max_units: 40_000,
         head_share: 0.2,
@@ -300,7 +300,7 @@ fn output_budget() -> Fit {
 fn masking() -> Clear {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     Clear {
-        weigh: Weigh::Part,
+        weigh: EstimateOf::Part,
         keep: Keep { messages: 1, tokens: 50_000, ..Keep::default() },
         minimum_tokens: 30_000,
         protected_tools: names(&["activate_skill", "ask_user", "enter_plan_mode", "exit_plan_mode"]),

@@ -6,9 +6,9 @@ use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Count, Keep, OfWindow};
 use crate::policy::select::Requests;
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
+    Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `goose@0.8`.
@@ -67,7 +67,7 @@ pub fn v0_8() -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::CodePoints,
-            text: TextWeight::Bpe { encoding: Encoding::O200kBase },
+            text: TextUnits::Bpe { encoding: Encoding::O200kBase },
             units_per_token: 1,
             rounding: Rounding::Ceil,
             per: CountPer::Message,
@@ -78,7 +78,7 @@ pub fn v0_8() -> Policy {
         truncate: None,
         maintenance: vec![Step::Clear(tool_pairs())],
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.8 }, inclusive: false, minimum_tokens: 0 },
             notice: Notice::Inform { text: "The conversation was compacted at {percent}% of the window.".to_owned() },
             steps: vec![Step::Summarize(Box::new(Summarize {

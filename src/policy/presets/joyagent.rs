@@ -6,9 +6,9 @@
 use super::Preset;
 use crate::policy::tokens::{Detail, Envelope};
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
-    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
-    Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
+    Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 /// A limit that no view reaches: such a level is applied by hand only.
@@ -67,7 +67,7 @@ pub fn policy() -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::Utf16,
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             units_per_token: 1,
             rounding: Rounding::Ceil,
             per: CountPer::Envelope(Envelope { message_units: 4, list_units: 2, detail: Detail::Medium }),
@@ -78,8 +78,8 @@ pub fn policy() -> Policy {
         truncate: Some(Truncate::head(10_000, "")),
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(rung(100_000, Step::Fit(Fit::Suffix {}))),
-        deep: Some(rung(
+        auto: Some(level_policy(100_000, Step::Fit(Omission::Suffix {}))),
+        deep: Some(level_policy(
             BY_HAND_TOKENS,
             Step::Summarize(Box::new(Summarize {
                 tail: Tail::Nothing {},
@@ -104,8 +104,8 @@ pub fn policy() -> Policy {
     }
 }
 
-fn rung(tokens: i64, step: Step) -> Rung {
-    Rung {
+fn level_policy(tokens: i64, step: Step) -> LevelPolicy {
+    LevelPolicy {
         threshold: Threshold { limit: Limit::Tokens { tokens }, inclusive: false, minimum_tokens: 0 },
         notice: Notice::None,
         steps: vec![step],

@@ -47,7 +47,7 @@ impl Preset {
     /// of all agents whose summaries a model writes, and of all that act automatically.
     pub fn deviations(&self) -> Vec<&'static str> {
         let policy = self.policy();
-        let mut steps = policy.ladder().flat_map(|(_, level)| &level.steps);
+        let mut steps = policy.levels().flat_map(|(_, level)| &level.steps);
         let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };
         let automatic: &[&str] = if policy.trigger.auto { &AUTOMATIC } else { &[] };
         let has_figure = !policy.trigger.auto || policy.guards.minimum_gain_tokens.is_some();

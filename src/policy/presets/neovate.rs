@@ -7,9 +7,9 @@ use super::Preset;
 use crate::policy::bpe::Encoding;
 use crate::policy::clear::{Keep, PartOrder, PastCleared};
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
+    Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -138,7 +138,7 @@ fn policy(
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::Utf16,
-            text: TextWeight::Bpe { encoding: Encoding::O200kBase },
+            text: TextUnits::Bpe { encoding: Encoding::O200kBase },
             units_per_token: 1,
             rounding: Rounding::Ceil,
             per: CountPer::Message,
@@ -153,7 +153,7 @@ fn policy(
         }),
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: false, minimum_tokens },
             notice: Notice::Inform { text: "Chat history compacted successfully.".to_owned() },
             steps: vec![

@@ -10,9 +10,9 @@ use super::Preset;
 use crate::policy::clear::{Keep, PastCleared};
 use crate::policy::select::LastTurns;
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextWeight, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
+    Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -209,7 +209,7 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::Utf16,
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             units_per_token: 4,
             rounding: Rounding::HalfUp,
             per: CountPer::JsonRange,
@@ -220,7 +220,7 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
         truncate: None,
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold {
                 limit: Limit::Usable { buffer_tokens: 20_000, output_cap_tokens: 32_000 },
                 inclusive: true,
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_version_clears_once_it_is_told_how() {
+    fn the_newer_version_clears_once_it_is_configured() {
         let patch = json!({ "maintenance": seed().maintenance });
         let policy = v1_18().with_overrides(&patch.to_string()).expect("the seed's rule is valid");
         assert_eq!((policy.maintenance, v1_18().maintenance), (seed().maintenance, Vec::new()));

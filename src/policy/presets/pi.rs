@@ -5,8 +5,8 @@
 use super::Preset;
 use crate::policy::select::{LargeResults, Recent};
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
-    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
+    Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,
     Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
@@ -201,7 +201,7 @@ fn policy(version: &Version) -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::Utf16,
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             units_per_token: 4,
             rounding: Rounding::Ceil,
             per: CountPer::Message,
@@ -218,7 +218,7 @@ fn policy(version: &Version) -> Policy {
         truncate: None,
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold {
                 limit: Limit::Reserve { reserve_tokens: 16_384 },
                 inclusive: false,

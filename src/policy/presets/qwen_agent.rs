@@ -6,12 +6,12 @@
 
 use super::Preset;
 use crate::policy::bpe::Encoding;
-use crate::policy::fit::newest_first::NewestFirst;
-use crate::policy::fit::turns_and_steps::TurnsAndSteps;
+use crate::policy::omission::newest_first::NewestFirst;
+use crate::policy::omission::turns_and_steps::TurnsAndSteps;
 use crate::policy::tokens::{NoteEnd, Said};
 use crate::policy::{
-    CountPer, Counting, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy, Retrieval, Rounding, Rung, Step,
-    SummaryRole, TextWeight, Threshold, Trigger, UsageCount, ViewStyle,
+    CountPer, Counting, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice, Omission, Policy, Retrieval,
+    Rounding, Step, SummaryRole, TextUnits, Threshold, Trigger, UsageCount, ViewStyle,
 };
 
 /// Sources of the values, in both versions.
@@ -98,22 +98,22 @@ pub const V0_0_34: Preset = Preset {
 /// The policy of `qwen-agent@old`.
 pub fn old() -> Policy {
     let rule = NewestFirst { ellipsis: "...".to_owned(), placeholder: "omit".to_owned() };
-    policy(OLD.name, Said { calls: false, note: NoteEnd::Paragraph }, Fit::NewestFirst(rule))
+    policy(OLD.name, Said { calls: false, note: NoteEnd::Paragraph }, Omission::NewestFirst(rule))
 }
 
 /// The policy of `qwen-agent@0.0.34`.
 pub fn v0_0_34() -> Policy {
     let rule = TurnsAndSteps { ellipsis: "...".to_owned(), placeholder: "omit".to_owned() };
-    policy(V0_0_34.name, Said { calls: true, note: NoteEnd::Line }, Fit::TurnsAndSteps(rule))
+    policy(V0_0_34.name, Said { calls: true, note: NoteEnd::Line }, Omission::TurnsAndSteps(rule))
 }
 
-fn policy(name: &str, said: Said, fit: Fit) -> Policy {
+fn policy(name: &str, said: Said, omission: Omission) -> Policy {
     Policy {
         preset: name.to_owned(),
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::CodePoints,
-            text: TextWeight::Bpe { encoding: Encoding::Qwen },
+            text: TextUnits::Bpe { encoding: Encoding::Qwen },
             units_per_token: 1,
             rounding: Rounding::Ceil,
             per: CountPer::Said(said),
@@ -124,10 +124,10 @@ fn policy(name: &str, said: Said, fit: Fit) -> Policy {
         truncate: None,
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Tokens { tokens: 58_000 }, inclusive: false, minimum_tokens: 0 },
             notice: Notice::None,
-            steps: vec![Step::Fit(fit)],
+            steps: vec![Step::Fit(omission)],
             stop_when_enough: false,
         }),
         deep: None,

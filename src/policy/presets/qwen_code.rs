@@ -3,11 +3,11 @@
 
 use super::{Preset, gemini_cli};
 use crate::policy::clear::{Count, Instead, Keep, Target, Tools, When, Words};
-use crate::policy::select::FractionCut;
+use crate::policy::select::FractionBoundary;
 use crate::policy::{
-    Attachments, Bullet, Clear, CountPer, Counting, FileText, FileTool, Guards, LengthUnit, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, Tail, TextWeight, Threshold, Topic,
-    Trigger, UsageCount, ViewStyle,
+    Attachments, Bullet, Clear, CountPer, Counting, FileText, FileTool, Guards, LengthUnit, LevelPolicy, Limit,
+    MediaUnits, Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, Tail, TextUnits, Threshold,
+    Topic, Trigger, UsageCount, ViewStyle,
 };
 
 const UNREAD: &str = "The last request, results that no reply has read, open messages and running calls are never \
@@ -152,11 +152,11 @@ pub fn v0_15() -> Policy {
             ..idle_outputs()
         })],
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),
             steps: vec![Step::Summarize(Box::new(Summarize {
-                tail: gemini_cli::fraction(FractionCut::Rounds { rounds: 2 }, 0.05),
+                tail: gemini_cli::fraction(FractionBoundary::Rounds { rounds: 2 }, 0.05),
                 summary: gemini_cli::snapshot(gemini_cli::sections_of_2025()),
                 retained_first: false,
                 minimum_messages: 0,
@@ -178,7 +178,7 @@ pub fn v0_24() -> Policy {
     let beside =
         |offset_tokens, reserve_tokens| Limit::Beside { limit: Box::new(limit.clone()), offset_tokens, reserve_tokens };
     let (warning, hard) = (beside(-20_000, None), beside(3_000, Some(23_000)));
-    let rung = |limit, notice, steps| Rung {
+    let level_policy = |limit, notice, steps| LevelPolicy {
         threshold: Threshold { limit, inclusive: true, minimum_tokens: 0 },
         notice,
         steps,
@@ -203,9 +203,9 @@ pub fn v0_24() -> Policy {
             Step::Clear(idle_attachments()),
             Step::Clear(large_outputs()),
         ],
-        micro: Some(rung(warning, nearly_full, vec![Step::Clear(large_outputs())])),
-        auto: Some(rung(limit.clone(), notice(), summarize())),
-        deep: Some(rung(hard, notice(), summarize())),
+        micro: Some(level_policy(warning, nearly_full, vec![Step::Clear(large_outputs())])),
+        auto: Some(level_policy(limit.clone(), notice(), summarize())),
+        deep: Some(level_policy(hard, notice(), summarize())),
         view: ViewStyle {
             summary_suffix:
                 "\n\nTake up the work where this summary leaves it. Do not comment on the summary and do not \
@@ -221,7 +221,7 @@ pub fn v0_24() -> Policy {
 fn counting() -> Counting {
     Counting {
         unit: LengthUnit::Utf16,
-        text: TextWeight::Length,
+        text: TextUnits::Length,
         units_per_token: 4,
         rounding: Rounding::Ceil,
         per: CountPer::Characters,

@@ -5,8 +5,8 @@
 
 use super::Preset;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
-    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
+    Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,
     Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
 
@@ -47,7 +47,7 @@ pub fn policy() -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::CodePoints,
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             units_per_token: 4,
             rounding: Rounding::Ceil,
             per: CountPer::Message,
@@ -66,7 +66,7 @@ pub fn policy() -> Policy {
         }),
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(Rung {
+        auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 1.0 }, inclusive: false, minimum_tokens: 0 },
             notice: Notice::None,
             steps: vec![Step::Summarize(Box::new(Summarize {

@@ -6,16 +6,16 @@
 
 use super::Preset;
 use crate::policy::bpe::Encoding;
-use crate::policy::fit::groups::Groups;
-use crate::policy::fit::middle_out::MiddleOut;
-use crate::policy::fit::per_role::{BothEnds, Pass, PerRole, ResultSigns, Speaker, Tier};
-use crate::policy::fit::strip::Strip;
+use crate::policy::omission::groups::Groups;
+use crate::policy::omission::middle_out::MiddleOut;
+use crate::policy::omission::per_role::{BothEnds, Pass, PerRole, ResultSigns, Speaker, Tier};
+use crate::policy::omission::strip::Strip;
 use crate::policy::overflow::{ModelLimit, WindowStep};
 use crate::policy::tokens::ChatFormat;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Fit, Guards, LengthUnit, Limit, MediaUnits, Notice, Policy,
-    PromptStyle, Rounding, Rung, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextWeight,
-    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
+    Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
+    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
 
 /// `suna@2025-04`.
@@ -161,7 +161,7 @@ pub fn v2025_04() -> Policy {
         fallback: Vec::new(),
     }));
     Policy {
-        auto: Some(rung(Limit::Tokens { tokens: 120_000 }, true, vec![step])),
+        auto: Some(level_policy(Limit::Tokens { tokens: 120_000 }, true, vec![step])),
         view: ViewStyle {
             summary_prefix: "\n======== CONVERSATION HISTORY SUMMARY ========\n\n".to_owned(),
             summary_suffix:
@@ -208,10 +208,10 @@ pub fn v2025_07() -> Policy {
         json_starts_over: true,
     };
     let groups = Groups { target_ratio: 1.0, batch: 10, minimum: 10 };
-    let steps = [strip(), Fit::PerRole(per_role), Fit::Groups(groups), middle_out()].map(Step::Fit);
+    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Fit);
     Policy {
         maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
-        auto: Some(rung(limit, false, steps.into())),
+        auto: Some(level_policy(limit, false, steps.into())),
         ..policy(V2025_07.name, MESSAGE_UNITS + ID_UNITS)
     }
 }
@@ -227,10 +227,10 @@ pub fn v2026() -> Policy {
     let per_role =
         PerRole { target_ratio, tiers: tiers(), halvings: 0, results: ResultSigns::default(), json_starts_over: false };
     let groups = Groups { target_ratio, batch: 3, minimum: 5 };
-    let steps = [strip(), Fit::PerRole(per_role), Fit::Groups(groups), middle_out()].map(Step::Fit);
+    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Fit);
     Policy {
         maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
-        auto: Some(rung(limit, false, steps.into())),
+        auto: Some(level_policy(limit, false, steps.into())),
         ..policy(V2026.name, MESSAGE_UNITS + ID_UNITS)
     }
 }
@@ -275,16 +275,16 @@ fn both_ends() -> BothEnds {
     }
 }
 
-fn strip() -> Fit {
-    Fit::Strip(Strip { object: "tool_execution".to_owned(), field: "arguments".to_owned() })
+fn strip() -> Omission {
+    Omission::Strip(Strip { object: "tool_execution".to_owned(), field: "arguments".to_owned() })
 }
 
-fn middle_out() -> Fit {
-    Fit::MiddleOut(MiddleOut { max_messages: 320, minimum_groups: 4 })
+fn middle_out() -> Omission {
+    Omission::MiddleOut(MiddleOut { max_messages: 320, minimum_groups: 4 })
 }
 
-fn rung(limit: Limit, inclusive: bool, steps: Vec<Step>) -> Rung {
-    Rung {
+fn level_policy(limit: Limit, inclusive: bool, steps: Vec<Step>) -> LevelPolicy {
+    LevelPolicy {
         threshold: Threshold { limit, inclusive, minimum_tokens: 0 },
         notice: Notice::None,
         steps,
@@ -299,7 +299,7 @@ fn policy(name: &str, message_units: u32) -> Policy {
         render_version: 2,
         counting: Counting {
             unit: LengthUnit::CodePoints,
-            text: TextWeight::Bpe { encoding: Encoding::Cl100kBase },
+            text: TextUnits::Bpe { encoding: Encoding::Cl100kBase },
             units_per_token: 1,
             rounding: Rounding::Ceil,
             per: CountPer::Chat(ChatFormat { message_units, list_units: 3 }),

@@ -1,6 +1,6 @@
 //! Splits a transcript into pieces that fit a window.
 
-use super::data::{ends_line, from_cut};
+use super::data::{after_split, ends_line};
 use super::{GAP, MARGIN};
 
 /// Upper estimate of the tokens of a text in ordinary cases.
@@ -8,7 +8,7 @@ use super::{GAP, MARGIN};
 /// The count of a model's own tokenizer is not known here. Code and JSON have about three ASCII characters to a token,
 /// other scripts up to one token a character; so a text that fits by this estimate almost always fits in fact. If one
 /// does not, the provider refuses it.
-pub fn weight(text: &str) -> i64 {
+pub fn estimated_tokens(text: &str) -> i64 {
     let (ascii, others) =
         text.chars().fold(
             (0_i64, 0_i64),
@@ -30,8 +30,8 @@ pub fn chunks(entries: &[String], room: i64) -> Vec<String> {
     let mut piece = String::new();
     let mut used = 0;
     for entry in entries {
-        let gap = if piece.is_empty() { 0 } else { weight(GAP) };
-        let needed = weight(entry);
+        let gap = if piece.is_empty() { 0 } else { estimated_tokens(GAP) };
+        let needed = estimated_tokens(entry);
         if used + gap + needed <= room {
             if !piece.is_empty() {
                 piece.push_str(GAP);
@@ -46,14 +46,14 @@ pub fn chunks(entries: &[String], room: i64) -> Vec<String> {
         // The margin before the rest of a line counts too.
         let mut rest = entry.as_str();
         let mut margin = "";
-        while weight(rest) + weight(margin) > room {
-            let (front, back) = split(rest, room - weight(margin));
+        while estimated_tokens(rest) + estimated_tokens(margin) > room {
+            let (front, back) = split(rest, room - estimated_tokens(margin));
             pieces.push(format!("{margin}{front}"));
             margin = if front.ends_with(ends_line) { "" } else { MARGIN };
             rest = back;
         }
         piece = format!("{margin}{rest}");
-        used = weight(&piece);
+        used = estimated_tokens(&piece);
     }
     if !piece.is_empty() {
         pieces.push(piece);
@@ -66,7 +66,7 @@ pub fn chunks(entries: &[String], room: i64) -> Vec<String> {
 pub fn condensed(entries: &[String], room: i64, pieces_max: usize) -> Vec<String> {
     let mut longest = room.max(1);
     // Room for the note about omitted pieces.
-    let inner = room.saturating_sub(weight(STRETCH)).max(1);
+    let inner = room.saturating_sub(estimated_tokens(OMITTED_PIECES)).max(1);
     loop {
         let short: Vec<String> = entries.iter().map(|entry| without_middle(entry, longest)).collect();
         let pieces = chunks(&short, inner);
@@ -81,7 +81,7 @@ pub fn condensed(entries: &[String], room: i64, pieces_max: usize) -> Vec<String
 }
 
 /// Text in place of omitted pieces.
-const STRETCH: &str = "[... a long stretch is left out here ...]\n\n";
+const OMITTED_PIECES: &str = "[... a long stretch is left out here ...]\n\n";
 
 /// Size down to which long entries are shortened, in tokens.
 const LEAST_ENTRY: i64 = 24;
@@ -93,7 +93,7 @@ fn thinned(mut pieces: Vec<String>, pieces_max: usize) -> Vec<String> {
     let from = pieces_max / 4;
     pieces.drain(from..from + dropped);
     if let Some(next) = pieces.get_mut(from) {
-        next.insert_str(0, STRETCH);
+        next.insert_str(0, OMITTED_PIECES);
     }
     pieces
 }
@@ -101,7 +101,7 @@ fn thinned(mut pieces: Vec<String>, pieces_max: usize) -> Vec<String> {
 /// An entry shortened to about `longest` tokens: its beginning, a note about the omitted middle, and its end.
 fn without_middle(entry: &str, longest: i64) -> String {
     let Some((head, note, middle, tail)) = ends(entry, longest) else { return entry.to_owned() };
-    format!("{head}\n{note}\n{}", from_cut(middle, tail))
+    format!("{head}\n{note}\n{}", after_split(middle, tail))
 }
 
 /// The same for a text without margins, such as a summary of a piece.
@@ -112,7 +112,7 @@ pub fn note_without_middle(text: &str, longest: i64) -> String {
 
 /// The beginning of a text that is too long, the note about its middle, the middle, and its end.
 fn ends(text: &str, longest: i64) -> Option<(&str, String, &str, &str)> {
-    if weight(text) <= longest {
+    if estimated_tokens(text) <= longest {
         return None;
     }
     let (head, rest) = prefix(text, (longest / 2).max(1));
@@ -138,7 +138,7 @@ fn prefix(text: &str, room: i64) -> (&str, &str) {
     let mut measure = Measure::default();
     for (at, letter) in text.char_indices() {
         measure.add(letter);
-        if measure.weight() > room && at > 0 {
+        if measure.tokens() > room && at > 0 {
             return text.split_at(at);
         }
     }
@@ -150,14 +150,14 @@ fn suffix(text: &str, room: i64) -> &str {
     let mut measure = Measure::default();
     for (at, letter) in text.char_indices().rev() {
         measure.add(letter);
-        if measure.weight() > room {
+        if measure.tokens() > room {
             return text.get(at + letter.len_utf8()..).unwrap_or_default();
         }
     }
     text
 }
 
-/// [`weight`], one character at a time.
+/// [`estimated_tokens`], one character at a time.
 #[derive(Default)]
 struct Measure {
     ascii: i64,
@@ -173,7 +173,7 @@ impl Measure {
         }
     }
 
-    fn weight(&self) -> i64 {
+    fn tokens(&self) -> i64 {
         (self.ascii + 2) / 3 + self.others
     }
 }

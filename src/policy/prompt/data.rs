@@ -43,7 +43,7 @@ pub fn block(text: &str) -> String {
 }
 
 /// The rest of a marked text after a split: if the split is in the middle of a line, the rest gets a margin of its own.
-pub(super) fn from_cut(before: &str, rest: &str) -> String {
+pub(super) fn after_split(before: &str, rest: &str) -> String {
     let in_line = before.chars().next_back().is_some_and(|last| !ends_line(last));
     if in_line && !rest.is_empty() { format!("{MARGIN}{rest}") } else { rest.to_owned() }
 }

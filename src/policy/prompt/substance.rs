@@ -4,7 +4,7 @@
 //! answer must have the requested sections, or enough text for what it covers. It must not be a short refusal, by the
 //! model or by a filter before it.
 
-use super::{Detail, Scope, entries, sections, weight};
+use super::{Detail, Scope, entries, estimated_tokens, sections};
 use crate::model::compaction::{Failure, FailureReason};
 use crate::model::view::SourceMessage;
 use crate::policy::{Summary, SummaryFormat};
@@ -36,7 +36,7 @@ pub struct Expected<'a> {
     pub rules: &'a Summary,
     /// The requested part of the history.
     pub scope: Scope,
-    /// Size of the summary's input, in tokens by [`weight`].
+    /// Size of the summary's input, in tokens by [`estimated_tokens`].
     pub covered_tokens: i64,
     /// Approximate maximum number of words; 0 for no limit.
     pub words: i64,
@@ -45,9 +45,9 @@ pub struct Expected<'a> {
 impl<'a> Expected<'a> {
     /// The requirements for a summary of this history.
     pub fn of_history(rules: &'a Summary, messages: &[&SourceMessage], previous: Option<&str>, words: i64) -> Self {
-        let told = entries(&rules.transcript, Detail::full(&rules.transcript), messages);
-        let told: i64 = told.iter().map(|entry| weight(entry)).sum();
-        let covered_tokens = told.saturating_add(previous.map_or(0, weight));
+        let history = entries(&rules.transcript, Detail::full(&rules.transcript), messages);
+        let history: i64 = history.iter().map(|entry| estimated_tokens(entry)).sum();
+        let covered_tokens = history.saturating_add(previous.map_or(0, estimated_tokens));
         Self { rules, scope: Scope::History, covered_tokens, words }
     }
 
@@ -71,7 +71,7 @@ impl<'a> Expected<'a> {
         if has_words && parts.sections * 100 >= parts.asked * SECTIONS_PERCENT && parts.asked > 0 {
             return Ok(());
         }
-        let (tokens, least) = (weight(text.trim()), self.least_tokens());
+        let (tokens, least) = (estimated_tokens(text.trim()), self.least_tokens());
         if has_words && tokens >= least {
             return Ok(());
         }
@@ -181,7 +181,7 @@ const NOTHING: [&str; 8] = ["none", "n/a", "nothing", "none yet", "无", "keine"
 
 /// True if the text only refuses to write a summary.
 fn is_refusal(body: &str) -> bool {
-    let tokens = weight(body);
+    let tokens = estimated_tokens(body);
     if tokens > REFUSAL_TOKENS_MAX {
         return false;
     }

@@ -61,7 +61,7 @@ fn open_codes_transcript_has_results_behind_their_calls() {
 }
 
 #[test]
-fn open_code_tells_why_a_tool_failed_in_full() {
+fn open_code_includes_tool_errors_in_full() {
     let messages = dsl::parse("a1\n  tool grep#c1 in={} out=2500c error\n  tool grep#c2 in={} out=2500c done");
     let lengths = |detail| {
         let texts = entries(&rules("opencode@1.18").transcript, detail, &messages.iter().collect::<Vec<_>>());
@@ -73,7 +73,7 @@ fn open_code_tells_why_a_tool_failed_in_full() {
 }
 
 #[test]
-fn pis_transcript_has_calls_as_functions_and_results_where_they_stand() {
+fn pis_transcript_has_calls_as_functions_and_results_in_order() {
     check(
         "pi@1.5",
         None,
@@ -104,7 +104,7 @@ fn pis_transcript_has_calls_as_functions_and_results_where_they_stand() {
 }
 
 #[test]
-fn outputs_are_cut_as_each_agent_cuts_them() {
+fn outputs_are_truncated_as_each_agent_truncates_them() {
     let detail = Detail { output_units: Some(4), input_units: Some(6) };
     let conversation = "a1\n  tool t#c1 in={\"path\": \"a.rs\"} out=\"123456\" done\n  tool t#c2 in={} out=\"1234\" done\n  \
                         tool t#c3 in={} out=\"123😀6\" done";
@@ -192,7 +192,7 @@ fn data_cannot_leave_its_tags() {
 }
 
 #[test]
-fn a_transcript_is_cut_down_step_by_step() {
+fn a_transcript_is_shortened_step_by_step() {
     let talk = |outputs: usize| {
         let turns = (0..40).map(|turn| {
             format!(
@@ -201,17 +201,17 @@ fn a_transcript_is_cut_down_step_by_step() {
         });
         dsl::parse(&turns.collect::<String>())
     };
-    let cut = |messages: &[SourceMessage], room| {
+    let pieces_of = |messages: &[SourceMessage], room| {
         let messages: Vec<&SourceMessage> = messages.iter().collect();
         pieces(&rules("opencode@seed").transcript, 0, &messages, Some("LEAD"), room)
     };
     let messages = talk(2_000);
-    let whole = cut(&messages, 100_000);
+    let whole = pieces_of(&messages, 100_000);
     assert_eq!(whole.len(), 1);
     assert!(!whole[0].contains("truncated") && whole[0].contains("LEAD"));
-    let shorter = cut(&messages, 15_000);
+    let shorter = pieces_of(&messages, 15_000);
     assert_eq!((shorter.len(), shorter[0].matches("truncated").count()), (1, 40));
-    let several = cut(&messages, 1_000);
+    let several = pieces_of(&messages, 1_000);
     assert!((2..=PIECES_MAX).contains(&several.len()), "{}", several.len());
     for turn in 0..40 {
         assert!(several.iter().any(|piece| piece.contains(&format!("answer {turn}\n"))), "{turn}");
@@ -221,7 +221,7 @@ fn a_transcript_is_cut_down_step_by_step() {
         pieces(&rules("opencode@seed").transcript, 1, &sources, None, 100_000).try_into().expect("one piece");
     assert_eq!(shorter_from_the_start.matches("truncated").count(), 40);
     assert_eq!(pieces(&rules("opencode@seed").transcript, 9, &sources, None, 100_000).len(), 1);
-    let least = cut(&messages, 64);
+    let least = pieces_of(&messages, 64);
     assert!(least.len() <= PIECES_MAX && least[0].contains("LEAD"));
     assert!(least.iter().any(|piece| piece.contains("left out here")));
     assert!(least.last().is_some_and(|piece| piece.contains("chars]")), "the end is there");
@@ -380,7 +380,7 @@ fn a_summary_is_checked_against_what_it_was_made_from() {
 }
 
 #[test]
-fn a_prompt_of_somebody_elses_stands_in_place_of_the_task_and_the_sections() {
+fn a_supplied_prompt_replaces_the_task_and_the_sections() {
     let mut rules = rules("opencode@seed");
     rules.prompt.task = Some("Write a limerick.".to_owned());
     let user = |request: &Request<'_>| prompt(&rules, request).user;
@@ -422,7 +422,7 @@ fn thoughts_and_wrappers_are_no_part_of_an_answer() {
 }
 
 #[test]
-fn thoughts_are_told_where_the_policy_says_so() {
+fn thoughts_are_included_where_the_policy_says_so() {
     let conversation = "a1 \"said\"\n  reasoning \"one\"\n  reasoning \"two\"\n";
     check("pi@0.73", None, conversation, "[Assistant thinking]: one\n> two\n---\n[Assistant]: said");
     check("pi@1.5", None, conversation, "[Assistant]: said");
@@ -436,7 +436,7 @@ fn thoughts_are_told_where_the_policy_says_so() {
 }
 
 #[test]
-fn neovates_transcript_tells_what_tools_did_in_a_sentence() {
+fn neovates_transcript_has_a_sentence_for_each_tool_call() {
     let conversation = r#"
 u1 "fix it"
   media image/png
@@ -499,9 +499,9 @@ fn every_form_can_leave_out_what_tools_did() {
     for form in [TranscriptForm::Paired, TranscriptForm::InPlace, TranscriptForm::Digest, TranscriptForm::Lines] {
         for calls in [true, false] {
             let rules = Transcript { form, calls, ..rules("opencode@seed").transcript };
-            let told = entries(&rules, Detail::full(&rules), &messages).join(" ");
-            assert!(told.contains("hi") && told.contains("yes"), "{form:?}: {told}");
-            assert_eq!((told.contains("bash"), told.contains("output")), (calls, calls), "{form:?}: {told}");
+            let found = entries(&rules, Detail::full(&rules), &messages).join(" ");
+            assert!(found.contains("hi") && found.contains("yes"), "{form:?}: {found}");
+            assert_eq!((found.contains("bash"), found.contains("output")), (calls, calls), "{form:?}: {found}");
         }
     }
 }
@@ -514,12 +514,12 @@ proptest! {
         texts in prop::collection::vec("[a-c é漢\n]{0,80}", 0..20), room in 2..60_i64
     ) {
         let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        let cut = chunks(&texts, room);
-        for piece in &cut {
-            prop_assert!(weight(piece) <= room && !piece.is_empty(), "{piece:?}");
+        let pieces_found = chunks(&texts, room);
+        for piece in &pieces_found {
+            prop_assert!(estimated_tokens(piece) <= room && !piece.is_empty(), "{piece:?}");
         }
         let without_gaps = |texts: &[String]| texts.concat().replace('\n', "").replace(MARGIN, "");
-        prop_assert_eq!(without_gaps(&cut), without_gaps(&texts));
+        prop_assert_eq!(without_gaps(&pieces_found), without_gaps(&texts));
     }
 
     #[test]
@@ -527,12 +527,12 @@ proptest! {
         texts in prop::collection::vec("[a-c é漢\n]{0,200}", 0..30), room in 2..80_i64, most in 1..6_usize
     ) {
         let texts: Vec<String> = texts.into_iter().filter(|text| !text.is_empty()).collect();
-        let cut = condensed(&texts, room, most);
-        prop_assert!(cut.len() <= most);
-        prop_assert_eq!(cut.is_empty(), texts.is_empty());
-        if room > weight("[... a long stretch is left out here ...]\n\n") + 1 {
-            for piece in &cut {
-                prop_assert!(weight(piece) <= room, "{piece:?}");
+        let pieces_found = condensed(&texts, room, most);
+        prop_assert!(pieces_found.len() <= most);
+        prop_assert_eq!(pieces_found.is_empty(), texts.is_empty());
+        if room > estimated_tokens("[... a long stretch is left out here ...]\n\n") + 1 {
+            for piece in &pieces_found {
+                prop_assert!(estimated_tokens(piece) <= room, "{piece:?}");
             }
         }
     }
@@ -634,17 +634,17 @@ proptest! {
 
         // In full, both transcripts are equal except for the text, and the text is complete.
         let detail = Detail { output_units: None, input_units: None };
-        let (expected, told) = (structure(&of(&plain, detail)), of(&hostile, detail));
-        prop_assert_eq!(structure(&told), expected.clone(), "{}", told);
-        prop_assert!(told.contains(&*behind_label(&words)), "{}", told);
+        let (expected, found) = (structure(&of(&plain, detail)), of(&hostile, detail));
+        prop_assert_eq!(structure(&found), expected.clone(), "{}", found);
+        prop_assert!(found.contains(&*behind_label(&words)), "{}", found);
 
         // If they are shortened, something is missing, and only notes about that are added.
         let notes = ["[...", "[truncated]"].map(str::to_owned);
         let lead = ["[Summary".to_owned()];
         let known: Vec<String> = lead.iter().chain(&expected).cloned().collect();
-        let mut cut = pieces(&transcript, 0, &hostile, Some(&words), room);
-        cut.push(whole(&transcript, &hostile, room));
-        for piece in &cut {
+        let mut pieces_found = pieces(&transcript, 0, &hostile, Some(&words), room);
+        pieces_found.push(whole(&transcript, &hostile, room));
+        for piece in &pieces_found {
             let mut found = structure(piece);
             found.retain(|word| !notes.contains(word));
             prop_assert!(is_within(&found, &known), "{:?} in {}", found, piece);
@@ -656,7 +656,7 @@ proptest! {
             [Material::Whole(piece), Material::Piece(piece, 1, 2), Material::Notes(notes)].map(|material| prompt(&rules, &asked(material)).user)
         };
         let notes = |words: &str| [words.to_owned(), words.to_owned()];
-        for piece in &cut {
+        for piece in &pieces_found {
             let (bad, good) = (user(&words, piece, &notes(&words)), user("h", "h", &notes("h")));
             for (bad, good) in bad.iter().zip(&good) {
                 prop_assert_eq!(tags(bad), tags(good), "{}", bad);

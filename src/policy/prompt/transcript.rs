@@ -1,7 +1,7 @@
 //! History as text, in the form that the policy requires. Quoted text has a margin on every line that does not begin
 //! with a label, so that no text can add an entry of its own.
 
-use super::{behind_label as data, block, cut};
+use super::{behind_label as data, block, truncated};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Media, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;
@@ -29,7 +29,7 @@ impl Detail {
     }
 
     /// The limits to try in turn until the transcript fits; never more than the policy's own.
-    pub fn ladder(rules: &Transcript) -> [Self; 3] {
+    pub fn levels(rules: &Transcript) -> [Self; 3] {
         let full = Self::full(rules);
         let at_most = |units: usize| Some(full.output_units.map_or(units, |most| most.min(units)));
         [
@@ -121,10 +121,10 @@ impl Writer<'_> {
         if cleared {
             return format!("{label}: {CLEARED}");
         }
-        let told = self.told(result);
+        let output = self.output_with_notes(result);
         // OpenCode truncates outputs, but not error messages.
-        let is_cut = result.status == ResultStatus::Completed || self.detail != Detail::full(self.rules);
-        if is_cut { format!("{label}: {}", self.output(&told)) } else { format!("{label}: {}", data(&told)) }
+        let is_truncated = result.status == ResultStatus::Completed || self.detail != Detail::full(self.rules);
+        if is_truncated { format!("{label}: {}", self.output(&output)) } else { format!("{label}: {}", data(&output)) }
     }
 
     /// The entries of one message: reasoning, texts, calls as functions with named arguments, results in their own
@@ -225,7 +225,7 @@ impl Writer<'_> {
                     lines.push(format!("tool_response: {CLEARED}"));
                 }
                 PartBody::ToolResult(result) if self.rules.calls => {
-                    lines.push(format!("tool_response: {}", self.output(&self.told(result))));
+                    lines.push(format!("tool_response: {}", self.output(&self.output_with_notes(result))));
                 }
                 PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => lines.push(block(text)),
                 PartBody::Media(media) => lines.extend(self.note(media)),
@@ -254,7 +254,7 @@ impl Writer<'_> {
     }
 
     /// An output with notes for its media.
-    fn told(&self, result: &ToolResult) -> String {
+    fn output_with_notes(&self, result: &ToolResult) -> String {
         let mut lines = vec![result.output.clone()];
         lines.extend(result.attachments.iter().filter_map(|media| self.note(media)));
         lines.join("\n")
@@ -263,7 +263,7 @@ impl Writer<'_> {
     /// An output, truncated. The omitted length is counted from the limit on, even if the limit splits a character.
     fn output(&self, output: &str) -> String {
         let Some(units) = self.detail.output_units else { return data(output).into_owned() };
-        match cut(output, units) {
+        match truncated(output, units) {
             (_, false) => data(output).into_owned(),
             (kept, true) => {
                 let left_out = tokens::length(LengthUnit::Utf16, output).saturating_sub(units);
@@ -288,7 +288,7 @@ impl Writer<'_> {
 
     /// A call as a function with named arguments.
     fn function(&self, call: &ToolCall) -> String {
-        let told = match serde_json::from_str::<Value>(&call.input_json) {
+        let arguments = match serde_json::from_str::<Value>(&call.input_json) {
             Ok(Value::Object(fields)) => {
                 let argument = |(name, value): (&String, &Value)| format!("{name}={}", script_json(value));
                 fields.iter().map(argument).collect::<Vec<_>>().join(", ")
@@ -296,11 +296,11 @@ impl Writer<'_> {
             Ok(Value::Null) => String::new(),
             Ok(_) | Err(_) => call.input_json.clone(),
         };
-        format!("{}({})", data(&call.tool), data(&self.shortened(told)))
+        format!("{}({})", data(&call.tool), data(&self.shortened(arguments)))
     }
 
     fn shortened(&self, text: String) -> String {
-        match self.detail.input_units.map(|units| cut(&text, units)) {
+        match self.detail.input_units.map(|units| truncated(&text, units)) {
             Some((kept, true)) => format!("{kept} [truncated]"),
             Some((_, false)) | None => text,
         }

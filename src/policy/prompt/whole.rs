@@ -12,7 +12,7 @@ const PARTS: i64 = 4;
 /// the middle of long entries or the pieces between its beginning and its end.
 pub fn whole(rules: &Transcript, messages: &[&SourceMessage], room: i64) -> String {
     let mut least = Vec::new();
-    for detail in Detail::ladder(rules) {
+    for detail in Detail::levels(rules) {
         least = entries(rules, detail, messages);
         if chunks(&least, room).len() <= 1 {
             return least.join(GAP);

@@ -22,7 +22,7 @@ fn covered(ranges: &[RevisionRange], omitted: &[(RevisionRange, OmitReason)]) ->
 }
 
 #[test]
-fn what_is_covered_or_reduced_is_looked_through_and_what_is_gone_or_shown_is_not() {
+fn covered_and_reduced_messages_are_searched_and_removed_or_shown_ones_are_not() {
     let view = dsl::parse("u5 at=5 pinned \"stays\"\nu40 at=40 \"what about the parser?\"");
     let at = view[0].message.revision;
     let reduced = (range(20, 25), OmitReason::Reduced);
@@ -64,7 +64,7 @@ fn the_last_words_of_a_user_are_the_request_though_results_came_behind_them() {
 }
 
 #[test]
-fn pairs_stand_for_their_characters_and_a_long_query_for_its_ends() {
+fn pairs_represent_their_characters_and_a_long_query_its_ends() {
     let looked_up = |text: &str| lookups(&retrieval::terms(text)).join(" ");
     assert_eq!(looked_up("压缩 a fix 的"), "压缩 a fix 的");
     assert_eq!(looked_up("é né"), "é né");
@@ -98,15 +98,15 @@ fn messages() -> Vec<Message> {
 fn recalled(policy: &Policy, question: &str) -> Vec<String> {
     let recalled = recall(policy, &terms(question), &messages(), i64::MAX);
     let parts = recalled.into_iter().flat_map(|message| message.parts);
-    let told = parts.map(|part| match &*part.body {
+    let shown = parts.map(|part| match &*part.body {
         PartBody::Text(text) => text.clone(),
         other => panic!("{other:?}"),
     });
-    told.collect()
+    shown.collect()
 }
 
 #[test]
-fn the_best_passages_come_back_with_who_spoke_in_the_order_of_the_history() {
+fn the_best_passages_come_back_with_their_role_in_the_order_of_the_history() {
     let roomy = policy(1_000);
     for (question, expected) in [
         ("Which parser failed?", &["user: The invoice parser fails on umlauts."][..]),
@@ -135,14 +135,14 @@ fn a_passage_of_a_long_text_names_its_part_and_what_it_leaves_out() {
     let recalled = recall(&policy(100), &["needle".to_owned()], &[message.clone()], i64::MAX).expect("a passage");
     let [_, passage] = &recalled.parts[..] else { panic!("{recalled:?}") };
     assert_eq!(passage.source, Some(message.parts[0].id));
-    let PartBody::Text(told) = &*passage.body else { panic!("{passage:?}") };
-    let words = told.strip_prefix("user: ").expect("who spoke");
+    let PartBody::Text(shown) = &*passage.body else { panic!("{passage:?}") };
+    let words = shown.strip_prefix("user: ").expect("who spoke");
     assert!(text.contains(words) && words.contains("needle") && words.len() < text.len() / 2, "{words}");
     let Some(Shortened::Truncated { omitted_length }) = passage.shortened else { panic!("{passage:?}") };
     let left_out = text.len() as i64 - words.len() as i64;
     // Blanks at the edges of a passage do not count.
     assert!((left_out - 4..=left_out).contains(&omitted_length), "{omitted_length} of {left_out}");
-    assert_eq!((recalled.role, recalled.standing, recalled.source), (Role::User, Standing::Retrieved, None));
+    assert_eq!((recalled.role, recalled.kind, recalled.source), (Role::User, ViewKind::Retrieved, None));
 }
 
 #[test]
@@ -156,14 +156,14 @@ fn a_message_is_found_by_what_was_said_and_given_back_each_word_once() {
 }
 
 #[test]
-fn what_comes_back_stands_before_its_request_and_weighs() {
+fn recalled_messages_are_before_their_request_and_counted() {
     let policy = policy(1_000);
     let view = dsl::parse("u1 \"go on\"\na2 \"yes\"\n  tool bash#c1 in=4t out=40t done\nu3 \"umlauts?\"\na4 \"well\"");
     let before = plan::view(&policy, &view);
     let recalled = recall(&policy, &["umlauts".to_owned()], &messages(), i64::MAX).expect("a passage");
     let after = join(&policy, before.clone(), view[2].message.id, recalled.clone());
-    let standings: Vec<Standing> = after.messages.iter().map(|message| message.standing).collect();
-    let at = standings.iter().position(|standing| *standing == Standing::Retrieved).expect("it is there");
+    let kinds: Vec<ViewKind> = after.messages.iter().map(|message| message.kind).collect();
+    let at = kinds.iter().position(|kind| *kind == ViewKind::Retrieved).expect("it is there");
     assert_eq!(after.messages[at + 1].source, Some(view[2].message.id));
     assert_eq!(pairing::violations(&after.messages), Vec::<String>::new());
     assert_eq!(after.estimated_tokens, before.estimated_tokens + tokens::estimate_message(&policy, &recalled));

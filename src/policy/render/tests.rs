@@ -28,7 +28,7 @@ fn sketch(view: &View) -> Vec<String> {
     };
     let message = |message: &ViewMessage| {
         let parts: Vec<String> = message.parts.iter().map(part).collect();
-        format!("{:?} {:?}: {}", message.role, message.standing, parts.join(", "))
+        format!("{:?} {:?}: {}", message.role, message.kind, parts.join(", "))
     };
     view.messages.iter().map(message).collect()
 }
@@ -72,7 +72,7 @@ a5
 }
 
 #[test]
-fn marker_and_summary_stand_as_the_policy_says() {
+fn marker_and_summary_are_placed_as_the_policy_says() {
     let conversation = r#"
 u9 marker at=30 "What did we do so far?"
 a9 summary at=31 "S1"
@@ -147,7 +147,7 @@ a1
 }
 
 #[test]
-fn long_results_are_cut_and_nothing_else_is() {
+fn long_results_are_truncated_and_nothing_else_is() {
     let mut policy = policy("opencode@seed");
     let rule = policy.truncate.as_mut().expect("the preset cuts");
     (rule.max_units, rule.marker) = (3, "…{omitted}".to_owned());

@@ -1,13 +1,13 @@
 use super::*;
 use crate::policy::presets::qwen_agent;
-use crate::policy::{CountPer, MediaUnits, Rounding, TextWeight, UsageCount};
+use crate::policy::{CountPer, MediaUnits, Rounding, TextUnits, UsageCount};
 use proptest::prelude::*;
 
 /// A counting in which a character is a token.
 fn characters() -> Counting {
     Counting {
         unit: LengthUnit::CodePoints,
-        text: TextWeight::Length,
+        text: TextUnits::Length,
         units_per_token: 1,
         rounding: Rounding::Ceil,
         per: CountPer::Message,
@@ -17,7 +17,7 @@ fn characters() -> Counting {
 }
 
 #[test]
-fn words_names_and_dense_scripts_are_looked_up_in_their_own_way() {
+fn words_names_and_dense_scripts_are_searched_in_their_own_way() {
     for (text, expected) in [
         ("The Session, fails!", "the session fails"),
         ("résumé ÉCOLE", "résumé école"),

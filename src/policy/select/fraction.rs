@@ -17,7 +17,7 @@ pub struct Fraction {
     /// The share of the history's characters that is summarized, more than 0 and less than 1.
     pub summarize_ratio: f64,
     /// Rule for the exact boundary.
-    pub cut: FractionCut,
+    pub cut: FractionBoundary,
     /// Nothing is summarized if the boundary covers less than this share.
     pub minimum_ratio: f64,
 }
@@ -25,7 +25,7 @@ pub struct Fraction {
 /// Rule for the exact boundary of a tail by share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum FractionCut {
+pub enum FractionBoundary {
     /// Before the message that reaches the share, or before the next request if that message is a reply or a result. If
     /// there is none, everything is summarized.
     Reached {},
@@ -41,7 +41,7 @@ pub enum FractionCut {
 }
 
 /// A content, and the index of the message that it begins with; none for contents before the messages.
-struct Placed {
+struct Located {
     content: Content,
     message: Option<usize>,
 }
@@ -54,35 +54,42 @@ impl Fraction {
         check.share(self.minimum_ratio, &format!("{path}.minimum_ratio"));
     }
 
-    pub(super) fn cut(&self, policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMessage]) -> usize {
-        let contents = placed(policy, summary, messages);
-        let units: Vec<i64> = contents.iter().map(|placed| placed.content.units()).collect();
+    pub(super) fn boundary(
+        &self,
+        policy: &Policy,
+        summary: Option<&SourceMessage>,
+        messages: &[SourceMessage],
+    ) -> usize {
+        let contents = located(policy, summary, messages);
+        let units: Vec<i64> = contents.iter().map(|located| located.content.units()).collect();
         let total = units.iter().copied().fold(0, i64::saturating_add);
         let target = total as f64 * self.summarize_ratio;
         let end = match self.cut {
-            FractionCut::Reached {} => reached(&contents, &units, target),
-            FractionCut::Request {} => {
+            FractionBoundary::Reached {} => reached(&contents, &units, target),
+            FractionBoundary::Request {} => {
                 request(&contents, &units, target).unwrap_or_else(|last| match contents.last() {
                     Some(content) if content.content.is_model && !content.content.calls => contents.len(),
                     _ => last,
                 })
             }
-            FractionCut::Rounds { rounds } => request(&contents, &units, target).unwrap_or_else(|last| match contents
-                .last()
-            {
-                Some(Placed { content, .. }) if content.is_model && content.calls => before_rounds(&contents, rounds),
-                Some(Placed { content, .. }) if content.is_model || content.results > 0 => contents.len(),
-                _ => last,
-            }),
+            FractionBoundary::Rounds { rounds } => {
+                request(&contents, &units, target).unwrap_or_else(|last| match contents.last() {
+                    Some(Located { content, .. }) if content.is_model && content.calls => {
+                        before_rounds(&contents, rounds)
+                    }
+                    Some(Located { content, .. }) if content.is_model || content.results > 0 => contents.len(),
+                    _ => last,
+                })
+            }
         };
         let head = units[..end].iter().copied().fold(0, i64::saturating_add);
         if total > 0 && (head as f64) / (total as f64) < self.minimum_ratio {
             return 0;
         }
-        contents.get(end).map_or(messages.len(), |placed| placed.message.unwrap_or(0))
+        contents.get(end).map_or(messages.len(), |located| located.message.unwrap_or(0))
     }
 
-    pub(super) fn narrower(&self) -> Option<Self> {
+    pub(super) fn smaller(&self) -> Option<Self> {
         let kept = 1.0 - self.summarize_ratio;
         (kept > LEAST_KEPT).then(|| Self { summarize_ratio: 1.0 - kept / 2.0, ..self.clone() })
     }
@@ -92,16 +99,16 @@ impl Fraction {
 const LEAST_KEPT: f64 = 0.01;
 
 /// The contents of a request: the active summary with its acknowledgement, and the messages.
-fn placed(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMessage]) -> Vec<Placed> {
-    let mut list: Vec<Placed> = Vec::new();
+fn located(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMessage]) -> Vec<Located> {
+    let mut list: Vec<Located> = Vec::new();
     if let Some(summary) = summary {
         let around = length_of_wrapper(policy);
         for (_, content) in contents(policy, std::slice::from_ref(summary)) {
             let part_units = content.part_units.saturating_add(around);
-            list.push(Placed { content: Content { is_model: false, part_units, ..content }, message: None });
+            list.push(Located { content: Content { is_model: false, part_units, ..content }, message: None });
         }
         let answer = policy.view.acknowledgement.as_deref().map(|words| Content::of_text(true, words));
-        list.extend(answer.map(|content| Placed { content, message: None }));
+        list.extend(answer.map(|content| Located { content, message: None }));
     }
     for (index, content) in contents(policy, messages) {
         match list.last_mut().filter(|last| !last.content.is_model && last.content.only_results()) {
@@ -110,7 +117,7 @@ fn placed(policy: &Policy, summary: Option<&SourceMessage>, messages: &[SourceMe
                 last.content.results += content.results;
                 last.content.part_units = last.content.part_units.saturating_add(content.part_units);
             }
-            _ => list.push(Placed { content, message: Some(index) }),
+            _ => list.push(Located { content, message: Some(index) }),
         }
     }
     list
@@ -123,23 +130,23 @@ fn length_of_wrapper(policy: &Policy) -> i64 {
     words.into_iter().map(|words| Content::of_text(false, words).part_units - empty).sum()
 }
 
-fn reached(contents: &[Placed], units: &[i64], target: f64) -> usize {
+fn reached(contents: &[Located], units: &[i64], target: f64) -> usize {
     let mut before = 0_i64;
     let reached = units.iter().position(|units| {
         before = before.saturating_add(*units);
         before as f64 >= target
     });
     let start = reached.unwrap_or(contents.len());
-    let is_request = |placed: &Placed| !placed.content.is_model && !placed.content.only_results();
+    let is_request = |located: &Located| !located.content.is_model && !located.content.only_results();
     contents[start..].iter().position(is_request).map_or(contents.len(), |offset| start + offset)
 }
 
 /// The first request that has the target before it; as an error, the last request.
-fn request(contents: &[Placed], units: &[i64], target: f64) -> Result<usize, usize> {
+fn request(contents: &[Located], units: &[i64], target: f64) -> Result<usize, usize> {
     let mut last = 0;
     let mut before = 0_i64;
-    for (index, placed) in contents.iter().enumerate() {
-        if !placed.content.is_model && placed.content.results == 0 {
+    for (index, located) in contents.iter().enumerate() {
+        if !located.content.is_model && located.content.results == 0 {
             if before as f64 >= target {
                 return Ok(index);
             }
@@ -151,7 +158,7 @@ fn request(contents: &[Placed], units: &[i64], target: f64) -> Result<usize, usi
 }
 
 /// Index of the first of the last rounds before the calls at the end.
-fn before_rounds(contents: &[Placed], rounds: u32) -> usize {
+fn before_rounds(contents: &[Located], rounds: u32) -> usize {
     let mut start = contents.len() - 1;
     for _ in 0..rounds {
         let Some([call, results]) = start.checked_sub(2).and_then(|from| contents.get(from..start)) else { break };
@@ -168,15 +175,15 @@ mod tests {
     use super::*;
     use crate::policy::{dsl, presets, select, validate};
 
-    const REQUEST: FractionCut = FractionCut::Request {};
-    const REACHED: FractionCut = FractionCut::Reached {};
+    const REQUEST: FractionBoundary = FractionBoundary::Request {};
+    const REACHED: FractionBoundary = FractionBoundary::Reached {};
 
-    fn tail(summarize_ratio: f64, cut: FractionCut) -> Fraction {
+    fn tail(summarize_ratio: f64, cut: FractionBoundary) -> Fraction {
         Fraction { summarize_ratio, cut, minimum_ratio: 0.0 }
     }
 
-    fn cut(tail: &Fraction, text: &str) -> usize {
-        tail.cut(&presets::pi::v1_5(), None, &dsl::parse(text))
+    fn boundary(tail: &Fraction, text: &str) -> usize {
+        tail.boundary(&presets::pi::v1_5(), None, &dsl::parse(text))
     }
 
     /// Five messages whose JSON has 66, 68, 66, 68 and 65 characters.
@@ -196,7 +203,7 @@ mod tests {
             (0.7, round.to_owned(), 0),
             (0.99, "u1 50c\na2 50c\nu3 20c\na4\n  call x#c".to_owned(), 2),
         ] {
-            assert_eq!(cut(&tail(ratio, REQUEST), &text), expected, "{ratio} of {text}");
+            assert_eq!(boundary(&tail(ratio, REQUEST), &text), expected, "{ratio} of {text}");
         }
     }
 
@@ -245,7 +252,7 @@ mod tests {
             (0.9, FIVE, 4),
             (0.7, "u1 9c\na2 9c\n  call x#c\nt3\n  result c out=900c done\na4 9c", 4),
         ] {
-            assert_eq!(cut(&tail(ratio, REACHED), text), expected, "{ratio} of {text}");
+            assert_eq!(boundary(&tail(ratio, REACHED), text), expected, "{ratio} of {text}");
         }
     }
 
@@ -253,7 +260,7 @@ mod tests {
     fn rounds_stay_behind_a_history_that_ends_in_calls() {
         let round = |id: u32| format!("a{id}\n  call x#c{id}\nt{id}\n  result c{id} out=50c done\n");
         let rounds: String = (1..=3).map(round).collect();
-        let two = FractionCut::Rounds { rounds: 2 };
+        let two = FractionBoundary::Rounds { rounds: 2 };
         for (text, expected) in [
             (format!("u0 \"go\"\n{rounds}a9\n  call x#c9"), 3),
             (format!("u0 \"go\"\n{rounds}"), 7),
@@ -267,22 +274,22 @@ mod tests {
                 1,
             ),
         ] {
-            assert_eq!(cut(&tail(0.7, two), &text), expected, "{text}");
+            assert_eq!(boundary(&tail(0.7, two), &text), expected, "{text}");
         }
     }
 
     #[test]
     fn too_small_a_share_is_not_summarized() {
         let text = "u1 9c\na2 9c\nu3 9000c\na4 9c\n  call x#c";
-        assert_eq!(cut(&tail(0.7, REQUEST), text), 2);
-        assert_eq!(cut(&Fraction { minimum_ratio: 0.05, ..tail(0.7, REQUEST) }, text), 0);
+        assert_eq!(boundary(&tail(0.7, REQUEST), text), 2);
+        assert_eq!(boundary(&Fraction { minimum_ratio: 0.05, ..tail(0.7, REQUEST) }, text), 0);
     }
 
     #[test]
-    fn the_live_summary_is_measured_and_never_summarized_alone() {
+    fn the_current_summary_is_measured_and_never_summarized_alone() {
         let policy = presets::pi::v1_5();
         let tail = select::Tail::Fraction(tail(0.5, REQUEST));
-        let cut = |summary: &str, rest: &str| {
+        let boundary = |summary: &str, rest: &str| {
             let summary = dsl::parse(summary);
             let selected = |text| {
                 let window = crate::model::usage::ModelWindow::default();
@@ -291,16 +298,16 @@ mod tests {
             selected(rest)
         };
         let rest = "u1 100c\na2 100c\nu3 100c\na4 100c\nu5 100c\na6 100c";
-        assert_eq!(cut("", rest), 4);
-        assert_eq!(cut("a1 summary 300c", rest), 2);
-        assert_eq!(cut("a1 summary 5000c", rest), 0);
+        assert_eq!(boundary("", rest), 4);
+        assert_eq!(boundary("a1 summary 300c", rest), 2);
+        assert_eq!(boundary("a1 summary 5000c", rest), 0);
     }
 
     #[test]
-    fn a_narrower_tail_keeps_half_until_nothing_is_left() {
-        let halved = tail(0.7, REQUEST).narrower().expect("something to halve");
+    fn a_smaller_tail_keeps_half_until_nothing_is_left() {
+        let halved = tail(0.7, REQUEST).smaller().expect("something to halve");
         assert!((halved.summarize_ratio - 0.85).abs() < 1e-9);
-        assert_eq!(tail(0.995, REQUEST).narrower(), None);
+        assert_eq!(tail(0.995, REQUEST).smaller(), None);
     }
 
     #[test]

@@ -12,11 +12,11 @@ pub struct Last {
 }
 
 impl Last {
-    pub(super) fn cut(&self, messages: &[SourceMessage]) -> usize {
+    pub(super) fn boundary(&self, messages: &[SourceMessage]) -> usize {
         messages.len().saturating_sub(self.messages as usize)
     }
 
-    pub(super) fn narrower(&self) -> Option<Self> {
+    pub(super) fn smaller(&self) -> Option<Self> {
         (self.messages >= 2).then_some(Self { messages: self.messages / 2 })
     }
 }

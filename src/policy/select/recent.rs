@@ -30,8 +30,8 @@ pub enum LargeResults {
 }
 
 impl Recent {
-    pub(super) fn cut(&self, policy: &Policy, messages: &[SourceMessage]) -> usize {
-        let points: Vec<usize> = (0..messages.len()).filter(|&index| is_cut_point(&messages[index].message)).collect();
+    pub(super) fn boundary(&self, policy: &Policy, messages: &[SourceMessage]) -> usize {
+        let points: Vec<usize> = (0..messages.len()).filter(|&index| is_boundary(&messages[index].message)).collect();
         let (Some(&first), Some(&last)) = (points.first(), points.last()) else {
             return 0;
         };
@@ -55,13 +55,13 @@ impl Recent {
         (0..head.len()).filter(|&index| head[index].message.role == Role::System).collect()
     }
 
-    pub(super) fn narrower(&self) -> Option<Self> {
+    pub(super) fn smaller(&self) -> Option<Self> {
         (self.keep_tokens >= 2).then(|| Self { keep_tokens: self.keep_tokens / 2, ..self.clone() })
     }
 }
 
 /// True if pi allows a boundary before the message: a user message or a reply, unless it only has tool results.
-fn is_cut_point(message: &Message) -> bool {
+fn is_boundary(message: &Message) -> bool {
     match message.role {
         Role::User | Role::Assistant => !only_brings_results(message),
         Role::Tool | Role::System => false,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cut_is_where_the_budget_is_reached() {
+    fn the_boundary_is_where_the_budget_is_reached() {
         check(100, TURNS, 3, Some(2));
         check(101, TURNS, 2, None);
         check(200, TURNS, 2, None);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_before_a_request_splits_no_turn() {
+    fn a_boundary_before_a_request_splits_no_turn() {
         // In pi an entry between a2 and u3 that no view shows would make this the middle of the turn of u1.
         check(200, TURNS, 2, None);
     }
@@ -116,12 +116,12 @@ mod tests {
     fn large_results_keep_their_call_or_everything() {
         let text = "u1 400c\na2 400c\nu3 400c\na4\n  call bash#c1\nt5\n  result c1 out=4000c done\na6 \"ok\"";
         let before_reply = &text[..text.find("\na6").unwrap_or_default()];
-        let cuts = |text| {
+        let boundaries = |text| {
             [LargeResults::WithCall, LargeResults::WithEverything].map(|rule| selected(500, rule, text).head_end)
         };
-        assert_eq!(cuts(before_reply), [3, 0]);
+        assert_eq!(boundaries(before_reply), [3, 0]);
         // A boundary is allowed before the reply after the results, so the results make no difference.
-        assert_eq!(cuts(text), [5, 5]);
+        assert_eq!(boundaries(text), [5, 5]);
     }
 
     #[test]
@@ -133,9 +133,9 @@ mod tests {
     }
 
     #[test]
-    fn a_narrower_tail_has_half_the_budget() {
+    fn a_smaller_tail_has_half_the_budget() {
         let recent = Recent { keep_tokens: 5, large_results: LargeResults::WithEverything };
-        let halves = std::iter::successors(Some(recent), Recent::narrower);
+        let halves = std::iter::successors(Some(recent), Recent::smaller);
         assert_eq!(halves.map(|recent| recent.keep_tokens).collect::<Vec<_>>(), [5, 2, 1]);
     }
 }

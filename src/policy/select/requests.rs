@@ -1,8 +1,8 @@
 //! Codex's tail: the newest requests of the user verbatim, without the replies and tool results.
 
-use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::PartId;
 use crate::model::part::PartBody;
+use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
 use crate::policy::tokens::{estimate_part_of, estimate_source};
@@ -29,10 +29,15 @@ pub struct Requests {
 impl Requests {
     /// Indexes of the messages before `head_end` that stay, ascending, and the truncation of the crossing one. Requests
     /// from `head_end` on stay anyway, and count.
-    pub(super) fn retained(&self, policy: &Policy, messages: &[SourceMessage], head_end: usize) -> (Vec<usize>, Cuts) {
+    pub(super) fn retained(
+        &self,
+        policy: &Policy,
+        messages: &[SourceMessage],
+        head_end: usize,
+    ) -> (Vec<usize>, Removals) {
         let mut room = self.keep_tokens.unwrap_or(i64::MAX);
         let mut retained = Vec::new();
-        let mut cuts = Cuts::default();
+        let mut removals = Removals::default();
         let requests = messages.iter().enumerate().rev().filter(|(_, source)| self.is_wanted(source));
         for (index, source) in requests.take(self.messages.map_or(usize::MAX, |messages| messages as usize)) {
             if room <= 0 {
@@ -42,13 +47,13 @@ impl Requests {
             if index < head_end {
                 retained.push(index);
                 if tokens > room {
-                    cuts.parts = self.shortened(policy, source, room);
+                    removals.parts = self.shortened(policy, source, room);
                 }
             }
             room = room.saturating_sub(tokens);
         }
         retained.reverse();
-        (retained, cuts)
+        (retained, removals)
     }
 
     fn is_wanted(&self, source: &SourceMessage) -> bool {
@@ -60,36 +65,37 @@ impl Requests {
 
     /// The truncations of a request that exceeds the room: its first parts stay as long as they fit, the next text
     /// loses its middle, and the rest is removed.
-    fn shortened(&self, policy: &Policy, source: &SourceMessage, mut room: i64) -> Vec<(PartId, Cut)> {
-        let mut cuts = Vec::new();
+    fn shortened(&self, policy: &Policy, source: &SourceMessage, mut room: i64) -> Vec<(PartId, Truncation)> {
+        let mut truncations = Vec::new();
         for part in &source.message.parts {
             let tokens = estimate_part_of(policy, source, part, None);
             if tokens <= room {
                 room -= tokens;
                 continue;
             }
-            let cut = match &*part.body {
-                PartBody::Text(text) if room > 0 => self.cut(policy, text, room),
-                _ => Cut::default(),
+            let truncation = match &*part.body {
+                PartBody::Text(text) if room > 0 => self.truncation(policy, text, room),
+                _ => Truncation::default(),
             };
             room = 0;
-            cuts.push((part.id, cut));
+            truncations.push((part.id, truncation));
         }
-        cuts
+        truncations
     }
 
     /// The truncation of a text to its beginning and its end, within this number of tokens.
-    fn cut(&self, policy: &Policy, text: &str, tokens: i64) -> Cut {
+    fn truncation(&self, policy: &Policy, text: &str, tokens: i64) -> Truncation {
         let units = tokens.saturating_mul(i64::from(policy.counting.units_per_token.max(1)));
         let rule = Truncate {
             head_share: 0.5,
             ..Truncate::head(u32::try_from(units.max(1)).unwrap_or(u32::MAX), &self.marker)
         };
-        let cutting = truncate::cut(&rule, policy.counting.unit, text);
-        cutting.map_or_else(|| Cut { head: text.len(), ..Cut::default() }, |cutting| cutting.cut)
+        let truncated = truncate::truncated(&rule, policy.counting.unit, text);
+        truncated
+            .map_or_else(|| Truncation { head: text.len(), ..Truncation::default() }, |truncated| truncated.truncation)
     }
 
-    pub(super) fn narrower(&self) -> Option<Self> {
+    pub(super) fn smaller(&self) -> Option<Self> {
         let tokens = self.keep_tokens.filter(|tokens| *tokens >= 2)?;
         Some(Self { keep_tokens: Some(tokens / 2), ..self.clone() })
     }
@@ -107,21 +113,21 @@ mod tests {
     fn check(rule: &Requests, text: &str, retained: &[usize], shown: &[&str]) {
         let messages = dsl::parse(text);
         let policy = presets::codex::v2026_08();
-        let (found, cuts) = rule.retained(&policy, &messages, messages.len());
+        let (found, removals) = rule.retained(&policy, &messages, messages.len());
         assert_eq!(found, retained, "{rule:?} of {text}");
         let parts: Vec<_> = messages.iter().flat_map(|source| &source.message.parts).collect();
-        let cut = |(id, cut): &(PartId, Cut)| {
+        let shown_text = |(id, truncation): &(PartId, Truncation)| {
             let part = parts.iter().find(|part| part.id == *id).expect("a part of the conversation");
             match &*part.body {
-                PartBody::Text(text) => cut.apply(text),
-                other => cut.apply(other.kind()),
+                PartBody::Text(text) => truncation.apply(text),
+                other => truncation.apply(other.kind()),
             }
         };
-        assert_eq!(cuts.parts.iter().map(cut).collect::<Vec<_>>(), shown, "{rule:?} of {text}");
+        assert_eq!(removals.parts.iter().map(shown_text).collect::<Vec<_>>(), shown, "{rule:?} of {text}");
     }
 
     #[test]
-    fn the_newest_requests_fit_and_the_last_of_them_is_cut() {
+    fn the_newest_requests_fit_and_the_last_of_them_is_truncated() {
         let text = "u1 \"01234567890123456789\"\na1 \"x\"\nu2 \"0123456789\"\nu3 \"0123\"";
         for (tokens, retained, shown) in [
             (0, &[][..], &[][..]),
@@ -138,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_cut_of_a_request_goes() {
+    fn what_follows_a_truncated_request_is_removed() {
         let text = "u1 \"0123\"\n  text \"01234567890123456789\"\n  text \"0123\"\n  media image/png";
         check(&requests(None, Some(3), false), text, &[0], &["0123…6789", "", ""]);
         check(&requests(None, Some(1), false), text, &[0], &["", "", ""]);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::model::part::PartBody;
-use crate::policy::tokens::Weights;
+use crate::policy::tokens::RangeEstimate;
 use crate::policy::{Step, dsl, presets};
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn conversation(lines: &[Line]) -> Vec<SourceMessage> {
 }
 
 fn tail_of(policy: &Policy) -> &Tail {
-    match policy.auto.as_ref().and_then(|rung| rung.steps.last()) {
+    match policy.auto.as_ref().and_then(|level_policy| level_policy.steps.last()) {
         Some(Step::Summarize(rule)) => &rule.tail,
         other => panic!("{other:?} is no summary"),
     }
@@ -119,7 +119,7 @@ fn has_result(messages: &[SourceMessage], call_id: &str) -> bool {
 
 proptest! {
     #[test]
-    fn no_cut_does_harm(lines in prop::collection::vec(line(), 0..40), context in 0_i64..60_000) {
+    fn no_boundary_does_harm(lines in prop::collection::vec(line(), 0..40), context in 0_i64..60_000) {
         let messages = conversation(&lines);
         let window = ModelWindow { context, output: Some(2_000), ..ModelWindow::default() };
         for policy in policies() {
@@ -136,7 +136,7 @@ proptest! {
         let policy = presets::opencode::seed();
         let window = ModelWindow { context: 40_000, output: Some(20_000), ..ModelWindow::default() };
         let selection = select(&policy, tail_of(&policy), &window, &messages);
-        let tail = Weights::of(&policy, &messages).tokens(selection.head_end..messages.len());
+        let tail = RangeEstimate::of(&policy, &messages).tokens(selection.head_end..messages.len());
         prop_assert!(tail <= 5_000 && selection.head_end > 0, "{selection:?} leaves {tail}");
     }
 }
@@ -144,7 +144,7 @@ proptest! {
 #[test]
 fn a_result_in_the_same_message_parts_from_nothing() {
     let messages = dsl::parse("u1 \"x\"\na2\n  tool bash#c1 out=4c done\nu3 \"x\"\na4 \"y\"");
-    assert_eq!(safe_cuts(&Calls::of(&messages), messages.len()), [true; 5]);
+    assert_eq!(safe_boundaries(&Calls::of(&messages), messages.len()), [true; 5]);
     assert_eq!(answered_calls(&messages), [(1, 1)]);
 }
 
@@ -153,15 +153,15 @@ fn a_call_id_that_is_used_twice_belongs_to_the_nearest_call() {
     let text = "a0\n  call bash#c\nt1\n  result c out=\"1\" done\na2\n  call bash#c\nt3\n  result c out=\"2\" done";
     let messages = dsl::parse(text);
     assert_eq!(answered_calls(&messages), [(0, 1), (2, 3)]);
-    assert_eq!(safe_cuts(&Calls::of(&messages), 4), [true, false, true, false, true]);
+    assert_eq!(safe_boundaries(&Calls::of(&messages), 4), [true, false, true, false, true]);
 }
 
 #[test]
 fn a_step_of_several_messages_runs_as_a_whole() {
     let text = "u0 \"x\"\na1 \"y\"\nu2 \"x\"\na3\n  call bash#c1\na4\n  call bash#c2";
     let messages = dsl::parse(text);
-    assert_eq!(SafeCuts::of(&messages).last, 3);
+    assert_eq!(SafeBoundaries::of(&messages).last, 3);
     // With a result in between, the model has replied again, and the first call is abandoned.
     let messages = dsl::parse(&format!("{}\n  tool bash#c3 out=4c done\na5 \"z\"", &text[..text.len() - 17]));
-    assert_eq!(SafeCuts::of(&messages).last, 5);
+    assert_eq!(SafeBoundaries::of(&messages).last, 5);
 }

@@ -1,11 +1,11 @@
 //! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not fit.
 
-use super::SafeCuts;
+use super::SafeBoundaries;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
 use crate::policy::overflow::usable;
-use crate::policy::tokens::Weights;
+use crate::policy::tokens::RangeEstimate;
 use crate::policy::turns::turns;
 use serde::{Deserialize, Serialize};
 
@@ -25,12 +25,12 @@ pub struct LastTurns {
 
 impl LastTurns {
     /// If no turn fits, or all of them do, there is no tail, and everything is summarized.
-    pub(super) fn cut(
+    pub(super) fn boundary(
         &self,
         policy: &Policy,
         window: &ModelWindow,
         messages: &[SourceMessage],
-        cuts: &SafeCuts,
+        boundaries: &SafeBoundaries,
     ) -> usize {
         let budget = self.budget(policy, window);
         let turns = turns(messages);
@@ -38,9 +38,9 @@ impl LastTurns {
         let mut keep = None;
         for turn in turns.iter().rev().take(self.turns.map_or(usize::MAX, |turns| turns as usize)) {
             // Only messages that may stay are estimated, however long the history is.
-            let weights = Weights::of(policy, &messages[turn.start..turn.end]);
+            let estimates = RangeEstimate::of(policy, &messages[turn.start..turn.end]);
             let length = turn.end - turn.start;
-            let size = weights.tokens(0..length);
+            let size = estimates.tokens(0..length);
             if total.saturating_add(size) <= budget {
                 total += size;
                 keep = Some(turn.start);
@@ -49,7 +49,8 @@ impl LastTurns {
             // If results are messages of their own, a boundary before one would separate it from its call; in OpenCode
             // the two are one message.
             let remaining = budget - total;
-            let fits = |&start: &usize| cuts.safe[turn.start + start] && weights.tokens(start..length) <= remaining;
+            let fits =
+                |&start: &usize| boundaries.safe[turn.start + start] && estimates.tokens(start..length) <= remaining;
             let split = (1..length).find(|start| remaining > 0 && fits(start));
             keep = split.map(|start| turn.start + start).or(keep);
             break;
@@ -65,7 +66,7 @@ impl LastTurns {
         share.max(self.budget_min_tokens).min(self.budget_max_tokens)
     }
 
-    pub(super) fn narrower(&self) -> Option<Self> {
+    pub(super) fn smaller(&self) -> Option<Self> {
         (self.turns != Some(0) && self.budget_max_tokens >= 2).then(|| Self {
             turns: self.turns,
             budget_ratio: self.budget_ratio / 2.0,

@@ -4,7 +4,7 @@
 //! the names of the tools, and its results with the ids of their calls. A list has a fixed number more: the beginning
 //! of the reply. Reasoning and provider blocks are not in the lists that litellm is given, and count nothing.
 
-use super::{Counting, Shown, role_name, weight};
+use super::{Counting, Shown, role_name, text_units};
 use crate::model::message::Role;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct ChatFormat {
 
 /// The units of one message; the caller adds those of the list.
 pub(super) fn units(format: ChatFormat, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
-    units_by(format, counting, role, parts, |text| weight(counting, text))
+    units_by(format, counting, role, parts, |text| text_units(counting, text))
 }
 
 /// The same with another size of texts.

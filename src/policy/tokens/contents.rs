@@ -6,7 +6,7 @@
 //! `error` for `output` after a failure, `{"inlineData":{"mimeType":M,"data":D}}` and
 //! `{"fileData":{"mimeType":M,"fileUri":U}}`.
 
-use super::{Counting, LengthUnit, Policy, Shown, json, length, weight};
+use super::{Counting, LengthUnit, Policy, Shown, json, length, text_units};
 use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource, Opaque, PartBody, ResultStatus, ToolResult};
 use crate::model::view::SourceMessage;
@@ -27,7 +27,7 @@ const RESULT_UNITS: i64 = 64;
 /// ids.
 pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
     let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) | Shown::Reasoning(text) => weight(counting, text),
+        Shown::Text(text) | Shown::Reasoning(text) => text_units(counting, text),
         Shown::Call { call, input_json } => {
             // Every call has an id in Qwen Code, which makes one up if a provider gives none.
             let id = r#""id":,"#.len() as i64 + string(&call.call_id);
@@ -35,7 +35,7 @@ pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
         }
         Shown::Result { output, attachments, .. } => {
             let media = attachments.iter().map(|media| counting.media.of(media)).fold(0, i64::saturating_add);
-            weight(counting, output).saturating_add(media).saturating_add(RESULT_UNITS)
+            text_units(counting, output).saturating_add(media).saturating_add(RESULT_UNITS)
         }
         Shown::Media(media) => counting.media.of(media),
         Shown::Opaque(opaque) => opaque_units(opaque),
@@ -45,7 +45,7 @@ pub(super) fn characters(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
 
 fn part_units(counting: &Counting, part: &Shown<'_>) -> i64 {
     match part {
-        Shown::Text(text) | Shown::Reasoning(text) => weight(counting, text),
+        Shown::Text(text) | Shown::Reasoning(text) => text_units(counting, text),
         Shown::Call { call, input_json } => {
             let results_name = length(LengthUnit::Utf16, &call.tool) as i64;
             call_json(&call.tool, input_json).saturating_add(results_name)

@@ -1,10 +1,10 @@
 //! Stored counts of messages, with the name of the counting that they were made by.
 
-use super::{Counting, TextWeight, as_is, shown, units, weight};
+use super::{Counting, TextUnits, as_is, shown, text_units, units};
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
-use crate::model::view::{Counts, PartCounts, SourceMessage, Standing, ViewMessage};
+use crate::model::view::{Counts, PartCounts, SourceMessage, ViewKind, ViewMessage};
 use crate::policy::{Policy, Truncate};
 use foldhash::HashMap;
 use serde::Serialize;
@@ -22,9 +22,9 @@ pub fn basis(policy: &Policy) -> Option<String> {
         vocabulary: Option<&'a str>,
     }
     let vocabulary = match &policy.counting.text {
-        TextWeight::Length | TextWeight::Mixed { .. } => return None,
-        TextWeight::Bpe { .. } => None,
-        TextWeight::Vocabulary { attached, .. } => Some(attached.0.as_ref()?.fingerprint()),
+        TextUnits::Length | TextUnits::Mixed { .. } => return None,
+        TextUnits::Bpe { .. } => None,
+        TextUnits::Vocabulary { attached, .. } => Some(attached.0.as_ref()?.fingerprint()),
     };
     let basis = Basis { counting: &policy.counting, truncate: &policy.truncate, vocabulary };
     serde_json::to_string(&basis).ok()
@@ -39,7 +39,7 @@ pub fn count(policy: &Policy, role: Role, bodies: &[&PartBody]) -> Counts {
     let counting = &policy.counting;
     let part = |body: &&PartBody| {
         let alone = shown(policy, body, None).map_or(0, |shown| units(counting, role, &[shown]));
-        let words = output(body).map_or(0, |output| weight(counting, output));
+        let words = output(body).map_or(0, |output| text_units(counting, output));
         PartCounts { alone, words }
     };
     let parts: Vec<PartCounts> = bodies.iter().map(part).collect();
@@ -75,7 +75,7 @@ pub(super) fn by_id<'a>(sources: impl IntoIterator<Item = &'a SourceMessage>) ->
 /// The units of a message of a view, if it shows a counted message as it was written.
 pub(super) fn of_view(counted: &HashMap<MessageId, &SourceMessage>, message: &ViewMessage) -> Option<i64> {
     let source = counted.get(&message.source?)?;
-    let is_itself = message.standing == Standing::Shown && message.role == source.message.role;
+    let is_itself = message.kind == ViewKind::Shown && message.role == source.message.role;
     let seen = source.message.parts.iter().filter(|part| as_is(&part.body).is_some());
     let parts = message.parts.iter().filter(|part| as_is(&part.body).is_some());
     let is_whole = is_itself && seen.map(|part| Some(part.id)).eq(parts.map(|part| part.source));

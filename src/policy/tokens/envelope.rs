@@ -4,7 +4,7 @@
 //! calls, and the id of the call that it answers. Images count by their size in tiles; the size is read from the image
 //! itself.
 
-use super::{Counting, Shown, role_name, weight};
+use super::{Counting, Shown, role_name, text_units};
 use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource};
 use serde::{Deserialize, Serialize};
@@ -46,15 +46,17 @@ const SHORT_SIDE_PIXELS: f64 = 768.0;
 
 /// The units of one message, which has parts; the caller adds those of the list.
 pub(super) fn units(envelope: Envelope, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
-    let around = |role: Role| i64::from(envelope.message_units).saturating_add(weight(counting, role_name(role)));
+    let around = |role: Role| i64::from(envelope.message_units).saturating_add(text_units(counting, role_name(role)));
     let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
     let own = if parts.iter().all(is_result) { 0 } else { around(role) };
     let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) => weight(counting, text),
-        Shown::Call { call, input_json } => weight(counting, &call.tool).saturating_add(weight(counting, input_json)),
+        Shown::Text(text) => text_units(counting, text),
+        Shown::Call { call, input_json } => {
+            text_units(counting, &call.tool).saturating_add(text_units(counting, input_json))
+        }
         Shown::Result { result, output, attachments } => {
             let media = attachments.iter().map(|media| media_units(envelope.detail, counting, media));
-            let words = weight(counting, output).saturating_add(weight(counting, &result.call_id));
+            let words = text_units(counting, output).saturating_add(text_units(counting, &result.call_id));
             media.fold(words.saturating_add(around(Role::Tool)), i64::saturating_add)
         }
         Shown::Media(media) => media_units(envelope.detail, counting, media),
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn images_weigh_by_detail_and_size() {
+    fn images_count_by_detail_and_size() {
         for (detail, bytes, expected) in [
             (Detail::Low, png(4_096, 2_048), 85),
             (Detail::High, Vec::new(), 765),

@@ -4,7 +4,7 @@
 //! names them. A call counts as its name and its arguments in Python's notation, and the texts beside it count nothing;
 //! releases before 0.0.30 count texts alone.
 
-use super::{Counting, Shown, weight};
+use super::{Counting, Shown, text_units};
 use crate::model::message::Role;
 use crate::model::part::{Media, ToolCall};
 use regex::Regex;
@@ -42,10 +42,10 @@ pub(super) fn units(said: Said, counting: &Counting, role: Role, parts: &[Shown<
     };
     let has_call = || parts.iter().any(|part| matches!(part, Shown::Call { .. }));
     let is_passed_over = said.calls && role == Role::Assistant && has_call();
-    let own = if is_passed_over { 0 } else { weight(counting, strip(&(note + &text))) };
+    let own = if is_passed_over { 0 } else { text_units(counting, strip(&(note + &text))) };
     let others = parts.iter().map(|part| match part {
-        Shown::Call { call, input_json } if said.calls => weight(counting, &written(call, input_json)),
-        Shown::Result { output, .. } => weight(counting, strip(output)),
+        Shown::Call { call, input_json } if said.calls => text_units(counting, &written(call, input_json)),
+        Shown::Result { output, .. } => text_units(counting, strip(output)),
         Shown::Call { .. } | Shown::Text(_) | Shown::Reasoning(_) | Shown::Media(_) | Shown::Opaque(_) => 0,
     });
     others.fold(own, i64::saturating_add)
@@ -128,7 +128,7 @@ fn is_unprintable(pattern: &Regex, character: char) -> bool {
 mod tests {
     use super::*;
     use crate::policy::presets;
-    use crate::policy::tokens::{CountPer, TextWeight};
+    use crate::policy::tokens::{CountPer, TextUnits};
 
     #[test]
     fn a_call_is_written_as_python_writes_it() {
@@ -161,9 +161,9 @@ mod tests {
     }
 
     #[test]
-    fn texts_beside_a_call_weigh_nothing() {
+    fn texts_beside_a_call_count_nothing() {
         let counting = |calls| Counting {
-            text: TextWeight::Length,
+            text: TextUnits::Length,
             per: CountPer::Said(Said { calls, note: NoteEnd::Line }),
             ..presets::find("qwen-agent@0.0.34").expect("a preset").policy().counting
         };
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_at_the_ends_weigh_nothing() {
+    fn blanks_at_the_ends_count_nothing() {
         assert_eq!(strip(" \u{1c}\u{3000}\n a b \u{1f}\u{a0}"), "a b");
     }
 }

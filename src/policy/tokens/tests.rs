@@ -1,7 +1,7 @@
 use super::*;
-use crate::model::cut::{Cut, Cuts};
 use crate::model::ids::CompactionId;
 use crate::model::part::{Media, Opaque, ToolCall};
+use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::ViewPart;
 use crate::policy::{dsl, plan, presets};
 use base64::Engine as _;
@@ -9,15 +9,15 @@ use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-fn view(standing: Standing, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
+fn view(kind: ViewKind, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
     let parts = bodies.into_iter().map(|body| ViewPart::new(None, body, None)).collect();
-    ViewMessage { source: None, revision: 0, role, standing, parts, carried: None, provenance: None }
+    ViewMessage { source: None, revision: 0, role, kind, parts, carried: None, provenance: None }
 }
 
 fn counting(units_per_token: u32, rounding: Rounding) -> Counting {
     Counting {
         unit: LengthUnit::Utf16,
-        text: TextWeight::Length,
+        text: TextUnits::Length,
         units_per_token,
         rounding,
         per: CountPer::Message,
@@ -50,7 +50,7 @@ fn a_length_counts_what_its_unit_says() {
 }
 
 #[test]
-fn a_fraction_of_a_token_is_rounded_as_told() {
+fn a_fraction_of_a_token_is_rounded_as_configured() {
     for (length, ceil, half_up, floor) in
         [(0, 0, 0, 0), (1, 1, 0, 0), (2, 1, 1, 0), (3, 1, 1, 0), (4, 1, 1, 1), (5, 2, 1, 1)]
     {
@@ -66,7 +66,7 @@ fn a_fraction_of_a_token_is_rounded_as_told() {
 }
 
 #[test]
-fn a_json_range_weighs_what_its_json_weighs() {
+fn a_json_range_counts_as_its_json() {
     let policy = presets::opencode::seed();
     let words = "quote \" slash \\ tab \t line \n bell \u{7} page \u{c} 日本語😀";
     let call = ToolCall {
@@ -80,17 +80,17 @@ fn a_json_range_weighs_what_its_json_weighs() {
         (*dsl::parse(&text)[0].message.parts[0].body).clone()
     };
     let messages = [
-        view(Standing::Shown, Role::User, vec![PartBody::Text(words.into())]),
-        view(Standing::Shown, Role::User, vec![]),
+        view(ViewKind::Shown, Role::User, vec![PartBody::Text(words.into())]),
+        view(ViewKind::Shown, Role::User, vec![]),
         view(
-            Standing::Shown,
+            ViewKind::Shown,
             Role::Assistant,
             vec![PartBody::Reasoning("hm".into()), PartBody::Text("ok".into()), PartBody::ToolCall(call.clone())],
         ),
-        view(Standing::Shown, Role::Tool, vec![results("done")]),
+        view(ViewKind::Shown, Role::Tool, vec![results("done")]),
         // The same in one message, and with a tool that failed.
         view(
-            Standing::Shown,
+            ViewKind::Shown,
             Role::Assistant,
             vec![PartBody::ToolCall(call), results("error"), PartBody::Text("so".into())],
         ),
@@ -124,44 +124,44 @@ fn a_json_range_weighs_what_its_json_weighs() {
 }
 
 #[test]
-fn media_weigh_the_same_whatever_their_size() {
+fn media_count_the_same_whatever_their_size() {
     for (policy, around) in [(presets::opencode::seed(), 28), (presets::pi::v1_5(), 0)] {
-        let message = view(Standing::Shown, Role::User, vec![PartBody::Media(Media::default())]);
+        let message = view(ViewKind::Shown, Role::User, vec![PartBody::Media(Media::default())]);
         assert_eq!(estimate_message(&policy, &message), 1200 + around / 4, "{}", policy.preset);
     }
 }
 
 #[test]
-fn provider_blocks_weigh_their_bytes_in_json_and_nothing_in_words() {
+fn provider_blocks_count_their_bytes_in_json_and_nothing_in_text() {
     let block = || vec![PartBody::Opaque(Opaque { data: vec![0; 400], ..Opaque::default() })];
-    let message = view(Standing::Shown, Role::Assistant, block());
+    let message = view(ViewKind::Shown, Role::Assistant, block());
     assert_eq!(estimate_message(&presets::pi::v1_5(), &message), 0);
     assert_eq!(estimate_message(&presets::opencode::seed(), &message), (400 + 33 + 2) / 4);
 }
 
 #[test]
-fn pi_weighs_a_summary_without_its_wrapper() {
+fn pi_counts_a_summary_without_its_wrapper() {
     let policy = presets::pi::v1_5();
     let text = format!("{}12345{}", policy.view.summary_prefix, policy.view.summary_suffix);
-    let summary = view(Standing::Summary, Role::User, vec![PartBody::Text(text.clone())]);
+    let summary = view(ViewKind::Summary, Role::User, vec![PartBody::Text(text.clone())]);
     assert_eq!(estimate_message(&policy, &summary), 2);
-    let words = view(Standing::Shown, Role::User, vec![PartBody::Text(text)]);
+    let words = view(ViewKind::Shown, Role::User, vec![PartBody::Text(text)]);
     assert!(estimate_message(&policy, &words) > 20);
 }
 
 #[test]
-fn what_a_summary_carries_along_in_a_message_of_its_own_weighs_all_of_it() {
+fn an_additional_message_of_a_summary_counts_in_full() {
     let policy = presets::qwen_code::v0_24();
     let carried = || vec![PartBody::Text("x".repeat(400)), PartBody::Media(Media::default())];
-    let [behind, words] = [Standing::Summary, Standing::Shown].map(|standing| view(standing, Role::User, carried()));
+    let [behind, words] = [ViewKind::Summary, ViewKind::Shown].map(|kind| view(kind, Role::User, carried()));
     assert_eq!(estimate_message(&policy, &behind), estimate_message(&policy, &words));
     let text = format!("12345{}", policy.view.summary_suffix);
-    let summary = view(Standing::Summary, Role::User, vec![PartBody::Text(text)]);
+    let summary = view(ViewKind::Summary, Role::User, vec![PartBody::Text(text)]);
     assert_eq!(estimate_message(&policy, &summary), 2);
 }
 
 #[test]
-fn a_call_weighs_its_json_as_its_agent_holds_it() {
+fn a_call_counts_as_its_agents_json() {
     let without_id = r#"{"functionCall":{"name":"glob","args":{"a":12}}}"#;
     let with_id = r#"{"functionCall":{"id":"call_1","name":"glob","args":{"a":12}}}"#;
     // Gemini's calls have no ids, and include the name that their results repeat.
@@ -176,57 +176,62 @@ fn a_call_weighs_its_json_as_its_agent_holds_it() {
             input_json: r#"{"a": 12}"#.to_owned(),
             ..ToolCall::default()
         };
-        let shown = view(Standing::Shown, Role::Assistant, vec![PartBody::ToolCall(call)]);
+        let shown = view(ViewKind::Shown, Role::Assistant, vec![PartBody::ToolCall(call)]);
         let tokens = (json.len() + beside.len()).div_ceil(4) as i64;
         assert_eq!(estimate_message(&policy, &shown), tokens, "{}", policy.preset);
     }
 }
 
 #[test]
-fn stored_outputs_weigh_what_a_view_shows_of_them() {
+fn stored_outputs_count_as_a_view_shows_them() {
     let policy = presets::opencode::seed();
-    let weigh = |text: &str| estimate_source(&policy, &dsl::parse(text)[0]);
-    let shown = weigh("t1\n  result c1 out=2000c done");
+    let estimate = |text: &str| estimate_source(&policy, &dsl::parse(text)[0]);
+    let shown = estimate("t1\n  result c1 out=2000c done");
     let marker = "\n[Tool output truncated: omitted 7000 chars]".len() as i64;
-    let cut = weigh("t1\n  result c1 out=9000c done");
+    let truncated = estimate("t1\n  result c1 out=9000c done");
     // The line break of the marker is two characters in JSON.
-    assert!((cut - shown - (marker + 1) / 4).abs() <= 1, "{cut} {shown}");
-    let cleared = weigh("t1\n  result c1 out=9000c media=image/png done pruned");
-    let placeholder = weigh("t1\n  result c1 out=\"[Old tool result content cleared]\" done");
+    assert!((truncated - shown - (marker + 1) / 4).abs() <= 1, "{truncated} {shown}");
+    let cleared = estimate("t1\n  result c1 out=9000c media=image/png done pruned");
+    let placeholder = estimate("t1\n  result c1 out=\"[Old tool result content cleared]\" done");
     assert_eq!(cleared, placeholder);
 }
 
 #[test]
-fn a_range_weighs_the_same_however_it_is_asked_for() {
+fn a_range_has_the_same_estimate_by_every_method() {
     let messages =
         dsl::parse("u1 \"a\"\na2 7c\nu3\na4 11c\n  call bash#c1 in={\"a\": 1}\nt5\n  result c1 out=33c done");
     for preset in presets::all() {
         let policy = preset.policy();
-        let weights = Weights::of(&policy, &messages);
+        let estimates = RangeEstimate::of(&policy, &messages);
         for start in 0..=messages.len() {
             for end in start..=messages.len() {
-                let alone = Weights::of(&policy, &messages[start..end]);
-                assert_eq!(weights.tokens(start..end), alone.tokens(0..end - start), "{} {start}..{end}", preset.name);
+                let alone = RangeEstimate::of(&policy, &messages[start..end]);
+                assert_eq!(
+                    estimates.tokens(start..end),
+                    alone.tokens(0..end - start),
+                    "{} {start}..{end}",
+                    preset.name
+                );
             }
         }
     }
 }
 
 #[test]
-fn what_cuts_free_is_what_the_list_weighs_less() {
+fn truncations_free_the_difference_between_the_estimates() {
     let messages = dsl::parse(
         "u1 \"some words\"\na2\n  call read#c1 in=31c\nt3\n  result c1 out=77c done\na4 \"more words\"\nu5 33c\na6 \"done\"",
     );
-    let cut = |index: usize| (messages[index].message.parts[0].id, Cut::placeholder("[gone]"));
+    let truncation = |index: usize| (messages[index].message.parts[0].id, Truncation::placeholder("[gone]"));
     let revision = |index: usize| messages[index].message.revision;
-    let shortened = Cuts { parts: vec![cut(2), cut(3)], omitted: Vec::new() };
-    let left_out = Cuts { parts: vec![cut(2)], omitted: vec![revision(0), revision(4)] };
-    let everything = Cuts { parts: Vec::new(), omitted: (0..messages.len()).map(revision).collect() };
+    let shortened = Removals { parts: vec![truncation(2), truncation(3)], omitted: Vec::new() };
+    let left_out = Removals { parts: vec![truncation(2)], omitted: vec![revision(0), revision(4)] };
+    let everything = Removals { parts: Vec::new(), omitted: (0..messages.len()).map(revision).collect() };
     for preset in presets::all() {
         let policy = preset.policy();
-        for cuts in [&Cuts::default(), &shortened, &left_out, &everything] {
-            let after = plan::with_cuts(&messages, cuts, CompactionId(Uuid::nil()));
-            let tokens = |list: &[SourceMessage]| Weights::of(&policy, list).tokens(0..list.len());
+        for removals in [&Removals::default(), &shortened, &left_out, &everything] {
+            let after = plan::with_removals(&messages, removals, CompactionId(Uuid::nil()));
+            let tokens = |list: &[SourceMessage]| RangeEstimate::of(&policy, list).tokens(0..list.len());
             let expected = tokens(&messages) - tokens(&after);
             assert_eq!(freed(&policy, &messages, &after), expected, "{}", preset.name);
             for limit in [expected - 1_000, expected - 1, expected, expected + 1_000] {
@@ -237,14 +242,14 @@ fn what_cuts_free_is_what_the_list_weighs_less() {
     }
 }
 
-fn exact(text: TextWeight, per: CountPer) -> Policy {
+fn exact(text: TextUnits, per: CountPer) -> Policy {
     let counting = Counting { text, per, ..counting(1, Rounding::Ceil) };
     Policy { counting, ..presets::pi::v1_5() }
 }
 
 #[test]
-fn an_encoding_weighs_its_tokens() {
-    let policy = exact(TextWeight::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Message);
+fn an_encoding_counts_its_tokens() {
+    let policy = exact(TextUnits::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Message);
     assert_eq!(estimate_text(&policy.counting, "你好世界"), 5);
     assert_eq!(tokenize(&policy.counting, "你好世界").map(|text| text.count()), Some(5));
     assert_eq!(tokenize(&presets::pi::v1_5().counting, "你好世界"), None);
@@ -254,7 +259,7 @@ fn an_encoding_weighs_its_tokens() {
 fn a_vocabulary_counts_once_it_is_attached() {
     let bytes = (0..=u8::MAX).map(|byte| format!("{} {byte}\n", BASE64_STANDARD.encode([byte]))).collect::<String>();
     let bytes = Arc::new(Vocabulary::parse("bytes", bytes.as_bytes()).expect("a vocabulary"));
-    let named = |name: &str| TextWeight::Vocabulary { name: name.to_owned(), attached: Attached::default() };
+    let named = |name: &str| TextUnits::Vocabulary { name: name.to_owned(), attached: Attached::default() };
     let without = exact(named("bytes"), CountPer::Message);
     assert_eq!(estimate_text(&without.counting, "hello world"), 2);
     let with = without.clone().with_vocabularies(std::slice::from_ref(&bytes));
@@ -269,20 +274,20 @@ fn a_vocabulary_counts_once_it_is_attached() {
 }
 
 #[test]
-fn a_chat_weighs_its_texts_and_what_is_around_them() {
+fn a_chat_counts_its_texts_and_their_envelope() {
     let format = ChatFormat { message_units: 3, list_units: 3 };
-    let policy = exact(TextWeight::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Chat(format));
-    let weigh = |text: &str| {
+    let policy = exact(TextUnits::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Chat(format));
+    let estimate = |text: &str| {
         let messages = dsl::parse(text);
-        Weights::of(&policy, &messages).tokens(0..messages.len())
+        RangeEstimate::of(&policy, &messages).tokens(0..messages.len())
     };
     // The counts of litellm 1.72.2.
-    assert_eq!(weigh("u1 \"hello world\""), 9);
-    assert_eq!(weigh("u1 \"hello world\"\nu2 \"hello world\""), 15);
-    assert_eq!(weigh(""), 0);
-    assert_eq!(weigh("u1"), 0, "what says nothing is in no view");
+    assert_eq!(estimate("u1 \"hello world\""), 9);
+    assert_eq!(estimate("u1 \"hello world\"\nu2 \"hello world\""), 15);
+    assert_eq!(estimate(""), 0);
+    assert_eq!(estimate("u1"), 0, "what says nothing is in no view");
     // Its texts and the input of its call, then the output and the id of the call: `c1` is two tokens.
     let call = "a1 \"hello\"\n  text \"world\"\n  reasoning \"hm hm\"\n  call bash#c1 in={\"path\":\"/a\"}";
-    assert_eq!(weigh(call), 3 + 3 + 1 + 1 + 1 + 5);
-    assert_eq!(weigh("t1\n  result c1 out=\"hello\" done"), 3 + 3 + 1 + 1 + 2);
+    assert_eq!(estimate(call), 3 + 3 + 1 + 1 + 1 + 5);
+    assert_eq!(estimate("t1\n  result c1 out=\"hello\" done"), 3 + 3 + 1 + 1 + 2);
 }

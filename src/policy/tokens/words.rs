@@ -2,11 +2,11 @@
 //!
 //! Blocks of other kinds count nothing, and neither does the wrapper that a view puts around a summary.
 
-use super::{Counting, Shown, TextWeight, json, weight};
+use super::{Counting, Shown, TextUnits, json, text_units};
 
 /// The units of one message.
 pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
-    units_by(counting, parts, |text| weight(counting, text))
+    units_by(counting, parts, |text| text_units(counting, text))
 }
 
 /// The same with another size of texts.
@@ -16,8 +16,8 @@ pub(super) fn units_by(counting: &Counting, parts: &[Shown<'_>], weigh: impl Fn(
         Shown::Call { call, input_json } => {
             // If only the length counts, it is that of the JSON without the blanks between tokens.
             let input = match counting.text {
-                TextWeight::Length => json::compact_json_units(counting.unit, input_json),
-                TextWeight::Mixed { .. } | TextWeight::Bpe { .. } | TextWeight::Vocabulary { .. } => weigh(input_json),
+                TextUnits::Length => json::compact_json_units(counting.unit, input_json),
+                TextUnits::Mixed { .. } | TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => weigh(input_json),
             };
             weigh(&call.tool).saturating_add(input)
         }

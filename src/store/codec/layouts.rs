@@ -5,7 +5,7 @@ use super::{DiskRange, Number as _, decode, encode, id_bytes, ranges_from_disk, 
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
-use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Place, Span};
+use crate::model::layout::{Covered, Layout, OmitReason, Omitted, Placement, Span};
 use crate::store::error::{Error, Result};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -134,27 +134,27 @@ struct DiskLayout {
 fn disk_span(span: &Span) -> DiskSpan {
     match *span {
         Span::Inline { first, last } => DiskSpan { kind: 1, first, last },
-        Span::Placed { revision: first, place } => match place {
-            Place::Marker => DiskSpan { kind: 2, first, last: None },
-            Place::Summary => DiskSpan { kind: 3, first, last: None },
-            Place::Pinned => DiskSpan { kind: 4, first, last: None },
-            Place::Edit(target) => DiskSpan { kind: 5, first, last: Some(target) },
-            Place::Retained => DiskSpan { kind: 6, first, last: None },
-            Place::Continuation => DiskSpan { kind: 7, first, last: None },
+        Span::Placed { revision: first, placement } => match placement {
+            Placement::Marker => DiskSpan { kind: 2, first, last: None },
+            Placement::Summary => DiskSpan { kind: 3, first, last: None },
+            Placement::Pinned => DiskSpan { kind: 4, first, last: None },
+            Placement::Edit(target) => DiskSpan { kind: 5, first, last: Some(target) },
+            Placement::Retained => DiskSpan { kind: 6, first, last: None },
+            Placement::Continuation => DiskSpan { kind: 7, first, last: None },
         },
     }
 }
 
 fn span(span: DiskSpan) -> Result<Span> {
-    let placed = |place| Span::Placed { revision: span.first, place };
+    let placed = |placement| Span::Placed { revision: span.first, placement };
     Ok(match span.kind {
         1 => Span::Inline { first: span.first, last: span.last },
-        2 => placed(Place::Marker),
-        3 => placed(Place::Summary),
-        4 => placed(Place::Pinned),
-        5 => placed(Place::Edit(required("layout", "the target of an edit", span.last)?)),
-        6 => placed(Place::Retained),
-        7 => placed(Place::Continuation),
+        2 => placed(Placement::Marker),
+        3 => placed(Placement::Summary),
+        4 => placed(Placement::Pinned),
+        5 => placed(Placement::Edit(required("layout", "the target of an edit", span.last)?)),
+        6 => placed(Placement::Retained),
+        7 => placed(Placement::Continuation),
         other => return Err(Error::corrupt("layout", format_args!("unknown span {other}"))),
     })
 }
@@ -276,8 +276,8 @@ mod tests {
     fn layouts() -> impl Strategy<Value = Layout> {
         let span = prop_oneof![
             (0..9_i64, prop::option::of(9..20_i64)).prop_map(|(first, last)| Span::Inline { first, last }),
-            (0..20_i64, 0..9_i64).prop_map(|(revision, of)| Span::Placed { revision, place: Place::Edit(of) }),
-            (0..20_i64).prop_map(|revision| Span::Placed { revision, place: Place::Pinned }),
+            (0..20_i64, 0..9_i64).prop_map(|(revision, of)| Span::Placed { revision, placement: Placement::Edit(of) }),
+            (0..20_i64).prop_map(|revision| Span::Placed { revision, placement: Placement::Pinned }),
         ];
         let omitted = (0..9_i64, 0..9_i64).prop_map(|(first, mark)| Omitted {
             range: RevisionRange { first, last: first + 3 },
@@ -317,9 +317,9 @@ mod tests {
     }
 
     #[test]
-    fn a_change_in_one_place_of_a_long_layout_costs_no_more_than_in_a_short_one() {
+    fn a_change_at_one_position_of_a_long_layout_costs_no_more_than_in_a_short_one() {
         let layout = |count: i64| Layout {
-            spans: (0..count).map(|revision| Span::Placed { revision, place: Place::Pinned }).collect(),
+            spans: (0..count).map(|revision| Span::Placed { revision, placement: Placement::Pinned }).collect(),
             pinned: (0..count).collect(),
             ..Layout::everything()
         };

@@ -1,9 +1,9 @@
 //! Marks on disk: one protobuf message for each kind of mark. The tags never change.
 
 use super::{DiskRange, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
-use crate::model::cut::Cut;
 use crate::model::ids::CompactionId;
 use crate::model::mark::{CompactedMark, MarkBody, Replay};
+use crate::model::truncation::Truncation;
 use crate::store::error::{Error, Result};
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -53,7 +53,7 @@ struct DiskRewoundMark {
     #[prost(int64, tag = "1")]
     after: i64,
     #[prost(bool, tag = "2")]
-    told: bool,
+    has_summary: bool,
     #[prost(bool, tag = "3")]
     of_fork: bool,
 }
@@ -79,7 +79,7 @@ struct DiskUndoneMark {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct DiskCut {
+struct DiskTruncation {
     #[prost(string, tag = "1")]
     before: String,
     #[prost(uint64, tag = "2")]
@@ -92,21 +92,21 @@ struct DiskCut {
     after: String,
 }
 
-pub(crate) fn encode_cut(cut: &Cut) -> Vec<u8> {
-    encode(&DiskCut {
-        before: cut.before.clone(),
-        head: cut.head as u64,
-        middle: cut.middle.clone(),
-        tail: cut.tail as u64,
-        after: cut.after.clone(),
+pub(crate) fn encode_truncation(truncation: &Truncation) -> Vec<u8> {
+    encode(&DiskTruncation {
+        before: truncation.before.clone(),
+        head: truncation.head as u64,
+        middle: truncation.middle.clone(),
+        tail: truncation.tail as u64,
+        after: truncation.after.clone(),
     })
 }
 
-pub(crate) fn decode_cut(bytes: &[u8]) -> Result<Cut> {
-    let disk: DiskCut = decode("pruned", bytes)?;
+pub(crate) fn decode_truncation(bytes: &[u8]) -> Result<Truncation> {
+    let disk: DiskTruncation = decode("pruned", bytes)?;
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let (head, tail) = (size(disk.head), size(disk.tail));
-    Ok(Cut { before: disk.before, head, middle: disk.middle, tail, after: disk.after })
+    Ok(Truncation { before: disk.before, head, middle: disk.middle, tail, after: disk.after })
 }
 
 /// The number of a mark's kind on disk.
@@ -140,8 +140,8 @@ pub(crate) fn encode_mark(body: &MarkBody) -> Vec<u8> {
             omitted: ranges_to_disk(omitted),
             replay: replay.map(|Replay { target, replacement }| DiskReplay { target, replacement }),
         }),
-        MarkBody::Rewound { after, told, of_fork } => {
-            encode(&DiskRewoundMark { after: *after, told: *told, of_fork: *of_fork })
+        MarkBody::Rewound { after, has_summary, of_fork } => {
+            encode(&DiskRewoundMark { after: *after, has_summary: *has_summary, of_fork: *of_fork })
         }
         MarkBody::Edited { target, replacement } => {
             encode(&DiskEditedMark { target: *target, replacement: *replacement })
@@ -177,8 +177,8 @@ pub(crate) fn decode_mark(kind: i32, bytes: &[u8]) -> Result<MarkBody> {
             }
         }
         3 => {
-            let DiskRewoundMark { after, told, of_fork } = decode("mark", bytes)?;
-            MarkBody::Rewound { after, told, of_fork }
+            let DiskRewoundMark { after, has_summary, of_fork } = decode("mark", bytes)?;
+            MarkBody::Rewound { after, has_summary, of_fork }
         }
         4 => {
             let DiskEditedMark { target, replacement } = decode("mark", bytes)?;

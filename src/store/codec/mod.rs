@@ -7,7 +7,7 @@ mod parts;
 
 pub(crate) use events::{decode_event, encode_event};
 pub(crate) use layouts::{decode_layout, encode_layout, encode_layout_difference, layout_base};
-pub(crate) use marks::{decode_cut, decode_mark, encode_cut, encode_mark, mark_kind};
+pub(crate) use marks::{decode_mark, decode_truncation, encode_mark, encode_truncation, mark_kind};
 pub(crate) use parts::{
     EncodedBlob, EncodedPart, StoredPart, commitment, decode_part, decode_parts, decompress, encode_part, encode_parts,
     media_blobs,
@@ -118,7 +118,7 @@ numbers!(
 );
 
 /// The message class of a kind of message, see the migration.
-pub(crate) fn lane(kind: MessageKind) -> i32 {
+pub(crate) fn message_class(kind: MessageKind) -> i32 {
     match kind {
         MessageKind::Normal | MessageKind::Branch => 0,
         MessageKind::Summary | MessageKind::Marker | MessageKind::Continuation | MessageKind::Replay => 1,

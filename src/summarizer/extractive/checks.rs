@@ -94,13 +94,13 @@ impl Checks {
     /// Replaces the known state of a check.
     pub(super) fn put(&mut self, check: Check) {
         let next = self.all.len();
-        let place = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
-        if check.outcome != Outcome::Passed && !self.open.contains(&place) {
-            self.open.push_back(place);
+        let position = *self.by_command.entry((check.folder.clone(), check.command.clone())).or_insert(next);
+        if check.outcome != Outcome::Passed && !self.open.contains(&position) {
+            self.open.push_back(position);
             self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
         }
-        self.newest = place;
-        if place == next { self.all.push(check) } else { self.all[place] = check }
+        self.newest = position;
+        if position == next { self.all.push(check) } else { self.all[position] = check }
     }
 
     /// The check with the last outcome.
@@ -116,8 +116,8 @@ impl Checks {
         let whole = command.strip_suffix("...").unwrap_or("\n");
         let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
         let mut lessons = Vec::new();
-        for place in &self.open {
-            let check = &mut self.all[*place];
+        for position in &self.open {
+            let check = &mut self.all[*position];
             let failed = check.command.as_str();
             let is_narrower =
                 failed == command || failed.starts_with(&format!("{command} ")) || failed.starts_with(whole);
@@ -132,7 +132,7 @@ impl Checks {
             (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
             check.says.clear();
         }
-        self.open.retain(|place| self.all[*place].outcome != Outcome::Passed);
+        self.open.retain(|position| self.all[*position].outcome != Outcome::Passed);
         lessons
     }
 

@@ -16,7 +16,7 @@ pub(super) enum Purpose {
     /// Runs a program whose result or failure is relevant.
     Run,
     /// Only reads.
-    Look,
+    Inspect,
 }
 
 fn pattern(text: &str) -> Regex {
@@ -91,7 +91,7 @@ static STRICT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
 
 /// A line that begins with a source location; the caller excludes warnings and notes.
-static PLACED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\S+\.\w{1,5}:\d+:(?:\d+:)? [A-Za-z]"));
+static LOCATED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\S+\.\w{1,5}:\d+:(?:\d+:)? [A-Za-z]"));
 
 static LOCATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./-]*\w\.\w{1,6}(?::\d+|\(\d+,\d+\))"));
 
@@ -171,14 +171,14 @@ pub(super) fn purpose(part: &str) -> Purpose {
         return Purpose::Record;
     }
     let program = part.split_whitespace().next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-    const LOOKERS: &[&str] = &[
+    const INSPECTORS: &[&str] = &[
         "grep", "rg", "cat", "ls", "find", "sed", "head", "tail", "echo", "wc", "which", "tree", "awk", "pwd",
         "printf", "stat", "diff", "du", "ps", "env", "jq", "sort", "sleep", "true", "file", "less", "type", "for",
         "while", "cut", "od", "xxd", "set", "export", "fi", "done", "do", "then", "if", "else", "tr", "uniq", "tee",
         "basename", "dirname", "realpath", "command", "test", "[", "[[", "date", "whoami", "id", "uname", "history",
         "more", "bat", "fd", "ag", "tac", "nl", "column", "xargs", "wait", "lsof", "pgrep", "exit", "source", ".",
     ];
-    const LOOKS: &[&str] = &[
+    const INSPECTIONS: &[&str] = &[
         "status",
         "log",
         "diff",
@@ -215,9 +215,9 @@ pub(super) fn purpose(part: &str) -> Purpose {
         "api",
     ];
     // In `git -C there log` and `gh issue view` the verb comes one word later.
-    let looks = part.split_whitespace().skip(1).take(2).any(|verb| LOOKS.contains(&verb));
-    if LOOKERS.contains(&program) || looks && !VERIFY.is_match(part) || program.is_empty() {
-        return Purpose::Look;
+    let inspects = part.split_whitespace().skip(1).take(2).any(|verb| INSPECTIONS.contains(&verb));
+    if INSPECTORS.contains(&program) || inspects && !VERIFY.is_match(part) || program.is_empty() {
+        return Purpose::Inspect;
     }
     // Files are arguments, whatever their names.
     let verbs = part.split_whitespace().skip(1).take(3);
@@ -255,14 +255,14 @@ pub(super) fn folder_from_root(command: &str) -> Option<&str> {
 }
 
 /// True for an output that begins or ends with the exit status of a failed command.
-pub(super) fn tells_exit(output: &str) -> bool {
+pub(super) fn reports_exit(output: &str) -> bool {
     let mut lines = output.lines().filter(|line| !line.trim().is_empty());
     let ends = [lines.next(), lines.next_back()];
     ends.into_iter().flatten().any(|line| EXIT.is_match(head(line, 400)))
 }
 
 /// True if an output reports a failure although its tool call completed.
-pub(super) fn tells_failure(output: &str) -> bool {
+pub(super) fn reports_failure(output: &str) -> bool {
     let tail = tail(output, 6_000);
     EXIT.is_match(tail) || FAILURE.is_match(tail)
 }
@@ -289,7 +289,7 @@ pub(super) fn head(text: &str, limit: usize) -> &str {
 /// neither states the error.
 pub(super) fn deciding(output: &str) -> Option<String> {
     /// Maximum distance of the location after the error, in lines.
-    const PLACE_LINES_MAX: usize = 8;
+    const LOCATION_LINES_MAX: usize = 8;
     let output = text::clean(tail(output, 65_536));
     let lines: Vec<&str> = output.lines().map(str::trim).filter(|line| line.len() > 3).collect();
     let find = |is: &dyn Fn(&str) -> bool| lines.iter().position(|line| is(line) && !EMPTY.is_match(line));
@@ -297,7 +297,7 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     let at = find(&|line| STRONG.is_match(line))
         .or_else(|| if STRICT.is_match(&output) { find(&|line| line.starts_with("warning:")) } else { None })
         .or_else(|| {
-            find(&|line| PLACED.is_match(line) && !["warning", "note", "info"].iter().any(|mild| line.contains(mild)))
+            find(&|line| LOCATED.is_match(line) && !["warning", "note", "info"].iter().any(|mild| line.contains(mild)))
         })
         .or_else(|| find(&|line| WEAK.is_match(line)))
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
@@ -309,11 +309,11 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     {
         words = format!("{words} {}", text::one_line(next));
     }
-    let around = lines[at..].iter().take(PLACE_LINES_MAX).chain(lines[..at].iter().rev().take(2));
+    let around = lines[at..].iter().take(LOCATION_LINES_MAX).chain(lines[..at].iter().rev().take(2));
     if !LOCATION.is_match(&words)
-        && let Some(place) = around.filter_map(|line| LOCATION.find(line)).next()
+        && let Some(location) = around.filter_map(|line| LOCATION.find(line)).next()
     {
-        words = format!("{} ({})", text::clip(&words, 200), place.as_str());
+        words = format!("{} ({})", text::clip(&words, 200), location.as_str());
     }
     Some(words)
 }

@@ -1,7 +1,7 @@
 //! Composition: selects the lines that fit the budget, and renders the sections.
 
 use super::text::{self, Fingerprint};
-use crate::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, TextWeight, Topic};
+use crate::policy::{Bullet, Counting, LengthUnit, Section, Summary, SummaryFormat, TextUnits, Topic};
 use std::collections::HashMap;
 
 /// Each topic's share of the budget, in percent, in the order in which the remainder is offered to them. Files are
@@ -92,8 +92,8 @@ impl Room {
     /// The length limit for a number of tokens.
     pub(in crate::summarizer) fn of(counting: &Counting, tokens: i64) -> Self {
         let per_token = match &counting.text {
-            TextWeight::Length | TextWeight::Mixed { .. } => counting.units_per_token.max(1),
-            TextWeight::Bpe { .. } | TextWeight::Vocabulary { .. } => EXACT_UNITS,
+            TextUnits::Length | TextUnits::Mixed { .. } => counting.units_per_token.max(1),
+            TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => EXACT_UNITS,
         };
         let per_token = usize::try_from(per_token).unwrap_or(1);
         let units = usize::try_from(tokens.max(0)).unwrap_or(0).saturating_mul(per_token);
@@ -119,7 +119,7 @@ pub(super) fn frame(form: Form<'_>, room: Room) -> usize {
 pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fingerprint) -> String {
     let free = room.units.saturating_sub(frame(form, room));
     let mut selection = Selection { sections: form.sections, room, left: free, taken: Vec::new() };
-    let mut candidates = weigh(items, focus);
+    let mut candidates = ranked(items, focus);
     for (topic, share) in SHARES {
         selection.fill(&mut candidates, topic, free * share / 100);
     }
@@ -132,7 +132,7 @@ pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fing
         selection.widen(topic);
         selection.fill(&mut candidates, topic, selection.left);
     }
-    cut_to(render(form, &selection.lines()), room)
+    truncated_to(render(form, &selection.lines()), room)
 }
 
 /// An item with a fingerprint of its text, to detect repetitions.
@@ -145,7 +145,7 @@ struct Candidate {
 
 /// Sorts by importance, which is doubled for items that match the custom instructions, and keeps the best of each
 /// topic.
-fn weigh(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
+fn ranked(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
     items.retain(|item| !item.text.is_empty());
     if !focus.is_empty() {
         for item in items.iter_mut().filter(|item| Fingerprint::of(&item.text).touches(focus)) {
@@ -194,7 +194,7 @@ impl Selection<'_> {
             // An item that does not fit now may fit into the remainder.
             candidate.wanted = Some(std::mem::replace(&mut candidate.item.text, text));
             let cost = self.cost(section, &candidate.item.text);
-            if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {
+            if !self.taken.iter().any(|(position, other)| *position == section && repeats(&candidate, other)) {
                 left -= cost;
                 self.left -= cost;
                 self.taken.push((section, candidate));
@@ -205,13 +205,13 @@ impl Selection<'_> {
 
     /// Restores the full text of selected items, in the order of their selection, as far as it fits.
     fn widen(&mut self, topic: Topic) {
-        for place in 0..self.taken.len() {
-            let (section, candidate) = &self.taken[place];
+        for position in 0..self.taken.len() {
+            let (section, candidate) = &self.taken[position];
             let Some(wanted) = candidate.wanted.as_ref().filter(|_| candidate.item.topic == topic) else { continue };
             let more = self.cost(*section, wanted).saturating_sub(self.cost(*section, &candidate.item.text));
             if more <= self.left {
                 self.left -= more;
-                let candidate = &mut self.taken[place].1;
+                let candidate = &mut self.taken[position].1;
                 candidate.item.text = candidate.wanted.take().unwrap_or_default();
             }
         }
@@ -229,9 +229,10 @@ impl Selection<'_> {
     /// The lines of each section, in their order.
     fn lines(mut self) -> HashMap<usize, Vec<String>> {
         self.taken.sort_by(|(left_section, left), (right_section, right)| {
-            let place = |item: &Item| (item.topic as usize, item.order);
-            let by_place = left_section.cmp(right_section).then_with(|| place(&left.item).cmp(&place(&right.item)));
-            by_place.then_with(|| left.item.text.cmp(&right.item.text))
+            let position = |item: &Item| (item.topic as usize, item.order);
+            let by_position =
+                left_section.cmp(right_section).then_with(|| position(&left.item).cmp(&position(&right.item)));
+            by_position.then_with(|| left.item.text.cmp(&right.item.text))
         });
         let mut lines: HashMap<usize, Vec<String>> = HashMap::new();
         for (section, candidate) in self.taken {
@@ -271,8 +272,8 @@ fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
         .sections
         .iter()
         .enumerate()
-        .map(|(place, section)| {
-            let body = body(section, form.filler, lines.get(&place));
+        .map(|(position, section)| {
+            let body = body(section, form.filler, lines.get(&position));
             match form.root {
                 None => format!("{}\n{body}", section.heading),
                 Some(_) => format!("<{0}>\n{body}</{0}>\n", section.heading),
@@ -301,7 +302,7 @@ fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String 
 }
 
 /// Truncates the text if the budget does not even hold the headings.
-fn cut_to(text: String, room: Room) -> String {
+fn truncated_to(text: String, room: Room) -> String {
     if room.measure(&text) <= room.units {
         return text;
     }
@@ -311,6 +312,6 @@ fn cut_to(text: String, room: Room) -> String {
         (used > room.units).then_some(at)
     });
     // A truncated heading would read as another heading.
-    let cut = &text[..end.unwrap_or(text.len())];
-    cut.rfind('\n').map_or_else(String::new, |line| cut[..line].trim_end().to_owned())
+    let kept = &text[..end.unwrap_or(text.len())];
+    kept.rfind('\n').map_or_else(String::new, |line| kept[..line].trim_end().to_owned())
 }

@@ -39,7 +39,7 @@ pub(super) struct Line {
 
 impl Line {
     /// Its importance: highest for definitions and exact values, 0 for long lines.
-    pub(super) fn weight(&self) -> usize {
+    pub(super) fn importance(&self) -> usize {
         if self.text.chars().count() > LINE_CHARS_MAX / 2 {
             return 0;
         }
@@ -91,8 +91,8 @@ impl Files {
         (file.changed_at, file.is_gone) = (at, false);
         let removed = commands::head(&touch.removed, CHANGE_BYTES_MAX);
         let added = commands::head(&touch.added, CHANGE_BYTES_MAX);
-        let old: HashSet<String> = removed.lines().map(told).collect();
-        let new: HashSet<String> = added.lines().map(told).collect();
+        let old: HashSet<String> = removed.lines().map(quoted).collect();
+        let new: HashSet<String> = added.lines().map(quoted).collect();
         if is_whole {
             file.lines.retain(|line| new.contains(&line.text));
         } else {
@@ -102,7 +102,7 @@ impl Files {
             replace_within(file, removed.trim(), added.trim(), step);
         }
         let mut known: HashSet<String> = file.lines.iter().map(|line| line.text.clone()).collect();
-        for line in added.lines().map(told) {
+        for line in added.lines().map(quoted) {
             if !old.contains(&line) && says_something(&line) && known.insert(line.clone()) {
                 file.lines.push(Line { text: line, step });
             }
@@ -111,10 +111,10 @@ impl Files {
         if is_whole && surplus > 0 {
             // Of a new or replaced file, definitions matter more than the last lines.
             let mut order: Vec<usize> = (0..file.lines.len()).collect();
-            order.sort_by_key(|at| std::cmp::Reverse(file.lines[*at].weight()));
+            order.sort_by_key(|at| std::cmp::Reverse(file.lines[*at].importance()));
             let kept: HashSet<usize> = order.into_iter().take(LINES_MAX).collect();
-            let mut place = 0..;
-            file.lines.retain(|_| place.next().is_some_and(|at| kept.contains(&at)));
+            let mut index = 0..;
+            file.lines.retain(|_| index.next().is_some_and(|at| kept.contains(&at)));
         } else {
             file.lines.drain(..surplus);
         }
@@ -128,7 +128,7 @@ impl Files {
     /// Adds a line from an earlier summary.
     pub(super) fn recall(&mut self, path: &str, line: &str, step: usize) {
         let file = self.file(path);
-        let line = told(line);
+        let line = quoted(line);
         if file.lines.len() < LINES_MAX && !file.lines.iter().any(|known| known.text == line) {
             file.lines.push(Line { text: line, step });
         }
@@ -137,14 +137,14 @@ impl Files {
     /// Removes a file's lines: it was deleted, or restored to its earlier state.
     pub(super) fn forget(&mut self, path: &str) {
         /// Number of changed files searched by the end of the path, the newest.
-        const LOOK_BACK: usize = 256;
+        const SEARCH_DEPTH: usize = 256;
         let ending = format!("/{path}");
         let exact = self.by_path.get(path).copied();
-        let recent = self.changed.len().saturating_sub(LOOK_BACK)..self.changed.len();
-        let found = exact.or_else(|| recent.rev().find(|place| self.changed[*place].path.ends_with(&ending)));
-        if let Some(place) = found {
-            self.changed[place].lines.clear();
-            self.changed[place].is_gone = true;
+        let recent = self.changed.len().saturating_sub(SEARCH_DEPTH)..self.changed.len();
+        let found = exact.or_else(|| recent.rev().find(|position| self.changed[*position].path.ends_with(&ending)));
+        if let Some(position) = found {
+            self.changed[position].lines.clear();
+            self.changed[position].is_gone = true;
         }
     }
 
@@ -153,11 +153,11 @@ impl Files {
         let path = text::one_line(&text::clean(path));
         let path = path.strip_prefix("./").unwrap_or(&path);
         let next = self.changed.len();
-        let place = *self.by_path.entry(path.to_owned()).or_insert(next);
-        if place == next {
+        let position = *self.by_path.entry(path.to_owned()).or_insert(next);
+        if position == next {
             self.changed.push(File { path: path.to_owned(), changed_at: i64::MIN, ..File::default() });
         }
-        &mut self.changed[place]
+        &mut self.changed[position]
     }
 
     /// The directory that the absolute paths of changed files have in common.
@@ -190,7 +190,7 @@ fn replace_within(file: &mut File, old: &str, new: &str, step: usize) {
 }
 
 /// A line in the form in which lines are quoted and compared.
-fn told(line: &str) -> String {
+fn quoted(line: &str) -> String {
     let line = text::one_line(&text::clean(line));
     text::clip(line.trim_end_matches([',', ';']), LINE_CHARS_MAX).replace('`', "'")
 }

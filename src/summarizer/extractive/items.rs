@@ -127,23 +127,23 @@ impl Items {
 
     /// The item with an id.
     pub(super) fn find(&self, id: &str) -> Option<&Item> {
-        self.by_id.get(id.trim_start_matches('#')).map(|place| &self.all[*place])
+        self.by_id.get(id.trim_start_matches('#')).map(|position| &self.all[*position])
     }
 
     /// An item, created if it is new. New items beyond the maximum are not kept.
     pub(super) fn item(&mut self, id: &str, at: i64) -> &mut Item {
         let id = id.trim_start_matches('#').to_owned();
-        if let Some(place) = self.by_id.get(&id) {
-            return &mut self.all[*place];
+        if let Some(position) = self.by_id.get(&id) {
+            return &mut self.all[*position];
         }
         let item = Item { id, title: String::new(), status: Status::Open, at, points: Vec::new() };
         if self.all.len() >= ITEMS_MAX {
             return self.dropped.insert(item);
         }
-        let place = self.all.len();
-        self.by_id.insert(item.id.clone(), place);
+        let position = self.all.len();
+        self.by_id.insert(item.id.clone(), position);
         self.all.push(item);
-        &mut self.all[place]
+        &mut self.all[position]
     }
 
     fn is_known(&self, id: &str) -> bool {
@@ -180,15 +180,16 @@ impl Items {
     fn show(&mut self, ids: &[String], output: &str, at: i64) {
         let lines: Vec<&str> = output.lines().collect();
         // The first line of a text is not indented; lists of related items are.
-        let begins = |place: &usize| {
-            Some(lines[*place]).filter(|line| !line.starts_with(char::is_whitespace)).and_then(first_id)
+        let begins = |position: &usize| {
+            Some(lines[*position]).filter(|line| !line.starts_with(char::is_whitespace)).and_then(first_id)
         };
         for id in ids {
-            let found = (0..lines.len()).find(|place| begins(place).is_some_and(|(_, word)| word == *id));
+            let found = (0..lines.len()).find(|position| begins(position).is_some_and(|(_, word)| word == *id));
             let Some(start) = found.or_else(|| (ids.len() == 1 && !lines.is_empty()).then_some(0)) else { continue };
             let is_rule = |line: &str| line.len() > 2 && line.chars().all(|letter| letter == '=');
             let kin = |word: &str| word != *id && word.split(['-', '.']).next() == id.split(['-', '.']).next();
-            let ends = |place: &usize| is_rule(lines[*place]) || begins(place).is_some_and(|(_, word)| kin(word));
+            let ends =
+                |position: &usize| is_rule(lines[*position]) || begins(position).is_some_and(|(_, word)| kin(word));
             let end = (start + 1..lines.len()).find(ends).unwrap_or(lines.len());
             let (head, body) = (lines[start], &lines[start + 1..end]);
             let titled = lines[start..end].iter().find_map(|line| line.strip_prefix("title:"));
@@ -257,10 +258,10 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
     if words.first().is_none_or(|program| OTHERS.contains(program)) {
         return None;
     }
-    let verb = (1..words.len().min(4)).find_map(|place| {
+    let verb = (1..words.len().min(4)).find_map(|position| {
         Some((
-            place,
-            match words[place] {
+            position,
+            match words[position] {
                 "show" | "view" => Deed::Show,
                 "create" | "new" => Deed::Make,
                 "close" | "done" | "resolve" | "complete" | "finish" => Deed::Set(Status::Closed),
@@ -274,8 +275,8 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
             },
         ))
     });
-    let (place, deed) = verb?;
-    let behind = words[place + 1..].iter().take_while(|word| !word.starts_with('-'));
+    let (position, deed) = verb?;
+    let behind = words[position + 1..].iter().take_while(|word| !word.starts_with('-'));
     let ids: Vec<String> =
         behind.filter(|word| is_id(word)).map(|word| word.trim_start_matches('#').to_owned()).collect();
     (matches!(deed, Deed::Make) || !ids.is_empty()).then_some((deed, ids))
@@ -379,7 +380,7 @@ fn unnumbered(line: &str) -> &str {
 }
 
 /// The points of a text that fit, selected by their rank as requirements, in the order of the text, by group.
-pub(super) fn told(points: &[Point], limit: usize) -> String {
+pub(super) fn joined(points: &[Point], limit: usize) -> String {
     let mut order: Vec<usize> = (0..points.len()).collect();
     order.sort_by_key(|at| (words::demand(&points[*at].group, &points[*at].words), *at));
     let mut left = limit;
@@ -392,20 +393,20 @@ pub(super) fn told(points: &[Point], limit: usize) -> String {
         }
     }
     kept.sort_unstable();
-    let mut told = String::new();
+    let mut joined = String::new();
     let mut group = "";
     for point in kept.into_iter().map(|at| &points[at]) {
-        if !told.is_empty() {
-            told.push_str("; ");
+        if !joined.is_empty() {
+            joined.push_str("; ");
         }
         if point.group != group && !point.group.is_empty() {
-            told.push_str(&point.group);
-            told.push_str(": ");
+            joined.push_str(&point.group);
+            joined.push_str(": ");
         }
         group = &point.group;
-        told.push_str(point.words.trim_end_matches([';', '.']));
+        joined.push_str(point.words.trim_end_matches([';', '.']));
     }
-    told
+    joined
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod files;
 mod items;
 mod previous;
 mod record;
-mod tell;
+mod lines;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -129,7 +129,7 @@ fn history<'a>(
     // If there are few facts for the limit, each is written in more detail.
     let mut text = String::new();
     for percent in DETAIL_PERCENT {
-        let wider = compose::compose(form, room, tell::tell(&record, room.units * percent / 100), &focus);
+        let wider = compose::compose(form, room, lines::lines(&record, room.units * percent / 100), &focus);
         if room.measure(&wider) >= room.measure(&text) {
             text = wider;
         }

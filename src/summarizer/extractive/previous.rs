@@ -7,11 +7,11 @@
 use super::checks::{Check, Outcome};
 use super::commands;
 use super::items::{Point, Status};
-use super::record::{Commit, Document, Note, Record, Step, Task};
-use super::tell::{
+use super::lines::{
     ARROW, ASKED, BODY, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, PLANNED, READ, ROOT, SAID,
     STOPPED, THEN, TODO, UNCHECKED, UNCOMMITTED,
 };
+use super::record::{Commit, Document, Note, Record, Step, Task};
 use super::text::{self, Lead, Line};
 use super::tools::{self, Progress};
 use crate::policy::{Section, Summary, Topic, files};
@@ -294,9 +294,9 @@ impl Reader<'_> {
         }
         // These lines are derived again from the facts.
         let is_open = matches!(topic, Topic::InProgress | Topic::NextSteps);
-        let stands_alone = line.indent == 0 && is_open;
+        let is_standalone = line.indent == 0 && is_open;
         let is_derived = words == NO_COMMIT || DERIVED.iter().any(|mark| words.starts_with(mark));
-        stands_alone && (is_derived || words.starts_with(PLANNED) || words == STOPPED)
+        is_standalone && (is_derived || words.starts_with(PLANNED) || words == STOPPED)
     }
 
     /// Reads a reason with the lines of its step.

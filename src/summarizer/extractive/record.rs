@@ -8,7 +8,7 @@ use super::checks::{Check, Checks, Outcome};
 use super::commands::{self, Purpose};
 use super::files::Files;
 use super::items::{self, Items, Point};
-use super::tell::ASKED;
+use super::lines::ASKED;
 use super::text::{self, Lead};
 use super::tools::{self, Kind, Progress, TaskStep, Use};
 use super::words;
@@ -422,7 +422,7 @@ impl Record {
                     add(Topic::Constraints, format!("{ASKED}{question}”, the user answered: “{answer}”"), 1.2);
                 }
             }
-            Kind::Tell => {
+            Kind::Fetch => {
                 let prose: Vec<&str> = output.lines().filter(|line| !line.contains("{\"")).collect();
                 let gist = words::gist(&prose.join("\n"), 600);
                 if !gist.is_empty() {
@@ -451,12 +451,12 @@ impl Record {
         let asks = |name: &String| {
             call.awaits.as_ref() == Some(name) || call.command.as_ref().is_some_and(|command| command.contains(name))
         };
-        let Some(place) = self.background.iter().position(|(name, _)| asks(name)) else { return };
+        let Some(position) = self.background.iter().position(|(name, _)| asks(name)) else { return };
         let has_ended =
             output.contains("exit_code") || output.contains("exit code") || commands::result(output).is_some();
         if has_ended {
-            let (_, command) = self.background.remove(place);
-            let outcome = if commands::tells_failure(output) { Outcome::Failed } else { Outcome::Passed };
+            let (_, command) = self.background.remove(position);
+            let outcome = if commands::reports_failure(output) { Outcome::Failed } else { Outcome::Passed };
             self.check(at, &command, "", outcome, output, true);
         }
     }
@@ -465,19 +465,19 @@ impl Record {
     fn run(&mut self, at: i64, command: &str, outcome: Outcome, output: &str) {
         let parts = commands::simple(command);
         let folder = commands::folder(command).unwrap_or_default();
-        let telling: Vec<(&str, Purpose)> = parts
+        let relevant: Vec<(&str, Purpose)> = parts
             .iter()
             .map(|part| (part.as_str(), commands::purpose(part)))
-            .filter(|(_, purpose)| *purpose != Purpose::Look)
+            .filter(|(_, purpose)| *purpose != Purpose::Inspect)
             .collect();
-        let verifies = telling.iter().any(|(_, purpose)| *purpose == Purpose::Verify);
+        let verifies = relevant.iter().any(|(_, purpose)| *purpose == Purpose::Verify);
         // A program may print anything; only the output of a check is trusted to report a failure by its text.
-        let reports = telling.iter().any(|(_, purpose)| *purpose != Purpose::Run);
-        let fails_quietly = outcome == Outcome::Passed && reports && commands::tells_failure(output);
-        let outcome = if fails_quietly { Outcome::Failed } else { outcome };
+        let reports = relevant.iter().any(|(_, purpose)| *purpose != Purpose::Run);
+        let hides_failure = outcome == Outcome::Passed && reports && commands::reports_failure(output);
+        let outcome = if hides_failure { Outcome::Failed } else { outcome };
         if outcome == Outcome::Passed
             && let Some(name) = output.split("background with ID: ").nth(1)
-            && let Some((part, _)) = telling.first()
+            && let Some((part, _)) = relevant.first()
         {
             let name = name.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
             self.background.push((name.to_owned(), (*part).to_owned()));
@@ -489,17 +489,17 @@ impl Record {
             tracks |= outcome == Outcome::Passed && self.items.command(part, output, at);
             self.consult_shown(at, part, output);
         }
-        if !tracks && telling.is_empty() {
+        if !tracks && relevant.is_empty() {
             self.items.listing(output, at);
         }
         if outcome != Outcome::Passed {
-            let joined = telling.iter().map(|(part, _)| *part).collect::<Vec<_>>().join(" && ");
+            let joined = relevant.iter().map(|(part, _)| *part).collect::<Vec<_>>().join(" && ");
             if !joined.is_empty() {
                 self.check(at, &joined, folder, outcome, output, verifies);
             }
             return;
         }
-        for (part, purpose) in telling {
+        for (part, purpose) in relevant {
             if tracks || matches!(purpose, Purpose::Verify | Purpose::Record) {
                 let short: Vec<&str> =
                     part.split_whitespace().take(if purpose == Purpose::Verify { 5 } else { 2 }).collect();
@@ -515,7 +515,7 @@ impl Record {
             match purpose {
                 Purpose::Record => self.recorded(at, part, command, output),
                 Purpose::Change if !tracks => self.changed(part),
-                Purpose::Change | Purpose::Verify | Purpose::Run | Purpose::Look => {}
+                Purpose::Change | Purpose::Verify | Purpose::Run | Purpose::Inspect => {}
             }
         }
     }
@@ -589,7 +589,7 @@ impl Record {
         match &call.task_step {
             Some(TaskStep::Added(task)) => self.todos.push(task.clone()),
             Some(TaskStep::Moved { number, progress }) => {
-                if let Some(task) = number.checked_sub(1).and_then(|place| self.todos.get_mut(place)) {
+                if let Some(task) = number.checked_sub(1).and_then(|position| self.todos.get_mut(position)) {
                     task.progress = *progress;
                 }
             }
@@ -602,7 +602,7 @@ impl Record {
     }
 
     fn consult_shown(&mut self, at: i64, part: &str, output: &str) {
-        if commands::purpose(part) == Purpose::Look
+        if commands::purpose(part) == Purpose::Inspect
             && let Some(name) = part.split_whitespace().skip(1).find(|word| self.is_document(word))
         {
             self.consult(at, name, output);

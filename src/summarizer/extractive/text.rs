@@ -84,11 +84,11 @@ pub(super) fn clip(text: &str, limit: usize) -> String {
     let Some((end, _)) = text.char_indices().nth(limit) else { return text.to_owned() };
     let head = &text[..end];
     let least = end / 2;
-    if let Some(cut) = sentence_ends(head).filter(|cut| *cut >= least && *cut < end).last() {
-        return head[..cut].trim_end().to_owned();
+    if let Some(end_of_sentence) = sentence_ends(head).filter(|at| *at >= least && *at < end).last() {
+        return head[..end_of_sentence].trim_end().to_owned();
     }
-    let cut = head.rfind(|letter: char| letter.is_whitespace() || is_wide(letter)).filter(|cut| *cut >= least);
-    let clipped = head[..cut.unwrap_or_else(|| last_boundary(head))].trim_end();
+    let blank = head.rfind(|letter: char| letter.is_whitespace() || is_wide(letter)).filter(|blank| *blank >= least);
+    let clipped = head[..blank.unwrap_or_else(|| last_boundary(head))].trim_end();
     let quote = if clipped.matches('`').count().is_multiple_of(2) { "" } else { "`" };
     format!("{clipped}{quote}…")
 }

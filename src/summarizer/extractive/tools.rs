@@ -23,7 +23,7 @@ pub(super) enum Kind {
     /// Asks the user a question, and gets the answer.
     Ask,
     /// Gets text from another agent or a web page.
-    Tell,
+    Fetch,
     /// Anything else.
     #[default]
     Other,
@@ -137,7 +137,7 @@ const WRITERS: &[&str] = &["write", "create", "save"];
 const EDITORS: &[&str] = &["edit", "patch", "replace", "insert", "modify", "update", "append"];
 const SEARCHERS: &[&str] = &["grep", "glob", "find", "search", "list", "ls"];
 const ASKERS: &[&str] = &["ask", "question", "elicit", "followup"];
-const TELLERS: &[&str] = &["task", "agent", "fetch", "web", "browse", "delegate"];
+const FETCHERS: &[&str] = &["task", "agent", "fetch", "web", "browse", "delegate"];
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
 
 /// Parses a tool call. An input that is not JSON is treated as a text.
@@ -230,8 +230,8 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
         Kind::Write
     } else if verbs.iter().any(|verb| ASKERS.contains(&verb.as_str())) {
         Kind::Ask
-    } else if verbs.iter().any(|verb| TELLERS.contains(&verb.as_str())) && !says(&["output", "stop"]) {
-        Kind::Tell
+    } else if verbs.iter().any(|verb| FETCHERS.contains(&verb.as_str())) && !says(&["output", "stop"]) {
+        Kind::Fetch
     } else if says(SEARCHERS) {
         Kind::Search
     } else if has_path && says(READERS) {

@@ -149,11 +149,11 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
         )
     });
     // Files to read, create or change show where the work is.
-    static PLACES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
+    static SOURCES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
     if ENDS.is_match(group) {
         return 0;
     }
-    match (BINDS.is_match(group), PLACES.is_match(group) || DEMANDS.is_match(line)) {
+    match (BINDS.is_match(group), SOURCES.is_match(group) || DEMANDS.is_match(line)) {
         (true, _) => 1,
         (false, true) => 2,
         (false, false) => 3,
@@ -278,7 +278,7 @@ static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// True if a reason can stand alone: it is long enough and no guess.
-pub(super) fn tells(words: &str) -> bool {
+pub(super) fn is_standalone(words: &str) -> bool {
     /// Minimum length, in characters, of which a wide one counts as four; a shorter text refers to something outside of
     /// it.
     const CHARS_MIN: usize = 48;

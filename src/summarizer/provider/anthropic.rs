@@ -73,8 +73,8 @@ fn stopped(reason: &str, reply: &mut Reply) {
 }
 
 /// Copies the reported counts. They come twice, the second time with the output; both are totals.
-fn spent(told: &Value, reply: &mut Reply) {
-    let told_count = |name: &str| told.get(name).and_then(Value::as_i64);
+fn spent(reported: &Value, reply: &mut Reply) {
+    let reported_count = |name: &str| reported.get(name).and_then(Value::as_i64);
     let usage: &mut Usage = reply.usage_mut();
     for (name, count) in [
         ("input_tokens", &mut usage.input),
@@ -82,6 +82,6 @@ fn spent(told: &Value, reply: &mut Reply) {
         ("cache_read_input_tokens", &mut usage.cache_read),
         ("cache_creation_input_tokens", &mut usage.cache_write),
     ] {
-        *count = told_count(name).map_or(*count, |told| told.max(0));
+        *count = reported_count(name).map_or(*count, |reported| reported.max(0));
     }
 }

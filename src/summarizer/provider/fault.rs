@@ -52,22 +52,22 @@ impl Fault {
 
     /// The failure in a response with a status other than 200.
     pub(super) fn of_response(status: u16, headers: &HeaderMap, body: &str, now: Timestamp) -> Self {
-        let told = Told::read(body);
-        let class = class_of(Some(status), &told.code, &told.message);
-        let retry_after_ms = retry_after::of_headers(headers, now).or(told.retry_after_ms);
-        let said = if told.message.is_empty() { String::new() } else { format!(": {}", told.message) };
+        let error_body = ErrorBody::read(body);
+        let class = class_of(Some(status), &error_body.code, &error_body.message);
+        let retry_after_ms = retry_after::of_headers(headers, now).or(error_body.retry_after_ms);
+        let said = if error_body.message.is_empty() { String::new() } else { format!(": {}", error_body.message) };
         Self { retry_after_ms, ..Self::new(class, shortened(&format!("the provider answered {status}{said}"))) }
     }
 
     /// The error in a reply with status 200; none if it contains none.
     pub(super) fn of_value(value: &Value) -> Option<Self> {
-        let told = Told::of_value(value)?;
+        let error_body = ErrorBody::of_value(value)?;
         // Some gateways use the status that they received as the code.
-        let status = told.code.parse().ok();
-        let class = class_of(status, &told.code, &told.message);
-        let said = if told.message.is_empty() { &told.code } else { &told.message };
+        let status = error_body.code.parse().ok();
+        let class = class_of(status, &error_body.code, &error_body.message);
+        let said = if error_body.message.is_empty() { &error_body.code } else { &error_body.message };
         let message = shortened(&format!("the provider broke off with an error: {said}"));
-        Some(Self { retry_after_ms: told.retry_after_ms, ..Self::new(class, message) })
+        Some(Self { retry_after_ms: error_body.retry_after_ms, ..Self::new(class, message) })
     }
 
     /// The failure for an error with a code and a message.
@@ -82,14 +82,14 @@ impl Fault {
 
 /// Content of an error body.
 #[derive(Debug, Default)]
-struct Told {
+struct ErrorBody {
     /// The first known code or type of the error, else the first one that is not empty.
     code: String,
     message: String,
     retry_after_ms: Option<i64>,
 }
 
-impl Told {
+impl ErrorBody {
     fn read(body: &str) -> Self {
         let parsed = serde_json::from_str::<Value>(body).ok();
         parsed.as_ref().and_then(Self::of_value).unwrap_or_else(|| {
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_told_apart_by_status_code_and_sentence() {
+    fn answers_are_classified_by_status_code_and_sentence() {
         let overflow = r#"{"error": {"message": "too long", "type": "invalid_request_error",
                            "param": "messages", "code": "context_length_exceeded"}}"#;
         check(400, overflow, Class::Overflow, "too long");
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_within_a_reply_are_told_apart_too() {
+    fn errors_within_a_reply_are_classified_too() {
         let class = |value: Value| Fault::of_value(&value).map(|fault| fault.class);
         assert_eq!(class(json!({"choices": []})), None);
         assert_eq!(class(json!({"error": null, "choices": []})), None);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut() {
+    fn a_message_is_truncated() {
         let fault = Fault::of_response(500, &HeaderMap::new(), &"é".repeat(5_000), Timestamp(0));
         assert_eq!(fault.message.chars().count(), MESSAGE_MAX + 3);
     }

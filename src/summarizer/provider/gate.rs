@@ -31,7 +31,7 @@ pub enum Breaker {
 
 /// State of a gate at one instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct GateState {
     /// State of the breaker.
     pub breaker: Breaker,
     /// Remaining time without requests, in milliseconds; 0 if requests are sent.
@@ -43,13 +43,13 @@ pub struct Standing {
     /// Requests that wait for a slot.
     pub waiting: i64,
     /// Maximum number of requests in progress.
-    pub places: i64,
+    pub slots: i64,
 }
 
 /// Limits the requests to a provider, and refuses them while the breaker is open or paused.
 #[derive(Debug)]
 pub(super) struct Gate {
-    places: usize,
+    slots: usize,
     permits: Semaphore,
     waiting: AtomicI64,
     state: Mutex<State>,
@@ -80,8 +80,8 @@ struct State {
 impl Gate {
     /// Creates a gate for this number of simultaneous requests.
     pub(super) fn new(requests: usize) -> Self {
-        let places = requests.clamp(1, Semaphore::MAX_PERMITS);
-        Self { places, permits: Semaphore::new(places), waiting: AtomicI64::new(0), state: Mutex::default() }
+        let slots = requests.clamp(1, Semaphore::MAX_PERMITS);
+        Self { slots, permits: Semaphore::new(slots), waiting: AtomicI64::new(0), state: Mutex::default() }
     }
 
     /// Waits for a slot; fails at once while the breaker is open or paused.
@@ -114,7 +114,7 @@ impl Gate {
     }
 
     /// The state at an instant.
-    pub(super) fn standing(&self, now: Instant) -> Standing {
+    pub(super) fn state_at(&self, now: Instant) -> GateState {
         let state = self.state();
         let (closed, failures) = (state.closed(now), state.failures);
         drop(state);
@@ -124,13 +124,13 @@ impl Gate {
             (None, true) => Breaker::HalfOpen,
             (None, false) => Breaker::Closed,
         };
-        Standing {
+        GateState {
             breaker,
             closed_ms: closed.unwrap_or(0),
             failures: i64::from(failures),
-            running: whole(self.places.saturating_sub(self.permits.available_permits())),
+            running: whole(self.slots.saturating_sub(self.permits.available_permits())),
             waiting: self.waiting.load(Ordering::Relaxed),
-            places: whole(self.places),
+            slots: whole(self.slots),
         }
     }
 
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn it_says_how_it_stands() {
+    fn it_reports_its_state() {
         let (gate, start) = (Gate::new(3), Instant::now());
         let found = |millis: i64| {
-            let standing = gate.standing(start + Duration::from_millis(millis.unsigned_abs()));
-            (standing.breaker, standing.closed_ms, standing.failures)
+            let found = gate.state_at(start + Duration::from_millis(millis.unsigned_abs()));
+            (found.breaker, found.closed_ms, found.failures)
         };
         assert_eq!(found(0), (Breaker::Closed, 0, 0));
         gate.ended(Err(&fails(Some(2_000))), start);
@@ -225,8 +225,8 @@ mod tests {
     async fn only_so_many_are_let_in() {
         let gate = Gate::new(2);
         let counted = || {
-            let standing = gate.standing(Instant::now());
-            (standing.running, standing.waiting, standing.places)
+            let found = gate.state_at(Instant::now());
+            (found.running, found.waiting, found.slots)
         };
         let (first, _second) = (gate.enter().await.expect("open"), gate.enter().await.expect("open"));
         let mut third = Box::pin(gate.enter());

@@ -30,13 +30,13 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
     if reply.model.is_empty() {
         text(event, "/modelVersion").clone_into(&mut reply.model);
     }
-    if let Some(told) = event.get("usageMetadata") {
+    if let Some(reported) = event.get("usageMetadata") {
         let usage = reply.usage_mut();
-        usage.cache_read = count(told, "/cachedContentTokenCount");
-        usage.input = (count(told, "/promptTokenCount") - usage.cache_read).max(0);
-        usage.output = count(told, "/candidatesTokenCount");
-        usage.reasoning = count(told, "/thoughtsTokenCount");
-        usage.total = told.get("totalTokenCount").and_then(Value::as_i64);
+        usage.cache_read = count(reported, "/cachedContentTokenCount");
+        usage.input = (count(reported, "/promptTokenCount") - usage.cache_read).max(0);
+        usage.output = count(reported, "/candidatesTokenCount");
+        usage.reasoning = count(reported, "/thoughtsTokenCount");
+        usage.total = reported.get("totalTokenCount").and_then(Value::as_i64);
     }
     let blocked = text(event, "/promptFeedback/blockReason");
     if !blocked.is_empty() {

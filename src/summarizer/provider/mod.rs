@@ -16,8 +16,8 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
+use super::observer::{Call, Observer, Texts};
 use super::secret::Secret;
-use super::witness::{Call, Texts, Witness};
 use crate::clock::Clock;
 use crate::config::{Prices, SummarizerKind, SummarizerSettings, Timeouts};
 use crate::limits;
@@ -25,7 +25,7 @@ use crate::model::usage::Usage;
 use crate::policy::prompt::{Expected, Prompt};
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
-use gate::{Gate, Standing};
+use gate::{Gate, GateState};
 use protocol::{Ask, Protocol, Wire};
 use reply::{Reply, Stop};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
@@ -134,8 +134,8 @@ impl Provider {
     }
 
     /// The present state of its gate.
-    pub(super) fn standing(&self) -> Standing {
-        self.gate.standing(Instant::now())
+    pub(super) fn gate_state(&self) -> GateState {
+        self.gate.state_at(Instant::now())
     }
 
     /// Sends a request, and again after a wait if that may help. With `streams` the text is the summary's and goes to
@@ -144,13 +144,13 @@ impl Provider {
         &self,
         prompt: &Prompt,
         expected: &Expected<'_>,
-        witness: &dyn Witness,
+        observer: &dyn Observer,
         streams: bool,
     ) -> Result<Answer, Fault> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let fault = match self.ask_once(prompt, expected, witness, streams).await {
+            let fault = match self.ask_once(prompt, expected, observer, streams).await {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
@@ -162,7 +162,7 @@ impl Provider {
             tracing::debug!(summarizer = %self.name, %fault, wait_ms = wait, "asking again");
             tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
             if streams {
-                witness.begins(&self.name);
+                observer.begins(&self.name);
             }
         }
     }
@@ -171,7 +171,7 @@ impl Provider {
         &self,
         prompt: &Prompt,
         expected: &Expected<'_>,
-        witness: &dyn Witness,
+        observer: &dyn Observer,
         streams: bool,
     ) -> Result<Answer, Fault> {
         let ask = Ask {
@@ -185,17 +185,17 @@ impl Provider {
         let body = wire.body.to_string();
         let request_hash = *blake3::hash(body.as_bytes()).as_bytes();
         let recorded = self.record_text.then(|| body.clone());
-        let place = self.gate.enter().await?;
+        let slot = self.gate.enter().await?;
         let mut entry = Entry {
             provider: self,
-            witness,
+            observer,
             request_hash,
             recorded,
             began: Instant::now(),
             reply: Reply::default(),
             is_closed: false,
         };
-        let listener = streams.then_some(witness);
+        let listener = streams.then_some(observer);
         let conversation = self.converse(wire, body, &mut entry.reply, listener);
         let ended = match timeout(Duration::from_millis(self.timeouts.total_ms), conversation).await {
             Ok(ended) => ended,
@@ -206,7 +206,7 @@ impl Provider {
             Fault { message: self.scrubbed(&fault.message).into_owned(), ..fault }
         });
         self.gate.ended(outcome.as_ref().map(|_| ()), Instant::now());
-        drop(place);
+        drop(slot);
         entry.close(outcome.as_ref().err().map(|fault| fault.message.clone()));
         let model = entry.model().to_owned();
         outcome.map(|text| Answer { text, model })
@@ -218,7 +218,7 @@ impl Provider {
         wire: Wire,
         body: String,
         reply: &mut Reply,
-        listener: Option<&dyn Witness>,
+        listener: Option<&dyn Observer>,
     ) -> Result<(), Fault> {
         let mut request = self.client.post(&wire.url).header(CONTENT_TYPE, "application/json").body(body);
         for (name, value) in wire.headers {
@@ -230,12 +230,12 @@ impl Provider {
                 request = request.header(HeaderName::from_static(name), value);
             }
         }
-        let response = self.patiently(request.send()).await?;
+        let response = self.within_idle_timeout(request.send()).await?;
         self.read(response, reply, listener).await
     }
 
     /// Reads a response to its end.
-    async fn read(&self, response: Response, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
+    async fn read(&self, response: Response, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
         let status = response.status().as_u16();
         if status != 200 {
             let headers = response.headers().clone();
@@ -255,11 +255,11 @@ impl Provider {
         &self,
         mut response: Response,
         reply: &mut Reply,
-        listener: Option<&dyn Witness>,
+        listener: Option<&dyn Observer>,
     ) -> Result<(), Fault> {
         let mut reader = sse::Reader::default();
         loop {
-            let bytes = match self.patiently(response.chunk()).await {
+            let bytes = match self.within_idle_timeout(response.chunk()).await {
                 Ok(bytes) => bytes,
                 // The reply is complete, so that an error of the connection does not matter.
                 Err(_) if reply.stop.is_some() => return Ok(()),
@@ -280,7 +280,12 @@ impl Provider {
     }
 
     /// Reads an event; returns true if it is the last one.
-    fn read_event(&self, event: &sse::Event, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<bool, Fault> {
+    fn read_event(
+        &self,
+        event: &sse::Event,
+        reply: &mut Reply,
+        listener: Option<&dyn Observer>,
+    ) -> Result<bool, Fault> {
         if event.data == "[DONE]" {
             return Ok(true);
         }
@@ -299,7 +304,7 @@ impl Provider {
     }
 
     /// Reads a reply that is not declared as a stream: one JSON value, or events all the same.
-    fn read_whole(&self, body: &str, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
+    fn read_whole(&self, body: &str, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
         if let Ok(value) = serde_json::from_str::<Value>(body) {
             return self.take(&value, reply, listener);
         }
@@ -324,7 +329,7 @@ impl Provider {
         Ok(())
     }
 
-    fn take(&self, value: &Value, reply: &mut Reply, listener: Option<&dyn Witness>) -> Result<(), Fault> {
+    fn take(&self, value: &Value, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
         let mut hear = |words: &str| {
             failpoint::reach("work.words");
             if let Some(listener) = listener {
@@ -342,7 +347,7 @@ impl Provider {
     async fn whole(&self, mut response: Response, bytes_max: usize) -> Result<String, Fault> {
         let mut body = Vec::new();
         while body.len() < bytes_max {
-            let Some(bytes) = self.patiently(response.chunk()).await? else { break };
+            let Some(bytes) = self.within_idle_timeout(response.chunk()).await? else { break };
             body.extend_from_slice(&bytes);
         }
         body.truncate(bytes_max);
@@ -350,7 +355,7 @@ impl Provider {
     }
 
     /// Waits for a step of the connection, up to the idle timeout.
-    async fn patiently<T>(&self, step: impl Future<Output = Result<T, reqwest::Error>>) -> Result<T, Fault> {
+    async fn within_idle_timeout<T>(&self, step: impl Future<Output = Result<T, reqwest::Error>>) -> Result<T, Fault> {
         match timeout(Duration::from_millis(self.timeouts.idle_ms), step).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) => Err(broken(error)),
@@ -395,7 +400,7 @@ impl ReplyReader {
 /// One entry of the request log. It is added even if the request is given up, since the request was sent and may cost.
 struct Entry<'a> {
     provider: &'a Provider,
-    witness: &'a dyn Witness,
+    observer: &'a dyn Observer,
     request_hash: [u8; 32],
     recorded: Option<String>,
     began: Instant,
@@ -411,7 +416,7 @@ impl Entry<'_> {
     fn close(&mut self, failure: Option<String>) {
         self.is_closed = true;
         let reply = &self.reply.text;
-        self.witness.called(&Call {
+        self.observer.called(&Call {
             summarizer: self.provider.name.clone(),
             model: self.model().to_owned(),
             request_hash: self.request_hash,

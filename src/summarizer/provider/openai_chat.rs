@@ -53,15 +53,15 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
             reply.stop = Some(Stop::Declined("refusal".to_owned()));
         }
     }
-    if let Some(told) = event.get("usage").filter(|usage| usage.is_object()) {
+    if let Some(reported) = event.get("usage").filter(|usage| usage.is_object()) {
         let usage = reply.usage_mut();
-        usage.cache_read = count(told, "/prompt_tokens_details/cached_tokens");
-        usage.input = (count(told, "/prompt_tokens") - usage.cache_read).max(0);
-        usage.reasoning = count(told, "/completion_tokens_details/reasoning_tokens");
-        usage.output = (count(told, "/completion_tokens") - usage.reasoning).max(0);
-        usage.total = told.get("total_tokens").and_then(Value::as_i64);
+        usage.cache_read = count(reported, "/prompt_tokens_details/cached_tokens");
+        usage.input = (count(reported, "/prompt_tokens") - usage.cache_read).max(0);
+        usage.reasoning = count(reported, "/completion_tokens_details/reasoning_tokens");
+        usage.output = (count(reported, "/completion_tokens") - usage.reasoning).max(0);
+        usage.total = reported.get("total_tokens").and_then(Value::as_i64);
         // OpenRouter reports the price that it charges.
-        usage.cost_usd = told.get("cost").and_then(Value::as_f64);
+        usage.cost_usd = reported.get("cost").and_then(Value::as_f64);
     }
     Ok(())
 }

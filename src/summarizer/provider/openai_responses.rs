@@ -26,8 +26,8 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
             return ended(&event["response"], reply, hear);
         }
         "error" => {
-            let told = event.get("error").unwrap_or(event);
-            return Err(Fault::of_code(text(told, "/code"), text(told, "/message")));
+            let reported = event.get("error").unwrap_or(event);
+            return Err(Fault::of_code(text(reported, "/code"), text(reported, "/message")));
         }
         // A server that does not stream sends the response itself.
         "" if text(event, "/object") == "response" => return ended(event, reply, hear),
@@ -49,13 +49,13 @@ fn is_call(item: &Value) -> bool {
 /// Reads a response that has ended, with or without success.
 fn ended(response: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     text(response, "/model").clone_into(&mut reply.model);
-    if let Some(told) = response.get("usage").filter(|usage| usage.is_object()) {
+    if let Some(reported) = response.get("usage").filter(|usage| usage.is_object()) {
         let usage = reply.usage_mut();
-        usage.cache_read = count(told, "/input_tokens_details/cached_tokens");
-        usage.input = (count(told, "/input_tokens") - usage.cache_read).max(0);
-        usage.reasoning = count(told, "/output_tokens_details/reasoning_tokens");
-        usage.output = (count(told, "/output_tokens") - usage.reasoning).max(0);
-        usage.total = told.get("total_tokens").and_then(Value::as_i64);
+        usage.cache_read = count(reported, "/input_tokens_details/cached_tokens");
+        usage.input = (count(reported, "/input_tokens") - usage.cache_read).max(0);
+        usage.reasoning = count(reported, "/output_tokens_details/reasoning_tokens");
+        usage.output = (count(reported, "/output_tokens") - usage.reasoning).max(0);
+        usage.total = reported.get("total_tokens").and_then(Value::as_i64);
     }
     let output = items(response, "/output");
     reply.calls_tools |= output.iter().any(is_call);

@@ -252,16 +252,16 @@ mod tests {
         check("{\"error\": {\"message\": \"prompt is too long\"}}", done(), Err(Class::Overflow));
         check("This model's maximum context length is 8192 tokens.", done(), Err(Class::Overflow));
         check("<!DOCTYPE html><html>502</html>", done(), Err(Class::Refused));
-        let told = "## Goal\n- find out why the service says \"Error: rate limit, prompt is too long\"";
-        check(told, done(), Ok(told));
-        let told = "The client now waits and asks again when the service answers that a rate limit is reached or that it \
+        let text = "## Goal\n- find out why the service says \"Error: rate limit, prompt is too long\"";
+        check(text, done(), Ok(text));
+        let text = "The client now waits and asks again when the service answers that a rate limit is reached or that it \
                     is overloaded. What is left is a test of the case that the prompt is too long for it.";
-        check(told, done(), Ok(told));
-        let told = "# Work\nThe service was overloaded.";
-        check(told, done(), Ok(told));
-        let told = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the \
+        check(text, done(), Ok(text));
+        let text = "# Work\nThe service was overloaded.";
+        check(text, done(), Ok(text));
+        let text = "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (8000 in the \
                     messages, 1000 in the completion). Please reduce the length of the messages or completion.";
-        check(told, done(), Err(Class::Overflow));
+        check(text, done(), Err(Class::Overflow));
         let long = format!("Error: they say. {}", "The work went on. ".repeat(60));
         check(&long, done(), Ok(long.trim()));
     }

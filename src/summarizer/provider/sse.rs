@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_how_the_bytes_are_cut(
+        fn it_does_not_matter_how_the_bytes_are_split(
             stream in "(data|event|:|id|[a-z\u{e9}\u{1f600}: ]|\r|\n|\r\n|\n\n){0,40}", cuts in prop::collection::vec(1..9usize, 0..60)
         ) {
             let mut reader = Reader::default();

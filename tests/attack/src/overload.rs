@@ -105,7 +105,7 @@ pub struct Outcome {
     /// Time that the daemon took to stop.
     pub stopped: Duration,
     /// Answers to the attackers, with their counts.
-    pub told: BTreeMap<String, usize>,
+    pub counts: BTreeMap<String, usize>,
     /// Violations; empty if there are none.
     pub broken: Vec<String>,
 }
@@ -177,7 +177,7 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     let process = target.daemon.id()?;
     let before = memory_kib(process, "VmRSS:")?;
     let bystander = Bystander::start(target.daemon.socket()).await?;
-    let (tried, told, mut broken) = fault.commit(&target, prepared).await?;
+    let (tried, counts, mut broken) = fault.commit(&target, prepared).await?;
     let others = bystander.stop().await?;
     let most = memory_kib(process, "VmHWM:")?;
     let bound = before + fault.memory_bound_kib(scale);
@@ -194,7 +194,7 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     if !ended.success() || stopped > STOP_MAX {
         broken.push(format!("the daemon ended with {ended} after {stopped:?}"));
     }
-    Ok(Outcome { fault: fault.name(), tried, memory_kib: (before, most), others, stopped, told, broken })
+    Ok(Outcome { fault: fault.name(), tried, memory_kib: (before, most), others, stopped, counts, broken })
 }
 
 /// One memory figure of a process, in KiB.
@@ -207,9 +207,9 @@ fn memory_kib(process: rustix::process::Pid, name: &str) -> Result<u64> {
 fn print(outcomes: &[Outcome]) {
     println!("| fault | tried | memory, MiB | others: calls, refused, p50, p99, worst | stop | told | result |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
-    for Outcome { fault, tried, memory_kib: (before, most), others, stopped, told, broken } in outcomes {
+    for Outcome { fault, tried, memory_kib: (before, most), others, stopped, counts, broken } in outcomes {
         let (p50, p99, worst) = (others.of_hundred(50), others.of_hundred(99), others.of_hundred(100));
-        let told: Vec<String> = told.iter().map(|(what, count)| format!("{count} {what}")).collect();
+        let counts: Vec<String> = counts.iter().map(|(what, count)| format!("{count} {what}")).collect();
         let result = if broken.is_empty() { "ok".to_owned() } else { broken.join("; ") };
         println!(
             "| {fault} | {tried} | {} to {} | {}, {}, {p50:.1?}, {p99:.1?}, {worst:.1?} | {stopped:.1?} | {} | {result} |",
@@ -217,7 +217,7 @@ fn print(outcomes: &[Outcome]) {
             most / 1024,
             others.calls(),
             others.busy,
-            told.join(", "),
+            counts.join(", "),
         );
     }
 }

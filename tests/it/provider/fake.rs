@@ -57,7 +57,7 @@ pub(crate) fn summary(goal: &str) -> String {
 
 /// The scripted answer to one request.
 #[derive(Debug, Clone)]
-pub(crate) enum Scene {
+pub(crate) enum Reaction {
     /// A reply, streamed.
     Say(String),
     /// A reply in one piece, as from a server that does not stream.
@@ -75,7 +75,7 @@ pub(crate) enum Scene {
     /// Keep-alive comments for ever, and no text.
     Drip,
     /// Some text, then the connection breaks.
-    Cut(String),
+    Break(String),
     /// Some text, then a regular end of the connection.
     Fade(String),
     /// Text truncated by the output limit.
@@ -108,7 +108,7 @@ pub(crate) struct Asked {
 }
 
 /// Chooses the answer to a request.
-type Director = Box<dyn Fn(&Asked) -> Scene + Send + Sync>;
+type Director = Box<dyn Fn(&Asked) -> Reaction + Send + Sync>;
 
 struct Inner {
     protocol: Protocol,
@@ -135,10 +135,10 @@ impl Drop for FakeProvider {
 
 impl FakeProvider {
     /// A provider that plays scenes in order, and then answers with a [`summary`] about `last`.
-    pub(crate) async fn playing(protocol: Protocol, scenes: impl IntoIterator<Item = Scene>) -> Self {
-        let scenes: Mutex<VecDeque<Scene>> = Mutex::new(scenes.into_iter().collect());
+    pub(crate) async fn playing(protocol: Protocol, reactions: impl IntoIterator<Item = Reaction>) -> Self {
+        let reactions: Mutex<VecDeque<Reaction>> = Mutex::new(reactions.into_iter().collect());
         let next = move |_: &Asked| {
-            scenes.lock().expect("no panic").pop_front().unwrap_or_else(|| Scene::Say(summary("last")))
+            reactions.lock().expect("no panic").pop_front().unwrap_or_else(|| Reaction::Say(summary("last")))
         };
         Self::directed(protocol, Box::new(next)).await
     }
@@ -187,17 +187,17 @@ impl FakeProvider {
 impl Inner {
     async fn serve(&self, mut stream: TcpStream) -> std::io::Result<()> {
         let Some(asked) = read_request(&mut stream, self.protocol).await? else { return Ok(()) };
-        let scene = (self.director)(&asked);
+        let reaction = (self.director)(&asked);
         self.asked.lock().expect("no panic").push(asked);
-        self.play(&mut stream, scene).await
+        self.play(&mut stream, reaction).await
     }
 
-    async fn play(&self, stream: &mut TcpStream, scene: Scene) -> std::io::Result<()> {
+    async fn play(&self, stream: &mut TcpStream, reaction: Reaction) -> std::io::Result<()> {
         let protocol = self.protocol;
-        match scene {
-            Scene::Say(text) => send(stream, &streamed(protocol, &text, End::Done), true).await,
-            Scene::Whole(text) => answer(stream, 200, &[], "application/json", &whole(protocol, &text)).await,
-            Scene::Slow(text) => {
+        match reaction {
+            Reaction::Say(text) => send(stream, &streamed(protocol, &text, End::Done), true).await,
+            Reaction::Whole(text) => answer(stream, 200, &[], "application/json", &whole(protocol, &text)).await,
+            Reaction::Slow(text) => {
                 begin(stream).await?;
                 for byte in streamed(protocol, &text, End::Done).bytes() {
                     chunk(stream, &[byte]).await?;
@@ -205,34 +205,34 @@ impl Inner {
                 }
                 stream.write_all(b"0\r\n\r\n").await
             }
-            Scene::Status(status, headers, code, message) => {
+            Reaction::Status(status, headers, code, message) => {
                 let body = error(protocol, status, code, message).to_string();
                 answer(stream, status, &headers, "application/json", &body).await
             }
-            Scene::Overflow => {
+            Reaction::Overflow => {
                 let (code, message) = overflow(protocol);
                 let body = error(protocol, 400, code, message).to_string();
                 answer(stream, 400, &[], "application/json", &body).await
             }
-            Scene::Hang => self.hang(stream).await,
-            Scene::Stall(text) => {
+            Reaction::Hang => self.hang(stream).await,
+            Reaction::Stall(text) => {
                 send(stream, &streamed(protocol, &text, End::Never), false).await?;
                 self.hang(stream).await
             }
-            Scene::Drip => {
+            Reaction::Drip => {
                 begin(stream).await?;
                 loop {
                     chunk(stream, b": still here\n\n").await?;
                     tokio::task::yield_now().await;
                 }
             }
-            Scene::Cut(text) => send(stream, &streamed(protocol, &text, End::Never), false).await,
-            Scene::Fade(text) => send(stream, &streamed(protocol, &text, End::Never), true).await,
-            Scene::Length(text) => send(stream, &streamed(protocol, &text, End::Length), true).await,
-            Scene::Empty => send(stream, &streamed(protocol, "", End::Done), true).await,
-            Scene::ToolCall => send(stream, &streamed(protocol, "## Goal\n- look", End::ToolCall), true).await,
-            Scene::Filtered => send(stream, &streamed(protocol, "I", End::Filtered), true).await,
-            Scene::Broken(code, message) => {
+            Reaction::Break(text) => send(stream, &streamed(protocol, &text, End::Never), false).await,
+            Reaction::Fade(text) => send(stream, &streamed(protocol, &text, End::Never), true).await,
+            Reaction::Length(text) => send(stream, &streamed(protocol, &text, End::Length), true).await,
+            Reaction::Empty => send(stream, &streamed(protocol, "", End::Done), true).await,
+            Reaction::ToolCall => send(stream, &streamed(protocol, "## Goal\n- look", End::ToolCall), true).await,
+            Reaction::Filtered => send(stream, &streamed(protocol, "I", End::Filtered), true).await,
+            Reaction::Broken(code, message) => {
                 let events = streamed(protocol, "## Goal", End::Never);
                 let error = event(match protocol {
                     Protocol::Responses => json!({"type": "error", "code": code, "message": message}),
@@ -240,7 +240,7 @@ impl Inner {
                 });
                 send(stream, &format!("{events}{error}"), true).await
             }
-            Scene::Page => answer(stream, 200, &[], "text/html", "<html><body>Log in first</body></html>").await,
+            Reaction::Page => answer(stream, 200, &[], "text/html", "<html><body>Log in first</body></html>").await,
         }
     }
 

@@ -78,11 +78,11 @@ fn a_summary_fires_when_the_threshold_is_passed_and_the_tail_stays() {
     assert_eq!(firing.reread_tokens, firing.after_tokens, "a summary stands at the very beginning");
     assert_eq!(outcome.highest_tokens(), firing.before_tokens);
     // One point for each message, and one for the compaction.
-    assert_eq!(outcome.fill.len(), 17);
+    assert_eq!(outcome.context_usage.len(), 17);
 }
 
 #[test]
-fn what_requests_carry_beside_the_messages_is_counted_and_what_it_fills_is_left_alone() {
+fn the_overhead_of_requests_is_counted_and_its_usage_is_left_alone() {
     let policy = preset("pi@1.5");
     let talk: Vec<Happening> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();
     let with = |overhead| simulate(&policy, &ModelWindow { overhead, ..window(50_000) }, &talk);
@@ -91,13 +91,13 @@ fn what_requests_carry_beside_the_messages_is_counted_and_what_it_fills_is_left_
     assert_eq!(fired(&outcome).first(), Some(&(10, CompactionKind::Summary)));
     assert_eq!(outcome.firings[0].context_tokens, 5 * 5_100 + 10_000);
     // The overhead alone reaches the threshold, but does not fill the window.
-    let filled = fired(&with(33_617));
-    assert_eq!(filled.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), [CompactionKind::Omission; 3]);
+    let fired_at_limit = fired(&with(33_617));
+    assert_eq!(fired_at_limit.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), [CompactionKind::Omission; 3]);
     assert_eq!(fired(&with(45_000)), [], "nothing that a compaction could take away fills the window");
     // Reported usage includes the overhead.
     let usage = |input| message(Role::Assistant, vec![text(100)], Some(finish(FinishReason::Stop, Some(input))));
-    let told: Vec<Happening> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();
-    let outcome = simulate(&policy, &ModelWindow { overhead: 15_000, ..window(50_000) }, &told);
+    let happenings: Vec<Happening> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();
+    let outcome = simulate(&policy, &ModelWindow { overhead: 15_000, ..window(50_000) }, &happenings);
     assert_eq!((fired(&outcome), outcome.final_tokens()), (vec![], 20_000));
 }
 
@@ -120,8 +120,8 @@ fn reported_usage_counts_until_something_was_reduced() {
     let policy = preset("pi@1.5");
     let usage = |input| message(Role::Assistant, vec![text(2_000)], Some(finish(FinishReason::Stop, Some(input))));
     let mut talk: Vec<Happening> = (0..15).flat_map(|_| [user(10), usage(1_000)]).collect();
-    let quiet = simulate(&policy, &window(50_000), &talk);
-    assert_eq!((fired(&quiet), quiet.final_tokens()), (vec![], 1_000));
+    let without_compactions = simulate(&policy, &window(50_000), &talk);
+    assert_eq!((fired(&without_compactions), without_compactions.final_tokens()), (vec![], 1_000));
     talk.push(user(10));
     talk.push(usage(40_000));
     talk.push(user(10));
@@ -148,7 +148,7 @@ fn what_cannot_be_reduced_ends_in_the_breaker() {
 }
 
 #[test]
-fn a_cool_down_is_waited_for_unless_the_window_is_exceeded() {
+fn a_cooldown_is_waited_for_unless_the_window_is_exceeded() {
     let mut policy = preset("pi@1.5");
     policy.trigger.cool_down_seconds = 60;
     let second = |second: i64, happening: Happening| match happening {
@@ -200,7 +200,7 @@ proptest! {
                 let Happening::Message(message) = happening else { continue };
                 session.append(&message, false);
                 let before = session.firings.len();
-                session.reduce();
+                session.compact();
                 let fired = &session.firings[before..];
                 prop_assert!(fired.len() <= session.count + 2, "{}: {} after one message", preset.name, fired.len());
                 let shrinks = |firing: &Firing| firing.refused || firing.after_tokens < firing.before_tokens;
@@ -211,7 +211,7 @@ proptest! {
                 }
             }
             let given_up = session.firings.iter().filter(|firing| firing.refused).count();
-            let growth: i64 = session.fill.windows(2).map(|pair| (pair[1].tokens - pair[0].tokens).max(0)).sum();
+            let growth: i64 = session.context_usage.windows(2).map(|pair| (pair[1].tokens - pair[0].tokens).max(0)).sum();
             let steps = usize::try_from(growth / (context / RETRY_GROWTH_PARTS).max(1)).unwrap_or(usize::MAX);
             let most = 1 + steps.min(session.count) + session.firings.len() - given_up;
             prop_assert!(given_up <= most, "{}: gave up {given_up} times", preset.name);

@@ -423,7 +423,7 @@ fn what_changes_history_is_never_ignorable() {
 }
 
 #[test]
-fn a_stream_starts_where_it_is_told() {
+fn a_stream_starts_at_its_cursor() {
     let cases = [
         (None, Start::Now),
         (Some(ProtoStart::AfterCursor("c".into())), Start::After("c".into())),

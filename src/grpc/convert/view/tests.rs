@@ -14,7 +14,7 @@ fn view_message(revision: i64, bytes: usize) -> ViewMessage {
         source: Some(MessageId(Uuid::from_u128(1))),
         revision,
         role: Role::User,
-        standing: Standing::Shown,
+        kind: ViewKind::Shown,
         parts: vec![ViewPart::new(Some(PartId(Uuid::from_u128(2))), PartBody::Text("x".repeat(bytes)), None)],
         carried: None,
         provenance: None,
@@ -155,7 +155,7 @@ proptest! {
 }
 
 #[test]
-fn what_was_taken_away_is_told() {
+fn shortened_parts_are_converted() {
     let cases = [
         (None, pb::Shortening::Unspecified, 0),
         (Some(Shortened::Pruned { original_length: 7 }), pb::Shortening::Pruned, 7),
@@ -166,7 +166,7 @@ fn what_was_taken_away_is_told() {
         assert_eq!((written.shortening(), written.omitted_length), (shortening, omitted_length));
         assert_eq!(written.part.expect("a part").part_id, "");
     }
-    let made = message(ViewMessage { source: None, standing: Standing::Paired, ..view_message(0, 1) });
+    let made = message(ViewMessage { source: None, kind: ViewKind::Paired, ..view_message(0, 1) });
     assert_eq!((made.message_id.as_str(), made.standing()), ("", pb::Standing::Paired));
 }
 

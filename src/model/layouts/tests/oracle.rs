@@ -50,7 +50,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// A message in the conversation: its position, and the message that is shown there.
-type Stand = (Revision, Revision);
+type ShownMessage = (Revision, Revision);
 
 #[derive(Default)]
 pub(super) struct World {
@@ -105,9 +105,9 @@ impl World {
                 self.marks.push(rewound(revision, after.max(0)));
             }
             Step::Pin(choice) => {
-                if let Some((place, stands)) = self.choose(choice) {
+                if let Some((position, shown)) = self.choose(choice) {
                     let revision = self.tick();
-                    self.marks.push(pinned(revision, if choice % 2 == 0 { place } else { stands }));
+                    self.marks.push(pinned(revision, if choice % 2 == 0 { position } else { shown }));
                 }
             }
             Step::Prune => {
@@ -115,10 +115,10 @@ impl World {
             }
             Step::Omit(choice) => {
                 let tail_start = self.summary(self.revision).map_or(0, |(_, compacted)| compacted.tail_start);
-                let chosen = self.choose(choice).filter(|(place, _)| *place >= tail_start);
-                if let Some((_, stands)) = chosen {
+                let chosen = self.choose(choice).filter(|(position, _)| *position >= tail_start);
+                if let Some((_, shown)) = chosen {
                     let revision = self.tick();
-                    self.marks.push(left_out(revision, range(stands, stands)));
+                    self.marks.push(left_out(revision, range(shown, shown)));
                 }
             }
             Step::Replay(choice) => {
@@ -172,7 +172,7 @@ impl World {
         self.revision
     }
 
-    fn choose(&self, choice: usize) -> Option<Stand> {
+    fn choose(&self, choice: usize) -> Option<ShownMessage> {
         let conversation = self.conversation(self.revision);
         (!conversation.is_empty()).then(|| conversation[choice % conversation.len()])
     }
@@ -197,13 +197,13 @@ impl World {
         let old_tail = self.summary(base).map_or(0, |(_, compacted)| compacted.tail_start);
         let end = conversation.len().saturating_sub(keep);
         let (head, tail) = conversation.split_at(end);
-        let covers_more = head.iter().any(|(place, _)| *place >= old_tail);
+        let covers_more = head.iter().any(|(position, _)| *position >= old_tail);
         covers_more.then(|| CompactedMark {
             // A number range of its own, apart from prunes, which are numbered by their marks.
             compaction: compaction(1_000_000 + base),
             base,
-            covered: self.ranges(head.iter().map(|(_, stands)| *stands).collect()),
-            tail_start: tail.first().map_or(base + 1, |(place, _)| *place),
+            covered: self.ranges(head.iter().map(|(_, shown)| *shown).collect()),
+            tail_start: tail.first().map_or(base + 1, |(position, _)| *position),
             marker: None,
             summary: 0,
             retained: Vec::new(),
@@ -279,60 +279,61 @@ impl World {
 
     /// The conversation without any summary: every message that neither a rewind nor a compaction omits, with edits
     /// applied.
-    fn conversation(&self, at: Revision) -> Vec<Stand> {
-        let stands = self.unreduced(at).into_iter();
-        stands.filter(|(_, stands)| !self.is_reduced(*stands, at)).collect()
+    fn conversation(&self, at: Revision) -> Vec<ShownMessage> {
+        let messages = self.unreduced(at).into_iter();
+        messages.filter(|(_, shown)| !self.is_reduced(*shown, at)).collect()
     }
 
     /// The conversation without the omissions of compactions.
-    fn unreduced(&self, at: Revision) -> Vec<Stand> {
+    fn unreduced(&self, at: Revision) -> Vec<ShownMessage> {
         let held = self.held(at);
-        let stands = |place: Revision| {
+        let shown_at = |position: Revision| {
             let mut others = held.iter().rev().filter_map(|mark| match &mark.body {
-                MarkBody::Edited { target, replacement } => (*target == place).then_some(*replacement),
-                other => other.replaced().and_then(|(target, other)| (target == place).then_some(Some(other))),
+                MarkBody::Edited { target, replacement } => (*target == position).then_some(*replacement),
+                other => other.replaced().and_then(|(target, other)| (target == position).then_some(Some(other))),
             });
-            others.next().unwrap_or(Some(place))
+            others.next().unwrap_or(Some(position))
         };
-        let places = self.normal.iter().copied().filter(|place| *place <= at && !self.is_rewound(*place, at));
-        places.filter_map(|place| Some((place, stands(place)?))).collect()
+        let positions =
+            self.normal.iter().copied().filter(|position| *position <= at && !self.is_rewound(*position, at));
+        positions.filter_map(|position| Some((position, shown_at(position)?))).collect()
     }
 
     /// The continuations of active compactions that no mark has omitted since.
     fn continuations(&self, at: Revision) -> Vec<Revision> {
         let brought = self.held(at).into_iter().filter_map(|mark| match &mark.body {
-            MarkBody::Compacted(compacted) if self.stands(compacted, at) => compacted.continuation,
+            MarkBody::Compacted(compacted) if self.is_valid(compacted, at) => compacted.continuation,
             _ => None,
         });
         brought.filter(|revision| !self.is_rewound(*revision, at)).collect()
     }
 
-    fn in_front(&self, tail_start: Revision, at: Revision) -> Vec<Stand> {
-        self.unreduced(at).into_iter().filter(|(place, _)| *place < tail_start).collect()
+    fn in_front(&self, tail_start: Revision, at: Revision) -> Vec<ShownMessage> {
+        self.unreduced(at).into_iter().filter(|(position, _)| *position < tail_start).collect()
     }
 
     /// True if a message has the position of another.
-    fn stands_elsewhere(&self, revision: Revision) -> bool {
+    fn replaces_another(&self, revision: Revision) -> bool {
         self.replacements.contains_key(&revision) || self.replays.contains(&revision)
     }
 
     /// True if the source of a summary is still the conversation.
-    fn stands(&self, it: &CompactedMark, at: Revision) -> bool {
+    fn is_valid(&self, it: &CompactedMark, at: Revision) -> bool {
         let is_covered = |revision| it.covered.iter().any(|range| range.contains(revision));
         // Revisions without a message count too if they come and go, because a layout knows no messages.
         let comes_or_goes = |revision| match (self.is_rewound(revision, it.base), self.is_rewound(revision, at)) {
             (true, false) => true,
-            (false, true) => is_covered(revision) && !self.stands_elsewhere(revision),
+            (false, true) => is_covered(revision) && !self.replaces_another(revision),
             (true, true) | (false, false) => false,
         };
         // A message that a compaction omitted is in no summary, and must not come back among the covered messages.
-        let returns = |&(_, stands): &Stand| {
-            self.is_reduced(stands, it.base) && !is_covered(stands) && !self.is_reduced(stands, at)
+        let returns = |&(_, shown): &ShownMessage| {
+            self.is_reduced(shown, it.base) && !is_covered(shown) && !self.is_reduced(shown, at)
         };
         let ground = |at| {
-            let mut stands = self.in_front(it.tail_start, at);
-            stands.retain(|(_, stands)| !self.is_reduced(*stands, it.base));
-            stands
+            let mut messages = self.in_front(it.tail_start, at);
+            messages.retain(|(_, shown)| !self.is_reduced(*shown, it.base));
+            messages
         };
         !(1..it.tail_start).any(comes_or_goes)
             && !self.in_front(it.tail_start, at).iter().any(returns)
@@ -342,31 +343,31 @@ impl World {
     /// The newest summary whose source is still the conversation.
     fn summary(&self, at: Revision) -> Option<(Revision, &CompactedMark)> {
         self.held(at).into_iter().rev().find_map(|mark| match &mark.body {
-            MarkBody::Compacted(it) if self.stands(it, at) => Some((mark.revision, it)),
+            MarkBody::Compacted(it) if self.is_valid(it, at) => Some((mark.revision, it)),
             _ => None,
         })
     }
 
-    fn is_pinned(&self, place: Revision, at: Revision) -> bool {
-        let replaces = |mark: &Mark, pin| mark.body.replaced() == Some((place, pin));
-        let names_place = |pin: Revision| pin == place || self.marks.iter().any(|mark| replaces(mark, pin));
-        self.held(at).iter().any(|mark| matches!(mark.body, MarkBody::Pinned { target } if names_place(target)))
+    fn is_pinned(&self, position: Revision, at: Revision) -> bool {
+        let replaces = |mark: &Mark, pin| mark.body.replaced() == Some((position, pin));
+        let names_position = |pin: Revision| pin == position || self.marks.iter().any(|mark| replaces(mark, pin));
+        self.held(at).iter().any(|mark| matches!(mark.body, MarkBody::Pinned { target } if names_position(target)))
     }
 
     /// The messages of a view, in order.
     pub(super) fn view(&self, at: Revision) -> Vec<Revision> {
         let summary = self.summary(at).map(|(_, compacted)| compacted);
         let tail_start = summary.map_or(0, |compacted| compacted.tail_start);
-        let mut tail: Vec<Stand> =
-            self.conversation(at).into_iter().filter(|(place, _)| *place >= tail_start).collect();
-        let covers = |stands| summary.is_some_and(|it| it.covered.iter().any(|range| range.contains(stands)));
-        let front = self.in_front(tail_start, at).into_iter().filter(|(_, stands)| covers(*stands));
+        let mut tail: Vec<ShownMessage> =
+            self.conversation(at).into_iter().filter(|(position, _)| *position >= tail_start).collect();
+        let covers = |shown| summary.is_some_and(|it| it.covered.iter().any(|range| range.contains(shown)));
+        let front = self.in_front(tail_start, at).into_iter().filter(|(_, shown)| covers(*shown));
         let continuations = self.continuations(at).into_iter().filter(|revision| *revision >= tail_start);
         tail.extend(continuations.map(|revision| (revision, revision)));
         tail.sort_unstable();
         let placed = summary.into_iter().flat_map(|compacted| compacted.marker.into_iter().chain([compacted.summary]));
-        let kept = front.filter(|(place, _)| self.is_pinned(*place, at)).chain(tail);
-        placed.chain(kept.map(|(_, stands)| stands)).collect()
+        let kept = front.filter(|(position, _)| self.is_pinned(*position, at)).chain(tail);
+        placed.chain(kept.map(|(_, shown)| shown)).collect()
     }
 
     /// The messages of a layout, in order.

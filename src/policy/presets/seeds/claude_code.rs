@@ -98,7 +98,7 @@ fn dream_is_a_report_on_everything() {
 #[test]
 fn the_levels_say_more_the_higher_they_are() {
     let policy = stage().policy;
-    let words = |level| match policy.rung(level).map(|rung| &rung.notice) {
+    let words = |level| match policy.level(level).map(|level_policy| &level_policy.notice) {
         Some(crate::policy::Notice::Inform { text } | crate::policy::Notice::Confirm { text, .. }) => {
             text.replace("{percent}", "75")
         }

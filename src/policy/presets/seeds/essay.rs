@@ -7,7 +7,7 @@ use crate::model::compaction::Level;
 use crate::model::layout::Layout;
 use crate::model::message::Role;
 use crate::model::time::Timestamp;
-use crate::policy::plan::{self, Scene};
+use crate::policy::plan::{self, PlanningInput};
 use crate::policy::prompt::Scope;
 
 /// Sets the minimum gain to one token: the numbers here are small.
@@ -116,8 +116,10 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
     let roomier = stage.with(r#"{"auto": {"threshold": {"limit": {"models": {"otherwise_tokens": 12000}}}}}"#);
     let once = roomier.after(&format!("u1 {:?}\na2 \"x\"\nu3 {long:?}\na4 \"done\"", words(7_000)));
     assert_eq!(shape(once), "12288 x whole done", "three characters for each of 4 096 tokens");
-    let cut = roomier.after(&format!("u1 \"x\"\na2 \"y\"\nu3 {:?}\na4 \"done\"", words(12_500)));
-    assert!(cut[2].ends_with("This message is too long, repeat relevant information in your response to remember it"));
+    let truncated = roomier.after(&format!("u1 \"x\"\na2 \"y\"\nu3 {:?}\na4 \"done\"", words(12_500)));
+    assert!(
+        truncated[2].ends_with("This message is too long, repeat relevant information in your response to remember it")
+    );
     deviates(
         "suna@2025-07",
         &["A result of edit_file is cut as any other", "A compaction begins with what the last one left"],
@@ -128,8 +130,8 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
 fn suna_of_july_takes_arguments_out_and_keeps_320_messages() {
     let stage = Stage::of("suna@2025-07", 200_000).with(ANY_GAIN);
     let result = r#"u1 "{\"tool_execution\": {\"arguments\": {\"path\": \"a.rs\"}, \"result\": \"ok\"}}""#;
-    let told = stage.play(&format!("{result}\na2 \"done\"")).texts();
-    assert_eq!(told[0], r#"{"tool_execution": {"result": "ok"}}"#, "whatever the fill");
+    let texts = stage.play(&format!("{result}\na2 \"done\"")).texts();
+    assert_eq!(texts[0], r#"{"tool_execution": {"result": "ok"}}"#, "whatever the fill");
     let talk = |count: usize| -> String {
         (0..count).map(|at| format!("{}{at} \"m\"\n", if at.is_multiple_of(2) { "u" } else { "a" })).collect()
     };
@@ -145,8 +147,8 @@ fn qwen_agent_keeps_the_newest_that_fit() {
     let stage = stage.with(r#"{"auto": {"threshold": {"limit": {"tokens": {"tokens": 20}}}}}"#);
     let a = words;
     let said = |talk: &str| {
-        let told = stage.after(talk);
-        told.iter().map(|text| text.replace(' ', "")).collect::<Vec<_>>().join(" ")
+        let texts = stage.after(talk);
+        texts.iter().map(|text| text.replace(' ', "")).collect::<Vec<_>>().join(" ")
     };
     let talk = |first: &str, rest: &str| format!("s0 {:?}\n{first}\na2 {:?}\n{rest}", a(5), a(3));
     let rest = format!("u3 {:?}\na4 {:?}", a(4), a(4));
@@ -186,7 +188,7 @@ fn qwen_agents_retrieval_is_named_where_it_asks_no_model() {
 }
 
 #[test]
-fn smolagents_cuts_the_middle_of_outputs() {
+fn smolagents_truncates_the_middle_of_outputs() {
     let stage = Stage::of("smolagents", 200_000);
     let shown = |talk: &str| {
         let output = stage.play(talk).outputs.remove("c1").unwrap_or_default();
@@ -223,20 +225,20 @@ fn joyagent_keeps_the_newest_that_fit_from_a_request_on() {
 }
 
 #[test]
-fn joyagent_tells_a_task_with_short_outputs() {
+fn joyagent_renders_a_task_with_short_outputs() {
     let stage = Stage::of("joyagent", 200_000);
     let output = |length: usize| format!("u1 \"x\"\na1\n  tool f#c1 out={length}c done\na2 \"y\"");
-    for (length, told) in [(1_500, 1_500), (1_501, 1_500)] {
+    for (length, limit) in [(1_500, 1_500), (1_501, 1_500)] {
         let sources = dsl::parse(&output(length));
         let layout = Layout::everything();
         let Stage { policy, window, .. } = &stage;
-        let scene = Scene { policy, window, layout: &layout, sources: &sources, base: 3, now: Timestamp(0) };
-        let rung = policy.rung(Level::Deep).expect("a summary by hand");
-        let summary = plan::climb(scene, &plan::by_hand(rung), 0).summary.expect("a summary");
+        let planning = PlanningInput { policy, window, layout: &layout, sources: &sources, base: 3, now: Timestamp(0) };
+        let level_policy = policy.level(Level::Deep).expect("a summary by hand");
+        let summary = plan::apply(planning, &plan::by_hand(level_policy), 0).summary.expect("a summary");
         let input = input_of(policy, &summary);
         let user = asked(&input, Scope::History, &input.messages, None).user;
-        assert!(user.matches('x').count() > told, "{length}");
-        assert_eq!(user.contains("[truncated]"), length > told, "{length}");
+        assert!(user.matches('x').count() > limit, "{length}");
+        assert_eq!(user.contains("[truncated]"), length > limit, "{length}");
     }
     deviates("joyagent", &["Requests and replies are told whole when a task is summarized"]);
 }
@@ -265,10 +267,10 @@ fn gemini_cli_keeps_the_newer_three_tenths_from_a_request_on() {
         let below = talk(900).replace("7000/0", "6999/0");
         assert_eq!(stage.play(&below).compactions, "", "{preset}");
         let played = stage.play(&talk(900));
-        let told: Vec<(Role, String)> =
+        let texts: Vec<(Role, String)> =
             played.view.messages.iter().map(|message| message.role).zip(played.texts()).take(3).collect();
         let (request, reply) = ("SUMMARY1".to_owned(), "Got it. Thanks for the additional context!".to_owned());
-        assert_eq!(told[..2], [(Role::User, request), (Role::Assistant, reply)]);
+        assert_eq!(texts[..2], [(Role::User, request), (Role::Assistant, reply)]);
         let prompt = played.prompt(0);
         assert!(prompt.system.contains("<scratchpad>"), "it thinks first");
         in_order(
@@ -320,12 +322,12 @@ fn another_value_is_noticed() {
             r#"{"auto": {"steps": {"0": {"fit": {"newest_first": {"ellipsis": "…"}}}}}}"#,
             qwen_agent_keeps_the_newest_that_fit,
         ),
-        ("smolagents", r#"{"truncate": {"max_units": 20001}}"#, smolagents_cuts_the_middle_of_outputs),
-        ("smolagents", r#"{"truncate": {"head_share": 0.6}}"#, smolagents_cuts_the_middle_of_outputs),
+        ("smolagents", r#"{"truncate": {"max_units": 20001}}"#, smolagents_truncates_the_middle_of_outputs),
+        ("smolagents", r#"{"truncate": {"head_share": 0.6}}"#, smolagents_truncates_the_middle_of_outputs),
         (
             "joyagent",
             r#"{"deep": {"steps": {"0": {"summarize": {"summary": {"transcript": {"output_units": 1501}}}}}}}"#,
-            joyagent_tells_a_task_with_short_outputs,
+            joyagent_renders_a_task_with_short_outputs,
         ),
         (
             "gemini-cli@2025-08",

@@ -16,13 +16,13 @@ use crate::cli::simulate::engine::{Firing, Session};
 use crate::fold::guards::{self, Decision, Guards, Past};
 use crate::fold::{Fold, Rows};
 use crate::model::compaction::CompactionKind;
-use crate::model::layout::{Layout, Place};
+use crate::model::layout::{Layout, Placement};
 use crate::model::message::{NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{SourceMessage, View, ViewMessage};
-use crate::policy::plan::{self, Scene, Work};
+use crate::policy::plan::{self, PlanningInput, Work};
 use crate::policy::prompt::{self, Detail, GAP, Material, Prompt, Request, Scope};
 use crate::policy::{Policy, dsl, overflow};
 use crate::summarizer::SummaryInput;
@@ -93,17 +93,22 @@ impl Stage {
             now = self.times.get(name.as_str()).map_or(now, |seconds| Timestamp(seconds * 1_000_000));
             session.append(&written(&source, now), source.message.role == Role::Assistant);
             names.extend(session.sources().last().map(|source| (source.message.revision, name)));
-            while session.reduce_once() {}
+            while session.compact_once() {}
         }
-        let name = |source: &SourceMessage| match (source.place, names.get(&source.message.revision)) {
-            (Some(Place::Summary), _) => "summary".to_owned(),
-            (Some(Place::Marker), _) => "marker".to_owned(),
+        let name = |source: &SourceMessage| match (source.placement, names.get(&source.message.revision)) {
+            (Some(Placement::Summary), _) => "summary".to_owned(),
+            (Some(Placement::Marker), _) => "marker".to_owned(),
             (_, name) => name.cloned().unwrap_or_else(|| "?".to_owned()),
         };
         let view = session.view().clone();
         let room = overflow::room(&self.window).unwrap_or(i64::MAX);
         Played {
-            compactions: session.firings().iter().map(|firing| told(firing, room)).collect::<Vec<_>>().join(", "),
+            compactions: session
+                .firings()
+                .iter()
+                .map(|firing| compaction_text(firing, room))
+                .collect::<Vec<_>>()
+                .join(", "),
             shown: session.sources().iter().map(name).collect::<Vec<_>>().join(" "),
             outputs: outputs(&view),
             view,
@@ -116,12 +121,12 @@ impl Stage {
         let Self { policy, window, .. } = self;
         let layout = Layout::everything();
         let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
-        let scene = Scene { policy, window, layout: &layout, sources, base, now: Timestamp(0) };
+        let planning = PlanningInput { policy, window, layout: &layout, sources, base, now: Timestamp(0) };
         let fold = Fold::new(Rows { policy, messages: sources, changed_revision: 0 }, None);
-        let guards = Guards::new(scene, &fold, Past::default());
-        let decision = guards::decide(scene, &fold, &guards);
+        let guards = Guards::new(planning, &fold, Past::default());
+        let decision = guards::decide(planning, &fold, &guards);
         let work = match decision {
-            Some(Decision::Steps(steps)) => plan::decided(scene, steps, fold.context_tokens(window)),
+            Some(Decision::Steps(steps)) => plan::decided(planning, steps, fold.context_tokens(window)),
             Some(Decision::LastResort) | None => Work::default(),
         };
         (decision, work)
@@ -131,7 +136,7 @@ impl Stage {
     fn after(&self, talk: &str) -> Vec<String> {
         let sources = dsl::parse(talk);
         let (_, work) = self.decide(&sources);
-        let after = plan::with_cuts(&sources, &work.cuts, dsl::PRUNED_BY);
+        let after = plan::with_removals(&sources, &work.removals, dsl::PRUNED_BY);
         let view = plan::view(&self.policy, &after);
         view.messages.iter().filter_map(line).collect()
     }
@@ -142,7 +147,7 @@ impl Stage {
         let (_, work) = self.decide(&sources);
         let names = dsl::part_names(&sources);
         let name = |part| names.get(part).map_or("?", |name| name.trim_end_matches(":result"));
-        work.cuts.parts.iter().map(|(part, _)| name(part)).collect::<Vec<_>>().join(" ")
+        work.removals.parts.iter().map(|(part, _)| name(part)).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -211,7 +216,7 @@ fn written(source: &SourceMessage, now: Timestamp) -> NewMessage {
     }
 }
 
-fn told(firing: &Firing, room: i64) -> String {
+fn compaction_text(firing: &Firing, room: i64) -> String {
     let by = match firing.level {
         Some(level) => level.name(),
         None if firing.context_tokens > room => "window",
@@ -264,7 +269,10 @@ fn check(outcome: impl Fn(&str) -> String, rows: &[Row]) {
 fn deviates(preset: &str, beginnings: &[&str]) {
     let deviations = find(preset).unwrap_or_else(|| panic!("no preset {preset}")).deviations();
     for beginning in beginnings {
-        assert!(deviations.iter().any(|told| told.starts_with(beginning)), "{preset} does not name: {beginning}");
+        assert!(
+            deviations.iter().any(|deviation| deviation.starts_with(beginning)),
+            "{preset} does not name: {beginning}"
+        );
     }
 }
 

@@ -127,7 +127,7 @@ fn a_summary_follows_only_where_clearing_was_not_enough() {
 }
 
 #[test]
-fn a_cleared_output_tells_when_and_keeps_its_call() {
+fn a_cleared_output_has_its_time_and_keeps_its_call() {
     let stage = Stage { times: [("u1", 1_769_500_800)].into(), ..stage() };
     let played = stage.play(&tools(&[out(20_001), out(40_000)], 2, "140001/0"));
     assert_eq!(played.outputs["c1"], "[Output pruned at 2026-01-27T08:00:00.000Z]");
@@ -138,7 +138,7 @@ fn a_cleared_output_tells_when_and_keeps_its_call() {
 }
 
 #[test]
-fn outputs_are_cut_at_2000_lines_and_50_kib_from_the_head() {
+fn outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head() {
     let lines = |count: usize| format!("out={:?}", vec!["l"; count].join("\n"));
     let shown = |talk: &str| {
         let shown = stage().play(talk).outputs.remove("c1").unwrap_or_default();
@@ -166,7 +166,7 @@ fn outputs_are_cut_at_2000_lines_and_50_kib_from_the_head() {
 }
 
 #[test]
-fn one_summary_takes_the_place_of_everything() {
+fn one_summary_replaces_everything() {
     let played = stage().play(&talk("140001/0"));
     assert_eq!((played.shown.as_str(), played.texts()), ("summary", vec!["SUMMARY1".to_owned()]));
     assert_eq!(played.asked[0].budget_tokens, 4_096, "the output that is reserved");
@@ -228,8 +228,8 @@ fn another_value_is_noticed() {
             old_outputs_are_cleared_before_a_summary,
         ),
         (r#"{"auto": {"stop_when_enough": false}}"#, a_summary_follows_only_where_clearing_was_not_enough),
-        (r#"{"truncate": {"max_lines": 1999}}"#, outputs_are_cut_at_2000_lines_and_50_kib_from_the_head),
-        (r#"{"truncate": {"max_bytes": 51201}}"#, outputs_are_cut_at_2000_lines_and_50_kib_from_the_head),
+        (r#"{"truncate": {"max_lines": 1999}}"#, outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head),
+        (r#"{"truncate": {"max_bytes": 51201}}"#, outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head),
         (r#"{"auto_continue": null}"#, an_unfinished_turn_is_asked_to_go_on),
     ];
     noticed(PRESET, &patches);

@@ -3,7 +3,7 @@
 use super::{Row, Stage, check, deviates, dsl, in_order, noticed, row, tools};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::policy::continuing;
-use crate::policy::plan::{self, Scene};
+use crate::policy::plan::{self, PlanningInput};
 use crate::policy::replay;
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn output(words: &str) -> String {
 }
 
 #[test]
-fn strategy_1_cuts_the_outputs_of_every_view() {
+fn strategy_1_truncates_the_outputs_of_every_view() {
     let shown = |talk: &str| {
         let shown = stage().play(talk).outputs.remove("c1").unwrap_or_default();
         let marker = shown.find("\n[Tool").map_or("", |at| &shown[at..]).to_owned();
@@ -199,7 +199,7 @@ fn a_summary_is_due_where_the_tokens_of_a_reply_reach_the_usable_window() {
 }
 
 #[test]
-fn it_looks_at_the_end_of_every_reply_and_before_every_request() {
+fn it_checks_at_the_end_of_every_reply_and_before_every_request() {
     let call = "u2 40c\na2 40c usage=168000/0\n  call bash#c1";
     let rows = [row(
         "between the requests of a run, too",
@@ -344,7 +344,7 @@ fn strategy_5_replays_the_last_request_with_notes_for_its_media() {
     let stage = stage();
     let sources = dsl::parse("u1 \"x\"\na1 \"y\"\nu2 \"look\"\n  media image/png\na2 \"\" finish=error");
     let layout = crate::model::layout::Layout::everything();
-    let scene = Scene {
+    let planning = PlanningInput {
         policy: &stage.policy,
         window: &stage.window,
         layout: &layout,
@@ -352,14 +352,14 @@ fn strategy_5_replays_the_last_request_with_notes_for_its_media() {
         base: 4,
         now: crate::model::time::Timestamp(0),
     };
-    let replayed = replay::replay(scene, &plan::without_media(scene)).expect("a request with media");
+    let replayed = replay::replay(planning, &plan::without_media(planning)).expect("a request with media");
     let said = format!("{:?}", replayed.bodies);
     assert!(replayed.target == 3 && said.contains("[Attached image/png: file]"), "{said}");
     deviates("opencode@seed", &["A request that a provider found too large is replayed without its media"]);
 }
 
 #[test]
-fn a_continuation_stands_behind_an_unfinished_turn_only() {
+fn a_continuation_follows_an_unfinished_turn_only() {
     for (talk, expected) in [
         ("u1 \"x\"\na1\n  call bash#c1", true),
         ("u1 \"x\"\na1\n  tool bash#c1 out=\"ok\" done", true),
@@ -370,16 +370,17 @@ fn a_continuation_stands_behind_an_unfinished_turn_only() {
         let is_due = continuing::is_interrupted(&dsl::parse(talk)) && stage().policy.auto_continue.is_some();
         assert_eq!(is_due, expected, "{talk}");
     }
-    let told = ["A continuation is written behind", "A continuation has Longhand's words", "Behind an overflow nobody"];
-    deviates("opencode@seed", &told);
+    let beginnings =
+        ["A continuation is written behind", "A continuation has Longhand's words", "Behind an overflow nobody"];
+    deviates("opencode@seed", &beginnings);
 }
 
 #[test]
 fn another_value_is_noticed() {
     let patches: [(&str, fn()); 18] = [
-        (r#"{"truncate": {"max_units": 2001}}"#, strategy_1_cuts_the_outputs_of_every_view),
-        (r#"{"truncate": {"marker": "\n[truncated]"}}"#, strategy_1_cuts_the_outputs_of_every_view),
-        (r#"{"counting": {"unit": "code_points"}}"#, strategy_1_cuts_the_outputs_of_every_view),
+        (r#"{"truncate": {"max_units": 2001}}"#, strategy_1_truncates_the_outputs_of_every_view),
+        (r#"{"truncate": {"marker": "\n[truncated]"}}"#, strategy_1_truncates_the_outputs_of_every_view),
+        (r#"{"counting": {"unit": "code_points"}}"#, strategy_1_truncates_the_outputs_of_every_view),
         (r#"{"counting": {"rounding": "ceil"}}"#, strategy_2_clears_old_outputs),
         (r#"{"maintenance": {"0": {"clear": {"keep": {"tokens": 40001}}}}}"#, strategy_2_clears_old_outputs),
         (r#"{"maintenance": {"0": {"clear": {"keep": {"turns": 3}}}}}"#, strategy_2_clears_old_outputs),

@@ -45,7 +45,7 @@ fn it_compacts_above_the_window_less_a_reserve() {
 }
 
 #[test]
-fn the_threshold_is_looked_at_between_runs() {
+fn the_threshold_is_checked_between_runs() {
     let run = "u1 40000t\na1 1t\nu2 1t\na2 20000t usage=183617/0\n  call bash#c1\nt2\n  result c1 out=\"ok\" done";
     for (preset, talk, expected) in [
         (PRESET, run.to_owned(), ""),
@@ -56,8 +56,8 @@ fn the_threshold_is_looked_at_between_runs() {
         assert_eq!(Stage::of(preset, 200_000).play(&talk).compactions, expected, "{preset}: {talk}");
     }
     // A view that exceeds its window does not wait.
-    let exceeds = run.replace("183617/0", "200001/0");
-    assert_ne!(stage().play(&exceeds).compactions, "");
+    let over_window = run.replace("183617/0", "200001/0");
+    assert_ne!(stage().play(&over_window).compactions, "");
     deviates(PRESET, &["The threshold is looked at wherever no run is under way"]);
     deviates("pi@1.5", &["The threshold is looked at after every message"]);
 }
@@ -137,7 +137,7 @@ fn completed(input: &SummaryInput, words: &str) -> String {
 }
 
 #[test]
-fn lists_of_files_stand_behind_every_summary() {
+fn lists_of_files_follow_every_summary() {
     let played = files();
     let input = &played.asked[0];
     let lists = "\n\n<read-files>\n/a.ts\n/b.ts\n</read-files>\n\n<modified-files>\n/d.ts\n/e.ts\n</modified-files>";
@@ -224,7 +224,7 @@ fn another_value_is_noticed() {
             it_compacts_above_the_window_less_a_reserve,
         ),
         (r#"{"auto": {"threshold": {"inclusive": true}}}"#, it_compacts_above_the_window_less_a_reserve),
-        (r#"{"trigger": {"between_runs": false}}"#, the_threshold_is_looked_at_between_runs),
+        (r#"{"trigger": {"between_runs": false}}"#, the_threshold_is_checked_between_runs),
         (
             r#"{"auto": {"steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 20001}}}}}}}"#,
             the_newest_20_000_tokens_stay,
@@ -232,7 +232,7 @@ fn another_value_is_noticed() {
         (r#"{"counting": {"rounding": "floor"}}"#, the_newest_20_000_tokens_stay),
         (
             r#"{"auto": {"steps": {"0": {"summarize": {"summary": {"file_tools": "any"}}}}}}"#,
-            lists_of_files_stand_behind_every_summary,
+            lists_of_files_follow_every_summary,
         ),
         (
             r#"{"auto": {"steps": {"0": {"summarize": {"summary": {"transcript": {"output_units": 2001}}}}}}}"#,

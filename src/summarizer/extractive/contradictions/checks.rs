@@ -138,7 +138,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     let named = failed.filter_map(|run| Some((run, claims.iter().find(|claim| says_passed(claim, &run.command))?)));
     let mut found = Vec::new();
     for (run, claim) in named.take(CLAIMS_MAX) {
-        let is_open = is_told(statements, &run.command) || is_acquitted(run, &runs);
+        let is_open = is_stated(statements, &run.command) || is_acquitted(run, &runs);
         if !is_open && !is_said_to_pass(evidence, &calls, run.at) {
             let says = if run.says.is_empty() { String::new() } else { format!(": {}", text::code(&run.says)) };
             let history = format!("{} failed{says}", text::code(&run.command));
@@ -202,7 +202,7 @@ fn is_check(part: &str) -> bool {
 fn is_plain_success(result: &ToolResult, counts: &str) -> bool {
     result.status == ResultStatus::Completed
         && !COUNTS_FAILED.is_match(counts)
-        && !commands::tells_failure(&result.output)
+        && !commands::reports_failure(&result.output)
 }
 
 /// The outcome of a command line with one check; `is_alone` is true if the line has no other command.
@@ -213,7 +213,7 @@ fn verdict(result: &ToolResult, counts: &str, is_alone: bool) -> Verdict {
         ResultStatus::Error if was_stopped(output) => return Verdict::Unknown,
         ResultStatus::Error => true,
         ResultStatus::Completed if output.contains("background with ID") => return Verdict::Unknown,
-        ResultStatus::Completed => commands::tells_exit(output),
+        ResultStatus::Completed => commands::reports_exit(output),
     };
     let counts_failed = COUNTS_FAILED.is_match(counts);
     if FIXED.is_match(counts) || NOT_RUN.is_match(commands::head(output, 4_000)) && !counts_failed {
@@ -223,7 +223,7 @@ fn verdict(result: &ToolResult, counts: &str, is_alone: bool) -> Verdict {
         (_, true) => Verdict::Failed,
         (true, false) if is_alone && !COUNTS_PASSED.is_match(counts) => Verdict::Failed,
         (true, false) => Verdict::Unknown,
-        (false, false) if commands::tells_failure(output) => Verdict::Unknown,
+        (false, false) if commands::reports_failure(output) => Verdict::Unknown,
         (false, false) => Verdict::Passed,
     }
 }
@@ -263,12 +263,12 @@ fn says_passed(claim: &Statement, command: &str) -> bool {
 /// True for a code quote of this command, in any folder and with any pipe.
 fn is_command(code: &str, command: &str) -> bool {
     let mut parts = commands::simple(code.trim_start_matches("$ "));
-    parts.retain(|part| commands::purpose(part) != Purpose::Look);
+    parts.retain(|part| commands::purpose(part) != Purpose::Inspect);
     matches!(parts.as_slice(), [part] if text::one_line(part) == command)
 }
 
 /// True if the summary states elsewhere that the command fails, or that there is an open failure.
-fn is_told(statements: &[Statement], command: &str) -> bool {
+fn is_stated(statements: &[Statement], command: &str) -> bool {
     statements.iter().any(|statement| {
         let is_open = matches!(statement.topic, Some(Topic::InProgress | Topic::Blocked | Topic::NextSteps));
         let words = NOTHING_WRONG.replace_all(&statement.words, "");
@@ -281,9 +281,9 @@ fn is_acquitted(failed: &Run, runs: &[Run]) -> bool {
     let words: Vec<&str> = failed.command.split_whitespace().collect();
     runs.iter().filter(|run| run.at > failed.at && run.verdict != Verdict::Failed).any(|run| {
         let other: Vec<&str> = run.command.split_whitespace().collect();
-        let place = other.windows(words.len()).position(|window| window == words.as_slice());
-        match place {
-            Some(place) => other[place + words.len()..].iter().all(|word| word.starts_with('-')),
+        let position = other.windows(words.len()).position(|window| window == words.as_slice());
+        match position {
+            Some(position) => other[position + words.len()..].iter().all(|word| word.starts_with('-')),
             None if failed.command.starts_with(&format!("{} ", run.command)) => true,
             None => {
                 run.counts
@@ -298,14 +298,14 @@ fn is_said_to_pass(evidence: &Evidence<'_>, calls: &Calls<'_>, at: usize) -> boo
     let by_user = evidence.all().skip(at + 1).filter(|source| source.message.role == Role::User).any(|source| {
         source.message.parts.iter().any(|part| matches!(&*part.body, PartBody::Text(words) if PASSES.is_match(words)))
     });
-    let tells = |called: &Called<'_>| {
+    let confirms = |called: &Called<'_>| {
         let understood = tools::understand(&called.call.tool, &called.call.input_json);
         let asks = |command: &String| command.contains("gh ") || command.contains("glab ");
         let is_other = match &understood.command {
             Some(command) => asks(command),
-            None => matches!(understood.kind, Kind::Tell | Kind::Other | Kind::Ask),
+            None => matches!(understood.kind, Kind::Fetch | Kind::Other | Kind::Ask),
         };
         is_other && called.answer.is_some_and(|answer| PASSES.is_match(&answer.result.output))
     };
-    by_user || calls.iter().rev().take_while(|called| called.index > at).any(tells)
+    by_user || calls.iter().rev().take_while(|called| called.index > at).any(confirms)
 }

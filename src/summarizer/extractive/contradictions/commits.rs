@@ -43,10 +43,10 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
         }
         named.retain(|(id, _)| !text.contains(&id[..SHORT].to_ascii_uppercase()));
     }
-    let told = |(id, statement): (&str, &Statement)| {
+    let contradiction = |(id, statement): (&str, &Statement)| {
         statement.contradicted(ContradictionKind::Commit, &format!("No message of the history names `{id}`"), None)
     };
-    named.into_iter().map(told).collect()
+    named.into_iter().map(contradiction).collect()
 }
 
 /// The ids of commits in a sentence: separate words of digits and letters, near the word "commit".
@@ -57,11 +57,11 @@ fn ids(words: &str) -> impl Iterator<Item = &str> {
     ID.find_iter(words).filter_map(move |found| {
         let (id, range) = (found.as_str(), found.range());
         let before = words[..range.start].chars().next_back();
-        let stands_alone = !is_joined(before) && before != Some('.') && !is_joined(words[range.end..].chars().next());
+        let is_standalone = !is_joined(before) && before != Some('.') && !is_joined(words[range.end..].chars().next());
         let is_mixed = id.bytes().any(|byte| byte.is_ascii_digit()) && id.bytes().any(|byte| byte.is_ascii_lowercase());
         let is_near = COMMIT.find_iter(words).any(|word| {
             word.start().saturating_sub(range.end).max(range.start.saturating_sub(word.end())) <= NEAR_BYTES
         });
-        (stands_alone && is_mixed && is_near).then_some(id)
+        (is_standalone && is_mixed && is_near).then_some(id)
     })
 }

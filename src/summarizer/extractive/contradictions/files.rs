@@ -104,10 +104,10 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     for (path, statement, is_made) in &claims {
         let Some(absence) = absences.iter().rev().find(|absence| is_same(path, &absence.path)) else { continue };
         let base = text::base_name(path);
-        let is_told = statements.iter().any(|other| other.words.contains(base) && GONE.is_match(&other.words));
+        let is_stated = statements.iter().any(|other| other.words.contains(base) && GONE.is_match(&other.words));
         // A file that was deleted later was still created once.
         let is_history = *is_made && absence.is_deleted;
-        if is_told
+        if is_stated
             || is_history
             || accused.contains(&path.as_str())
             || is_acquitted(evidence, &understood, absence, path)
@@ -176,7 +176,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
     };
     // If the working folder is unknown, so is the meaning of a relative path.
     let folder = commands::folder_from_root(command);
-    let placed = |path: &str| match (path.starts_with(['/', '~']), folder) {
+    let full_path = |path: &str| match (path.starts_with(['/', '~']), folder) {
         (true, _) => Some(path.to_owned()),
         (false, Some("")) => (!has_moved).then(|| path.trim_start_matches("./").to_owned()),
         (false, Some(folder)) => Some(format!("{folder}/{}", path.trim_start_matches("./"))),
@@ -186,7 +186,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
     let mut found: Vec<Absence> = printed
         .filter_map(|line| {
             let history = format!("{} was not there: {}", text::code(&line[1]), text::code(&text::clip(&line[0], 120)));
-            Some(absence(&placed(&line[1])?, history, false))
+            Some(absence(&full_path(&line[1])?, history, false))
         })
         .collect();
     if has_failed || answer.result.status == ResultStatus::Interrupted {
@@ -200,7 +200,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
         let paths = words.filter(|word| !word.starts_with('-')).map(|word| word.trim_matches(['"', '\'']));
         for path in paths.filter(|path| is_path(path)) {
             let history = format!("{} was deleted: {}", text::code(path), text::code(&text::clip(&part, 120)));
-            found.extend(placed(path).map(|path| absence(&path, history, true)));
+            found.extend(full_path(path).map(|path| absence(&path, history, true)));
         }
     }
     found
@@ -220,17 +220,17 @@ fn is_acquitted(evidence: &Evidence<'_>, calls: &[(&Called<'_>, Use)], absence: 
         };
         let restores = || match &call.command {
             Some(command) => works && RESTORES.is_match(command),
-            None => matches!(call.kind, Kind::Tell),
+            None => matches!(call.kind, Kind::Fetch),
         };
         let names = || works && called.call.input_json.contains(base);
         (is_later || !absence.is_deleted) && gets_at() || is_later && (restores() || names())
     });
-    let tells = |output: &str| output.lines().any(|line| line.contains(base) && !GONE.is_match(line));
+    let confirms = |output: &str| output.lines().any(|line| line.contains(base) && !GONE.is_match(line));
     by_call
         || evidence.all().skip(absence.at + 1).any(|source| {
             source.message.parts.iter().any(|part| match &*part.body {
-                PartBody::Text(words) => source.message.role == Role::User && tells(words),
-                PartBody::ToolResult(result) => result.output.contains(base) && tells(&result.output),
+                PartBody::Text(words) => source.message.role == Role::User && confirms(words),
+                PartBody::ToolResult(result) => result.output.contains(base) && confirms(&result.output),
                 _ => false,
             })
         })

@@ -212,7 +212,7 @@ fn a_commit_that_nobody_made_is_not_there() {
 fn a_file_that_is_gone_is_not_there() {
     let talk = || Talk::default().user("write the plan");
     let read = |talk: Talk, path: &str, error: &str| talk.fails("Read", json!({ "file_path": path }), error);
-    let missed = || read(talk(), "/w/p/docs/plan.md", "File does not exist.");
+    let not_found = || read(talk(), "/w/p/docs/plan.md", "File does not exist.");
     let printed = || fails(talk(), "cat docs/plan.md", "cat: docs/plan.md: No such file or directory");
     let enoent = || read(talk(), "/w/p/docs/plan.md", "ENOENT: no such file or directory, open '/w/p/docs/plan.md'");
     for summary in [
@@ -223,7 +223,7 @@ fn a_file_that_is_gone_is_not_there() {
         "- 创建了文件 `docs/plan.md`",
         "- `docs/plan.md` 包含工作的顺序",
     ] {
-        for talk in [missed(), printed(), enoent()] {
+        for talk in [not_found(), printed(), enoent()] {
             let contradiction = accuses(&talk, summary, ContradictionKind::File);
             assert_eq!(contradiction.message, Some(id(3)), "{contradiction:?}");
             assert!(contradiction.history.contains("docs/plan.md` was not there: `"), "{contradiction:?}");
@@ -247,9 +247,9 @@ fn a_file_that_is_gone_is_not_there() {
     acquits(&deleted(), "- Created `tmp/probe.js`");
     let claim = "- `docs/plan.md` contains the order of the work";
     for (why, talk) in [
-        ("it was written", missed().works("Write", json!({"file_path": "/w/p/docs/plan.md", "content": "1"}), "ok")),
-        ("a command names it", missed().runs("python plan.py > docs/plan.md", "")),
-        ("an output names it", missed().runs("ls docs", "plan.md")),
+        ("it was written", not_found().works("Write", json!({"file_path": "/w/p/docs/plan.md", "content": "1"}), "ok")),
+        ("a command names it", not_found().runs("python plan.py > docs/plan.md", "")),
+        ("an output names it", not_found().runs("ls docs", "plan.md")),
         (
             "it was there before",
             read(
@@ -258,9 +258,9 @@ fn a_file_that_is_gone_is_not_there() {
                 "File does not exist.",
             ),
         ),
-        ("it may have come back", missed().runs("git checkout main", "Switched")),
-        ("another agent was at work", missed().works("Task", json!({"prompt": "write it"}), "done")),
-        ("the user put it there", missed().user("I have put plan.md there")),
+        ("it may have come back", not_found().runs("git checkout main", "Switched")),
+        ("another agent was at work", not_found().works("Task", json!({"prompt": "write it"}), "done")),
+        ("the user put it there", not_found().user("I have put plan.md there")),
         ("another one is missing", read(talk(), "/w/p/docs/old-plan.md", "File does not exist.")),
         (
             "it could not be edited",
@@ -293,7 +293,7 @@ fn a_file_that_is_gone_is_not_there() {
         "- 计划创建 `docs/plan.md`",
         "- 创建了 `docs/plan.md`\n- 已删除 plan.md",
     ] {
-        acquits(&missed(), summary);
+        acquits(&not_found(), summary);
     }
 }
 

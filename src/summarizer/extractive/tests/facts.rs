@@ -349,7 +349,7 @@ fn section(text: &str, heading: &str) -> String {
 }
 
 #[test]
-fn facts_are_found_where_an_heir_looks_for_them() {
+fn facts_are_found_where_a_later_summary_expects_them() {
     let mut wrong = Vec::new();
     for case in of_checks().into_iter().chain(of_work()).chain(of_words()).chain(of_others()).chain(of_findings()) {
         let text = case.talk.summary();
@@ -451,11 +451,11 @@ fn nobody_can_say_a_fact_that_the_history_does_not_have() {
 }
 
 #[test]
-fn a_file_that_is_written_whole_is_told_in_few_lines() {
+fn a_file_that_is_written_whole_has_few_lines() {
     let content: String = (0..60).map(|number| format!("pub fn step_{number}() -> u32 {{ {number} }}\n")).collect();
     let write = json!({"file_path": "/w/p/src/steps.rs", "content": content});
     let talk = Talk::default().user("write the steps").works("Write", write, "ok").model("The steps are written.");
     let text = talk.summary();
-    let told = text.matches("`pub fn step_").count();
-    assert!((6..=12).contains(&told), "{told} lines:\n{text}");
+    let line_count = text.matches("`pub fn step_").count();
+    assert!((6..=12).contains(&line_count), "{line_count} lines:\n{text}");
 }

@@ -220,7 +220,7 @@ proptest! {
 
     /// For any history, a summary states the newest request, the edited files and the failures.
     #[test]
-    fn the_end_is_told_whatever_came_before(history in talk(), previous in proptest::option::of(words())) {
+    fn the_newest_work_is_always_included(history in talk(), previous in proptest::option::of(words())) {
         let talk = history
             .user("Rename the harbour to quay in every chart")
             .works("Edit", json!({"file_path": "/w/p/src/quay.py", "old_string": "a", "new_string": "def quay_of(chart):"}), "ok")

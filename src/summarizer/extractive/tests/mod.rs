@@ -51,7 +51,7 @@ impl Talk {
             metadata_json: None,
             replaces: None,
         };
-        self.0.push(SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None });
+        self.0.push(SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None });
         self
     }
 

@@ -23,7 +23,7 @@ fn texts_are_clipped_behind_sentences_or_words() {
 }
 
 #[test]
-fn lines_are_told_by_how_they_begin() {
+fn lines_are_classified_by_their_beginning() {
     let cases = [
         ("# Title", Lead::Heading, "Title"),
         ("#hashtag", Lead::Plain, "#hashtag"),
@@ -59,7 +59,7 @@ fn harmless_lines_have_no_tags_escapes_or_breaks() {
 }
 
 #[test]
-fn tools_are_told_by_name_and_input() {
+fn tools_are_classified_by_name_and_input() {
     let cases = [
         ("Read", json!({"file_path": "/a.rs"}), Kind::Read, vec!["/a.rs"]),
         ("read_file", json!({"path": "a.rs"}), Kind::Read, vec!["a.rs"]),
@@ -77,8 +77,8 @@ fn tools_are_told_by_name_and_input() {
         ("shell", json!({"command": ["bash", "-lc", "ls"]}), Kind::Command, vec![]),
         ("grep", json!({"pattern": "x", "path": "src"}), Kind::Search, vec![]),
         ("update_plan", json!({"plan": [{"step": "x", "status": "pending"}]}), Kind::Tasks, vec![]),
-        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Tell, vec![]),
-        ("WebSearch", json!({"query": "x"}), Kind::Tell, vec![]),
+        ("Task", json!({"description": "look", "prompt": "around"}), Kind::Fetch, vec![]),
+        ("WebSearch", json!({"query": "x"}), Kind::Fetch, vec![]),
         ("AskUserQuestion", json!({"questions": []}), Kind::Ask, vec![]),
         ("TaskOutput", json!({"task_id": "x"}), Kind::Other, vec![]),
         ("weather", json!("not an object"), Kind::Other, vec![]),
@@ -93,7 +93,7 @@ fn tools_are_told_by_name_and_input() {
 }
 
 #[test]
-fn commands_are_told_by_their_verb() {
+fn commands_are_classified_by_their_verb() {
     let cases = [
         ("cargo test --all", Purpose::Verify),
         ("npm run check", Purpose::Verify),
@@ -102,9 +102,9 @@ fn commands_are_told_by_their_verb() {
         ("python -m pytest tests", Purpose::Verify),
         ("git commit -m 'test it'", Purpose::Record),
         ("git push origin main", Purpose::Record),
-        ("git log --oneline", Purpose::Look),
-        ("cat build.log", Purpose::Look),
-        ("grep -rn test src", Purpose::Look),
+        ("git log --oneline", Purpose::Inspect),
+        ("cat build.log", Purpose::Inspect),
+        ("grep -rn test src", Purpose::Inspect),
         ("npm install left-pad", Purpose::Change),
     ];
     for (command, purpose) in cases {
@@ -214,11 +214,11 @@ fn the_deciding_line_is_found_whoever_printed_it() {
         ),
     ];
     for (output, deciding, counts) in cases {
-        assert!(commands::tells_failure(output), "{output}");
+        assert!(commands::reports_failure(output), "{output}");
         assert_eq!(commands::deciding(output).as_deref(), Some(deciding), "{output}");
         assert_eq!(commands::result(output).as_deref(), counts, "{output}");
     }
     let twice = "test result: ok. 3 passed; 0 failed\n\n   Doc-tests shop\n\ntest result: ok. 0 passed; 0 failed";
     assert_eq!(commands::result(twice).as_deref(), Some("test result: ok. 3 passed; 0 failed"));
-    assert!(!commands::tells_failure(twice));
+    assert!(!commands::reports_failure(twice));
 }

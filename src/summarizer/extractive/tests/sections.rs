@@ -7,7 +7,7 @@ use futures::FutureExt;
 use serde_json::json;
 
 #[test]
-fn nothing_gives_every_section_its_filler() {
+fn empty_input_gives_every_section_its_empty_text() {
     let text = Talk::default().summary();
     let rules = Talk::default().input("opencode@seed").rules;
     for one in &rules.sections {
@@ -222,7 +222,7 @@ fn decisions_and_findings_are_kept_apart_from_chatter() {
 }
 
 #[test]
-fn files_are_told_with_what_is_new_in_them_and_relative_to_one_directory() {
+fn files_are_listed_with_their_changes_and_relative_to_one_directory() {
     let text = Talk::default()
         .user("add retries to the client; see docs/retry.md")
         .works("Read", json!({"file_path": "/home/ann/shop/src/client.rs"}), "fn send_request() {}")

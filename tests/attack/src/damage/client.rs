@@ -22,7 +22,7 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// An acknowledged message.
 #[derive(Debug, Clone)]
-pub(super) struct Told {
+pub(super) struct Acknowledged {
     pub(super) session: String,
     pub(super) id: String,
     pub(super) text: String,
@@ -56,7 +56,7 @@ impl Client {
     }
 
     /// Appends one text as a user message.
-    pub(super) async fn append(&self, session: &str, text: &str, request_id: &str) -> Result<Told, Status> {
+    pub(super) async fn append(&self, session: &str, text: &str, request_id: &str) -> Result<Acknowledged, Status> {
         let body = Some(pb::part::Body::Text(pb::TextPart { text: text.to_owned() }));
         let message = pb::NewMessage {
             role: pb::Role::User.into(),
@@ -72,12 +72,13 @@ impl Client {
         let mut client = MessageServiceClient::new(self.channel.clone());
         let appended = client.append_messages(request).await?.into_inner();
         let id = appended.message_ids.first().cloned().unwrap_or_default();
-        Ok(Told { session: session.to_owned(), id, text: text.to_owned() })
+        Ok(Acknowledged { session: session.to_owned(), id, text: text.to_owned() })
     }
 
     /// The text of a message.
-    pub(super) async fn text(&self, told: &Told) -> Result<String, Status> {
-        let request = pb::GetMessageRequest { session_id: told.session.clone(), message_id: told.id.clone() };
+    pub(super) async fn text(&self, acknowledged: &Acknowledged) -> Result<String, Status> {
+        let request =
+            pb::GetMessageRequest { session_id: acknowledged.session.clone(), message_id: acknowledged.id.clone() };
         let mut client = MessageServiceClient::new(self.channel.clone()).max_decoding_message_size(64 << 20);
         let message = client.get_message(request).await?.into_inner().message.unwrap_or_default();
         let texts = message.parts.into_iter().filter_map(|part| match part.body {
@@ -88,10 +89,10 @@ impl Client {
     }
 
     /// Checks that every acknowledged message is present and unaltered.
-    pub(super) async fn check(&self, told: &[Told]) -> Result<()> {
-        for told in told {
-            let found = self.text(told).await.with_context(|| format!("message {}", told.id))?;
-            ensure!(found == told.text, "message {} was altered", told.id);
+    pub(super) async fn check(&self, acknowledged: &[Acknowledged]) -> Result<()> {
+        for acknowledged in acknowledged {
+            let found = self.text(acknowledged).await.with_context(|| format!("message {}", acknowledged.id))?;
+            ensure!(found == acknowledged.text, "message {} was altered", acknowledged.id);
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Bits of the database that are flipped while the daemon is stopped.
 
-use super::client::{Client, Told, reason};
+use super::client::{Acknowledged, Client, reason};
 use super::{home, start};
 use crate::seed;
 use anyhow::{Context as _, Result, bail, ensure};
@@ -18,18 +18,18 @@ fn texts(random: &mut StdRng, name: &str) -> Vec<String> {
 }
 
 /// Fills a store with two sessions and stops its daemon.
-async fn fill(program: &Path, store: &Path, random: &mut StdRng) -> Result<Vec<Told>> {
+async fn fill(program: &Path, store: &Path, random: &mut StdRng) -> Result<Vec<Acknowledged>> {
     let daemon = start(program, store).await?;
     let client = Client::of(&daemon);
-    let mut told = Vec::new();
+    let mut acknowledged = Vec::new();
     for name in ["first", "second"] {
         let session = client.create().await?;
         for (number, text) in texts(random, name).into_iter().enumerate() {
-            told.push(client.append(&session, &text, &format!("{name}-{number}")).await?);
+            acknowledged.push(client.append(&session, &text, &format!("{name}-{number}")).await?);
         }
     }
     ensure!(daemon.stop().await?.success(), "it stops cleanly");
-    Ok(told)
+    Ok(acknowledged)
 }
 
 /// A flipped bit within a text is found by every reader, is reported with its row, and affects nothing else.
@@ -37,11 +37,11 @@ pub async fn one_flip(program: &Path, seed: u64) -> Result<()> {
     let mut random = seed::generator(seed, "one-flip");
     let home = home()?;
     let store = home.path().join("store");
-    let told = fill(program, &store, &mut random).await?;
+    let acknowledged = fill(program, &store, &mut random).await?;
     let path = store.join("longhand.db");
     let whole = fs::read(&path)?;
     // Only the first two texts are stored uncompressed.
-    for damaged in &told[..2] {
+    for damaged in &acknowledged[..2] {
         let begin = &damaged.text.as_bytes()[..30];
         let at = whole.windows(begin.len()).position(|bytes| bytes == begin).context("the text is not on disk")?;
         let mut bytes = whole.clone();
@@ -53,9 +53,9 @@ pub async fn one_flip(program: &Path, seed: u64) -> Result<()> {
         let (code, reason, row) = reason(&refused);
         ensure!((code, reason.as_str()) == (Code::DataLoss, "ROW_CORRUPT"), "{refused:?}");
         ensure!(row.is_some_and(|row| row.starts_with("prt_")), "the row is named: {refused:?}");
-        let others: Vec<Told> = told.iter().filter(|other| other.id != damaged.id).cloned().collect();
+        let others: Vec<Acknowledged> = acknowledged.iter().filter(|other| other.id != damaged.id).cloned().collect();
         client.check(&others).await?;
-        for session in [&damaged.session, &told[5].session] {
+        for session in [&damaged.session, &acknowledged[5].session] {
             client.append(session, "on it goes", "").await?;
         }
         let findings = client.findings().await?;
@@ -70,7 +70,7 @@ pub async fn flips(program: &Path, seed: u64, count: u64) -> Result<String> {
     let mut random = seed::generator(seed, "flips");
     let home = home()?;
     let store = home.path().join("store");
-    let told = fill(program, &store, &mut random).await?;
+    let acknowledged = fill(program, &store, &mut random).await?;
     let path = store.join("longhand.db");
     let whole = fs::read(&path)?;
     let (mut refused_starts, mut reported, mut unnoticed) = (0, 0, 0);
@@ -88,9 +88,9 @@ pub async fn flips(program: &Path, seed: u64, count: u64) -> Result<String> {
         };
         let client = Client::of(&daemon);
         let mut errors = 0;
-        for told in &told {
-            match client.text(told).await {
-                Ok(text) if text == told.text => {}
+        for acknowledged in &acknowledged {
+            match client.text(acknowledged).await {
+                Ok(text) if text == acknowledged.text => {}
                 Ok(_) => bail!("bit {bit} of byte {at}: an altered text was served"),
                 Err(status) => {
                     let (code, ..) = reason(&status);

@@ -137,7 +137,7 @@ pub async fn lost(program: &Path, loss: Loss) -> Result<()> {
     let daemon = start(program, &store).await?;
     let client = Client::of(&daemon);
     let session = client.create().await?;
-    let told = client.append(&session, "before", "r1").await?;
+    let acknowledged = client.append(&session, "before", "r1").await?;
     client.health(ServingStatus::Serving).await?;
     loss.inflict(&store)?;
     // The failure is certain, because nothing was written since.
@@ -155,7 +155,7 @@ pub async fn lost(program: &Path, loss: Loss) -> Result<()> {
     client.health(ServingStatus::NotServing).await?;
     if !matches!(loss, Loss::DatabaseCut | Loss::LogCut) {
         client.until(WriteState::FilesReplaced).await?;
-        client.check(&[told]).await?;
+        client.check(&[acknowledged]).await?;
     }
     let refused = client.append(&session, "later", "r3").await.err().context("a write was acknowledged")?;
     ensure!(reason(&refused).1 == "STORE_STOPPED", "{refused:?}");
@@ -173,14 +173,14 @@ pub async fn failed_sync(program: &Path) -> Result<()> {
     let daemon = start_failing(program, &store, "append.unsynced:2").await?;
     let client = Client::of(&daemon);
     let session = client.create().await?;
-    let mut told = vec![client.append(&session, "one", "r1").await?];
+    let mut acknowledged = vec![client.append(&session, "one", "r1").await?];
     let refused = client.append(&session, "two", "r2").await.err().context("a write was acknowledged")?;
     ensure!(reason(&refused).1 == "OUTCOME_UNCERTAIN", "{refused:?}");
     let refused = client.append(&session, "three", "r3").await.err().context("a write was acknowledged")?;
     ensure!(reason(&refused).1 == "STORE_STOPPED", "{refused:?}");
     client.until(WriteState::DiskFailed).await?;
     client.health(ServingStatus::NotServing).await?;
-    client.check(&told).await?;
+    client.check(&acknowledged).await?;
     ensure!(daemon.stop().await?.success(), "it stops cleanly");
 
     let daemon = start(program, &store).await?;
@@ -188,10 +188,10 @@ pub async fn failed_sync(program: &Path) -> Result<()> {
     client.health(ServingStatus::Serving).await?;
     ensure!(client.count(&session).await? == 2, "the write that was uncertain is there");
     for (text, request_id) in [("two", "r2"), ("three", "r3")] {
-        told.push(client.append(&session, text, request_id).await?);
+        acknowledged.push(client.append(&session, text, request_id).await?);
     }
     ensure!(client.count(&session).await? == 3, "each is there once");
-    client.check(&told).await?;
+    client.check(&acknowledged).await?;
     ensure!(client.findings().await?.is_empty(), "the chain is whole");
     daemon.stop().await?;
     Ok(())
@@ -203,18 +203,18 @@ pub async fn full(program: &Path) -> Result<()> {
     let daemon = start_failing(program, &home.path().join("store"), "append.full:2").await?;
     let client = Client::of(&daemon);
     let session = client.create().await?;
-    let mut told = vec![client.append(&session, "one", "r1").await?];
+    let mut acknowledged = vec![client.append(&session, "one", "r1").await?];
     let refused = client.append(&session, "two", "r2").await.err().context("a write was acknowledged")?;
     let (code, reason, _) = reason(&refused);
     ensure!((code, reason.as_str()) == (Code::ResourceExhausted, "STORAGE_FULL"), "{refused:?}");
     let state = client.info().await?.write_state();
     ensure!(state == WriteState::StorageFull, "status says {}", state.as_str_name());
     client.health(ServingStatus::Serving).await?;
-    client.check(&told).await?;
+    client.check(&acknowledged).await?;
     ensure!(client.count(&session).await? == 1, "nothing of it is there");
-    told.push(client.append(&session, "two", "r2").await?);
+    acknowledged.push(client.append(&session, "two", "r2").await?);
     ensure!(client.info().await?.write_state() == WriteState::Accepted, "status knows");
-    client.check(&told).await?;
+    client.check(&acknowledged).await?;
     daemon.stop().await?;
     Ok(())
 }
@@ -267,9 +267,9 @@ pub async fn log_damage(program: &Path, damage: LogDamage, seed: u64) -> Result<
     daemon.stop().await?;
     let daemon = start(program, &store).await?;
     let client = Client::of(&daemon);
-    let mut told = Vec::new();
+    let mut acknowledged = Vec::new();
     for number in 0..30 {
-        told.push(client.append(&session, &format!("message {number}"), &format!("r{number}")).await?);
+        acknowledged.push(client.append(&session, &format!("message {number}"), &format!("r{number}")).await?);
     }
     daemon.kill().await?;
     let log = store.join("longhand.db-wal");
@@ -288,7 +288,7 @@ pub async fn log_damage(program: &Path, damage: LogDamage, seed: u64) -> Result<
     let daemon = start(program, &store).await?;
     let client = Client::of(&daemon);
     let kept = client.count(&session).await?;
-    client.check(&told[..kept]).await?;
+    client.check(&acknowledged[..kept]).await?;
     ensure!(client.findings().await?.is_empty(), "the chain is whole");
     client.append(&session, "on it goes", "on").await?;
     daemon.stop().await?;
@@ -319,10 +319,10 @@ pub async fn two_daemons(program: &Path) -> Result<()> {
     let (daemon, socket) = running.remove(0);
     let client = Client::at(&socket);
     let session = client.create().await?;
-    let told = client.append(&session, "one", "r1").await?;
+    let acknowledged = client.append(&session, "one", "r1").await?;
     ensure!(start(program, &store).await.is_err(), "a second daemon starts");
     client.append(&session, "two", "r2").await?;
-    client.check(&[told]).await?;
+    client.check(&[acknowledged]).await?;
     daemon.stop().await?;
     Ok(())
 }

@@ -58,30 +58,30 @@ pub async fn disk_full(program: &Path) -> Result<String> {
     let client = Client::of(&daemon);
     let session = client.create().await?;
     let mut random = seed::generator(1, "disk-full");
-    let mut told = Vec::new();
+    let mut acknowledged = Vec::new();
     let refused = loop {
         let text: String = (0..40_000).map(|_| char::from(random.random_range(b'!'..=b'~'))).collect();
-        match client.append(&session, &text, &format!("r{}", told.len())).await {
-            Ok(appended) => told.push(appended),
+        match client.append(&session, &text, &format!("r{}", acknowledged.len())).await {
+            Ok(appended) => acknowledged.push(appended),
             Err(status) => break (status, text),
         }
-        ensure!(told.len() < APPENDS_MAX, "the disk is never full");
+        ensure!(acknowledged.len() < APPENDS_MAX, "the disk is never full");
     };
     let (status, text) = refused;
     let (code, why, _) = reason(&status);
     ensure!((code, why.as_str()) == (Code::ResourceExhausted, "STORAGE_FULL"), "{status:?}");
     ensure!(client.info().await?.write_state() == WriteState::StorageFull, "status knows");
-    client.check(&told).await?;
-    let count = told.len();
+    client.check(&acknowledged).await?;
+    let count = acknowledged.len();
     ensure!(client.count(&session).await? == count, "nothing of it is there");
     fs::remove_file(&ballast)?;
-    told.push(client.append(&session, &text, &format!("r{count}")).await.context("there is room again")?);
+    acknowledged.push(client.append(&session, &text, &format!("r{count}")).await.context("there is room again")?);
     ensure!(client.info().await?.write_state() == WriteState::Accepted, "status knows");
-    client.check(&told).await?;
+    client.check(&acknowledged).await?;
     ensure!(client.findings().await?.is_empty(), "the chain is whole");
     daemon.kill().await?;
     let daemon = Daemon::start(program, &store, |_| {}).await?;
-    Client::of(&daemon).check(&told).await?;
+    Client::of(&daemon).check(&acknowledged).await?;
     daemon.stop().await?;
     Ok(format!("full after {count} messages, all kept, and taken again"))
 }
@@ -95,7 +95,7 @@ pub async fn read_only(program: &Path) -> Result<String> {
     let daemon = Daemon::start(program, &store, |_| {}).await?;
     let client = Client::of(&daemon);
     let session = client.create().await?;
-    let told = client.append(&session, "one", "r1").await?;
+    let acknowledged = client.append(&session, "one", "r1").await?;
     daemon.stop().await?;
     mount.make_read_only()?;
     let output = tokio::process::Command::new(program)
@@ -115,7 +115,7 @@ pub async fn read_only(program: &Path) -> Result<String> {
         bail!("it cannot be mounted for writing again");
     }
     let daemon = Daemon::start(program, &store, |_| {}).await?;
-    Client::of(&daemon).check(&[told]).await?;
+    Client::of(&daemon).check(&[acknowledged]).await?;
     daemon.stop().await?;
     Ok("refused with a sentence, nothing changed".to_owned())
 }

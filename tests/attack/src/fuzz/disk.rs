@@ -47,7 +47,7 @@ fn form(head: &str) -> Option<DiskForm> {
         "part" => DiskForm::Part,
         "packed" => DiskForm::Packed(number),
         "layout" => DiskForm::Layout,
-        "cut" => DiskForm::Cut,
+        "cut" => DiskForm::Truncation,
         "window" => DiskForm::Window,
         "outcome" => DiskForm::Outcome,
         "failure" => DiskForm::Failure,

@@ -33,9 +33,9 @@ fn collect_panics() {
             // The test harness handles a test's own panic; the thread of a test has the test's name, `fuzz::…`.
             let ours = std::thread::current().name().is_some_and(|name| name == "fuzz" || name.starts_with("fuzz-"));
             if COLLECTS.load(Ordering::Relaxed) && ours {
-                let place = panic.location().map(ToString::to_string).unwrap_or_default();
+                let location = panic.location().map(ToString::to_string).unwrap_or_default();
                 let said = panic.payload_as_str().unwrap_or_default();
-                panics().push(format!("panicked at {place}: {said}"));
+                panics().push(format!("panicked at {location}: {said}"));
             } else {
                 usual(panic);
             }
@@ -65,13 +65,13 @@ impl Guard {
         let path = memory_folder().join(format!("longhand-fuzz-{}-{name}", std::process::id()));
         let last = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
         let (since, began) = (Arc::<AtomicU64>::default(), Instant::now());
-        let (watched, place) = (since.clone(), path.clone());
+        let (watched, input_path) = (since.clone(), path.clone());
         let (watching, ended) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
                 let since = watched.load(Ordering::Relaxed);
                 if since > 0 && began.elapsed() > Duration::from_millis(since) + ATTEMPT_MAX {
-                    eprintln!("an attempt hangs; its input is {}", place.display());
+                    eprintln!("an attempt hangs; its input is {}", input_path.display());
                     std::process::abort();
                 }
             }

@@ -177,7 +177,7 @@ pub trait Decoder {
 
 /// Result of a run of one target.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct Statistics {
     /// Number of mutations tried.
     pub tried: u64,
     /// Number of mutations accepted.
@@ -212,77 +212,79 @@ fn run(options: &Options) -> Result<()> {
             Some(_) => options.mutations,
             None => options.mutations * target.share() / 100,
         };
-        let tally = fuzz(target, options.seed, mutations, &options.keep)?;
-        let seconds = tally.time.as_secs_f64();
+        let statistics = fuzz(target, options.seed, mutations, &options.keep)?;
+        let seconds = statistics.time.as_secs_f64();
         println!(
             "{:9} {:8} mutations  {:8} taken  {:6.1} s  {:8.0} a second  {:4} MiB more memory  {} failures",
             target.name(),
-            tally.tried,
-            tally.taken,
+            statistics.tried,
+            statistics.taken,
             seconds,
-            tally.tried as f64 / seconds.max(1e-9),
-            tally.growth >> 20,
-            tally.failures.len(),
+            statistics.tried as f64 / seconds.max(1e-9),
+            statistics.growth >> 20,
+            statistics.failures.len(),
         );
-        for (input, why) in &tally.failures {
+        for (input, why) in &statistics.failures {
             println!("    {}: {}", input.head, why.chars().take(SHOWN_CHARS).collect::<String>());
         }
-        tried += tally.tried;
-        failed += tally.failures.len();
+        tried += statistics.tried;
+        failed += statistics.failures.len();
     }
     println!("{tried} mutations");
     if failed > 0 { bail!("{failed} inputs failed; they are in {}", options.keep.display()) } else { Ok(()) }
 }
 
 /// Fuzzes one target. Inputs that fail are written to a folder in `keep`, to be examined and moved to the corpus.
-pub fn fuzz(target: Target, seed: u64, mutations: u64, keep: &Path) -> Result<Tally> {
+pub fn fuzz(target: Target, seed: u64, mutations: u64, keep: &Path) -> Result<Statistics> {
     let keep = keep.join(target.name());
     on_a_small_stack(move || {
         let mut decoder = target.open()?;
         let mut guard = Guard::new(target.name(), &keep)?;
         let mut rng = generator(seed, target.name());
-        let mut tally = Tally::default();
+        let mut statistics = Statistics::default();
         let seeds = decoder.seeds()?;
         for seed in seeds.iter().step_by(seeds.len().div_ceil(SEEDS_TRIED).max(1)) {
-            if tally.failures.len() >= FAILURES_MAX {
+            if statistics.failures.len() >= FAILURES_MAX {
                 break;
             }
             if let Err(why) = guard.attempt(&seed.write(), || decoder.attempt(seed)) {
-                tally.failures.push((seed.clone(), why));
+                statistics.failures.push((seed.clone(), why));
             }
         }
         let began = Instant::now();
         let before = guard::resident_bytes();
-        while tally.tried < mutations && tally.failures.len() < FAILURES_MAX {
+        while statistics.tried < mutations && statistics.failures.len() < FAILURES_MAX {
             let base = &seeds[rng.random_range(0..seeds.len())];
             let other = &seeds[rng.random_range(0..seeds.len())];
             let shape = decoder.shape(&base.head);
             let head = if rng.random_ratio(1, 40) { &other.head } else { &base.head };
             let body = mutate::mutate(&mut rng, &base.body, &other.body, shape, decoder.words());
             let input = Input::new(head.clone(), body);
-            tally.tried += 1;
+            statistics.tried += 1;
             match guard.attempt(&input.write(), || decoder.attempt(&input)) {
-                Ok(Outcome::Taken) => tally.taken += 1,
+                Ok(Outcome::Taken) => statistics.taken += 1,
                 Ok(Outcome::Refused) => {}
-                Err(why) if tally.failures.iter().any(|(_, known)| *known == why) => {}
+                Err(why) if statistics.failures.iter().any(|(_, known)| *known == why) => {}
                 Err(why) => {
                     guard.keep(&input.write(), &why)?;
-                    tally.failures.push((input, why));
+                    statistics.failures.push((input, why));
                 }
             }
-            if tally.tried % 256 == 0 {
-                tally.growth = tally.growth.max(guard::resident_bytes().saturating_sub(before));
-                if tally.growth > GROWTH_MAX {
-                    tally.failures.push((input_of(&guard), format!("memory grew by {} MiB", tally.growth >> 20)));
+            if statistics.tried % 256 == 0 {
+                statistics.growth = statistics.growth.max(guard::resident_bytes().saturating_sub(before));
+                if statistics.growth > GROWTH_MAX {
+                    statistics
+                        .failures
+                        .push((input_of(&guard), format!("memory grew by {} MiB", statistics.growth >> 20)));
                     break;
                 }
             }
         }
-        tally.time = began.elapsed();
+        statistics.time = began.elapsed();
         if let Err(why) = guard.attempt(b"finish\n", || decoder.finish().map(|()| Outcome::Taken)) {
-            tally.failures.push((Input::new("finish", ""), why));
+            statistics.failures.push((Input::new("finish", ""), why));
         }
-        Ok(tally)
+        Ok(statistics)
     })
 }
 

@@ -12,7 +12,7 @@ use longhand::model::part::{Answers, Media, MediaSource, Part, PartBody, ResultS
 use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
-use longhand::policy::plan::{self, Boundary, Scene};
+use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::{Policy, presets, replay, upgrade, validate};
 use uuid::Uuid;
 
@@ -45,19 +45,19 @@ impl Policies {
                 continue;
             }
             let (sources, now) = (self.sources.as_slice(), Timestamp(1_800_000_000_000_000));
-            let scene = Scene { policy, window, layout: &layout, sources, base, now };
+            let planning = PlanningInput { policy, window, layout: &layout, sources, base, now };
             for tokens in [0, view.estimated_tokens, window.context, i64::MAX / 4] {
-                replay::relief(scene, tokens);
-                let Some(decision) = plan::decide(scene, tokens, |_| true) else { continue };
-                let work = plan::decided(scene, decision, tokens);
-                let after = plan::with_cuts(&self.sources, &work.cuts, CompactionId(Uuid::nil()));
+                replay::recovery_request(planning, tokens);
+                let Some(decision) = plan::decide(planning, tokens, |_| true) else { continue };
+                let work = plan::decided(planning, decision, tokens);
+                let after = plan::with_removals(&self.sources, &work.removals, CompactionId(Uuid::nil()));
                 plan::first_changed(&view, &plan::view(policy, &after));
             }
-            let guards = Guards::new(scene, &fold, Past::default());
-            guards::decide(scene, &fold, &guards);
-            wake::condition(scene, &fold, &guards);
-            plan::maintenance(scene);
-            plan::clear_all(scene);
+            let guards = Guards::new(planning, &fold, Past::default());
+            guards::decide(planning, &fold, &guards);
+            wake::condition(planning, &fold, &guards);
+            plan::maintenance(planning);
+            plan::clear_all(planning);
             let boundary = Boundary { tail_start: 5, retained: &[], retained_first: false };
             let after = plan::with_summary(policy, &layout, &self.sources, &boundary, "what was", &[]);
             plan::view(policy, &after);
@@ -136,7 +136,7 @@ fn message(revision: i64, role: Role, bodies: Vec<PartBody>) -> SourceMessage {
         metadata_json: None,
         replaces: None,
     };
-    SourceMessage { message: message.into(), place: None, pruned: Vec::new(), counts: None }
+    SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None }
 }
 
 impl Decoder for Policies {

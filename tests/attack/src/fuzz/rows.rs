@@ -188,9 +188,10 @@ async fn answers_of_other(app: &Longhand) -> Result<String, Error> {
 
 /// The first difference between two answers, with some context.
 fn difference(usual: &str, now: &str) -> Option<String> {
-    let place = usual.bytes().zip(now.bytes()).position(|(a, b)| a != b).unwrap_or(usual.len().min(now.len()));
+    let position = usual.bytes().zip(now.bytes()).position(|(a, b)| a != b).unwrap_or(usual.len().min(now.len()));
     let around = |text: &str| {
-        String::from_utf8_lossy(&text.as_bytes()[place.saturating_sub(80)..text.len().min(place + 80)]).into_owned()
+        String::from_utf8_lossy(&text.as_bytes()[position.saturating_sub(80)..text.len().min(position + 80)])
+            .into_owned()
     };
     (usual != now).then(|| format!("at first {:?}, now {:?}", around(usual), around(now)))
 }
@@ -261,7 +262,7 @@ impl Decoder for Rows {
     fn attempt(&mut self, input: &Input) -> Result<Outcome, String> {
         let mut words = input.head.split(' ');
         let (table, column) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let Some(place) = COLUMNS.iter().position(|known| *known == (table, column)) else {
+        let Some(position) = COLUMNS.iter().position(|known| *known == (table, column)) else {
             return Ok(Outcome::Refused);
         };
         let number = words.next().and_then(|number| number.parse().ok()).unwrap_or(0);
@@ -281,7 +282,7 @@ impl Decoder for Rows {
         if !matches!(restored, Ok(1)) {
             return Err(format!("{table}.{column} was not restored: {restored:?}"));
         }
-        if place < OF_ONE_ROW {
+        if position < OF_ONE_ROW {
             let difference = match &other {
                 Ok(answers) => difference(usual, answers),
                 Err(error) => Some(error.to_string()),

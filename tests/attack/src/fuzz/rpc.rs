@@ -85,8 +85,8 @@ async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, 
     let Ok(request) = request else { return Ok(Some(Status::unimplemented(""))) };
     let service = tower::util::MapResponse::new(routes, explain::<Body>);
     let may_wait = WAITING.iter().any(|method| path.ends_with(method));
-    let patience = if may_wait { Duration::from_millis(IDLE_MS) } else { ANSWER_MAX };
-    let response = match tokio::time::timeout(patience, service.oneshot(request)).await {
+    let timeout = if may_wait { Duration::from_millis(IDLE_MS) } else { ANSWER_MAX };
+    let response = match tokio::time::timeout(timeout, service.oneshot(request)).await {
         Ok(response) => response.map_err(|error| format!("no answer: {error}"))?,
         Err(_) if may_wait => return Ok(None),
         Err(_) => return Err(format!("{path} does not answer")),
@@ -96,7 +96,7 @@ async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, 
     }
     let mut body = response.into_body();
     for _ in 0..FRAMES_MAX {
-        let frame = match tokio::time::timeout(patience, body.frame()).await {
+        let frame = match tokio::time::timeout(timeout, body.frame()).await {
             Ok(frame) => frame,
             Err(_) if may_wait => return Ok(None),
             Err(_) => return Err(format!("{path} does not end")),

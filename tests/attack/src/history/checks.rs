@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Checks everything about a session's history.
 pub(super) async fn session(client: &mut Client, log: &Log, id: &str) {
-    let newest = log.sessions.get(id).map_or(0, |lineage| lineage.revision);
+    let newest = log.sessions.get(id).map_or(0, |ancestry| ancestry.revision);
     history(client, log, id, None, newest).await;
     for _ in 0..2 {
         let at = client.rng.random_range(1..=newest.max(1));
@@ -59,7 +59,7 @@ fn listed(log: &Log, id: &str, at: i64) -> Vec<String> {
 fn forks(log: &Log, id: &str) -> Vec<i64> {
     let mut forks = Vec::new();
     let mut id = id;
-    while let Some((parent, at)) = log.sessions.get(id).and_then(|lineage| lineage.fork.as_ref()) {
+    while let Some((parent, at)) = log.sessions.get(id).and_then(|ancestry| ancestry.fork.as_ref()) {
         let last = forks.last().copied().unwrap_or(i64::MAX);
         forks.push(last.min(*at));
         id = parent;
@@ -74,10 +74,10 @@ async fn history(client: &mut Client, log: &Log, id: &str, at: Option<i64>, revi
     let ids: Vec<&String> = found.iter().map(|message| &message.message_id).collect();
     let expected = listed(log, id, revision);
     if ids != expected.iter().collect::<Vec<_>>() {
-        let (there, told): (BTreeSet<&String>, BTreeSet<&String>) =
+        let (there, wanted): (BTreeSet<&String>, BTreeSet<&String>) =
             (ids.into_iter().collect(), expected.iter().collect());
-        let missing: Vec<_> = told.difference(&there).collect();
-        let surplus: Vec<_> = there.difference(&told).collect();
+        let missing: Vec<_> = wanted.difference(&there).collect();
+        let surplus: Vec<_> = there.difference(&wanted).collect();
         client.finding(format!(
             "P2: messages of {id} at {at:?}: {missing:?} are missing, {surplus:?} too many, or the order is wrong"
         ));
@@ -190,9 +190,9 @@ pub(super) fn watched(client: &Client, log: &Log, watched: &Watched) {
     let expected: Vec<(i64, u64)> = range.filter(matches).map(|event| (event.seq, content::event(event))).collect();
     if watched.events != expected {
         let found: BTreeSet<i64> = watched.events.iter().map(|(seq, _)| *seq).collect();
-        let told: BTreeSet<i64> = expected.iter().map(|(seq, _)| *seq).collect();
-        let missing: Vec<_> = told.difference(&found).take(10).collect();
-        let surplus: Vec<_> = found.difference(&told).take(10).collect();
+        let wanted: BTreeSet<i64> = expected.iter().map(|(seq, _)| *seq).collect();
+        let missing: Vec<_> = wanted.difference(&found).take(10).collect();
+        let surplus: Vec<_> = found.difference(&wanted).take(10).collect();
         client.finding(format!(
             "P6: the stream of {} from {} to {} over {} connections: {missing:?} are missing, {surplus:?} too many, of {} events",
             watched.name,

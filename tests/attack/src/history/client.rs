@@ -2,7 +2,7 @@
 
 use super::reasons::{self, Refusal};
 use super::record::{Asked, Fate, Record, Session, count, lock};
-use super::rpc::{Mutation, Rpc, Told};
+use super::rpc::{Mutation, Promised, Rpc};
 use super::service::Service;
 use crate::daemon;
 use longhand::pb;
@@ -55,13 +55,14 @@ enum Attempt<T> {
     Lost,
 }
 
-type Again = Box<dyn Fn(Channel, String) -> Pin<Box<dyn Future<Output = Result<Told, Status>> + Send>> + Send + Sync>;
+type Again =
+    Box<dyn Fn(Channel, String) -> Pin<Box<dyn Future<Output = Result<Promised, Status>> + Send>> + Send + Sync>;
 
 /// An answered request that can be sent again.
 struct Kept {
     rpc: &'static str,
     request_id: String,
-    told: Told,
+    promised: Promised,
     again: Again,
 }
 
@@ -203,18 +204,18 @@ impl Client {
             outcome = Ok(copy.clone());
         }
         let fate = match &outcome {
-            Ok(answer) => Fate::Done(M::told(answer)),
+            Ok(answer) => Fate::Done(M::promised(answer)),
             Err(refusal) => Fate::Refused(refusal.clone()),
         };
         self.note(key, fate, session);
         if let Ok(answer) = &outcome {
-            let told = M::told(answer);
+            let promised = M::promised(answer);
             if let Some(copy) = copy {
-                self.same(M::NAME, request.request_id(), &told, &M::told(&copy));
+                self.same(M::NAME, request.request_id(), &promised, &M::promised(&copy));
             }
-            self.keep(request.clone(), told.clone());
+            self.keep(request.clone(), promised.clone());
             match self.rng.random_range(0..40) {
-                0..3 => self.send_again(&request, &told).await,
+                0..3 => self.send_again(&request, &promised).await,
                 3 => self.send_altered(&request).await,
                 4..8 => self.send_kept().await,
                 _ => {}
@@ -225,7 +226,7 @@ impl Client {
 
     fn note(&self, key: (String, String), fate: Fate, session: &Session) {
         let record = &self.world.record;
-        if let Fate::Done(Told { revision, seq, .. }) = &fate {
+        if let Fate::Done(Promised { revision, seq, .. }) = &fate {
             let mut asked = lock(&record.asked);
             if let Some(asked) = asked.get(&key)
                 && seq.is_some_and(|seq| seq < asked.after_seq)
@@ -236,38 +237,38 @@ impl Client {
                 asked.fate = fate.clone();
             }
             drop(asked);
-            record.told_seq(seq.unwrap_or(0));
+            record.note_seq(seq.unwrap_or(0));
             session.revision.fetch_max(revision.unwrap_or(0), Ordering::SeqCst);
         } else if let Some(asked) = lock(&record.asked).get_mut(&key) {
             asked.fate = fate;
         }
     }
 
-    fn keep<M: Mutation>(&mut self, request: M, told: Told) {
+    fn keep<M: Mutation>(&mut self, request: M, promised: Promised) {
         let (rpc, request_id) = (M::NAME, request.request_id().to_owned());
         let again: Again = Box::new(move |channel, name| {
             let request = named(request.clone(), &name);
-            Box::pin(async move { M::send(channel, request).await.map(|answer| M::told(&answer)) })
+            Box::pin(async move { M::send(channel, request).await.map(|answer| M::promised(&answer)) })
         });
-        let kept = Kept { rpc, request_id, told, again };
+        let kept = Kept { rpc, request_id, promised, again };
         if self.kept.len() < KEPT_MAX {
             self.kept.push(kept);
         } else {
-            let place = self.rng.random_range(0..KEPT_MAX);
-            self.kept[place] = kept;
+            let position = self.rng.random_range(0..KEPT_MAX);
+            self.kept[position] = kept;
         }
     }
 
-    fn same(&self, rpc: &str, request_id: &str, first: &Told, again: &Told) {
+    fn same(&self, rpc: &str, request_id: &str, first: &Promised, again: &Promised) {
         count(&self.world.record.counts.repeated);
         if first != again {
             self.finding(format!("P4: {rpc} {request_id} was answered {first:?}, then {again:?}"));
         }
     }
 
-    async fn send_again<M: Mutation>(&mut self, request: &M, told: &Told) {
+    async fn send_again<M: Mutation>(&mut self, request: &M, promised: &Promised) {
         match self.ask(request).await {
-            Ok(answer) => self.same(M::NAME, request.request_id(), told, &M::told(&answer)),
+            Ok(answer) => self.same(M::NAME, request.request_id(), promised, &M::promised(&answer)),
             Err(refusal) => self.finding(format!("P4: a repeated {} was refused: {refusal:?}", M::NAME)),
         }
     }
@@ -289,7 +290,7 @@ impl Client {
         self.world.service.wait_until_up().await;
         let sending = (kept.again)(self.channel.clone(), self.name.clone());
         match self.attempt(kept.rpc, sending).await {
-            Attempt::Answered(told) => self.same(kept.rpc, &kept.request_id, &kept.told, &told),
+            Attempt::Answered(promised) => self.same(kept.rpc, &kept.request_id, &kept.promised, &promised),
             Attempt::Refused(refusal) if reasons::PASSING.contains(&refusal.reason.as_str()) => {}
             Attempt::Refused(refusal) => {
                 self.finding(format!("P4: a repeated {} was refused: {refusal:?}", kept.rpc));

@@ -18,7 +18,7 @@ enum Phase {
 
 /// A session according to the log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lineage {
+pub(super) struct Ancestry {
     /// The parent session and the revision of the fork.
     pub(super) fork: Option<(String, i64)>,
     /// The session's newest revision.
@@ -36,7 +36,7 @@ pub(super) struct Log {
     /// The events, without messages, in order.
     pub(super) events: Vec<pb::Event>,
     /// The sessions, by id.
-    pub(super) sessions: HashMap<String, Lineage>,
+    pub(super) sessions: HashMap<String, Ancestry>,
     compactions: HashMap<String, Phase>,
     /// Cursor of the next page.
     cursor: String,
@@ -138,10 +138,10 @@ impl Log {
             Some(Body::SessionForked(body)) => Some((body.fork_session_id.clone(), body.fork_revision)),
             _ => None,
         };
-        let session = self.sessions.entry(id.clone()).or_insert_with(|| Lineage {
+        let session = self.sessions.entry(id.clone()).or_insert_with(|| Ancestry {
             revision: fork.as_ref().map_or(0, |(_, at)| *at),
             fork,
-            ..Lineage::default()
+            ..Ancestry::default()
         });
         if revision != session.revision + 1 {
             record.finding(format!("P3: revision {revision} of {id} follows {}", session.revision));
@@ -198,9 +198,9 @@ impl Log {
         }
         for (key, asked) in asked.drain() {
             match asked.fate {
-                Fate::Done(told) if must_write(asked.rpc) && told.existed_count == 0 => {
+                Fate::Done(promised) if must_write(asked.rpc) && promised.existed_count == 0 => {
                     record.finding(format!(
-                        "P1: {} {key:?} was acknowledged as {told:?} and is not in the log",
+                        "P1: {} {key:?} was acknowledged as {promised:?} and is not in the log",
                         asked.rpc
                     ));
                 }
@@ -220,8 +220,8 @@ impl Log {
         }
         let (first, last) = (&self.events[first], &self.events[last]);
         match &asked.fate {
-            Fate::Done(told) => {
-                let says = (told.revision.unwrap_or(last.revision), told.seq.unwrap_or(last.seq));
+            Fate::Done(promised) => {
+                let says = (promised.revision.unwrap_or(last.revision), promised.seq.unwrap_or(last.seq));
                 if says != (last.revision, last.seq) {
                     let there = (last.revision, last.seq);
                     record.finding(format!("P4: {rpc} {key:?} was told {says:?}, the log says {there:?}"));
@@ -268,10 +268,10 @@ impl Log {
     pub(super) fn history(&self, session: &str, to: i64) -> Vec<&pb::Event> {
         let mut events = Vec::new();
         let (mut session, mut to) = (session, to);
-        while let Some(lineage) = self.sessions.get(session) {
-            let own = lineage.events.iter().rev().map(|index| &self.events[*index]);
+        while let Some(ancestry) = self.sessions.get(session) {
+            let own = ancestry.events.iter().rev().map(|index| &self.events[*index]);
             events.extend(own.filter(|event| event.revision <= to));
-            let Some((parent, at)) = &lineage.fork else { break };
+            let Some((parent, at)) = &ancestry.fork else { break };
             (session, to) = (parent, to.min(*at));
         }
         events.reverse();
@@ -280,8 +280,8 @@ impl Log {
 
     /// The revision that a session had at an event.
     pub(super) fn revision_at(&self, session: &str, seq: i64) -> Option<i64> {
-        let lineage = self.sessions.get(session)?;
-        let before = lineage.events.iter().rev().map(|index| &self.events[*index]).find(|event| event.seq <= seq)?;
+        let ancestry = self.sessions.get(session)?;
+        let before = ancestry.events.iter().rev().map(|index| &self.events[*index]).find(|event| event.seq <= seq)?;
         Some(before.revision)
     }
 }
@@ -304,7 +304,7 @@ fn must_write(rpc: &str) -> bool {
 /// Checks P7 and P12 for one event.
 fn compaction_event(
     record: &Record,
-    session: &mut Lineage,
+    session: &mut Ancestry,
     before: Option<Phase>,
     event: &pb::Event,
     (compaction, phase): (&str, Phase),

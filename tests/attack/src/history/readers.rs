@@ -110,21 +110,24 @@ async fn edited_by(client: &mut Client, session: &str, at: i64) -> Vec<String> {
 }
 
 fn saw(client: &mut Client, session: &str, view: &View, origin: &'static str) {
-    let place = client.rng.random_range(0..usize::MAX);
-    client.world.record.saw(Seen::of(session, view, origin), place);
+    let position = client.rng.random_range(0..usize::MAX);
+    client.world.record.saw(Seen::of(session, view, origin), position);
 }
 
 /// Requests the current view: it must contain everything acknowledged before the request.
 async fn now(client: &mut Client, session: &Session) {
-    let told = session.revision.load(Ordering::SeqCst);
+    let acknowledged = session.revision.load(Ordering::SeqCst);
     let mut request = pb::GetContextRequest { session_id: session.id.clone(), ..pb::GetContextRequest::default() };
     if client.rng.random_bool(0.1) {
         request.overflow_action = OverflowAction::Wait.into();
         request.wait_timeout = Some(prost_types::Duration { seconds: 0, nanos: 300_000_000 });
     }
     let Some(view) = view(client, &request).await else { return };
-    if view.header.revision < told {
-        client.finding(format!("P1: a view of {} is of {}, after {told} was told", session.id, view.header.revision));
+    if view.header.revision < acknowledged {
+        client.finding(format!(
+            "P1: a view of {} is of {}, after {acknowledged} was told",
+            session.id, view.header.revision
+        ));
     }
     check(client, &session.id, &view).await;
     saw(client, &session.id, &view, "now");

@@ -3,7 +3,7 @@
 
 use super::content;
 use super::reasons::Refusal;
-use super::rpc::{Told, View};
+use super::rpc::{Promised, View};
 use longhand::pb;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -99,7 +99,7 @@ pub(super) enum Fate {
     /// Sent, and not answered yet.
     Open,
     /// Acknowledged.
-    Done(Told),
+    Done(Promised),
     /// Refused: nothing of it may be in the store.
     Refused(Refusal),
 }
@@ -249,7 +249,7 @@ impl Record {
     }
 
     /// Records the newest event of an answer.
-    pub(super) fn told_seq(&self, seq: i64) {
+    pub(super) fn note_seq(&self, seq: i64) {
         self.newest_seq.fetch_max(seq, Ordering::SeqCst);
     }
 
@@ -258,14 +258,14 @@ impl Record {
         lock(&self.messages).insert(message_id.to_owned(), expected);
     }
 
-    /// Records a view; `place` is a random number that chooses the view to replace if there are too many.
-    pub(super) fn saw(&self, seen: Seen, place: usize) {
+    /// Records a view; `position` is a random number that chooses the view to replace if there are too many.
+    pub(super) fn saw(&self, seen: Seen, position: usize) {
         let mut views = lock(&self.views);
         if views.len() < VIEWS_MAX {
             views.push(seen);
         } else {
-            let place = place % VIEWS_MAX;
-            views[place] = seen;
+            let position = position % VIEWS_MAX;
+            views[position] = seen;
         }
     }
 }

@@ -127,19 +127,22 @@ async fn rewind(client: &mut Client, session: &Session) {
     let Some(message_id) = target(client, session) else { return };
     let message_id = if client.rng.random_bool(0.02) { String::new() } else { message_id };
     let expected_revision = precondition(client, session).await;
-    let tells = client.rng.random_bool(0.25);
+    let has_summary = client.rng.random_bool(0.25);
     let request = pb::RewindSessionRequest {
         session_id: session.id.clone(),
         message_id,
         expected_revision,
         request_id: client.fresh_id(),
-        branch_summary: tells.then(pb::BranchSummary::default),
+        branch_summary: has_summary.then(pb::BranchSummary::default),
     };
     if let Err(refusal) = client.apply(session, request, expected_revision).await {
         // A change while the branch summary is written refuses the rewind, and not every policy writes summaries. A
         // message that an earlier rewind left out cannot be the target of a rewind.
-        let fits: &[&str] =
-            if tells { &["BOUNDARY_INVALID", "REVISION_MISMATCH", "INVALID_FIELD"] } else { &["BOUNDARY_INVALID"] };
+        let fits: &[&str] = if has_summary {
+            &["BOUNDARY_INVALID", "REVISION_MISMATCH", "INVALID_FIELD"]
+        } else {
+            &["BOUNDARY_INVALID"]
+        };
         check(client, "a rewind", &refusal, expected_revision, fits);
     }
 }

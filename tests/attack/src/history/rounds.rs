@@ -268,14 +268,14 @@ impl Attack {
             }
         }
         let began = Instant::now();
-        let (mut quiet, mut head) = (0, -1);
-        while quiet < 4 {
+        let (mut idle_rounds, mut head) = (0, -1);
+        while idle_rounds < 4 {
             let current = current(&mut client, &sessions).await;
             let Ok(info) = client.ask(&pb::GetServerInfoRequest {}).await else { return };
             let jobs = info.ready_compaction_count + info.running_compaction_count + info.due_session_count;
-            let is_quiet = current.is_empty() && jobs == 0 && info.head_seq == head;
+            let is_idle = current.is_empty() && jobs == 0 && info.head_seq == head;
             head = info.head_seq;
-            quiet = if is_quiet { quiet + 1 } else { 0 };
+            idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
             if began.elapsed() > SETTLE_TIME_MAX * 2 {
                 client.finding(format!("P12: the store does not come to rest: {jobs} jobs wait or run: {current:?}"));
                 return;

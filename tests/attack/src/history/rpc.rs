@@ -134,7 +134,7 @@ impl Rpc for pb::CheckIntegrityRequest {
 
 /// The part of a mutation's answer that P4 promises to every repetition.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Told {
+pub(super) struct Promised {
     /// Ids of the rows made or found, in order.
     pub(super) ids: Vec<String>,
     /// Number of them that existed before.
@@ -151,30 +151,30 @@ pub(super) trait Mutation: Rpc {
     fn request_id(&self) -> &str;
 
     /// The part of the answer that must not change.
-    fn told(answer: &Self::Answer) -> Told;
+    fn promised(answer: &Self::Answer) -> Promised;
 
     /// A copy with the same id and another payload.
     fn altered(&self) -> Self;
 }
 
-fn at(revision: i64, seq: i64, ids: Vec<String>) -> Told {
-    Told { ids, existed_count: 0, revision: Some(revision), seq: Some(seq) }
+fn at(revision: i64, seq: i64, ids: Vec<String>) -> Promised {
+    Promised { ids, existed_count: 0, revision: Some(revision), seq: Some(seq) }
 }
 
-fn compaction(compaction: Option<&pb::Compaction>, joined: bool) -> Told {
+fn compaction(compaction: Option<&pb::Compaction>, joined: bool) -> Promised {
     let ids = compaction.map(|compaction| compaction.compaction_id.clone()).into_iter().collect();
-    Told { ids, existed_count: joined.into(), ..Told::default() }
+    Promised { ids, existed_count: joined.into(), ..Promised::default() }
 }
 
 macro_rules! mutations {
-    ($($request:ident, |$answer:ident| $told:expr, |$altered:ident| $change:expr;)*) => {$(
+    ($($request:ident, |$answer:ident| $promised:expr, |$altered:ident| $change:expr;)*) => {$(
         impl Mutation for pb::$request {
             fn request_id(&self) -> &str {
                 &self.request_id
             }
 
-            fn told($answer: &Self::Answer) -> Told {
-                $told
+            fn promised($answer: &Self::Answer) -> Promised {
+                $promised
             }
 
             fn altered(&self) -> Self {
@@ -188,7 +188,7 @@ macro_rules! mutations {
 
 mutations! {
     AppendMessagesRequest,
-        |answer| Told { existed_count: answer.existed_count,
+        |answer| Promised { existed_count: answer.existed_count,
             ..at(answer.revision, answer.seq, answer.message_ids.clone()) },
         |other| other.messages.iter_mut().for_each(|message| message.model.push('x'));
     AppendPartsRequest, |answer| at(answer.revision, answer.seq, answer.part_ids.clone()),
@@ -210,7 +210,7 @@ mutations! {
     ReportOverflowRequest, |answer| compaction(answer.compaction.as_ref(), answer.joined),
         |other| other.message.push('!');
     SupplySummaryRequest,
-        |answer| Told { ids: compaction(answer.compaction.as_ref(), false).ids,
+        |answer| Promised { ids: compaction(answer.compaction.as_ref(), false).ids,
             ..at(answer.revision, answer.seq, Vec::new()) },
         |other| other.text.push('x');
     UndoChangeRequest, |answer| at(answer.revision, answer.seq, Vec::new()),

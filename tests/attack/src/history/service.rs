@@ -68,8 +68,8 @@ impl Service {
     /// Starts the daemon. In some cases, drawn by `rng`, kills it once during recovery.
     pub(super) async fn start(&self, rng: &mut StdRng, client_wait_seconds: u64, kills: &mut u64) -> Result<Daemon> {
         if rng.random_bool(0.12) {
-            let patience = Duration::from_millis(rng.random_range(1..250));
-            if let Ok(Ok(daemon)) = tokio::time::timeout(patience, self.spawn(client_wait_seconds)).await {
+            let timeout = Duration::from_millis(rng.random_range(1..250));
+            if let Ok(Ok(daemon)) = tokio::time::timeout(timeout, self.spawn(client_wait_seconds)).await {
                 self.up.send_replace(true);
                 return Ok(daemon);
             }

@@ -37,7 +37,7 @@ pub(super) fn pairing(view: &View) -> Vec<String> {
                     calls.push(&call.call_id);
                 }
                 Some(Body::ToolResult(result)) => match calls.iter().position(|call| *call == result.call_id) {
-                    Some(place) if is_tool => drop(calls.remove(place)),
+                    Some(index) if is_tool => drop(calls.remove(index)),
                     _ => found
                         .push(format!("P9: message {index} answers {}, which nothing before it calls", result.call_id)),
                 },
@@ -99,14 +99,14 @@ pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, 
         }
     }
     // A result without a call is rendered as text, and its media as parts beside it, all with the result's one id.
-    let told = |id: &str| {
+    let is_text_result = |id: &str| {
         own().flat_map(|message| &message.parts).any(|part| {
             matches!(body(part), Some(Body::Text(text)) if text.text.starts_with("[Tool result for call"))
                 && part.part.as_ref().is_some_and(|part| part.part_id == id)
         })
     };
     for (id, times) in parts.into_iter().filter(|(id, times)| *times > 1 && !id.is_empty()) {
-        if !told(id) {
+        if !is_text_result(id) {
             found.push(format!("P8: part {id} is shown {times} times"));
         }
     }
@@ -140,9 +140,9 @@ pub(super) fn originals(view: &View, history: &[pb::Message]) -> Vec<String> {
     for part in view.messages.iter().filter(|message| message.standing() == Standing::Shown).flat_map(|m| &m.parts) {
         let Some(shown) = part.part.as_ref().filter(|_| part.shortening == 0) else { continue };
         let Some(original) = parts.get(shown.part_id.as_str()) else { continue };
-        let is_told =
+        let is_shown_as_text =
             matches!(original.body, Some(Body::ToolResult(_))) && !matches!(shown.body, Some(Body::ToolResult(_)));
-        if !is_told && original.body != shown.body {
+        if !is_shown_as_text && original.body != shown.body {
             found.push(format!("P8: part {} is shown as {:?}", shown.part_id, shown.body));
         }
     }

@@ -35,8 +35,8 @@ pub(super) async fn run(mut client: Client) {
     while !client.world.is_stopping() {
         let Some(mut stream) = begin(&mut client) else { return };
         let began = Instant::now();
-        let patience = Duration::from_millis(client.rng.random_range(2_000..15_000));
-        while !is_done(&client, &stream) && (client.world.is_stopping() || began.elapsed() < patience) {
+        let timeout = Duration::from_millis(client.rng.random_range(2_000..15_000));
+        while !is_done(&client, &stream) && (client.world.is_stopping() || began.elapsed() < timeout) {
             connect(&mut client, &mut stream).await;
         }
         stream.watched.name.clone_from(&client.name);
@@ -117,8 +117,8 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
     let deaths = client.world.service.deaths();
     // An interrupted snapshot begins anew, and at the end of a round every stream must reach its end.
     let least = if client.world.is_stopping() || !stream.is_begun { 4_000 } else { 20 };
-    let patience = Duration::from_millis(least + client.rng.random_range(0..2_000));
-    let read = tokio::time::timeout(patience, read(client, stream, request));
+    let timeout = Duration::from_millis(least + client.rng.random_range(0..2_000));
+    let read = tokio::time::timeout(timeout, read(client, stream, request));
     match read.await {
         Err(_) | Ok(Ok(())) => {}
         Ok(Err(status)) => ended(client, stream, deaths, &status),

@@ -19,7 +19,7 @@ use tonic_types::StatusExt as _;
 /// Interval between rounds of calls; longer if answers take longer.
 const PACE: Duration = Duration::from_millis(10);
 /// Maximum time of one round of calls; beyond it, the client counts as stalled.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Number of messages of one session, so that its view stays short.
 const MESSAGES: usize = 20;
 
@@ -85,10 +85,10 @@ async fn work(channel: Channel, mut session: Session, mut stopped: oneshot::Rece
             }
             session.round(&channel, &mut timings).await
         };
-        match tokio::time::timeout(PATIENCE, round).await {
+        match tokio::time::timeout(TIMEOUT, round).await {
             Ok(Ok(())) => {}
-            Ok(Err(status)) => timings.errors.push(told(&status)),
-            Err(_) => timings.errors.push(format!("nothing for {PATIENCE:?}")),
+            Ok(Err(status)) => timings.errors.push(reason_of(&status)),
+            Err(_) => timings.errors.push(format!("nothing for {TIMEOUT:?}")),
         }
         if timings.errors.len() > 10 {
             return timings;
@@ -97,7 +97,7 @@ async fn work(channel: Channel, mut session: Session, mut stopped: oneshot::Rece
 }
 
 /// The reason of a status, or a description of a status without one.
-pub(super) fn told(status: &Status) -> String {
+pub(super) fn reason_of(status: &Status) -> String {
     let details = status.get_error_details();
     match details.error_info() {
         Some(info) => info.reason.clone(),
@@ -165,7 +165,7 @@ impl Session {
 
 /// True if the writer's queue is full, and the call must be repeated.
 fn is_busy(status: &Status) -> bool {
-    status.code() == Code::Unavailable && told(status) == "STORE_BUSY"
+    status.code() == Code::Unavailable && reason_of(status) == "STORE_BUSY"
 }
 
 /// A request to append a text.

@@ -1,6 +1,6 @@
 //! The faults. Each returns the number of attempts, the answers to the attackers, and the violations.
 
-use super::bystander::{Bystander, append, told};
+use super::bystander::{Bystander, append, reason_of};
 use super::{Scale, Target};
 use crate::daemon::connect;
 use crate::raw::{Answer, Call, RawClient, Windows, framed};
@@ -27,8 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of one message of a large view.
 const LARGE_MESSAGE_BYTES: usize = 4_000_000;
 
-type Told = BTreeMap<String, usize>;
-type Committed = (usize, Told, Vec<String>);
+type Counts = BTreeMap<String, usize>;
+type Committed = (usize, Counts, Vec<String>);
 
 /// The faults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +56,8 @@ pub(super) struct Prepared {
     session: String,
 }
 
-fn count(told: &mut Told, what: impl Into<String>) {
-    *told.entry(what.into()).or_default() += 1;
+fn count(counts: &mut Counts, what: impl Into<String>) {
+    *counts.entry(what.into()).or_default() += 1;
 }
 
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T> {
@@ -159,7 +159,7 @@ async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
 }
 
 /// Counts the ends of calls that their clients did not read; some are lost with their connection.
-async fn ends(calls: Vec<Call>, told: &mut Told) -> Result<()> {
+async fn ends(calls: Vec<Call>, counts: &mut Counts) -> Result<()> {
     let mut ending = JoinSet::new();
     for call in calls {
         ending.spawn(async move {
@@ -169,9 +169,9 @@ async fn ends(calls: Vec<Call>, told: &mut Told) -> Result<()> {
     }
     while let Some(ended) = soon("an answer to end", ending.join_next()).await? {
         match ended? {
-            Ok(end) if end.reason.is_empty() => count(told, format!("{:?}", end.code)),
-            Ok(end) => count(told, end.reason),
-            Err(_) => count(told, "connection closed"),
+            Ok(end) if end.reason.is_empty() => count(counts, format!("{:?}", end.code)),
+            Ok(end) => count(counts, end.reason),
+            Err(_) => count(counts, "connection closed"),
         }
     }
     Ok(())
@@ -189,14 +189,14 @@ async fn full_queue(target: &Target, session: String) -> Result<Committed> {
         let request = append(&session, &words);
         appending.spawn(async move { client.append_messages(request).await });
     }
-    let (mut answers, mut broken, mut written) = (Told::new(), Vec::new(), 0);
+    let (mut answers, mut broken, mut written) = (Counts::new(), Vec::new(), 0);
     while let Some(answer) = soon("an append to be answered", appending.join_next()).await? {
         match answer? {
             Ok(_) => {
                 written += 1;
                 count(&mut answers, "written");
             }
-            Err(status) => count(&mut answers, told(&status)),
+            Err(status) => count(&mut answers, reason_of(&status)),
         }
     }
     let request = pb::GetSessionRequest { session_id: session };
@@ -212,7 +212,7 @@ async fn full_queue(target: &Target, session: String) -> Result<Committed> {
 }
 
 async fn connections(target: &Target) -> Result<Committed> {
-    let (mut open, mut answers, mut broken) = (Vec::new(), Told::new(), Vec::new());
+    let (mut open, mut answers, mut broken) = (Vec::new(), Counts::new(), Vec::new());
     for _ in 0..target.scale.connections {
         match RawClient::connect(target.daemon.socket(), Windows::SMALL).await {
             Ok(client) => open.push(client),
@@ -241,7 +241,7 @@ async fn unread_streams(target: &Target) -> Result<Committed> {
         calls.push(client.call("EventService/SubscribeEvents", &request).await?);
     }
     tokio::time::sleep(target.scale.hold).await;
-    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    let (mut answers, mut broken) = (Counts::new(), Vec::new());
     ends(calls, &mut answers).await?;
     broken.extend(answers.keys().filter(|what| *what != "READER_STALLED").cloned());
     // One stream may be the bystander's.
@@ -264,7 +264,7 @@ async fn unread_views(target: &Target, session: &str) -> Result<Committed> {
         Ok::<_, anyhow::Error>(())
     };
     soon("a view to be counted", is_counted).await??;
-    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    let (mut answers, mut broken) = (Counts::new(), Vec::new());
     ends(calls, &mut answers).await?;
     let known = |what: &&String| ["READER_STALLED", "TOO_MANY_VIEWS"].contains(&what.as_str());
     broken.extend(answers.keys().filter(|what| !known(what)).cloned());
@@ -309,7 +309,7 @@ async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
         });
     }
     tokio::time::sleep(target.scale.hold).await;
-    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    let (mut answers, mut broken) = (Counts::new(), Vec::new());
     while let Some(ended) = soon("a request to be refused", calls.join_next()).await? {
         match ended? {
             Ok(end) => count(&mut answers, end.reason),
@@ -330,12 +330,12 @@ async fn deep_json(target: &Target, session: &str) -> Result<Committed> {
     let channel = connect(target.daemon.socket());
     let (mut sessions, mut messages) =
         (SessionServiceClient::new(channel.clone()), MessageServiceClient::new(channel.clone()));
-    let (mut answers, mut tried) = (Told::new(), 0);
+    let (mut answers, mut tried) = (Counts::new(), 0);
     let mut note = |answer: Result<(), Status>| {
         tried += 1;
         match answer {
             Ok(()) => count(&mut answers, "taken"),
-            Err(status) => count(&mut answers, told(&status)),
+            Err(status) => count(&mut answers, reason_of(&status)),
         }
     };
     // Within the limits of bytes, and beyond them.
@@ -422,7 +422,7 @@ async fn slow_connections(target: &Target) -> Result<Committed> {
         let stream = UnixStream::connect(target.daemon.socket()).await?;
         slow.spawn(be_slow(stream, kinds[number % kinds.len()]));
     }
-    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    let (mut answers, mut broken) = (Counts::new(), Vec::new());
     newcomer(target, &mut broken).await?;
     tokio::time::sleep(target.scale.hold).await;
     if !target.scale.is_short() {
@@ -453,7 +453,7 @@ async fn no_descriptors(target: &Target) -> Result<Committed> {
     tokio::time::sleep(target.scale.hold.max(Duration::from_secs(1))).await;
     drop(waiting);
     prlimit(Some(process), Resource::Nofile, usual)?;
-    let (mut answers, mut broken) = (Told::new(), Vec::new());
+    let (mut answers, mut broken) = (Counts::new(), Vec::new());
     newcomer(target, &mut broken).await?;
     let failed = info(target).await?.traffic.unwrap_or_default().failed_accept_count;
     answers.insert("accepts failed".to_owned(), usize::try_from(failed)?);

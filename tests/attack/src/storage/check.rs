@@ -1,6 +1,6 @@
 //! The checks of a store after a fault, against a client's record.
 
-use super::client::{Act, Answer, Client, Entry, Request, Told, caller, carry_out, nothing_was_written};
+use super::client::{Act, Answer, Client, Entry, Reply, Request, caller, carry_out, nothing_was_written};
 use super::faults::copy_files;
 use super::running::{Running, panics, soon};
 use crate::vfs::scratch;
@@ -76,11 +76,11 @@ impl Check<'_> {
     async fn is_sound(&mut self, directory: &Path, when: &str) -> Result<()> {
         let options = SqliteConnectOptions::new().filename(directory.join("longhand.db"));
         let mut database = SqliteConnection::connect_with(&options).await.context("another connection")?;
-        let told: Vec<String> = sqlx::query_scalar("pragma integrity_check").fetch_all(&mut database).await?;
+        let report: Vec<String> = sqlx::query_scalar("pragma integrity_check").fetch_all(&mut database).await?;
         let dangling = sqlx::query("pragma foreign_key_check").fetch_all(&mut database).await?;
         database.close().await?;
-        if told != ["ok"] {
-            self.found(format!("{when}, integrity_check says {told:?}"));
+        if report != ["ok"] {
+            self.found(format!("{when}, integrity_check says {report:?}"));
         }
         if !dangling.is_empty() {
             self.found(format!("{when}, {} references lead nowhere", dangling.len()));
@@ -103,23 +103,23 @@ impl Check<'_> {
         for (index, entry) in self.client.entries.iter().enumerate() {
             let Request { key, session, .. } = &entry.request;
             let there = soon("a kept answer", self.there(&entry.request)).await?;
-            match (&entry.told, there) {
-                (Some((_, Told::Done(_))), None) => {
+            match (&entry.reply, there) {
+                (Some((_, Reply::Done(_))), None) => {
                     lost.insert(index);
                 }
-                (Some((_, Told::Done(answer))), Some(there)) => {
+                (Some((_, Reply::Done(answer))), Some(there)) => {
                     if there != *answer {
                         self.found(format!("{key} in {session} was answered {answer:?}, and {there:?} is there"));
                     }
                     self.gone_before(&lost, index);
                 }
-                (Some((_, Told::Refused(error))), Some(_)) if nothing_was_written(error) => {
+                (Some((_, Reply::Refused(error))), Some(_)) if nothing_was_written(error) => {
                     self.found(format!("{key} in {session} was refused ({error:?}), and it is there"));
                 }
-                (Some((_, Told::Refused(error))), None) if error.reason == Reason::AnswerLost => {
+                (Some((_, Reply::Refused(error))), None) if error.reason == Reason::AnswerLost => {
                     lost.insert(index);
                 }
-                (Some((_, Told::Refused(_))) | None, _) => {}
+                (Some((_, Reply::Refused(_))) | None, _) => {}
             }
         }
         if self.promise == Promise::All {
@@ -138,9 +138,9 @@ impl Check<'_> {
     fn gone_before(&mut self, lost: &BTreeSet<usize>, index: usize) {
         let entry = &self.client.entries[index];
         let before = |lost: &&usize| {
-            let told = self.client.entries[**lost].told.as_ref().map_or(usize::MAX, |(when, _)| *when);
+            let reply = self.client.entries[**lost].reply.as_ref().map_or(usize::MAX, |(when, _)| *when);
             // Concurrent requests have no order.
-            told <= entry.sent && self.client.entries[**lost].sent < entry.sent
+            reply <= entry.sent && self.client.entries[**lost].sent < entry.sent
         };
         if let Some(gone) = lost.iter().find(before) {
             let gone = &self.client.entries[*gone].request.key;
@@ -246,7 +246,7 @@ impl Check<'_> {
                 if entry.request.session != session || lost.contains(&index) {
                     continue;
                 }
-                let done = matches!(entry.told, Some((_, Told::Done(_))));
+                let done = matches!(entry.reply, Some((_, Reply::Done(_))));
                 for sent in sent {
                     let name = sent.client_id.as_deref().unwrap_or_default();
                     match by_name.get(name).map(Vec::as_slice) {
@@ -273,9 +273,9 @@ impl Check<'_> {
         for entry in self.client.entries.iter().filter(|entry| entry.request.session == session) {
             let key = &entry.request.key;
             let count = changes.get(key).copied().unwrap_or_default();
-            let refused = matches!(&entry.told, Some((_, Told::Refused(error))) if nothing_was_written(error));
+            let refused = matches!(&entry.reply, Some((_, Reply::Refused(error))) if nothing_was_written(error));
             if count > 1 || (refused && count > 0) {
-                self.found(format!("{key} in {session} made {count} changes: {:?}", entry.told));
+                self.found(format!("{key} in {session} made {count} changes: {:?}", entry.reply));
             }
         }
         Ok(())
@@ -286,9 +286,9 @@ impl Check<'_> {
     async fn send_again(&mut self, lost: &BTreeSet<usize>) -> Result<()> {
         for (index, entry) in self.client.entries.iter().enumerate() {
             let Request { key, session, act } = &entry.request;
-            let done = match &entry.told {
-                Some((_, Told::Done(answer))) if !lost.contains(&index) => Some(answer),
-                Some((_, Told::Refused(error))) if nothing_was_written(error) => continue,
+            let done = match &entry.reply {
+                Some((_, Reply::Done(answer))) if !lost.contains(&index) => Some(answer),
+                Some((_, Reply::Refused(error))) if nothing_was_written(error) => continue,
                 _ => None,
             };
             if matches!(act, Act::Draft(..)) && done.is_some() {

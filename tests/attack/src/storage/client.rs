@@ -75,7 +75,7 @@ pub struct Answer {
 
 /// The outcome of a request.
 #[derive(Debug, Clone)]
-pub enum Told {
+pub enum Reply {
     /// Carried out.
     Done(Answer),
     /// Refused, with its error.
@@ -90,7 +90,7 @@ pub struct Entry {
     /// The moment of the disk's recording before the request was sent.
     pub sent: usize,
     /// The outcome, and the moment of the recording when the client got it; none if the power was cut before.
-    pub told: Option<(usize, Told)>,
+    pub reply: Option<(usize, Reply)>,
     /// True if a sync had failed before the request was sent.
     pub after_failed_sync: bool,
 }
@@ -143,18 +143,18 @@ impl Client {
         }
         let mut done = 0;
         for (request, asked) in requests.into_iter().zip(asked) {
-            let told = match soon(&format!("{request:.200?}"), asked).await?? {
-                Ok(answer) => Told::Done(answer),
-                Err(error) => Told::Refused(error),
+            let reply = match soon(&format!("{request:.200?}"), asked).await?? {
+                Ok(answer) => Reply::Done(answer),
+                Err(error) => Reply::Refused(error),
             };
-            done += usize::from(matches!(told, Told::Done(_)));
-            self.entries.push(Entry { request, sent, told: Some((disk.moment(), told)), after_failed_sync });
+            done += usize::from(matches!(reply, Reply::Done(_)));
+            self.entries.push(Entry { request, sent, reply: Some((disk.moment(), reply)), after_failed_sync });
         }
         Ok(done)
     }
 
     /// Reads a view and records it; false, without a record, if the read fails.
-    pub async fn look(&mut self, disk: &Disk, running: &Running, session: &str) -> Result<bool> {
+    pub async fn read_view(&mut self, disk: &Disk, running: &Running, session: &str) -> Result<bool> {
         let read = running.app.context(session, ContextRequest::default());
         let Ok(context) = soon("a view", read).await? else { return Ok(false) };
         let Context { revision, hash, messages, .. } = context;
@@ -167,7 +167,7 @@ impl Client {
     pub fn as_of_before(mut self) -> Self {
         for entry in &mut self.entries {
             entry.sent = 0;
-            if let Some((when, _)) = &mut entry.told {
+            if let Some((when, _)) = &mut entry.reply {
                 *when = 0;
             }
         }
@@ -179,7 +179,7 @@ impl Client {
     #[must_use]
     pub fn at(&self, moment: usize) -> Self {
         let known =
-            |entry: &Entry| Entry { told: entry.told.clone().filter(|(when, _)| *when <= moment), ..entry.clone() };
+            |entry: &Entry| Entry { reply: entry.reply.clone().filter(|(when, _)| *when <= moment), ..entry.clone() };
         Self {
             entries: self.entries.iter().filter(|entry| entry.sent <= moment).map(known).collect(),
             views: self.views.iter().filter(|seen| seen.moment <= moment).cloned().collect(),

@@ -182,7 +182,7 @@ async fn one(options: Options, life: Arc<Life>, number: u64, cut: usize) -> Resu
     let left = scratch()?;
     let damage = life.recording.cut(moment, &mut chance, left.path())?;
     let client = life.client.at(moment);
-    let acknowledged = client.entries.iter().filter(|entry| entry.told.is_some()).count();
+    let acknowledged = client.entries.iter().filter(|entry| entry.reply.is_some()).count();
     let promise = match options.durability {
         Durability::Full => Promise::All,
         Durability::ProcessCrash => Promise::Beginning,
@@ -203,10 +203,10 @@ async fn one(options: Options, life: Arc<Life>, number: u64, cut: usize) -> Resu
 
 /// A moment of a run: some right after an answer, some while the store is created, the others anywhere.
 fn draw_moment(life: &Life, chance: &mut StdRng) -> usize {
-    let told: Vec<usize> = life.client.entries.iter().filter_map(|entry| Some(entry.told.as_ref()?.0)).collect();
+    let moments: Vec<usize> = life.client.entries.iter().filter_map(|entry| Some(entry.reply.as_ref()?.0)).collect();
     match chance.random_range(0..10) {
         0 => chance.random_range(0..=life.begun),
-        1..=3 if !told.is_empty() => told[chance.random_range(0..told.len())],
+        1..=3 if !moments.is_empty() => moments[chance.random_range(0..moments.len())],
         _ => chance.random_range(life.begun..=life.recording.moment()),
     }
 }
@@ -220,7 +220,7 @@ async fn cut_again(left: TempDir, client: Client, chance: &mut StdRng) -> Result
     if let Ok(running) = Running::open(&directory, Durability::Full).await? {
         for session in ["work", "quiet"] {
             script.say_more(&running, session).await?;
-            script.look_again(&running, session).await?;
+            script.reread(&running, session).await?;
         }
         running.stop().await?;
     }

@@ -1,7 +1,7 @@
 //! I/O faults: the i-th call of a kind fails, for every i, until a run has no i-th call.
 
 use super::check::{Findings, Promise, check};
-use super::client::{Client, Entry, Told, nothing_was_written};
+use super::client::{Client, Entry, Reply, nothing_was_written};
 use super::running::{Running, let_go};
 use super::script::{Ending, Script};
 use crate::seed;
@@ -218,8 +218,8 @@ async fn swollen(seed: u64) -> Result<(TempDir, Client)> {
     Ok((swollen, client.as_of_before()))
 }
 
-/// Fails calls, and passes each completed row to `told`.
-pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Row>> {
+/// Fails calls, and passes each completed row to `report`.
+pub async fn run(options: &Options, mut report: impl FnMut(&Row)) -> Result<Vec<Row>> {
     let stages: Vec<Stage> =
         STAGES.into_iter().filter(|stage| options.stage.is_none_or(|only| only == *stage)).collect();
     let templates = Arc::new(Templates::new(options.seed, &stages).await?);
@@ -238,7 +238,7 @@ pub async fn run(options: &Options, mut told: impl FnMut(&Row)) -> Result<Vec<Ro
             for lasting in [false, true] {
                 let fault = Fault { call: *call, nth: 1, lasting, failure: *failure };
                 let row = row(options, stage, fault, &numbers, &templates).await?;
-                told(&row);
+                report(&row);
                 rows.push(row);
             }
         }
@@ -281,7 +281,7 @@ async fn calm(seed: u64, stage: Stage, templates: &Templates) -> Result<BTreeMap
     let Ending::Finished(store) = script.of(stage).await? else { bail!("a store on a sound disk does not open") };
     store.stop().await?;
     for entry in &script.client.entries {
-        if let Some((_, Told::Refused(error))) = &entry.told
+        if let Some((_, Reply::Refused(error))) = &entry.reply
             && error.reason != Reason::SessionArchived
         {
             bail!("{:?} is refused on a sound disk: {error:?}", entry.request);
@@ -383,7 +383,7 @@ async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64,
     let disk = Disk::over(root.path())?;
     let directory = data(root.path());
     let known = before.entries.len();
-    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1).behind(before).impatient();
+    let mut script = Script::new(&disk, &directory, Durability::Full, seed, 1).behind(before).with_short_timeout();
     disk.arm(fault);
     let ending = script.of(stage).await?;
     let struck = disk.struck();
@@ -428,7 +428,7 @@ async fn still_there(
         client.entries.iter().any(|entry| {
             entry.request.session == name
                 && matches!(entry.request.act, super::client::Act::Create(_))
-                && matches!(entry.told, Some((_, Told::Done(_))))
+                && matches!(entry.reply, Some((_, Reply::Done(_))))
         })
     };
     if !made("work", &script.client) {
@@ -436,7 +436,7 @@ async fn still_there(
     }
     let reads_are_spared =
         matches!(fault.call, Call::Write | Call::Sync | Call::SyncDirectory | Call::Truncate | Call::Delete);
-    if reads_are_spared && !script.look_again(store, "work").await? {
+    if reads_are_spared && !script.reread(store, "work").await? {
         life.findings.push("a view cannot be read while writes fail".to_owned());
     }
     disk.repair();
@@ -444,8 +444,8 @@ async fn still_there(
     life.read_only = !takes_writes;
     let only_full = matches!(fault.failure, Failure::Enospc | Failure::ShortWrite) && fault.call == Call::Write;
     if !takes_writes && (only_full || !store.app.store().write_state().is_final()) {
-        let told = script.client.entries.last().map(|entry| &entry.told);
-        life.findings.push(format!("no write is taken although the disk is well again: {told:?}"));
+        let reply = script.client.entries.last().map(|entry| &entry.reply);
+        life.findings.push(format!("no write is taken although the disk is well again: {reply:?}"));
     }
     Ok(())
 }
@@ -453,15 +453,15 @@ async fn still_there(
 /// Counts the outcomes, and reports acknowledgements after a failed sync.
 fn count(entries: &[Entry], life: &mut Life) {
     for entry in entries {
-        match &entry.told {
-            Some((_, Told::Done(_))) => {
+        match &entry.reply {
+            Some((_, Reply::Done(_))) => {
                 life.done += 1;
                 if entry.after_failed_sync {
                     life.findings.push(format!("{} was acknowledged behind a failed sync", entry.request.key));
                 }
             }
-            Some((_, Told::Refused(error))) if nothing_was_written(error) => life.refused += 1,
-            Some((_, Told::Refused(_))) => life.open += 1,
+            Some((_, Reply::Refused(error))) if nothing_was_written(error) => life.refused += 1,
+            Some((_, Reply::Refused(_))) => life.open += 1,
             None => {}
         }
     }

@@ -20,18 +20,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Maximum wait for compactions, which end at once on a healthy disk.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum wait for compactions on a disk that may be broken, where they may never end.
-const PATIENCE_WITH_FAULTS: Duration = Duration::from_millis(250);
+const FAULT_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A policy with retrieval, which needs the word index.
-const LOOKS_UP: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
+const RETRIEVAL: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
     "query_units": 1000, "heading": "Earlier:"}}"#;
 /// The scale of a run in which the store checkpoints its log by itself.
 pub const LONG: usize = 3;
 
 /// A policy without automatic compactions.
-const QUIET: &str = r#"{"trigger": {"auto": false}}"#;
+const AUTO_OFF: &str = r#"{"trigger": {"auto": false}}"#;
 
 /// Size of one message of a long run, in bytes of incompressible noise.
 const BULK_BYTES: usize = 512 * 1_024;
@@ -49,7 +49,7 @@ pub struct Script<'a> {
     keys: usize,
     /// Scale of the workload: 1 for a short run, `LONG` for one in which the store checkpoints its log.
     scale: usize,
-    patience: Duration,
+    timeout: Duration,
     /// The client's record.
     pub client: Client,
 }
@@ -67,7 +67,7 @@ impl<'a> Script<'a> {
     pub fn new(disk: &'a Disk, directory: &Path, durability: Durability, seed: u64, scale: usize) -> Self {
         let chance = seed::generator(seed, "script");
         let directory = directory.to_owned();
-        Self { disk, directory, durability, chance, keys: 0, scale, patience: PATIENCE, client: Client::default() }
+        Self { disk, directory, durability, chance, keys: 0, scale, timeout: TIMEOUT, client: Client::default() }
     }
 
     /// Continues another client's record.
@@ -80,8 +80,8 @@ impl<'a> Script<'a> {
 
     /// Shortens the waits for operations that a fault may delay.
     #[must_use]
-    pub fn impatient(mut self) -> Self {
-        self.patience = PATIENCE_WITH_FAULTS;
+    pub fn with_short_timeout(mut self) -> Self {
+        self.timeout = FAULT_TIMEOUT;
         self
     }
 
@@ -98,7 +98,7 @@ impl<'a> Script<'a> {
         self.talk(&running).await?;
         self.stream(&running).await?;
         if self.scale >= LONG {
-            self.create(&running, "bulk", ModelWindow::default(), QUIET).await?;
+            self.create(&running, "bulk", ModelWindow::default(), AUTO_OFF).await?;
             self.fill(&running, BULK_BELOW + BULK_BEYOND).await?;
         } else {
             self.fold().await;
@@ -134,13 +134,13 @@ impl<'a> Script<'a> {
                     Err(error) => return Ok(Ending::Closed(error)),
                 };
                 self.say_more(&running, "work").await?;
-                self.look(&running, "work").await?;
+                self.read_view(&running, "work").await?;
                 return Ok(Ending::Finished(Box::new(running)));
             }
             Stage::Rewriting => self.rewrite(&running).await?,
             Stage::Searching => self.search(&running).await?,
             Stage::Crowding => self.crowd(&running).await?,
-            Stage::Folding => self.outgrow(&running).await?,
+            Stage::Folding => self.exceed_bulk(&running).await?,
         }
         Ok(Ending::Finished(Box::new(running)))
     }
@@ -160,20 +160,20 @@ impl<'a> Script<'a> {
             Ok(running) => running,
             Err(error) => return Ok(Ending::Closed(error)),
         };
-        self.create(&running, "work", ModelWindow::default(), QUIET).await?;
-        self.create(&running, "bulk", ModelWindow::default(), QUIET).await?;
+        self.create(&running, "work", ModelWindow::default(), AUTO_OFF).await?;
+        self.create(&running, "bulk", ModelWindow::default(), AUTO_OFF).await?;
         self.fill(&running, BULK_BELOW).await?;
         Ok(Ending::Finished(Box::new(running)))
     }
 
     /// Continues from there, through the checkpoint and beyond.
-    async fn outgrow(&mut self, running: &Running) -> Result<()> {
+    async fn exceed_bulk(&mut self, running: &Running) -> Result<()> {
         self.fill(running, BULK_BEYOND).await?;
         for turn in 1..=3 {
             let turn = self.turn(&format!("w{turn}"), 300, None);
             self.ask(running, "work", Act::Append(turn)).await?;
         }
-        self.look(running, "work").await
+        self.read_view(running, "work").await
     }
 
     async fn fill(&mut self, running: &Running, messages: usize) -> Result<()> {
@@ -236,8 +236,8 @@ impl<'a> Script<'a> {
     async fn talk(&mut self, running: &Running) -> Result<()> {
         let window = ModelWindow { context: 6_000, output: Some(1_000), ..ModelWindow::default() };
         self.create(running, "work", window, "").await?;
-        self.create(running, "quiet", ModelWindow::default(), QUIET).await?;
-        self.create(running, "looks-up", ModelWindow::default(), LOOKS_UP).await?;
+        self.create(running, "quiet", ModelWindow::default(), AUTO_OFF).await?;
+        self.create(running, "looks-up", ModelWindow::default(), RETRIEVAL).await?;
         for turn in 1..=3 {
             let turn = self.turn(&format!("w{turn}"), 900, Some(turn * 600));
             self.ask(running, "work", Act::Append(turn)).await?;
@@ -248,7 +248,7 @@ impl<'a> Script<'a> {
             let turn = self.tool_turn(&format!("b{blob}"), output);
             self.ask(running, "quiet", Act::Append(turn)).await?;
         }
-        self.look(running, "work").await
+        self.read_view(running, "work").await
     }
 
     /// A streamed reply.
@@ -276,7 +276,7 @@ impl<'a> Script<'a> {
         let finish = Finish { reason: Some(FinishReason::ToolCalls), usage: Some(usage), ..Finish::default() };
         self.ask(running, "work", Act::Finish("s1".to_owned(), finish)).await?;
         self.ask(running, "work", Act::Append(vec![result("s1", "main.rs".to_owned())])).await?;
-        self.look(running, "work").await
+        self.read_view(running, "work").await
     }
 
     /// Compactions: automatic ones, one by hand, a prune.
@@ -285,18 +285,18 @@ impl<'a> Script<'a> {
             let turn = self.turn(&format!("w{turn}"), 2_400, None);
             self.ask(running, "work", Act::Append(turn)).await?;
         }
-        running.settle(self.patience).await;
-        self.look(running, "work").await?;
+        running.settle(self.timeout).await;
+        self.read_view(running, "work").await?;
         self.ask(running, "work", Act::Compact(CompactionKind::Summary)).await?;
-        running.settle(self.patience).await;
+        running.settle(self.timeout).await;
         let mut old = Vec::new();
         for turn in 1..=5 {
             old.extend(self.tool_turn(&format!("p{turn}"), "The same line again.\n".repeat(4_000)));
         }
         self.ask(running, "quiet", Act::Append(old)).await?;
         self.ask(running, "quiet", Act::Compact(CompactionKind::Prune)).await?;
-        running.settle(self.patience).await;
-        self.look(running, "quiet").await
+        running.settle(self.timeout).await;
+        self.read_view(running, "quiet").await
     }
 
     /// Marks of every kind, a fork, an archived session.
@@ -308,11 +308,11 @@ impl<'a> Script<'a> {
         self.ask(running, "quiet", Act::Pin("up1".to_owned(), false)).await?;
         self.ask(running, "quiet", Act::Fork("fork".to_owned())).await?;
         self.ask(running, "quiet", Act::Rewind("zp3".to_owned())).await?;
-        self.look(running, "quiet").await?;
+        self.read_view(running, "quiet").await?;
         let turn = self.turn("f1", 300, None);
         self.ask(running, "fork", Act::Append(turn)).await?;
         self.ask(running, "fork", Act::Undo).await?;
-        self.look(running, "fork").await?;
+        self.read_view(running, "fork").await?;
         self.ask(running, "fork", Act::Archive(false)).await?;
         let turn = self.turn("f2", 300, None);
         self.ask(running, "fork", Act::Append(turn)).await?;
@@ -334,7 +334,7 @@ impl<'a> Script<'a> {
         self.ask(running, "looks-up", Act::Supply("k3".to_owned())).await?;
         let question = say("k5", Role::User, "Where is the deploy key stored?");
         self.ask(running, "looks-up", Act::Append(vec![question])).await?;
-        self.look(running, "looks-up").await
+        self.read_view(running, "looks-up").await
     }
 
     /// Concurrent requests, which the writer commits together.
@@ -348,9 +348,9 @@ impl<'a> Script<'a> {
             }
             self.client.send_together(self.disk, running, requests).await?;
         }
-        running.settle(self.patience).await;
-        self.look(running, "work").await?;
-        self.look(running, "quiet").await
+        running.settle(self.timeout).await;
+        self.read_view(running, "work").await?;
+        self.read_view(running, "quiet").await
     }
 
     async fn create(&mut self, running: &Running, name: &str, window: ModelWindow, policy: &str) -> Result<()> {
@@ -376,8 +376,8 @@ impl<'a> Script<'a> {
         self.client.send(self.disk, running, request).await
     }
 
-    async fn look(&mut self, running: &Running, session: &str) -> Result<()> {
-        self.client.look(self.disk, running, session).await?;
+    async fn read_view(&mut self, running: &Running, session: &str) -> Result<()> {
+        self.client.read_view(self.disk, running, session).await?;
         Ok(())
     }
 
@@ -389,8 +389,8 @@ impl<'a> Script<'a> {
     }
 
     /// One more view, after the script.
-    pub async fn look_again(&mut self, running: &Running, session: &str) -> Result<bool> {
-        self.client.look(self.disk, running, session).await
+    pub async fn reread(&mut self, running: &Running, session: &str) -> Result<bool> {
+        self.client.read_view(self.disk, running, session).await
     }
 
     /// A question and its answer, each of about the given number of characters.

@@ -25,7 +25,7 @@ async fn a_full_disk_has_its_own_reason_and_writes_are_taken_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_checkpoint_that_fails_is_told_until_one_succeeds() {
+async fn a_failed_checkpoint_is_reported_until_one_succeeds() {
     damage::failed_checkpoint(Path::new(ATTACK)).await.expect("it holds");
 }
 

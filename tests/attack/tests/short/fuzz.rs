@@ -27,10 +27,11 @@ fn altered_inputs_of_every_decoder_are_taken_or_refused_and_nothing_else() {
     let seed = 1;
     let keep = tempfile::tempdir().expect("a temporary folder");
     for target in Target::value_variants() {
-        let tally = fuzz::fuzz(*target, seed, mutations(*target), keep.path()).expect("the fuzzer runs");
-        let failures: Vec<String> = tally.failures.iter().map(|(input, why)| format!("{why}: {input:?}")).collect();
+        let statistics = fuzz::fuzz(*target, seed, mutations(*target), keep.path()).expect("the fuzzer runs");
+        let failures: Vec<String> =
+            statistics.failures.iter().map(|(input, why)| format!("{why}: {input:?}")).collect();
         assert_eq!(failures, Vec::<String>::new(), "{}, seed {seed}", target.name());
-        assert_eq!(tally.tried, mutations(*target));
-        assert!(tally.taken < tally.tried, "{}: nothing was refused, so nothing was altered", target.name());
+        assert_eq!(statistics.tried, mutations(*target));
+        assert!(statistics.taken < statistics.tried, "{}: nothing was refused, so nothing was altered", target.name());
     }
 }

@@ -80,7 +80,7 @@ async fn start(directory: &Path) -> Daemon {
 }
 
 /// A daemon that drops a stalled reader after one second.
-async fn start_impatient(directory: &Path) -> Daemon {
+async fn start_with_short_timeout(directory: &Path) -> Daemon {
     let settings = directory.join("longhand.toml");
     std::fs::write(&settings, "stall_seconds = 1\n").expect("settings are written");
     let change = |command: &mut tokio::process::Command| {
@@ -154,7 +154,7 @@ async fn subscribers_without_a_window_delay_nobody() {
 #[tokio::test]
 async fn a_subscriber_that_stops_reading_is_dropped_with_the_cursor_behind_what_it_took() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let daemon = start_impatient(directory.path()).await;
+    let daemon = start_with_short_timeout(directory.path()).await;
     let good = Good::new(&daemon).await;
     for _ in 0..200 {
         good.append(&"word ".repeat(200)).await;
@@ -184,7 +184,7 @@ async fn a_subscriber_that_stops_reading_is_dropped_with_the_cursor_behind_what_
 #[tokio::test]
 async fn a_reader_without_a_window_hears_that_it_is_dropped() {
     let directory = tempfile::tempdir().expect("a temporary folder");
-    let daemon = start_impatient(directory.path()).await;
+    let daemon = start_with_short_timeout(directory.path()).await;
     let good = Good::new(&daemon).await;
     good.append("something").await;
     let mut raw = RawClient::connect(daemon.socket(), Windows::NONE).await.expect("a connection");
@@ -298,7 +298,7 @@ async fn survives(fault: Fault) {
 }
 
 #[tokio::test]
-async fn a_full_queue_is_told_and_loses_nothing() {
+async fn a_full_queue_is_reported_and_loses_nothing() {
     survives(Fault::FullQueue).await;
 }
 

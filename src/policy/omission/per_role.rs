@@ -1,0 +1,333 @@
+//! Truncates the messages of each role in turn, and replaces older ones by a note, until the messages are within the
+//! target.
+//!
+//! The strategy works in tiers. A tier is skipped if the messages are within the target by then; the passes of one tier
+//! are always applied together. If all tiers were not enough, they are applied again with half of every measure, at
+//! most `halvings` times.
+
+use super::texts::Texts;
+use crate::model::ids::MessageId;
+use crate::model::message::Role;
+use crate::model::part::PartBody;
+use crate::model::truncation::Removals;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use crate::policy::Policy;
+use crate::policy::tokens::Counter;
+use crate::policy::validate::Check;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Parameters of the truncation by role.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PerRole {
+    /// The target: the share of the main level's limit down to which messages are shortened.
+    pub target_ratio: f64,
+    /// The tiers, in order.
+    pub tiers: Vec<Tier>,
+    /// Maximum number of further rounds, each with half of every measure of the round before.
+    pub halvings: u32,
+    /// Signs of tool results in messages that have no tool result part.
+    pub results: ResultSigns,
+    /// True if a text that is a JSON object is truncated from its original text in each round, and stays whole after
+    /// the last round.
+    pub json_starts_over: bool,
+}
+
+/// Passes that are applied together or not at all.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tier {
+    /// The passes, in order.
+    pub passes: Vec<Pass>,
+}
+
+/// One walk over the messages of a role, newest first.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pass {
+    /// Author of the messages.
+    pub of: Speaker,
+    /// Number of newest messages that are spared.
+    pub spared: u32,
+    /// Only messages of more tokens than this are changed, each counted as a list of its own.
+    pub above_tokens: i64,
+    /// Number of units kept at the beginning of the other messages; a text that is not longer stays. With 0 the note
+    /// replaces the message, its media included.
+    pub keep_units: u32,
+    /// Text after the kept beginning; `{id}` becomes the id by which the message can be read.
+    pub note: String,
+    /// Truncation of the spared messages; absent: none.
+    pub spared_cut: Option<BothEnds>,
+}
+
+/// Author of the messages of a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    /// Tools, whatever the role of their results is.
+    Tools,
+    /// All messages with the role `user`.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// A truncation that keeps both ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BothEnds {
+    /// Maximum length of a text, in units for each token of the target for all messages; `max_units` limits it too.
+    pub units_per_token: u32,
+    /// Maximum length of a text in units, whatever the target is.
+    pub max_units: u32,
+    /// Units of the maximum length that are reserved for the texts between and after the ends. Half of the rest is kept
+    /// at each end; if it is odd, the end keeps one more.
+    pub reserve_units: u32,
+    /// Text between the ends.
+    pub middle: String,
+    /// Text after the ends.
+    pub after: String,
+}
+
+/// Signs by which a text is recognized as a tool result, in agents that write results as plain messages.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ResultSigns {
+    /// Strings; a text that contains one is a result.
+    pub words: Vec<String>,
+    /// Field names; a JSON object that has one is a result.
+    pub fields: Vec<String>,
+    /// Strings; a JSON object that contains one anywhere is a result.
+    pub json_words: Vec<String>,
+}
+
+impl PerRole {
+    /// Adds an error to `check` for each invalid parameter.
+    pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
+        check.share(self.target_ratio, &format!("{path}.target_ratio"));
+        check.that(!self.tiers.is_empty(), &format!("{path}.tiers"), "must have a tier");
+        check.that(self.halvings <= 31, &format!("{path}.halvings"), "must be at most 31");
+        for (index, tier) in self.tiers.iter().enumerate() {
+            for (position, pass) in tier.passes.iter().enumerate() {
+                check.not_negative(pass.above_tokens, &format!("{path}.tiers.{index}.passes.{position}.above_tokens"));
+            }
+        }
+    }
+}
+
+/// Shortens messages until they are within the target. Open messages stay as they are.
+pub(super) fn removals(rule: &PerRole, policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
+    let Some(goal) = super::goal(policy, window, rule.target_ratio) else { return Removals::default() };
+    let counter = Counter::of(policy, messages);
+    let mut desk = Desk { policy, messages, written: Vec::new(), changed: BTreeMap::new(), counter };
+    if !desk.exceeds(goal) {
+        return Removals::default();
+    }
+    desk.written = messages.iter().map(Written::of).collect();
+    let json: Vec<usize> = match rule.json_starts_over {
+        true => (0..messages.len()).filter(|&index| desk.is_json_object(index)).collect(),
+        false => Vec::new(),
+    };
+    for round in 0..=rule.halvings.min(31) {
+        desk.restore(&json);
+        for tier in &rule.tiers {
+            if desk.exceeds(goal) {
+                tier.passes.iter().for_each(|pass| desk.walk(rule, pass, round, goal));
+            }
+        }
+        if round < rule.halvings && !desk.exceeds(goal) {
+            return desk.removals();
+        }
+    }
+    desk.restore(&json);
+    desk.removals()
+}
+
+/// The messages and their changes so far.
+struct Desk<'a> {
+    policy: &'a Policy,
+    messages: &'a [SourceMessage],
+    /// The messages in brief: the walks read few of them in full.
+    written: Vec<Written>,
+    changed: BTreeMap<usize, SourceMessage>,
+    counter: Counter<'a>,
+}
+
+/// A message as it was written, in brief.
+struct Written {
+    role: Role,
+    brings_results: bool,
+    /// The length of its texts in bytes, while nothing shortens it: the length that a view shows, or more.
+    bytes: Option<usize>,
+}
+
+impl Written {
+    fn of(source: &SourceMessage) -> Self {
+        let message = &source.message;
+        let mut written = Self { role: message.role, brings_results: false, bytes: None };
+        let mut bytes = 0;
+        for part in &message.parts {
+            match &*part.body {
+                PartBody::Text(text) => bytes += text.len(),
+                PartBody::ToolResult(result) => {
+                    written.brings_results = true;
+                    bytes += result.output.len();
+                }
+                PartBody::Reasoning(_)
+                | PartBody::ToolCall(_)
+                | PartBody::Media(_)
+                | PartBody::Marker(_)
+                | PartBody::Step(_)
+                | PartBody::Opaque(_)
+                | PartBody::Record(_) => {}
+            }
+        }
+        written.bytes = source.pruned.is_empty().then_some(bytes);
+        written
+    }
+}
+
+impl Desk<'_> {
+    fn walk(&mut self, rule: &PerRole, pass: &Pass, round: u32, goal: i64) {
+        let above = pass.above_tokens >> round;
+        if !(0..self.messages.len()).any(|index| self.exceeds_alone(index, above)) {
+            return;
+        }
+        let mut met = 0_u32;
+        for index in (0..self.messages.len()).rev() {
+            // Short messages need only be read as long as the spared ones are counted.
+            let is_short = !self.exceeds_alone(index, above);
+            if is_short && met > pass.spared || !self.is_of(rule, pass.of, index) {
+                continue;
+            }
+            met = met.saturating_add(1);
+            let is_open = self.messages[index].message.sealed_revision.is_none();
+            if is_open || is_short {
+                continue;
+            }
+            let is_spared = met <= pass.spared;
+            let keep_units = (pass.keep_units >> round) as usize;
+            if !is_spared && pass.keep_units > 0 && self.is_within(index, keep_units) {
+                continue;
+            }
+            let note = |id: MessageId| pass.note.replace("{id}", &id.to_string());
+            self.change(index, |id, texts| match &pass.spared_cut {
+                Some(both_ends) if is_spared => keep_both_ends(both_ends, goal, texts),
+                None if is_spared => {}
+                _ if pass.keep_units == 0 => texts.replace(&note(id)),
+                _ => texts.keep_head(keep_units, &note(id)),
+            });
+        }
+    }
+
+    fn is_of(&self, rule: &PerRole, speaker: Speaker, index: usize) -> bool {
+        let written = &self.written[index];
+        match speaker {
+            Speaker::User => written.role == Role::User,
+            Speaker::Assistant => written.role == Role::Assistant,
+            Speaker::Tools => {
+                written.role == Role::Tool
+                    || written.brings_results
+                    || !rule.results.is_empty() && rule.results.are_in(&Texts::of(self.policy, self.current(index)))
+            }
+        }
+    }
+
+    /// True if the messages with their changes have more tokens than `limit`.
+    fn exceeds(&mut self, limit: i64) -> bool {
+        let Self { messages, changed, counter, .. } = self;
+        counter.exceeds(limit, |index| changed.get(&index).unwrap_or(&messages[index]))
+    }
+
+    /// True if one message with its changes has more tokens than `limit`.
+    fn exceeds_alone(&mut self, index: usize, limit: i64) -> bool {
+        let Self { messages, changed, counter, .. } = self;
+        counter.exceeds_alone(index, limit, || changed.get(&index).unwrap_or(&messages[index]))
+    }
+
+    fn current(&self, index: usize) -> &SourceMessage {
+        self.changed.get(&index).unwrap_or(&self.messages[index])
+    }
+
+    /// True if a message is not longer than this. False if that is not obvious from its bytes.
+    fn is_within(&self, index: usize, units: usize) -> bool {
+        self.policy.truncate.is_none() && self.written[index].bytes.is_some_and(|bytes| bytes <= units)
+    }
+
+    fn is_json_object(&self, index: usize) -> bool {
+        let texts = Texts::of(self.policy, &self.messages[index]);
+        texts.only().is_some_and(|text| fields(text).is_some())
+    }
+
+    fn change(&mut self, index: usize, shorten: impl FnOnce(MessageId, &mut Texts<'_>)) {
+        let source = self.current(index);
+        let mut texts = Texts::of(self.policy, source);
+        shorten(source.message.id, &mut texts);
+        if let Some(changed) = texts.changed(source) {
+            self.counter.recount(index, &changed);
+            self.changed.insert(index, changed);
+            self.written[index].bytes = None;
+        }
+    }
+
+    /// Reverts the changes of the given messages.
+    fn restore(&mut self, indexes: &[usize]) {
+        for &index in indexes {
+            if self.changed.remove(&index).is_some() {
+                self.counter.recount(index, &self.messages[index]);
+            }
+        }
+    }
+
+    fn removals(self) -> Removals {
+        let mut parts = Vec::new();
+        for (index, changed) in self.changed {
+            let before = &self.messages[index];
+            for pruned in changed.pruned {
+                if before.pruned_part(pruned.part) != Some(&pruned) {
+                    parts.extend(pruned.truncation.map(|truncation| (pruned.part, truncation)));
+                }
+            }
+        }
+        Removals { parts, omitted: Vec::new() }
+    }
+}
+
+fn keep_both_ends(rule: &BothEnds, goal: i64, texts: &mut Texts<'_>) {
+    let room = goal.saturating_mul(i64::from(rule.units_per_token)).min(i64::from(rule.max_units));
+    let room = usize::try_from(room).unwrap_or(0);
+    if texts.length() > room {
+        let kept = room.saturating_sub(rule.reserve_units as usize);
+        texts.keep_both_ends([kept / 2, kept - kept / 2], &rule.middle, &rule.after);
+    }
+}
+
+impl ResultSigns {
+    fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.fields.is_empty() && self.json_words.is_empty()
+    }
+
+    fn are_in(&self, texts: &Texts<'_>) -> bool {
+        let has = |text: &str, words: &[String]| words.iter().any(|word| text.contains(word.as_str()));
+        if texts.shown().any(|text| has(text, &self.words)) {
+            return true;
+        }
+        let Some(text) = texts.only() else { return false };
+        // Parsing JSON is the most expensive check, and most texts are not JSON.
+        has(text, &self.fields) | has(text, &self.json_words)
+            && fields(text).is_some_and(|fields| {
+                self.fields.iter().any(|name| fields.contains_key(name)) || has(text, &self.json_words)
+            })
+    }
+}
+
+/// The fields of a text that is a JSON object; none if it is not.
+fn fields(text: &str) -> Option<BTreeMap<String, IgnoredAny>> {
+    if text.trim_ascii_start().starts_with('{') { serde_json::from_str(text).ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! The request log of a running job, or of the summary of a branch, until the store has it.
+
+use crate::clock::Clock;
+use crate::limits;
+use crate::model::summary_request::SummaryRequest;
+use crate::summarizer::Call;
+use std::sync::{Mutex, PoisonError};
+
+/// Requests of one attempt that are not stored yet.
+pub struct RequestLog {
+    clock: Clock,
+    attempt: i64,
+    requests: Mutex<Vec<SummaryRequest>>,
+}
+
+impl RequestLog {
+    /// An empty request log for an attempt of a job.
+    pub fn new(clock: Clock, attempt: i64) -> Self {
+        Self { clock, attempt, requests: Mutex::default() }
+    }
+
+    /// Puts back requests that could not be stored.
+    pub fn put_back(&self, mut requests: Vec<SummaryRequest>) {
+        let mut noted = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.append(&mut noted);
+        *noted = requests;
+    }
+
+    /// Takes the requests that were recorded so far.
+    pub fn take(&self) -> Vec<SummaryRequest> {
+        // The list is consistent at any time, so a poisoned lock does no harm.
+        std::mem::take(&mut *self.requests.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Records a request that has ended, with or without success.
+    pub fn note(&self, call: &Call) {
+        let request = SummaryRequest {
+            attempt: self.attempt,
+            summarizer: call.summarizer.clone(),
+            model: call.model.clone(),
+            request_hash: call.request_hash,
+            reply_hash: call.reply_hash,
+            usage: call.usage,
+            cost_micros: call.usage.and_then(|usage| usage.cost_micros()),
+            duration_ms: call.duration_ms,
+            failure: call.failure.clone(),
+            end_time: self.clock.now(),
+            texts: call.texts.as_ref().map(|texts| (bounded(&texts.request), bounded(&texts.reply))),
+        };
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+}
+
+/// A text up to the stored maximum. The hash stored with it covers the whole text.
+fn bounded(text: &str) -> String {
+    text[..text.floor_char_boundary(limits::RECORDED_TEXT_BYTES_MAX)].to_owned()
+}

@@ -1,0 +1,750 @@
+//! Lines for the facts of a record, as candidates for a summary.
+//!
+//! Each kind of fact has one form, which [`super::previous`] parses. The newest facts have most detail.
+
+use super::checks::{Check, Outcome};
+use super::commands::{self, Purpose};
+use super::compose::{Item, SHARES};
+use super::files::{File, Line};
+use super::items::{self, Point, Status};
+use super::record::{Commit, Note, Record, Task};
+use super::text;
+use super::tools::Progress;
+use super::words;
+use crate::policy::Topic;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
+
+/// Labels of the first and the newest request.
+pub(super) const FIRST: &str = "First request: ";
+pub(super) const LATEST: &str = "Latest request: ";
+/// Label of a question that the user answered.
+pub(super) const ASKED: &str = "Asked “";
+/// Labels of the tasks of a list, by progress, and of an announced list without progress.
+pub(super) const TODO: &str = "To do: ";
+pub(super) const DOING: &str = "Doing: ";
+pub(super) const DID: &str = "Did: ";
+pub(super) const PLANNED: &str = "Announced: ";
+/// Labels of files with changes that are not committed, or not checked.
+pub(super) const UNCOMMITTED: &str = "Not committed: ";
+pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
+/// Text for changes without any commit.
+pub(super) const NO_COMMIT: &str = "No commit was made of these changes";
+/// Separator between a program and the last line that it printed.
+pub(super) const PRINTED: &str = " printed ";
+/// Suffix of a failure that is older than the last edit.
+const EDITED_SINCE: &str = " (files were edited since)";
+/// Text for work that the user stopped.
+pub(super) const STOPPED: &str = "The user stopped it here";
+/// Labels of the directory that paths are relative to, and of files that were only read.
+pub(super) const ROOT: &str = "Working directory: ";
+pub(super) const READ: &str = "Only read: ";
+/// Separator between a file and its new settings.
+pub(super) const HOLDS: &str = " now has ";
+/// Label of the ids of closed items.
+pub(super) const CLOSED: &str = "Closed: ";
+/// Separator between a failure and the text about it.
+pub(super) const THEN: &str = "; then: ";
+/// Label of a quotation that looks like a fact.
+pub(super) const SAID: &str = "Said: ";
+/// Separator between a request, its result, and the lines of its changes.
+pub(super) const ARROW: &str = " → ";
+/// Separator between the first line of a commit's message and the rest.
+pub(super) const BODY: &str = " — ";
+/// Separator between lines of one file.
+pub(super) const BETWEEN: &str = " · ";
+/// Labels of lines that are derived from other facts, and are not read back.
+pub(super) const DERIVED: [&str; 9] = [
+    "Get `",
+    "Run `",
+    "Commit: ",
+    "Last act: ",
+    "No result yet: ",
+    "Go on with: ",
+    "Was about to: ",
+    "Newest commit ",
+    "Runs in the background: ",
+];
+
+/// Minimum length of a step or a reason, in characters.
+const DETAIL_MIN: usize = 110;
+
+/// Minimum lengths of a request and of its answer, in characters: people need fewer words than models.
+const REQUEST_MIN: usize = 90;
+const ANSWER_MIN: usize = 80;
+
+/// Length in characters from which a task is written with its changed lines.
+const LINES_FROM: usize = 340;
+
+/// Maximum number of tasks in a summary.
+const TASKS_MAX: usize = 250;
+
+/// Number of new lines of a file up to which all are used, whatever their importance.
+const FEW_LINES: usize = 6;
+
+/// Maximum number of new lines of a file in one place: a file that was written whole can be read again.
+const LINES_MAX: usize = 12;
+
+/// Maximum number of changed files.
+const FILES_MAX: usize = 60;
+
+/// Maximum number of steps with their reasons, the newest.
+const REASONS_MAX: usize = 250;
+
+/// Importance of text without a reason or a finding, which is used only if there is space left.
+const FILLER: f64 = 0.1;
+
+/// Maximum number of notes of each topic, the newest: no summary holds more.
+const NOTES_MAX: usize = 600;
+
+/// Maximum length of a note at the smallest budget, in characters.
+const NOTE_CHARS_MIN: usize = 320;
+
+/// Share of the budget for the settings in one file, in percent.
+const SETTINGS_SHARE: usize = 4;
+
+/// Share of the budget for constraints that goes to the requirements of items, in percent: the current one, the next
+/// one, and the later ones. Issues are written for their implementer, and no other source states the requirements.
+const DEMANDS_PERCENT: [usize; 3] = [60, 90, 40];
+
+/// Maximum number of programs with the line that they printed.
+const PRINTS_MAX: usize = 4;
+
+/// Maximum number of the newest failures, checks and open items.
+const CHECKS_MAX: usize = 12;
+
+/// Returns the lines for a record, for a summary of this length.
+pub(super) fn lines(record: &Record, room: usize) -> Vec<Item> {
+    let mut by_step: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
+    for (position, file) in record.files.changed.iter().enumerate() {
+        for (number, line) in file.lines.iter().enumerate() {
+            by_step.entry(line.step).or_default().push((position, number));
+        }
+    }
+    let mut builder = LineBuilder { record, room, root: record.files.root(), by_step, items: Vec::new() };
+    builder.goals();
+    builder.notes();
+    builder.documents();
+    builder.tasks();
+    builder.reasons();
+    builder.checks();
+    builder.tracked();
+    builder.todos();
+    builder.position();
+    builder.unsettled();
+    builder.files();
+    builder.items
+}
+
+struct LineBuilder<'a> {
+    record: &'a Record,
+    room: usize,
+    /// The folder that contains the work.
+    root: Option<String>,
+    /// The changed lines of each step, by file and index.
+    by_step: HashMap<usize, Vec<(usize, usize)>>,
+    items: Vec<Item>,
+}
+
+impl LineBuilder<'_> {
+    fn add(&mut self, topic: Topic, text: &str, score: f64, order: i64) {
+        self.items.push(Item::new(topic, text, score, order));
+    }
+
+    /// The part of the budget for a topic.
+    fn share(&self, topic: Topic) -> usize {
+        self.room * SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| *share) / 100
+    }
+
+    /// Length of an entry of a topic by its rank from the newest: a third of the topic's budget for the newest, a
+    /// quarter for the one before it, and so on.
+    fn detail(&self, topic: Topic, rank: usize) -> usize {
+        (self.share(topic) / (3 + rank)).max(DETAIL_MIN)
+    }
+
+    /// A path relative to the folder that contains the work.
+    fn relative<'p>(&self, path: &'p str) -> &'p str {
+        let inside = self.root.as_deref().and_then(|root| path.strip_prefix(root)?.strip_prefix('/'));
+        inside.unwrap_or(path)
+    }
+
+    fn shown(&self, path: &str) -> String {
+        text::code(&self.relative(path).replace('`', "'"))
+    }
+
+    /// Adds the first and the newest request, with the titles of the items they name.
+    fn goals(&mut self) {
+        let asked: Vec<&Task> = self.record.tasks.iter().filter(|task| !task.request.is_empty()).collect();
+        let quote = (self.room / 14).clamp(120, 1_600);
+        let named = |request: &str| {
+            let ids =
+                request.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
+            let found: Vec<String> = ids
+                .filter_map(|id| self.record.items.find(id))
+                .filter(|item| !item.title.is_empty())
+                .map(|item| format!("{}: {}", text::code(&item.id), item.title))
+                .collect();
+            if found.is_empty() || request.contains(" (`") { String::new() } else { format!(" ({})", found.join("; ")) }
+        };
+        let line =
+            |label: &str, task: &Task| format!("{label}{}{}", text::clip(&task.request, quote), named(&task.request));
+        // After a summary that is not ours, the first request is one that it contains.
+        let is_later = asked.first().is_some_and(|task| task.at >= 0)
+            && self.record.notes.iter().any(|note| note.topic == Topic::Goal);
+        let first = asked.first().filter(|_| !is_later).map(|task| (line(FIRST, task), task.at));
+        let latest = asked.last().filter(|_| is_later || asked.len() > 1).map(|task| (line(LATEST, task), task.at));
+        if let Some((text, at)) = first {
+            self.add(Topic::Goal, &text, 9.0, at);
+        }
+        if let Some((text, at)) = latest {
+            self.add(Topic::Goal, &text, 10.0, at);
+        }
+    }
+
+    /// Adds the user's constraints, findings and decisions.
+    fn notes(&mut self) {
+        let mut counts: HashMap<Topic, usize> = HashMap::new();
+        for note in self.record.notes.iter().rev() {
+            let count = counts.entry(note.topic).or_default();
+            *count += 1;
+            if *count > NOTES_MAX {
+                continue;
+            }
+            let aged = self.record.recency(note.at);
+            let text = text::clip(&note.words, (self.room / 25).max(NOTE_CHARS_MIN));
+            let Note { topic, at, is_ours, worth, .. } = *note;
+            let is_reason = matches!(topic, Topic::Decisions | Topic::Context);
+            if is_reason && at >= 0 && !is_ours && (!words::is_standalone(&text) || words::is_passing(&text)) {
+                continue;
+            }
+            // A user's constraint holds until it is revoked.
+            let (text, score) = match topic {
+                Topic::Constraints if is_ours => (text, worth),
+                Topic::Constraints => (format!("“{}”", text.replace('”', "\"")), worth * (0.7 + 0.3 * aged)),
+                Topic::Goal => (unlike_facts(text, !is_ours), 8.0),
+                _ if at < 0 => (unlike_facts(text, !is_ours), worth * aged),
+                // Names and figures are often needed later.
+                _ if text.contains(|letter: char| letter == '`' || letter.is_ascii_digit()) => {
+                    (unlike_facts(text, !is_ours), worth * 0.6 * aged)
+                }
+                _ => (unlike_facts(text, !is_ours), worth * 0.4 * aged),
+            };
+            self.items.push(Item::new(topic, &text, score, at));
+        }
+    }
+
+    /// Adds the rules of documents, the newest first.
+    fn documents(&mut self) {
+        for (rank, document) in self.record.documents.iter().rev().enumerate() {
+            let head = format!("{} says: ", self.shown(&document.name));
+            self.demands(&head, &document.points, 60 / (1 + rank), (1.1, document.at));
+        }
+    }
+
+    /// Adds the rules of a text, in this percentage of the budget for constraints, or in less.
+    fn demands(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, i64)) {
+        let limit = self.share(Topic::Constraints) * percent / 100;
+        let text_at = |limit: usize| format!("{head}{}", items::joined(points, limit.max(DETAIL_MIN)));
+        let item = Item::new(Topic::Constraints, &text_at(limit), score, order);
+        self.items.push(item.or(&text_at(limit * 3 / 5)).or(&text_at(limit / 3)));
+    }
+
+    /// Adds requests with their results, and commits. Each gets a line, and the newest most of the remaining budget.
+    fn tasks(&mut self) {
+        let record = self.record;
+        let current = record.asked.filter(|_| self.is_unfinished());
+        let is_listed = |(number, task): &(usize, &Task)| {
+            task.commit.is_some() || !task.request.is_empty() && current != Some(*number)
+        };
+        let entries: Vec<(usize, &Task)> =
+            record.tasks.iter().enumerate().rev().filter(is_listed).take(TASKS_MAX).collect();
+        let changes = |number: usize, task: &Task| {
+            task.commit.is_some()
+                || !task.ran.is_empty()
+                || self.steps_of(number).any(|step| self.by_step.contains_key(&step))
+        };
+        let entries: Vec<(usize, &Task, bool)> =
+            entries.into_iter().map(|(number, task)| (number, task, changes(number, task))).collect();
+        let room = self.share(Topic::Done);
+        // Each gets a part of what the newer ones left, so that the newest few use most of it.
+        let part = 1.0 / (1.0 + entries.len().min(6) as f64 / 2.0);
+        let mut left = room as f64;
+        for (rank, (number, task, changes)) in entries.into_iter().enumerate() {
+            let limit = (part * left) as usize;
+            left -= part * left;
+            // A change stays relevant longer than text.
+            let score = (if changes { 1.5 } else { 1.0 }) / (1.0 + rank as f64 / 8.0);
+            let score = if task.at < 0 { 0.5 * score } else { score };
+            let shorter = self.task(number, task, 0);
+            for (position, (text, at)) in self.task(number, task, limit).into_iter().enumerate() {
+                let item = Item::new(Topic::Done, &text, score, at);
+                self.items.push(shorter.get(position).map_or(item.clone(), |(text, _)| item.or(text)));
+            }
+        }
+    }
+
+    /// The lines for a task in this number of characters: its commit and its request.
+    fn task(&self, number: usize, task: &Task, limit: usize) -> Vec<(String, i64)> {
+        let mut entries = Vec::new();
+        let of_lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
+        let unreported: Vec<usize> = self.steps_of(number).filter(|step| self.is_unreported(*step)).collect();
+        let lines = self.lines(unreported.into_iter(), of_lines);
+        let is_current = self.record.asked == Some(number) && self.is_unfinished();
+        let is_asked = !task.request.is_empty() && !is_current;
+        if let Some(commit) = &task.commit {
+            let pushed = self.pushed(commit);
+            let (id, branch) = (text::code(&commit.id), text::code(&commit.branch));
+            let mut head = format!("Commit {id} on {branch}{pushed}: {}", text::clip(&commit.subject, 160));
+            let gist = text::clip(&commit.body, limit * 3 / 5);
+            if !gist.is_empty() && of_lines > 0 {
+                head = format!("{head}{BODY}{gist}");
+            }
+            entries.push((with_lines(head, &lines), commit.at));
+        }
+        if !is_asked {
+            return entries;
+        }
+        let gist = words::gist(&task.answer, (limit * 2 / 5).max(ANSWER_MIN));
+        let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
+        if !task.ran.is_empty() && of_lines > 0 {
+            let ran: Vec<String> = task.ran.iter().rev().take(3).rev().map(|ran| text::code(ran)).collect();
+            parts.push(text::clip(&format!("ran {}", ran.join(", ")), limit / 2));
+        }
+        if task.commit.is_none() && !lines.is_empty() {
+            parts.push(lines);
+        }
+        let request = text::clip(&task.request, (limit * 2 / 5).max(REQUEST_MIN)).replace('”', "\"");
+        if parts.is_empty() {
+            let files: HashSet<usize> = self
+                .steps_of(number)
+                .filter_map(|step| self.by_step.get(&step))
+                .flatten()
+                .map(|(file, _)| *file)
+                .collect();
+            let mut names: Vec<String> =
+                files.into_iter().map(|file| self.shown(&self.record.files.changed[file].path)).collect();
+            names.sort_unstable();
+            names.truncate(3);
+            // An old request without an answer and without changes is dropped.
+            let is_news = self.record.tasks[number + 1..].iter().filter(|task| !task.request.is_empty()).count() < 3;
+            match (names.is_empty(), is_news) {
+                (true, true) => parts.push("(no answer)".to_owned()),
+                (true, false) => return entries,
+                (false, _) => parts.push(format!("changed {}", names.join(", "))),
+            }
+        }
+        entries.push((format!("“{request}”{ARROW}{}", parts.join(ARROW)), task.at));
+        entries
+    }
+
+    fn pushed(&self, commit: &Commit) -> &'static str {
+        match self.record.pushed_at {
+            i64::MIN => "",
+            at if at >= commit.at => ", pushed",
+            _ => ", not pushed",
+        }
+    }
+
+    /// Adds the reasons of steps, with the lines that they changed.
+    fn reasons(&mut self) {
+        let current = self.current_from();
+        let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
+        let (relevant, others): (Vec<_>, Vec<_>) = steps.partition(|(_, step)| step.topic.is_some());
+        for (_, step) in others.into_iter().take(REASONS_MAX) {
+            let words = words::without_intentions(&step.words);
+            if words::is_standalone(&words) && !words::is_passing(&words) {
+                let text = unlike_facts(words, true);
+                self.add(Topic::Context, &text, FILLER * self.record.recency(step.at), step.at);
+            }
+        }
+        for (rank, (number, step)) in relevant.into_iter().take(REASONS_MAX).enumerate() {
+            let lines = self.lines([number].into_iter(), self.detail(Topic::Decisions, rank));
+            if lines.is_empty() && words::is_passing(&step.words) {
+                continue;
+            }
+            let is_decision = step.topic == Some(Topic::Decisions) || !lines.is_empty();
+            let topic = if is_decision { Topic::Decisions } else { Topic::Context };
+            let worth = 0.5 + if lines.is_empty() { 0.0 } else { 0.3 } + if step.after.is_empty() { 0.0 } else { 0.2 };
+            let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
+            let words = words::without_guesses(&step.words);
+            let words = if lines.is_empty() { words::without_intentions(&words) } else { words };
+            // A failure explains a change; without one it is irrelevant.
+            let explains = !lines.is_empty() || step.topic == Some(Topic::Decisions) || words.contains('`');
+            let after = if explains { step.after.as_str() } else { "" };
+            let is_vague = step.at >= 0 && after.is_empty() && !words::is_standalone(&words);
+            if lines.is_empty() && (is_vague || words.is_empty()) {
+                continue;
+            }
+            let said = unlike_facts(said_after(after, &words), after.is_empty());
+            let item = Item::new(topic, &with_lines(said, &lines), worth * aged, step.at);
+            let short = with_lines(
+                unlike_facts(text::clip(&words, DETAIL_MIN), true),
+                &self.lines([number].into_iter(), DETAIL_MIN * 3 / 2),
+            );
+            self.items.push(if short.is_empty() { item } else { item.or(&short) });
+        }
+    }
+
+    /// Adds the last outcome of each check, and the next steps that follow from it.
+    fn checks(&mut self) {
+        let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
+        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.says.is_empty());
+        checks.sort_by_key(|check| Reverse(check.at));
+        let (prints, mut checks): (Vec<&Check>, Vec<&Check>) =
+            checks.into_iter().partition(|check| !check.verifies && check.outcome == Outcome::Passed);
+        let began_at = self.record.tasks.last().map_or(i64::MIN, |task| task.at);
+        for check in prints.into_iter().take(PRINTS_MAX).filter(|check| check.at >= began_at) {
+            let line = format!("{}{PRINTED}{}", check.named(), text::code(&check.says));
+            self.add(Topic::Context, &line, 0.35 * self.record.recency(check.at), check.at);
+        }
+        let changed_at = self.record.files.changed.iter().map(|file| file.changed_at).max().unwrap_or(i64::MIN);
+        let passed_at = self.record.checks.passed().first().map_or(i64::MIN, |check| check.at);
+        let passed = self.record.checks.passed().first().map(|check| check.named()).unwrap_or_default();
+        let mut subjects: HashSet<String> = HashSet::new();
+        checks.retain(|check| check.outcome != Outcome::Passed || subjects.insert(check.subject()));
+        for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
+            let aged = 1.0 / (1.0 + rank as f64 / 3.0);
+            // If files were edited after a failure and another check passed since, the failure may be fixed.
+            let is_old = changed_at > check.at && passed_at > check.at;
+            let since = match (is_old, changed_at > check.at) {
+                (true, _) => format!(" (files were edited since, and {passed} worked)"),
+                (false, true) => EDITED_SINCE.to_owned(),
+                (false, false) => String::new(),
+            };
+            let says = text::code(&text::clip(&check.says, if is_old { 100 } else { 240 }));
+            match check.outcome {
+                Outcome::Passed => {
+                    let says = if check.says.is_empty() { String::new() } else { format!(" ({says})") };
+                    self.add(Topic::Done, &format!("{} passed{says}", check.named()), aged, check.at);
+                }
+                Outcome::Failed | Outcome::Stopped => {
+                    let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
+                    let says = if check.says.is_empty() { String::new() } else { format!(": {says}") };
+                    // A failure that may be fixed blocks nothing.
+                    let (topic, score) = if is_old {
+                        (Topic::Context, 0.3 * self.record.recency(check.at))
+                    } else {
+                        (Topic::Blocked, aged)
+                    };
+                    self.add(topic, &format!("{} {end}{says}{since}", check.named()), score, check.at);
+                    if check.verifies && check.outcome == Outcome::Failed && !is_old {
+                        self.add(Topic::NextSteps, &format!("Get {} to pass", check.named()), aged, check.at);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Adds the items of a tracker: current and open ones with their requirements, and the closed ones.
+    fn tracked(&mut self) {
+        let mut items: Vec<&items::Item> = self.record.items.all.iter().filter(|item| !item.id.is_empty()).collect();
+        // Of several items in progress the newest is the current one; the others contain it.
+        let newest = items.iter().filter(|item| item.status == Status::Active).map(|item| item.at).max();
+        let is_first = |item: &items::Item| item.status == Status::Active && Some(item.at) == newest;
+        items.sort_by_key(|item| {
+            (!is_first(item), item.status == Status::Active, Reverse(item.status), item.id.clone())
+        });
+        let closed: Vec<String> =
+            items.iter().filter(|item| item.status == Status::Closed).map(|item| text::code(&item.id)).collect();
+        if !closed.is_empty() {
+            let most = closed.len().saturating_sub(CHECKS_MAX);
+            self.add(Topic::Done, &format!("{CLOSED}{}", closed[most..].join(", ")), 1.0, i64::MAX - 1);
+        }
+        let open = items.into_iter().filter(|item| item.status != Status::Closed);
+        for (rank, item) in open.take(CHECKS_MAX).enumerate() {
+            let head = format!("{} ({}): {}", text::code(&item.id), item.status.word(), item.title);
+            let order = i64::MAX - 2 * CHECKS_MAX as i64 + rank as i64;
+            let topic = if item.status == Status::Active { Topic::InProgress } else { Topic::NextSteps };
+            let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
+            self.add(topic, &head, score, order);
+            if !item.points.is_empty() {
+                let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
+                // The requirements of the items in progress and of the next one matter most.
+                let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
+                self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
+            }
+        }
+    }
+
+    /// Adds the newest list of tasks, and the steps announced after the newest request.
+    fn todos(&mut self) {
+        for (position, task) in (0_i64..).zip(&self.record.todos).take(64) {
+            let words = text::clip(&text::one_line(&text::plain(&task.text)), 240);
+            let falling = 2.0 - 0.02 * position as f64;
+            let order = self.record.length + position;
+            match task.progress {
+                Progress::Pending => self.add(Topic::NextSteps, &format!("{TODO}{words}"), falling, order),
+                Progress::Active => self.add(Topic::InProgress, &format!("{DOING}{words}"), falling, order),
+                Progress::Done => self.add(Topic::Done, &format!("{DID}{words}"), 0.4 * falling, order),
+                Progress::Dropped => {}
+            }
+        }
+        let (at, points) = &self.record.plan;
+        let asked_at = self.record.asked.map_or(i64::MIN, |asked| self.record.tasks[asked].at);
+        if !points.is_empty() && *at >= asked_at {
+            let points = text::clip(&points.join("; "), self.detail(Topic::InProgress, 0));
+            self.add(Topic::NextSteps, &format!("{PLANNED}{points}"), 1.4, self.record.length);
+        }
+    }
+
+    /// Adds the state of the work at the end of the history.
+    fn position(&mut self) {
+        let record = self.record;
+        let asks = words::question(&record.said.1).filter(|_| record.acted_at <= record.said.0);
+        let is_answered = record.tasks.last().is_some_and(|task| task.at > record.said.0);
+        if let Some(question) = asks.filter(|_| !is_answered) {
+            self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, i64::MAX);
+        }
+        for call in record.unanswered.iter().rev().take(3) {
+            self.add(Topic::InProgress, &format!("No result yet: {call}"), 2.0, i64::MAX - 1);
+        }
+        for (name, command) in record.background.iter().rev().take(3) {
+            let line = format!("Runs in the background: {} ({name})", text::code(&text::clip(command, 120)));
+            self.add(Topic::InProgress, &line, 1.0, i64::MAX - 2);
+        }
+        if record.stopped_at >= record.acted_at.max(record.said.0) && record.stopped_at > i64::MIN {
+            self.add(Topic::InProgress, STOPPED, 2.9, i64::MAX);
+        }
+        if !self.is_unfinished() {
+            return;
+        }
+        if record.acted_at >= record.said.0 && record.unanswered.is_empty() && !record.last_act.is_empty() {
+            self.add(Topic::InProgress, &format!("Last act: {}", record.last_act), 2.7, i64::MAX - 1);
+        }
+        if record.acted_at < record.said.0
+            && let Some(intention) = words::last_intention(&record.said.1)
+        {
+            self.add(Topic::NextSteps, &format!("Was about to: {intention}"), 2.5, i64::MIN);
+        }
+        let asked = record.tasks.iter().rev().find(|task| !task.request.is_empty());
+        let item = record.items.all.iter().filter(|item| item.status == Status::Active).max_by_key(|item| item.at);
+        let goes_on = match (item, asked) {
+            (Some(item), _) => Some(format!("{} ({})", text::code(&item.id), item.title)),
+            (None, Some(task)) => Some(format!("“{}”", text::clip(&task.request, 120))),
+            (None, None) => None,
+        };
+        if let Some(line) = goes_on {
+            self.add(Topic::NextSteps, &format!("Go on with: {line}"), 1.0, i64::MIN + 1);
+        }
+        let from = self.current_from();
+        for (rank, (number, step)) in record.steps.iter().enumerate().skip(from).rev().take(200).enumerate() {
+            let detail = self.detail(Topic::InProgress, rank);
+            let lines = self.lines([number].into_iter(), detail);
+            let words = text::clip(&said_after(&step.after, &step.words), detail);
+            if !lines.is_empty() || (rank == 0 || step.topic.is_some()) && !words.is_empty() {
+                let score = 2.4 / (1.0 + 0.1 * rank as f64);
+                self.add(Topic::InProgress, &with_lines(words, &lines), score, step.at);
+            }
+        }
+    }
+
+    /// Adds changes that are neither checked nor committed.
+    fn unsettled(&mut self) {
+        let record = self.record;
+        let committed = record.committed();
+        let committed_at = committed.map_or(i64::MIN, |commit| commit.at);
+        let uncommitted = self.changed_since(committed_at);
+        if let Some(commit) = committed.filter(|_| self.is_unfinished() || !uncommitted.is_empty()) {
+            let pushed = self.pushed(commit);
+            let line = format!("Newest commit {} on {}{pushed}", text::code(&commit.id), text::code(&commit.branch));
+            self.add(Topic::InProgress, &line, 1.2, i64::MAX - 3);
+        }
+        if committed_at > i64::MIN && !uncommitted.is_empty() {
+            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, i64::MAX - 1);
+        } else if committed_at == i64::MIN && !uncommitted.is_empty() {
+            self.add(Topic::InProgress, NO_COMMIT, 1.0, i64::MAX - 1);
+        }
+        let passed = record.checks.passed();
+        let unchecked = passed.first().map(|check| self.changed_since(check.at)).unwrap_or_default();
+        if !unchecked.is_empty() {
+            self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
+        }
+        // The steps before the newest commit are those before the next one too.
+        let mut maintenance: Vec<&String> = Vec::new();
+        for (position, step) in record.maintenance.iter().enumerate() {
+            let is_wider = |other: &String| step.starts_with(&format!("{other} ")) || other == step;
+            if !record.maintenance[position + 1..].iter().any(is_wider) {
+                maintenance.push(step);
+            }
+        }
+        let begins = maintenance.iter().position(|step| commands::purpose(step) == Purpose::Verify);
+        let maintenance = maintenance.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
+        let maintenance: Vec<String> = maintenance.map(|step| text::code(step)).collect();
+        if committed_at > i64::MIN && !uncommitted.is_empty() {
+            let by_way = if maintenance.is_empty() {
+                String::new()
+            } else {
+                format!(", as before, behind {}", maintenance.join(", "))
+            };
+            self.add(Topic::NextSteps, &format!("Commit: {uncommitted}{by_way}"), 1.3, record.length + 100);
+        }
+        if maintenance.is_empty() && !unchecked.is_empty() {
+            let again: Vec<String> = passed.iter().take(3).map(|check| check.named()).collect();
+            let line = format!("Run {} again: files were edited since", again.join(", "));
+            self.add(Topic::NextSteps, &line, 1.2, record.length);
+        }
+    }
+
+    /// Adds the files: new and changed ones, by folder, and the newest of those that were only read.
+    fn files(&mut self) {
+        if let Some(root) = &self.root {
+            let text = format!("{ROOT}{}", text::code(root));
+            self.add(Topic::Files, &text, 9.0, i64::MIN);
+        }
+        let mut changed: Vec<&File> = self.record.files.changed.iter().filter(|file| !file.is_gone).collect();
+        changed.sort_by_key(|file| Reverse(file.changed_at));
+        let known: HashSet<&str> = changed.iter().map(|file| file.path.as_str()).collect();
+        let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
+        for (rank, file) in changed.iter().take(FILES_MAX).enumerate() {
+            let path = self.relative(&file.path);
+            let (folder, base) =
+                path.rsplit_once('/').map_or(("./", path), |_| path.split_at(path.rfind('/').unwrap_or(0) + 1));
+            let new = if file.is_new { " (new)" } else { "" };
+            folders.entry(folder).or_insert((rank, Vec::new())).1.push(format!("{}{new}", text::code(base)));
+            let values = self.values(file);
+            if !values.is_empty() {
+                let text = format!("{}{HOLDS}{values}", self.shown(&file.path));
+                self.add(Topic::Context, &text, 0.9 + 0.9 * self.record.recency(file.changed_at), file.changed_at);
+            }
+        }
+        let line_of = |(folder, (rank, bases)): (&str, (usize, Vec<String>))| match bases.as_slice() {
+            // The only file of a folder is written as a path.
+            [base] => (format!("`{}{}", folder.trim_start_matches("./"), &base[1..]), rank),
+            _ => (format!("{}: {}", text::code(folder), bases.join(", ")), rank),
+        };
+        let lines: Vec<(String, usize)> = folders.into_iter().map(line_of).collect();
+        for (line, rank) in lines {
+            self.add(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), rank as i64);
+        }
+        let mut read: Vec<(&String, &i64)> =
+            self.record.files.read.iter().filter(|(path, _)| !known.contains(path.as_str())).collect();
+        read.sort_by(|left, right| right.1.cmp(left.1).then_with(|| left.0.cmp(right.0)));
+        let read: Vec<String> = read.into_iter().take(8).map(|(path, _)| text::code(self.relative(path))).collect();
+        if !read.is_empty() {
+            self.add(Topic::Files, &format!("{READ}{}", read.join(", ")), 0.5, i64::MAX);
+        }
+    }
+
+    /// The new lines of a settings file, which are the state itself.
+    fn values(&self, file: &File) -> String {
+        const SETTINGS: [&str; 9] = [".json", ".yaml", ".yml", ".toml", ".ini", ".env", ".cfg", ".conf", ".properties"];
+        if !SETTINGS.iter().any(|end| file.path.ends_with(end)) {
+            return String::new();
+        }
+        let mut left = self.room * SETTINGS_SHARE / 100;
+        let newest = file.lines.iter().rev().take_while(|line| {
+            let cost = line.text.chars().count() + 5;
+            let fits = cost <= left;
+            left = left.saturating_sub(cost);
+            fits
+        });
+        let mut lines: Vec<String> = newest.map(|line| text::code(&line.text)).collect();
+        lines.reverse();
+        lines.join(BETWEEN)
+    }
+
+    /// True if the model was in the middle of work when the history ended.
+    fn is_unfinished(&self) -> bool {
+        let record = self.record;
+        let asked_at = record.tasks.last().map_or(i64::MIN, |task| task.at);
+        let acts = record.acted_at >= record.said.0 && record.acted_at > i64::MIN;
+        acts || asked_at > record.said.0 && record.length > 0 || words::ends_in_intention(&record.said.1)
+    }
+
+    /// The first step of the current work, since the newest request or commit.
+    fn current_from(&self) -> usize {
+        if !self.is_unfinished() {
+            return self.record.steps.len();
+        }
+        let last = self.record.tasks.len().saturating_sub(1);
+        self.record.steps.partition_point(|step| step.task < last)
+    }
+
+    /// The steps of a task, including uncommitted ones after its commit.
+    fn steps_of(&self, task: usize) -> Range<usize> {
+        let Record { steps, tasks, .. } = self.record;
+        let goes_on = tasks[task + 1..].iter().take_while(|next| next.request.is_empty() && next.commit.is_none());
+        let last = task + if tasks[task].request.is_empty() { 0 } else { goes_on.count() };
+        steps.partition_point(|step| step.task < task)..steps.partition_point(|step| step.task <= last)
+    }
+
+    /// True if the lines of a step appear nowhere else.
+    fn is_unreported(&self, step: usize) -> bool {
+        self.record.steps[step].topic.is_none() && step < self.current_from()
+    }
+
+    fn changed_since(&self, at: i64) -> String {
+        let files = self.record.files.changed.iter().filter(|file| file.changed_at > at && !file.is_gone);
+        let paths: Vec<String> = files.map(|file| self.shown(&file.path)).collect();
+        let most = paths.len().saturating_sub(8);
+        let more = if most > 0 { format!(" and {most} more") } else { String::new() };
+        format!("{}{more}", paths[most..].join(", "))
+    }
+
+    /// The lines of some steps that still hold, by file, the most important first, in at most `limit` characters.
+    fn lines(&self, steps: impl Iterator<Item = usize>, limit: usize) -> String {
+        let positions = steps.filter_map(|step| self.by_step.get(&step)).flatten();
+        let line =
+            |(file, position): &(usize, usize)| (*file, *position, &self.record.files.changed[*file].lines[*position]);
+        let mut chosen: Vec<(usize, usize, &Line)> = positions.map(line).collect();
+        chosen.sort_by_key(|(file, position, line)| (*file, Reverse(line.importance()), *position));
+        // The most important line of each file comes before the second of any; unimportant lines of files with more
+        // than [`FEW_LINES`] are omitted.
+        let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
+        for group in chosen.chunk_by(|left, right| left.0 == right.0) {
+            let is_body = group.len() > FEW_LINES && self.record.files.changed[group[0].0].is_test();
+            let least = if is_body { 2 } else { usize::from(group.len() > FEW_LINES) };
+            let relevant =
+                group.iter().enumerate().filter(|(turn, (_, _, line))| *turn == 0 || line.importance() >= least);
+            turns
+                .extend(relevant.take(LINES_MAX).map(|(turn, (file, position, line))| (turn, *file, *position, *line)));
+        }
+        turns.sort_by_key(|(turn, file, _, line)| (*turn, Reverse(line.importance()), Reverse(*file)));
+        let mut chosen: Vec<(usize, usize, &Line)> =
+            turns.into_iter().map(|(_, file, position, line)| (file, position, line)).collect();
+        let mut left = limit;
+        let mut named: HashSet<usize> = HashSet::new();
+        chosen.retain(|(file, _, line)| {
+            let name = if named.contains(file) { 0 } else { self.shown(&self.record.files.changed[*file].path).len() };
+            let cost = line.text.chars().count() + 5 + name;
+            let fits = cost <= left;
+            if fits {
+                left -= cost;
+                named.insert(*file);
+            }
+            fits
+        });
+        chosen.sort_by_key(|(file, position, _)| (*file, *position));
+        let groups = chosen.chunk_by(|left, right| left.0 == right.0).map(|group| {
+            let lines: Vec<String> = group.iter().map(|(_, _, line)| text::code(&line.text)).collect();
+            format!("{}: {}", self.shown(&self.record.files.changed[group[0].0].path), lines.join(BETWEEN))
+        });
+        groups.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// Labels a quotation that looks like a fact of ours, so that it is not read back as one.
+fn unlike_facts(words: String, are_said: bool) -> String {
+    const LABELS: [&str; 9] = [FIRST, LATEST, TODO, DOING, DID, PLANNED, CLOSED, UNCOMMITTED, UNCHECKED];
+    let is_like = words.starts_with(['`', '“']) || words.starts_with("Commit `");
+    let is_like = is_like || LABELS.iter().any(|label| words.starts_with(label));
+    if are_said && is_like { format!("{SAID}{words}") } else { words }
+}
+
+/// The text of a step, after the failure before it.
+fn said_after(after: &str, words: &str) -> String {
+    match (after.is_empty(), words.is_empty()) {
+        (true, _) => words.to_owned(),
+        (false, true) => after.to_owned(),
+        (false, false) => format!("{after}{THEN}{words}"),
+    }
+}
+
+fn with_lines(words: String, lines: &str) -> String {
+    match (words.is_empty(), lines.is_empty()) {
+        (_, true) => words,
+        (true, false) => lines.to_owned(),
+        (false, false) => format!("{words}{ARROW}{lines}"),
+    }
+}
