@@ -141,7 +141,7 @@ mod tests {
             [
                 "prune of the view at revision 9: 900 → 400 tokens",
                 "keeps as pinned msg_1",
-                "leaves out 2 messages: revisions 3–4",
+                "omits 2 messages: revisions 3–4",
                 "shortens 1 part:",
                 "  prt_2 of msg_2: 2000 → 1 byte",
             ]

@@ -607,6 +607,29 @@ fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
     play(&presets::find("joyagent").expect("a preset"), &talk, &mut Counts::default());
 }
 
+/// Found by `tests/laws`: views do not show results without a call, so that the stored messages were too large a gain.
+#[test]
+fn results_that_no_view_shows_are_no_gain() {
+    let words = Words::new;
+    let nothing = words(0, 0);
+    let steps = vec![
+        Step::Whole(nothing),
+        Step::Whole(nothing),
+        Step::Request(nothing, false),
+        Step::Request(nothing, false),
+        Step::Reply(words(1, 550), nothing, 3),
+        Step::Reply(nothing, words(0, 6), 1),
+        Step::Reply(nothing, nothing, 3),
+        Step::Grow(0),
+        Step::Request(words(2, 582), false),
+        Step::Whole(words(2, 13)),
+        Step::Results(words(1, 3_995), 3, true, false),
+        Step::Results(words(1, 810), 2, false, false),
+    ];
+    let talk = Talk { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), steps };
+    play(&presets::find("gemini-cli@0.26").expect("a preset"), &talk, &mut Counts::default());
+}
+
 /// The number of conversations for each preset.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(12)

@@ -299,6 +299,11 @@ impl<'a> Calls<'a> {
         self.of_message.get(&message).copied()
     }
 
+    /// The indices of the messages with results that answer no call, once for each result.
+    pub fn unasked_messages(&self) -> impl Iterator<Item = usize> {
+        self.unasked.iter().map(|unasked| unasked.index)
+    }
+
     /// All calls, in reading order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Called<'a>> {
         self.calls.iter()

@@ -1,6 +1,7 @@
 //! Minimum gain: tokens that an automatic compaction must free. Each compaction invalidates the provider's cache from
 //! the first changed position on, so that one which frees little costs more than it saves.
 
+use super::calls::Calls;
 use super::clear::When;
 use super::plan::{self, PlanningInput, Work};
 use super::{Policy, Step, overflow, tokens};
@@ -12,6 +13,9 @@ const WINDOW_PARTS: i64 = 20;
 
 /// A gain is close to its minimum from half to twice the minimum, and this number of tokens beyond both.
 const CLOSE_TOKENS: i64 = 1_000;
+
+/// Bound of the tokens of the result that a view adds to a call without one.
+const RESULT_TOKENS: i64 = 100;
 
 /// The tokens that an automatic compaction by these steps must free; at least 1.
 ///
@@ -37,7 +41,7 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
 /// estimate here assumes the size of the summary that it replaces, as the view shows it.
 ///
 /// Every decision calls this, so the gain is first estimated from stored messages. Views are rendered only if that is
-/// close to the minimum: they add text around a summary and results for calls without any.
+/// close to the minimum: they add text around a summary, and differ where calls and results are not paired.
 pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
     let PlanningInput { policy, sources, window, .. } = planning;
     if work.is_empty() {
@@ -49,7 +53,8 @@ pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, conte
         Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
         None => tokens::freed(policy, sources, &after),
     };
-    let is_close = estimated >= least / 2 - CLOSE_TOKENS && estimated / 2 <= least.saturating_add(CLOSE_TOKENS / 2);
+    let slack = CLOSE_TOKENS.saturating_add(unpaired_tokens(policy, sources));
+    let is_close = estimated >= least / 2 - slack && estimated / 2 <= least.saturating_add(slack / 2);
     let tokens = |sources: &[SourceMessage]| plan::view(policy, sources).estimated_tokens;
     let freed = if is_close { tokens(sources) - tokens(&after) } else { estimated };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
@@ -64,4 +69,13 @@ pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, conte
         tokens::estimate_sources(policy, &after[same..]) <= freed.saturating_mul(i64::from(most))
     };
     freed >= least && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)
+}
+
+/// Bound of the tokens by which stored messages and their view differ because of pairing: results without a call, which
+/// no view shows, and calls without a result, to which a view adds one.
+fn unpaired_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
+    let calls = Calls::of(sources);
+    let hidden = calls.unasked_messages().map(|index| tokens::estimate_source(policy, &sources[index]));
+    let added = calls.iter().filter(|called| called.answer.is_none()).map(|_| RESULT_TOKENS);
+    hidden.chain(added).fold(0, i64::saturating_add)
 }

@@ -174,7 +174,7 @@ fn a_transcript_without_a_compaction_is_split_where_the_preset_would() {
     // In a large window nothing is compacted, which is reported.
     let run = evaluate(&[&file, "--preset", "opencode@seed"]);
     assert!(run.status.success() && run.stdout.is_empty());
-    assert!(String::from_utf8_lossy(&run.stderr).contains("comes to no summary in a window of 200000"));
+    assert!(String::from_utf8_lossy(&run.stderr).contains("makes no summary in a window of 200000"));
     let run = evaluate(&["nowhere.jsonl"]);
     assert!(!run.status.success() && String::from_utf8_lossy(&run.stderr).contains("nowhere.jsonl"));
 }

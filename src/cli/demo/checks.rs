@@ -272,7 +272,7 @@ mod tests {
         };
         assert!(history(&[&a, &c, &b]).is_ok());
         assert!(history(&[&b, &c, &a]).unwrap_err().contains("out of order"));
-        assert!(history(&[&a, &b]).unwrap_err().contains("2 are there"));
+        assert!(history(&[&a, &b]).unwrap_err().contains("2 stored"));
         assert!(history(&[&a, &sent("x:2", "else"), &c]).unwrap_err().contains("changed"));
         assert!(history(&[&a, &a, &c]).unwrap_err().contains("out of order"));
     }
