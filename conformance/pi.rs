@@ -91,7 +91,8 @@ const RECORDS: Class = Class {
 const PAIRED: Class = Class {
     name: "every call has a result",
     reason: Reason::P9,
-    explanation: "pi's context leaves a call that was interrupted without a result; a view says that it was.",
+    explanation: "pi's context leaves a call that was interrupted without a result; a view says that it was, and these \
+                  words count.",
     test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
 };
 

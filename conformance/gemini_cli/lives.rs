@@ -67,6 +67,10 @@ const REFUSED: Class = Class {
 
 static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED];
 
+/// The least tokens of a request besides the messages. Gemini CLI begins every request with a description of the
+/// environment, and counts it with a compressed history; a prompt without it would be smaller than any of its own.
+const ENVIRONMENT_TOKENS: i64 = 100;
+
 /// The status of a compression that Gemini CLI refuses because the history would become larger.
 const INFLATED: i64 = 2;
 
@@ -88,6 +92,19 @@ impl System for Lives {
     }
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
+        let environment = peer.call_all(vec![("environmentTokens", json!({}))])?;
+        let fits = |tokens: &Result<Value, String>| {
+            tokens.as_ref().is_ok_and(|tokens| tokens.as_i64().is_some_and(|tokens| tokens <= ENVIRONMENT_TOKENS))
+        };
+        let theirs = Ok(json!(environment.iter().all(fits)));
+        report.compare(
+            "environment",
+            run.first,
+            &json!({ "most": ENVIRONMENT_TOKENS }),
+            &json!(true),
+            &theirs,
+            |_, _| None,
+        );
         for index in run.first..run.first.saturating_add(run.lives) {
             let life = Life::draw(run.seed, index);
             Course { peer: &mut *peer, report: &mut *report, life: &life, front: Vec::new(), first: 0, prompt: 0 }
@@ -123,7 +140,7 @@ impl Life {
         Self {
             index,
             messages: with_short_failures(conversation.messages),
-            unseen: dice.random_range(0..threshold / 4),
+            unseen: ENVIRONMENT_TOKENS + dice.random_range(0..threshold / 4),
             threshold,
             words: words.collect(),
             policy: policy.unwrap_or_else(|error| panic!("{patch}: {error}")),

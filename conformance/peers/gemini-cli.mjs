@@ -13,6 +13,7 @@ const load = (packageName, file) =>
 const current = '@google/gemini-cli-core';
 const seed = 'gemini-cli-core-2025-08';
 const compression = await load(current, 'context/chatCompressionService.js');
+const environment = await load(current, 'utils/environmentContext.js');
 const masking = await load(current, 'context/toolOutputMaskingService.js');
 const { estimateTokenCountSync } = await load(current, 'utils/tokenCalculation.js');
 const { formatTruncatedToolOutput } = await load(current, 'utils/fileUtils.js');
@@ -52,6 +53,23 @@ function shortened(history, spill) {
   );
 }
 
+/** What a description of the environment asks of the application, with the folder for outputs. */
+function surroundings(spill) {
+  return {
+    storage: { getProjectTempDir: () => spill },
+    getIncludeDirectoryTree: () => false,
+    getSessionMemory: () => '',
+  };
+}
+
+/** The weight of the description of the environment, which begins every request. */
+function environmentTokens() {
+  return withFolder(async (spill) => {
+    const contents = await environment.getInitialChatHistory(configOf(surroundings(spill)), []);
+    return estimateTokenCountSync(contents.flatMap((content) => (content.content ?? content).parts));
+  });
+}
+
 /** `history` and what the model answers, in order; gives the outcome and every request that was made. */
 function compress(args) {
   return withFolder(async (spill) => {
@@ -71,13 +89,11 @@ function compress(args) {
         },
       }),
       getCompressionThreshold: async () => args.threshold,
-      storage: { getProjectTempDir: () => spill },
+      ...surroundings(spill),
       getTruncateToolOutputThreshold: () => args.maxChars ?? 40000,
       getNextCompressionTruncationId: () => ++truncations,
       getModel: () => args.model,
       getActiveModel: () => args.model,
-      getIncludeDirectoryTree: () => false,
-      getSessionMemory: () => '',
       getSkillManager: () => ({ getSkills: () => [] }),
       getToolRegistry: () => ({ getAllToolNames: () => [], getAllTools: () => [] }),
       getContentGenerator: () => ({
@@ -112,7 +128,7 @@ function truncateHistoryToBudget({ history, maxChars }) {
   const run = async (spill) => {
     let truncations = 0;
     const config = configOf({
-      storage: { getProjectTempDir: () => spill },
+      ...surroundings(spill),
       getTruncateToolOutputThreshold: () => maxChars,
       getNextCompressionTruncationId: () => ++truncations,
     });
@@ -196,6 +212,7 @@ await serve({
   estimateTokenCountSync: ({ parts }) => estimateTokenCountSync(parts),
   formatTruncatedToolOutput: ({ text, file, maxChars }) => formatTruncatedToolOutput(text, file, maxChars),
   tokenLimit: ({ model }) => tokenLimit(model),
+  environmentTokens,
   truncateHistoryToBudget,
   mask,
   maskedWeights,

@@ -248,24 +248,37 @@ impl Life {
         let shown = |text: &str| ((frame + text.encode_utf16().count()) as i64 + 3) / 4;
         let before = prepared["previous"].as_str().map(shown);
         let after = prepared["summary"].as_str().map_or_else(|| shown(&self.words(number)[0]), shown);
-        // A view shows a result for each call without one.
-        let interrupted = (style.interrupted_text.len() as i64 + 3) / 4;
         let positions = ["summarize", "prefix"].iter().flat_map(|list| prepared[list].as_array().into_iter().flatten());
-        let open = positions.filter_map(Value::as_u64).map(|position| self.open_calls(position as usize)).sum::<i64>();
-        let head = head + open * interrupted;
+        let positions = positions.filter_map(Value::as_u64).map(|position| position as usize);
+        let head = head + self.open_calls(positions, 0..self.len()) * self.interrupted();
         let expected = head + before.unwrap_or(0) - before.unwrap_or_else(|| shown(" "));
         expected.min(head + before.unwrap_or(0) - after)
     }
 
-    fn open_calls(&self, position: usize) -> i64 {
+    /// The tokens above which pi compacts.
+    pub(super) fn threshold(&self) -> i64 {
+        self.window.context - self.reserve_tokens
+    }
+
+    /// The tokens of the results that a view of these messages shows for calls without one.
+    pub(super) fn interrupted_tokens(&self, positions: Range<usize>) -> i64 {
+        self.open_calls(positions.clone(), positions) * self.interrupted()
+    }
+
+    /// The tokens of such a result.
+    fn interrupted(&self) -> i64 {
+        (self.policy.view.interrupted_text.len() as i64 + 3) / 4
+    }
+
+    /// Number of calls in messages without a result in `answers`.
+    fn open_calls(&self, positions: impl Iterator<Item = usize>, answers: Range<usize>) -> i64 {
+        let parts = |position: usize| self.messages[position].message.parts.iter().map(|part| &*part.body);
         let answered = |id: &str| {
-            self.messages
-                .iter()
-                .flat_map(|source| &source.message.parts)
-                .any(|part| matches!(&*part.body, PartBody::ToolResult(result) if result.call_id == id))
+            let mut results = answers.clone().flat_map(parts);
+            results.any(|body| matches!(body, PartBody::ToolResult(result) if result.call_id == id))
         };
-        let open = |body: &PartBody| matches!(body, PartBody::ToolCall(call) if !answered(&call.call_id));
-        self.messages[position].message.parts.iter().filter(|part| open(&part.body)).count() as i64
+        let open = |body: &&PartBody| matches!(body, PartBody::ToolCall(call) if !answered(&call.call_id));
+        positions.map(|position| parts(position).filter(open).count() as i64).sum()
     }
 
     /// The compaction with this boundary; none if it covers nothing.
@@ -515,4 +528,27 @@ pub(super) fn without_margins(text: &str) -> String {
         if at == 0 { piece.to_owned() } else { piece.strip_prefix(MARGIN).unwrap_or(piece).to_owned() }
     };
     pieces.enumerate().map(bare).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhand::policy::presets::pi;
+
+    #[test]
+    fn calls_count_as_interrupted_until_their_results_are_there() {
+        let mut checked = 0;
+        for index in 0..20 {
+            let life = Life::draw(1, index, pi::v1_5(), false);
+            let open = |end: usize| life.interrupted_tokens(0..end) / life.interrupted();
+            for position in 0..life.len() {
+                let parts = life.messages[position].message.parts.iter();
+                let calls = parts.clone().filter(|part| matches!(*part.body, PartBody::ToolCall(_))).count() as i64;
+                let results = parts.filter(|part| matches!(*part.body, PartBody::ToolResult(_))).count() as i64;
+                assert_eq!(open(position + 1) - open(position), calls - results, "{index}: {position}");
+                checked += results;
+            }
+        }
+        assert!(checked > 0);
+    }
 }

@@ -136,7 +136,15 @@ impl Lives {
 
     /// A life before its first message.
     pub(super) fn course<'a>(&self, peer: &'a mut Peer, report: &'a mut Report, life: &'a Life) -> Course<'a> {
-        Course { evaluates_between: self.evaluates_between, peer, report, life, refused_at: None }
+        Course {
+            evaluates_between: self.evaluates_between,
+            peer,
+            report,
+            life,
+            refused_at: None,
+            first: 0,
+            compacted: 0,
+        }
     }
 }
 
@@ -149,6 +157,10 @@ pub(super) struct Course<'a> {
     life: &'a Life,
     /// The index of the message after which a compaction of ours was refused.
     refused_at: Option<usize>,
+    /// The index of the first message after the summary.
+    first: usize,
+    /// Number of messages at the last compaction of ours.
+    compacted: usize,
 }
 
 impl Course<'_> {
@@ -174,7 +186,7 @@ impl Course<'_> {
                     }
                     Next::Refused => self.refused_at = self.refused_at.or(Some(position)),
                     // The histories have diverged, and the life ends.
-                    Next::LastResort => return self.last_resort(&step),
+                    Next::LastResort => return self.last_resort(&step, position),
                 }
             }
             if is_open {
@@ -187,12 +199,28 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Reports our last resort, which pi does not have: the context exceeds the window by pi's own estimate.
-    fn last_resort(&mut self, step: &Value) -> Result<(), PeerFailure> {
+    /// Reports our last resort, which pi does not have: the context exceeds the window by pi's own estimate, or by that
+    /// with the results that a view adds.
+    fn last_resort(&mut self, step: &Value, position: usize) -> Result<(), PeerFailure> {
+        let window = self.life.window.context;
         let theirs = self.ask("lifeTokens", json!({}))?;
-        let why = theirs.as_i64().is_some_and(|tokens| tokens > self.life.window.context).then_some(&FITS);
+        let why = match theirs.as_i64() {
+            Some(tokens) if tokens > window => Some(&FITS),
+            _ => self.exceeds_with_results(position, window)?.then_some(&super::PAIRED),
+        };
         self.say("moment", step, json!("last resort"), json!(false), why);
         Ok(())
+    }
+
+    /// True if pi's estimate of the context exceeds `limit` with the results that a view adds to calls without any. If a
+    /// reply has reported usage since the last compaction, that decides, and such results count nothing.
+    fn exceeds_with_results(&mut self, position: usize, limit: i64) -> Result<bool, PeerFailure> {
+        let life = self.life;
+        if (self.compacted..=position).any(|position| life.usage(position, 0).is_some()) {
+            return Ok(false);
+        }
+        let theirs = self.ask("lifeTokens", json!({}))?;
+        Ok(theirs.as_i64().is_some_and(|tokens| tokens + life.interrupted_tokens(self.first..position + 1) > limit))
     }
 
     /// The moment for pi that a message causes.
@@ -241,7 +269,10 @@ impl Course<'_> {
             // pi checks, and has nothing to summarize.
             true => prepared.is_null().then_some(&KEPT),
         };
-        let why = why.filter(|_| theirs["exceeds"] == true);
+        let why = match theirs["exceeds"] == true {
+            true => why,
+            false => self.exceeds_with_results(position, self.life.threshold())?.then_some(&super::PAIRED),
+        };
         self.say("moment", &input, json!(true), json!(compacts), why);
         let (why, prepared) = self.other_boundary(made, prepared, number)?;
         let ours = made.prepared();
@@ -256,6 +287,7 @@ impl Course<'_> {
         let details = made.details();
         let compaction = json!({ "first": ours["first"], "summary": made.text, "details": details });
         let theirs = self.ask("lifeCompact", compaction)?;
+        (self.first, self.compacted) = (made.first, position + 1);
         self.view(&input, &made.view, &theirs);
         Ok(())
     }

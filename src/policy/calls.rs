@@ -191,7 +191,7 @@ impl<'a> WaitingCalls<'a> {
             let (id, writer) = self.numbers(&called.call.call_id, called.source.message.writer());
             self.links.push(Links {
                 of_writer: self.of_writer.insert((id, writer), Some(number)).flatten(),
-                of_anybody: std::mem::replace(&mut self.of_anybody[id], Some(number)),
+                of_anybody: self.of_anybody[id].replace(number),
             });
         }
     }
