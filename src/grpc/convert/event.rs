@@ -231,18 +231,18 @@ fn body(body: EventBody) -> Body {
         EventBody::MessageUnpinned { message } => {
             Body::MessageUnpinned(pb::MessageUnpinned { message_id: message.to_string() })
         }
-        EventBody::CompactionProposed { compaction, kind, level: body_level, notice, until } => {
+        EventBody::CompactionProposed { compaction, kind, level: at, notice, until } => {
             Body::CompactionProposed(pb::CompactionProposed {
                 compaction_id: compaction.to_string(),
                 kind: compaction_kind(kind).into(),
-                level: level(body_level).into(),
+                level: level(at).into(),
                 notice,
                 until_time: Some(time(until)),
             })
         }
         EventBody::CompactionStarted {
             compaction,
-            level: body_level,
+            level: at,
             kind,
             trigger: by,
             base,
@@ -255,7 +255,7 @@ fn body(body: EventBody) -> Body {
             base_revision: base,
             context_tokens,
             window_tokens,
-            level: level(body_level).into(),
+            level: level(at).into(),
         }),
         EventBody::CompactionRetried { compaction, attempt, failure: why } => {
             let failure = Some(failure(why));
@@ -266,23 +266,17 @@ fn body(body: EventBody) -> Body {
             part_ids: part_ids(&parts),
             omitted_ranges: omitted.into_iter().map(range).collect(),
         }),
-        EventBody::Compacted {
-            compaction,
-            level: body_level,
-            notice,
-            kind,
-            trigger: by,
-            outcome: did,
-            window_tokens,
-        } => Body::Compacted(pb::Compacted {
-            level: level(body_level).into(),
-            notice,
-            compaction_id: compaction.to_string(),
-            kind: compaction_kind(kind).into(),
-            trigger: trigger(by).into(),
-            outcome: Some(outcome(*did)),
-            window_tokens,
-        }),
+        EventBody::Compacted { compaction, level: at, notice, kind, trigger: by, outcome: did, window_tokens } => {
+            Body::Compacted(pb::Compacted {
+                level: level(at).into(),
+                notice,
+                compaction_id: compaction.to_string(),
+                kind: compaction_kind(kind).into(),
+                trigger: trigger(by).into(),
+                outcome: Some(outcome(*did)),
+                window_tokens,
+            })
+        }
         EventBody::CompactionFailed { compaction, failure: why } => {
             let failure = Some(failure(why));
             Body::CompactionFailed(pb::CompactionFailed { compaction_id: compaction.to_string(), failure })
