@@ -52,7 +52,7 @@ pub async fn one_flip(program: &Path, seed: u64) -> Result<()> {
         let refused = client.text(damaged).await.err().context("an altered text was served")?;
         let (code, reason, row) = reason(&refused);
         ensure!((code, reason.as_str()) == (Code::DataLoss, "ROW_CORRUPT"), "{refused:?}");
-        ensure!(row.is_some_and(|row| row.starts_with("prt_")), "the row is named: {refused:?}");
+        ensure!(row.is_some_and(|row| row.starts_with("msg_")), "the row is named: {refused:?}");
         let others: Vec<Acknowledged> = acknowledged.iter().filter(|other| other.id != damaged.id).cloned().collect();
         client.check(&others).await?;
         for session in [&damaged.session, &acknowledged[5].session] {

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 /// Columns to alter: all that readers decode or rely on. Those after the bar identify or order rows, so that another
 /// row may be found in their place; a decoder must handle that too, but the damage is then not limited to one row.
-const COLUMNS: [(&str, &str); 44] = [
+const COLUMNS: [(&str, &str); 46] = [
     ("event", "body"),
     ("event", "kind"),
     ("event", "hash"),
@@ -27,6 +27,8 @@ const COLUMNS: [(&str, &str); 44] = [
     ("message", "create_time"),
     ("message", "client_id"),
     ("message", "sealed_revision"),
+    ("message", "parts"),
+    ("message", "parts_length"),
     ("part", "body"),
     ("part", "codec"),
     ("part", "length"),
@@ -57,12 +59,12 @@ const COLUMNS: [(&str, &str); 44] = [
     ("message", "revision"),
     ("message", "lane"),
     ("part", "revision"),
-    ("part", "public_id"),
+    ("part", "number"),
     ("session", "revision"),
 ];
 
 /// Number of columns before the bar.
-const OF_ONE_ROW: usize = 38;
+const OF_ONE_ROW: usize = 40;
 
 /// Maximum number of rows of a table whose columns are altered, from its first.
 const ROWS_MAX: usize = 60;
@@ -109,7 +111,8 @@ fn of_session(table: &str) -> &'static str {
 fn key_of(table: &str) -> &'static str {
     match table {
         "request" => "request_id",
-        "pruned" => "part_id",
+        "pruned" => "message_id",
+        "part" => "rowid",
         "mark" | "layout" => "revision",
         "event" => "seq",
         _ => "id",
