@@ -3,7 +3,7 @@
 //! It reads the history once ([`record`]) on top of the facts in the summary before it ([`previous`]): tasks with their
 //! results, checks with their last outcome ([`checks`]), new lines of files that are still there ([`files`]), items of
 //! a tracker with their requirements ([`items`]), and sentences that state reasons ([`words`]). It turns these facts
-//! into lines, the newest with most detail ([`tell`]), and fills the preset's sections with the best of them, each as
+//! into lines, the newest with most detail ([`lines`]), and fills the preset's sections with the best of them, each as
 //! long as the budget allows ([`compose`]).
 //!
 //! The same readers check the claims of any summary against the history ([`mod@contradictions`]).

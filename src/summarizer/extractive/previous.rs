@@ -1,6 +1,6 @@
 //! Facts from the summary that is replaced.
 //!
-//! A summary of ours is parsed fact by fact, by the forms in which [`super::tell`] writes them, into the record that
+//! A summary of ours is parsed fact by fact, by the forms in which [`super::lines`] writes them, into the record that
 //! then reads the new history; so superseded facts disappear. A model's summary is read line by line, and its sections
 //! are recognised by the headings of the rules, or else by the usual words of such headings.
 
