@@ -311,7 +311,9 @@ impl Course<'_> {
             if summaries == 0 {
                 self.compare_clearing(&evaluation, &contents_of(&session))?;
                 let sent = evaluation.sent.as_ref().map_or(Value::Null, |sent| sent.answer["status"].clone());
-                let why = if sent == COMPRESSED { self.refusal(&evaluation)? } else { None };
+                let before = number.get().checked_sub(1).map_or("", |number| life.words(number));
+                let why =
+                    if sent == COMPRESSED { self.refusal(&evaluation, &revisions, before)? } else { None };
                 let mut input = evaluation.input(life);
                 input["context"] = json!(session.context_tokens());
                 self.say("moment", &input, json!(false), json!(sent == COMPRESSED), why);
@@ -507,11 +509,22 @@ impl Course<'_> {
     }
 
     /// The class if only they compress: there is no safe boundary, it frees nothing, or it is not due after a clearing.
-    fn refusal(&mut self, evaluation: &Evaluation) -> Result<Option<&'static Class>, PeerFailure> {
+    /// `summary` is the current one.
+    fn refusal(
+        &mut self,
+        evaluation: &Evaluation,
+        revisions: &[Revision],
+        summary: &str,
+    ) -> Result<Option<&'static Class>, PeerFailure> {
         let pending = self.life.pending(evaluation.position);
         let messages = &self.life.messages[self.first..pending.end];
-        let harmless = harm::nearest(messages, pending.start.saturating_sub(self.first));
+        let proposed = pending.start.saturating_sub(self.first);
+        let harmless = harm::nearest(messages, proposed);
         if harmless == 0 {
+            return Ok(Some(UNANSWERED));
+        }
+        let head = &revisions[self.first..self.first + harmless];
+        if harmless < proposed && self.head_frees_nothing(evaluation, head, summary)? {
             return Ok(Some(UNANSWERED));
         }
         if self.first > 0 && Contents::of(&messages[..harmless]).len() == 0 {
@@ -542,6 +555,24 @@ impl Course<'_> {
         let why = self.frees_nothing(evaluation, &theirs)?.then_some(&CLASSES[6]);
         self.say("refusal", &evaluation.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
         Ok(())
+    }
+
+    /// True if, by their own estimate, the history is no smaller with only these messages in a summary as long as the
+    /// current one.
+    fn head_frees_nothing(
+        &mut self,
+        evaluation: &Evaluation,
+        head: &[Revision],
+        summary: &str,
+    ) -> Result<bool, PeerFailure> {
+        let is_head = |message: &&ViewMessage| message.source.is_none() || head.contains(&message.revision);
+        let summarized = Contents::of_some(evaluation.shown.iter().filter(is_head)).json();
+        let rest = Contents::of_some(evaluation.shown.iter().filter(|message| !is_head(message))).json();
+        let pending = self.pending(evaluation.position);
+        let theirs = self.compress(&summarized, pending, evaluation.position, (summary, true))?;
+        let mut after = theirs["history"].as_array().cloned().unwrap_or_default();
+        after.extend(rest);
+        Ok(theirs["status"] == INFLATED || self.is_not_smaller(&evaluation.history, &after)?)
     }
 
     /// True if their history after a summary is no smaller than before, by their own estimate.
