@@ -93,7 +93,6 @@ create table event (
 ) strict;
 
 create unique index event_revision on event (session_id, revision);
-create index event_session on event (session_id, seq);
 
 -- A message. `lane` sorts what reads want apart: 0 stands inline in views, 1 is derived, 2 is a record, 3 is an edit.
 create table message (
@@ -112,7 +111,12 @@ create table message (
     parts blob,                                     -- encoded: the parts of a message that came sealed; those of one that
                                                     -- was opened first are rows of `part`
     parts_length integer,                           -- bytes of `parts` before compression, with bodies in `blob`
-    check ((parts is null) = (parts_length is null))
+    counting integer,                               -- how `counts` were counted: the first 8 bytes of the BLAKE3 of its
+                                                    -- name, little-endian; equal names mean equal counts
+    counts blob,                                    -- encoded: tokens, counted before it came. Derived data, which no
+                                                    -- chain vouches for: decisions are the same without it
+    check ((parts is null) = (parts_length is null)),
+    check ((counting is null) = (counts is null))
 ) strict;
 
 -- Lookups by revision go by the class as well, of which there are four.
@@ -350,19 +354,13 @@ create table contradiction_tally (
     count integer not null
 ) strict;
 
--- Ways of counting tokens, by the name that a policy gives its own. Equal names mean equal counts.
-create table counting (
-    id integer primary key,
-    name text not null unique
-) strict;
-
--- Tokens of a sealed message by one way of counting, so that no decision counts the same words twice. Derived data, which
--- no chain vouches for: decisions are the same without it.
+-- Tokens of sealed messages that were counted after they came, so that no decision counts the same words twice; derived
+-- data like `counts` of a message.
 create table message_count (
-    counting_id integer not null references counting (id),
+    counting integer not null,                      -- as in `message`
     message_id blob not null,                       -- the message's public id
     body blob not null,                             -- encoded: all of it, each of its parts
-    primary key (counting_id, message_id)
+    primary key (counting, message_id)
 ) strict, without rowid;
 
 -- The words of messages, for finding old dialogue; the rowid is the message's. Derived data, filled in the background or

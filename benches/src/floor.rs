@@ -16,7 +16,7 @@ impl Floor {
     /// Opens a database in a folder, with a thread that commits all waiting rows together.
     pub(crate) fn start(folder: &Path) -> Self {
         let mut conn = Connection::open(folder.join("floor.db")).expect("a database");
-        let schema = "pragma page_size = 8192; pragma journal_mode = wal; pragma synchronous = full; \
+        let schema = "pragma page_size = 4096; pragma journal_mode = wal; pragma synchronous = full; \
              create table message (id integer primary key, session_id integer not null, body text not null) strict;";
         conn.execute_batch(schema).expect("a table");
         let (sender, mut queue) = mpsc::unbounded_channel::<Rows>();

@@ -312,8 +312,7 @@ impl Course<'_> {
                 self.compare_clearing(&evaluation, &contents_of(&session))?;
                 let sent = evaluation.sent.as_ref().map_or(Value::Null, |sent| sent.answer["status"].clone());
                 let before = number.get().checked_sub(1).map_or("", |number| life.words(number));
-                let why =
-                    if sent == COMPRESSED { self.refusal(&evaluation, &revisions, before)? } else { None };
+                let why = if sent == COMPRESSED { self.refusal(&evaluation, &revisions, before)? } else { None };
                 let mut input = evaluation.input(life);
                 input["context"] = json!(session.context_tokens());
                 self.say("moment", &input, json!(false), json!(sent == COMPRESSED), why);

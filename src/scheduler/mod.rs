@@ -227,7 +227,7 @@ impl Scheduler {
     /// Hands out work until it is cancelled.
     async fn hand_out(&self, queues: &Queues, mut results: mpsc::Receiver<Input>, cancel: &CancellationToken) {
         let mut state = State::default();
-        let mut head = self.store.watch_head();
+        let mut work = self.store.watch_work();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
         // The earliest wake time of a session, read again each time.
         let mut next_wake = None;
@@ -238,7 +238,7 @@ impl Scheduler {
                     step(&mut state, done);
                     self.find_work(&state).await
                 }
-                changed = head.changed() => {
+                changed = work.changed() => {
                     if changed.is_err() {
                         break;
                     }

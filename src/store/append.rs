@@ -57,8 +57,6 @@ pub(crate) struct AppendMessage {
     /// The message as the client sent it, for comparison with an existing one.
     pub(crate) original: NewMessage<Option<GivenView>>,
     pub(crate) input: MessageInput,
-    /// The counts to keep of it.
-    pub(crate) counted: Option<Counted>,
     /// True if it reports that its view was too large.
     pub(crate) overflow: bool,
 }
@@ -319,7 +317,7 @@ fn stored(
 }
 
 fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, counted, overflow } = message;
+    let AppendMessage { original, input, overflow } = message;
     let finish = input.finish.clone();
     let is_read_whole = original.kind == MessageKind::Normal && finish.is_some();
     if original.kind == MessageKind::Normal {
@@ -331,9 +329,6 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
     let (id, _) = tx.message(key, caller, input)?;
     if let Some(message) = row {
         tx.recent(key, SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None });
-    }
-    if let Some(counted) = counted {
-        tx.counted(MessageId(id), counted);
     }
     if original.kind == MessageKind::Normal {
         if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &*part.body)) {
@@ -653,8 +648,8 @@ impl FinishMessage {
 /// Encodes an appended message in the client's task, to save time of the writer.
 pub(crate) fn encode(new: NewEntry, actor: &str) -> AppendMessage {
     let NewEntry { message, counted, overflow } = new;
-    let input = MessageInput::from_client(&message, actor);
-    AppendMessage { input, original: message, counted, overflow }
+    let input = MessageInput { counted, ..MessageInput::from_client(&message, actor) };
+    AppendMessage { input, original: message, overflow }
 }
 
 /// Encodes an appended part.

@@ -15,15 +15,15 @@ use sqlx::Row as _;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+const OF_APPEND: &str = "select m.public_id, m.counts from json_each($2) wanted join message m \
+     on m.public_id = unhex(wanted.value) where m.counting = $1";
 const KEPT: &str = "select c.message_id, c.body from json_each($2) wanted join message_count c \
-     on c.counting_id = (select id from counting where name = $1) and c.message_id = unhex(wanted.value)";
-const NAME: &str = "insert into counting (name) values (?) on conflict (name) do nothing";
-const KEEP: &str = "insert into message_count (counting_id, message_id, body) \
-     select id, ?, ? from counting where name = ? on conflict do nothing";
+     on c.counting = $1 and c.message_id = unhex(wanted.value)";
+const KEEP: &str = "insert into message_count (counting, message_id, body) values (?, ?, ?) on conflict do nothing";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[KEPT, NAME, KEEP];
+pub(crate) const STATEMENTS: &[&str] = &[OF_APPEND, KEPT, KEEP];
 
 /// The counts of a message, with the name of the counting that they are by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,40 +74,47 @@ fn from_disk(body: &[u8]) -> Result<Counts> {
     Ok(Counts { whole, parts })
 }
 
-/// The stored counts of these messages.
+/// The number of a counting on disk: the beginning of its name's hash, as only equality matters.
+fn number(counting: &str) -> i64 {
+    let hash = *blake3::hash(counting.as_bytes()).as_bytes();
+    i64::from_le_bytes(*hash.first_chunk().expect("a hash has more than 8 bytes"))
+}
+
+/// The counting and the counts, as the columns of a message keep them.
+pub(super) fn columns(counted: &Counted) -> (i64, Vec<u8>) {
+    (number(&counted.counting), to_disk(&counted.counts))
+}
+
+/// The stored counts of these messages. Those of an append are in the message's row, and later ones in a table.
 pub(crate) async fn kept(
     reader: &mut Reader<'_>,
     counting: &str,
     messages: &[MessageId],
 ) -> Result<HashMap<MessageId, Counts>> {
-    let wanted: Vec<String> = messages.iter().map(|id| id.0.simple().to_string()).collect();
-    let list = serde_json::to_string(&wanted).unwrap_or_default();
-    let rows = reader.all(sqlx::query(KEPT).bind(counting.to_owned()).bind(list)).await?;
-    let pair = |row: &sqlx::sqlite::SqliteRow| {
-        let id = MessageId(super::codec::uuid(row.try_get(0)?)?);
-        Ok((id, from_disk(row.try_get(1)?)?))
-    };
-    rows.iter().map(pair).collect()
-}
-
-/// Writes counts; existing ones stay.
-pub(super) fn insert(script: &mut Script, counts: Vec<(MessageId, Counted)>) {
-    let mut named: Option<Arc<str>> = None;
-    for (message, Counted { counting, counts }) in counts {
-        if named.as_ref() != Some(&counting) {
-            script.statement(NAME).bind(counting.to_string());
-            named = Some(counting.clone());
+    let number = number(counting);
+    let mut found = HashMap::with_capacity(messages.len());
+    for query in [OF_APPEND, KEPT] {
+        let missing = messages.iter().filter(|id| !found.contains_key(*id));
+        let wanted: Vec<String> = missing.map(|id| id.0.simple().to_string()).collect();
+        if wanted.is_empty() {
+            break;
         }
-        let id = message.0.as_bytes().to_vec();
-        script.statement(KEEP).bind(id).bind(to_disk(&counts)).bind(counting.to_string());
+        let list = serde_json::to_string(&wanted).unwrap_or_default();
+        for row in reader.all(sqlx::query(query).bind(number).bind(list)).await? {
+            found.insert(MessageId(super::codec::uuid(row.try_get(0)?)?), from_disk(row.try_get(1)?)?);
+        }
     }
+    Ok(found)
 }
 
 impl KeepCounts {
     /// Stores them.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let mut script = Script::default();
-        insert(&mut script, self.0);
+        for (message, counted) in self.0 {
+            let (counting, body) = columns(&counted);
+            script.statement(KEEP).bind(counting).bind(message.0.as_bytes().to_vec()).bind(body);
+        }
         tx.run(script).await
     }
 }

@@ -21,19 +21,29 @@ macro_rules! select_event {
     };
 }
 
-const OF_STORE: &str = select_event!("where e.seq > $1 order by e.seq limit $2");
-const OF_SESSION: &str = select_event!("where e.session_id = $3 and e.seq > $1 order by e.seq limit $2");
+const OF_STORE: &str = select_event!("where e.seq > $1 order by e.seq limit +$2");
+// A session's numbers rise with its revisions: the last revision up to a number is found by bisection, so that the log
+// needs no index by session and number.
+const OF_SESSION: &str = select_event!(
+    "where e.session_id = $3 and e.revision > ( \
+     with recursive bisection(low, high) as ( \
+     select coalesce(s.fork_revision, 0), s.revision from session s where s.id = $3 \
+     union all \
+     select case when m.seq <= $1 then m.revision else low end, case when m.seq <= $1 then high else m.revision - 1 end \
+     from bisection join event m on m.session_id = $3 and m.revision = (low + high + 1) / 2 where low < high) \
+     select low from bisection where low = high) order by e.revision limit +$2"
+);
 const OF_SEGMENT: &str =
-    select_event!("where e.session_id = $1 and e.revision between $2 and $3 order by e.revision limit $4");
+    select_event!("where e.session_id = $1 and e.revision between $2 and $3 order by e.revision limit +$4");
 const AT_REVISION: &str = select_event!("where e.session_id = $1 and e.revision = $2");
 const AT_SEQ: &str = "select hash from event where seq = $1";
 const POSITION: &str = "select session_id, revision from event where seq = $1";
 const SNAPSHOT: &str = "select (select coalesce(max(seq), 0) from event), s.id, s.revision, \
      (select json_group_array(m.revision) from message m where m.session_id = s.id and m.sealed_revision is null) \
      from json_each($1) wanted join session s on s.id = wanted.value";
-const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = $1 and seq > $2 and seq <= \
-     (select seq from event where session_id = $1 and seq > $2 and ends_mutation = 1 order by seq limit 1) \
-     and kind in (select value from json_each($3)))";
+const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = $1 and revision > $2 \
+     and revision <= (select revision from event where session_id = $1 and revision > $2 and ends_mutation = 1 \
+     order by revision limit 1) and kind in (select value from json_each($3)))";
 const HASH_AT: &str = "select hash from event where session_id = $1 and revision = $2";
 
 /// The statements of this file, for the test that prepares them all.
@@ -165,7 +175,7 @@ pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: S
     }
     let scanned = if full { found.last().map_or(after, |(_, event)| event.seq) } else { head };
     let mut more = match found.last() {
-        Some((key, last)) if full && !last.ends_mutation => goes_on(reader, filter, *key, last.seq).await?,
+        Some((key, last)) if full && !last.ends_mutation => goes_on(reader, filter, *key, last.revision).await?,
         _ => false,
     };
     let mut events = Vec::with_capacity(found.len());
@@ -182,13 +192,13 @@ pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: S
 
 /// True if the filter admits more events of a mutation after the page that splits it. Its session is one that the
 /// filter admits, or it would not have been found.
-async fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, seq: Seq) -> Result<bool> {
+async fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, last: Revision) -> Result<bool> {
     if filter.kinds.is_empty() {
         return Ok(true);
     }
     let kinds: Vec<i32> = filter.kinds.iter().map(|kind| *kind as i32).collect();
     let kinds = serde_json::to_string(&kinds).unwrap_or_default();
-    let row = reader.one(sqlx::query(MATCHES_IN_MUTATION).bind(key).bind(seq).bind(kinds)).await?;
+    let row = reader.one(sqlx::query(MATCHES_IN_MUTATION).bind(key).bind(last).bind(kinds)).await?;
     row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
 }
 

@@ -14,7 +14,7 @@ use sqlx::Row as _;
 
 const END: &str = "select session_id, ended_revision from job where public_id = $1";
 const MARKS_BEFORE: &str = "select revision, kind, body from mark where session_id = $1 and revision <= $2 \
-     order by revision desc limit $3";
+     order by revision desc limit +$3";
 const MARK_BEHIND: &str =
     "select kind, body from mark where session_id = $1 and revision > $2 order by revision limit 1";
 const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";

@@ -131,22 +131,22 @@ macro_rules! select_job {
 
 const BY_ID: &str = select_job!("where j.public_id = $1");
 const BY_ROW: &str = select_job!("where j.id = $1");
-const OF_SESSION: &str = select_job!("where j.session_id = $1 and j.id < $2 order by j.id desc limit $3");
+const OF_SESSION: &str = select_job!("where j.session_id = $1 and j.id < $2 order by j.id desc limit +$3");
 const CURRENT: &str = select_job!("where j.session_id = $1 and j.state in (1, 2) and j.queued = 0");
 const QUEUED: &str = select_job!("where j.session_id = $1 and j.state = 1 and j.queued = 1 order by j.id");
 const READY: &str = "select id, session_id, run_at from job where state = 1 and queued = 0 and run_at <= $1 \
-     order by run_at, id limit $2";
+     order by run_at, id limit +$2";
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
-const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit $1";
+const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit +$1";
 const GUARD: &str = "select guard_revision, undo_revision from session where id = $1";
 // Guards ignore cancelled and superseded compactions, and finished maintenance, of which there are many.
 const ENDED: &str = select_job!(
-    "where j.session_id = $1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit $2"
+    "where j.session_id = $1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit +$2"
 );
 const NEXT_WAKE: &str = "select wake_time from session where wake_time is not null order by wake_time limit 1";
 const ASLEEP: &str =
-    "select id from session where wake_time is not null and wake_time <= $1 order by wake_time limit $2";
+    "select id from session where wake_time is not null and wake_time <= $1 order by wake_time limit +$2";
 const FORGET_WAKE: &str = "update session set wake_time = null where id = $1";
 const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision, s.appended_bytes from session s \
      left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = $1";

@@ -252,6 +252,7 @@ async fn edit(
         head,
         finish: Some(Finish::default()),
         parts,
+        counted: None,
         open_timeout_ms: limits::OPEN_TIMEOUT_MS_DEFAULT,
     };
     let (id, replacement) = tx.message(ancestry.key, caller, input)?;

@@ -38,11 +38,11 @@ const BY_CLIENT: &str = select_message!("where m.session_id = $2 and m.client_id
 const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.lane in (0, 1, 2, 3) and m.revision = $3");
 const CLASS_FORWARD: &str = select_message!(
     "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
-     and ($6 is null or m.sealed_revision <= $6) order by m.revision limit $7"
+     and ($6 is null or m.sealed_revision <= $6) order by m.revision limit +$7"
 );
 const CLASS_BACKWARD: &str = select_message!(
     "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
-     and ($6 is null or m.sealed_revision <= $6) order by m.revision desc limit $7"
+     and ($6 is null or m.sealed_revision <= $6) order by m.revision desc limit +$7"
 );
 const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
      p.call_message, p.message_id from json_each($1) wanted join part p on p.message_id = wanted.value \

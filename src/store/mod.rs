@@ -102,7 +102,7 @@ struct Shared {
     id: Uuid,
     view_key: [u8; 32],
     durability: Durability,
-    head_seq: watch::Receiver<Seq>,
+    announced: writer::Announced,
     health: Arc<Health>,
     recent: Arc<Recent>,
     rows_read: AtomicU64,
@@ -161,12 +161,18 @@ impl Store {
 
     /// Watches the number of the newest committed event.
     pub fn watch_head(&self) -> watch::Receiver<Seq> {
-        self.shared.head_seq.clone()
+        self.shared.announced.head_seq.clone()
+    }
+
+    /// Watches for commits behind which the scheduler may find work: due marks, jobs, wake times. Plain appends to
+    /// sessions that are not due are none.
+    pub fn watch_work(&self) -> watch::Receiver<()> {
+        self.shared.announced.work.clone()
     }
 
     /// The number of the newest committed event.
     pub fn head_seq(&self) -> Seq {
-        *self.shared.head_seq.borrow()
+        *self.shared.announced.head_seq.borrow()
     }
 
     /// Drops this clone of the store, and closes the readers of all clones.

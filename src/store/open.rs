@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// Rows with bodies of about a kibibyte stay on one page of the database.
-pub(crate) const PAGE_BYTES: u32 = 8_192;
+pub(crate) const PAGE_BYTES: u32 = 4_096;
 /// Page caches of the writer and of a reader, in negative kibibytes. The system's cache serves the rest, and a
 /// connection never releases its cache memory.
 const WRITER_CACHE: &str = "-32768";
@@ -187,14 +187,14 @@ impl Store {
         let health = Arc::new(Health::new());
         let files = files::Watch::begin(&directory)?;
         let recent = Arc::default();
-        let (writer, handle, head_seq) = Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent)).await?;
+        let (writer, handle, announced) = Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent)).await?;
         let shared = Shared {
             writer: handle,
             readers,
             id,
             view_key,
             durability,
-            head_seq,
+            announced,
             health,
             recent,
             rows_read: AtomicU64::new(0),

@@ -24,7 +24,7 @@ const SUSPEND: &str = "update open_message set expire_time = null where session_
 const POSTPONE: &str = "update open_message set expire_time = $2 + timeout_ms * 1000 where message_id = $1";
 const NEXT: &str = "select expire_time from open_message where expire_time is not null order by expire_time limit 1";
 const EXPIRED: &str = "select o.message_id, o.session_id, m.public_id from open_message o \
-     join message m on m.id = o.message_id where o.expire_time <= $1 order by o.expire_time limit $2";
+     join message m on m.id = o.message_id where o.expire_time <= $1 order by o.expire_time limit +$2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

@@ -46,7 +46,7 @@ const OF_SESSION: &str = "select r.id, j.public_id as compaction_id, r.message_i
      r.model, r.request_hash, r.reply_hash, r.usage, r.cost_micros, r.duration_ms, r.failure, r.end_time, \
      iif($4, r.request_text, null) as request_text, iif($4, r.reply_text, null) as reply_text \
      from summary_request r left join job j on j.id = r.job_id \
-     where r.session_id = $1 and r.id < $2 order by r.id desc limit $3";
+     where r.session_id = $1 and r.id < $2 order by r.id desc limit +$3";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

@@ -18,9 +18,9 @@ use sqlx::Row as _;
 
 const MARK: &str = "select revision from search_mark where session_id = $1";
 const BEHIND: &str = "select k.session_id from search_mark k join session s on s.id = k.session_id \
-     where k.session_id > $1 and s.revision > k.revision order by k.session_id limit $2";
+     where k.session_id > $1 and s.revision > k.revision order by k.session_id limit +$2";
 const EVENTS: &str = "select revision, kind, body from event where session_id = $1 and revision > $2 \
-     order by revision limit $3";
+     order by revision limit +$3";
 // Rows of a session are numbered in the order of their revisions; the message classes are searched one by one.
 macro_rules! row_of_each_class {
     ($which:literal, $rest:literal) => {
@@ -48,7 +48,7 @@ const FIRST_ROW: &str = row_of_each_class!("min", ">= $2 order by revision limit
 const LAST_ROW: &str = row_of_each_class!("max", "<= $2 order by revision desc limit 1");
 const MATCHES: &str = "select m.revision, m.id from search cross join message m on m.id = search.rowid \
      where search match $1 and search.rowid between $2 and $3 and m.sealed_revision <= $4 \
-     order by search.rowid desc limit $5";
+     order by search.rowid desc limit +$5";
 const INSERT_WORDS: &str = "insert or replace into search (rowid, words) values ($1, $2)";
 const MOVE_MARK: &str = "insert into search_mark (session_id, revision) values ($1, $2) \
      on conflict (session_id) do update set revision = excluded.revision";

@@ -121,9 +121,9 @@ macro_rules! select_session {
 }
 
 const SELECT: &str = select_session!("where s.id = $1");
-const LIST: &str = select_session!("where s.id < $1 and ($2 or s.state = 1) order by s.id desc limit $3");
+const LIST: &str = select_session!("where s.id < $1 and ($2 or s.state = 1) order by s.id desc limit +$3");
 const LIST_CHILDREN: &str =
-    select_session!("where s.parent_id = $4 and s.id < $1 and ($2 or s.state = 1) order by s.id desc limit $3");
+    select_session!("where s.parent_id = $4 and s.id < $1 and ($2 or s.state = 1) order by s.id desc limit +$3");
 const POLICY_AT: &str = "select t.preset, t.json, t.hash from policy p join policy_text t on t.hash = p.hash \
      where p.session_id = $1 and p.revision <= $2 order by p.revision desc limit 1";
 

@@ -55,14 +55,14 @@ pub(super) const COUNTERS: &str = "select kind, level, trigger, state, count, fr
 const ADD_CONTRADICTION: &str = "insert into contradiction_tally (kind, count) values ($1, 1) \
      on conflict (kind) do update set count = count + 1";
 pub(super) const CONTRADICTIONS: &str = "select kind, count from contradiction_tally order by kind";
-const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit $1)";
+const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit +$1)";
 const BREAKERS: &str =
-    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit $1)";
-const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit $1)";
-const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit $1)";
-const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cool_until > $2 limit $1)";
-const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit $1";
-const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit $1";
+    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit +$1)";
+const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit +$1)";
+const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit +$1)";
+const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cool_until > $2 limit +$1)";
+const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +$1";
+const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +$1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

@@ -85,8 +85,8 @@ async fn partial_indexes(database: &mut SqliteConnection) -> Vec<String> {
 /// True if a step scans all rows of a table or of an index.
 fn walks(step: &str, partial: &[String]) -> bool {
     let index = step.rsplit(' ').next().unwrap_or_default();
-    // The results of a subquery were read by steps of their own, which are checked too.
-    let is_read_before = step.starts_with("SCAN (subquery-");
+    // The results of a subquery were read by steps of their own, which are checked too; a bisection has few.
+    let is_read_before = step.starts_with("SCAN (subquery-") || step == "SCAN bisection";
     let harmless = step.contains("VIRTUAL TABLE")
         || step == "SCAN CONSTANT ROW"
         || is_read_before
@@ -105,6 +105,8 @@ async fn every_statement_fits_the_schema_and_none_walks_a_table() {
         // The plan of an insert includes a scan for rows that reference this one, which happens only after a violation.
         let walking = !statement.starts_with("insert") && steps.iter().any(|step| walks(step, &partial));
         assert_eq!(walking, WHOLE.contains(&statement), "{statement}\n{steps:#?}");
+        // SQLite prepares a statement again for each value of a bare limit.
+        assert!(!statement.contains("limit $"), "{statement}\nneeds `limit +$`");
     }
 }
 
@@ -117,8 +119,8 @@ async fn a_walk_would_be_noticed() {
         ("select count(*) from part", true),
         ("select id from job order by session_id, id", true),
         ("select id from job where state = 2 order by lease_until", false),
-        ("select count(*) from (select 1 from message limit $1)", true),
-        ("select count(*) from (select 1 from job where state = 2 limit $1)", false),
+        ("select count(*) from (select 1 from message limit +$1)", true),
+        ("select count(*) from (select 1 from job where state = 2 limit +$1)", false),
         ("select * from message where session_id = $1 and revision = $2", false),
         ("select m.id from json_each($1) wanted join message m on m.id = wanted.value", false),
     ] {

@@ -77,6 +77,7 @@ struct MessageRow {
     head: Vec<u8>,
     /// Of a message that comes sealed.
     whole: Option<Whole>,
+    counted: Option<Counted>,
 }
 
 /// The columns of a message that comes sealed.
@@ -102,7 +103,6 @@ struct Rows {
     blobs: Vec<EncodedBlob>,
     requests: Vec<(i64, RequestKey, Vec<u8>)>,
     calls: CallRows,
-    counts: Vec<(MessageId, Counted)>,
     /// Open messages that were written to, by their rows.
     open: HashMap<i64, open_messages::Written>,
 }
@@ -126,6 +126,8 @@ pub(crate) struct MessageInput {
     pub(crate) head: codec::MessageHead,
     pub(crate) finish: Option<Finish>,
     pub(crate) parts: Vec<PartInput>,
+    /// The counts to keep of it, if it comes sealed.
+    pub(crate) counted: Option<Counted>,
     /// Milliseconds without a write after which the message is sealed, if it is left open.
     pub(crate) open_timeout_ms: i64,
 }
@@ -148,6 +150,7 @@ impl MessageInput {
             },
             finish: message.finish.clone(),
             parts: message.parts.iter().map(PartInput::from_client).collect(),
+            counted: None,
             open_timeout_ms: message.open_timeout_ms.unwrap_or(limits::OPEN_TIMEOUT_MS_DEFAULT),
         }
     }
@@ -166,6 +169,7 @@ impl MessageInput {
             head: codec::MessageHead::default(),
             finish: Some(Finish::default()),
             parts: bodies.iter().map(part).collect(),
+            counted: None,
             open_timeout_ms: limits::OPEN_TIMEOUT_MS_DEFAULT,
         }
     }
@@ -315,7 +319,8 @@ impl<'a> Tx<'a> {
 
     /// Adds a message with its event, at the session's next revision.
     pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
-        let MessageInput { id, client_id, role, kind, head: head_columns, finish, parts, open_timeout_ms } = input;
+        let MessageInput { id, client_id, role, kind, head: head_columns, finish, parts, counted, open_timeout_ms } =
+            input;
         let public_id = id.0;
         let revision = self.next_revision(key)?;
         let row = self.counters.next_message;
@@ -392,6 +397,7 @@ impl<'a> Tx<'a> {
             create_time,
             head: head_bytes,
             whole,
+            counted,
         });
         Ok((public_id, revision))
     }
@@ -451,11 +457,6 @@ impl<'a> Tx<'a> {
         if let Some(changes) = self.changes.get_mut(&key) {
             changes.message(message);
         }
-    }
-
-    /// Keeps the counts of a new message.
-    pub(crate) fn counted(&mut self, message: MessageId, counted: Counted) {
-        self.rows.counts.push((message, counted));
     }
 
     /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
@@ -528,7 +529,6 @@ impl<'a> Tx<'a> {
         insert_requests(script, rows.requests);
         rows.calls.write(script);
         open_messages::write(script, rows.open);
-        counts::insert(script, rows.counts);
     }
 
     /// The script for all remaining rows, including heads, and the new state for the writer's memory.
@@ -569,10 +569,11 @@ fn insert_blobs(script: &mut Script, blobs: Vec<EncodedBlob>) {
 }
 
 fn insert_messages(script: &mut Script, rows: Vec<MessageRow>) {
-    script.insert((INSERT_MESSAGE, ""), 14, rows, |script, row| {
+    script.insert((INSERT_MESSAGE, ""), 16, rows, |script, row| {
         let sealed = row.whole.is_some().then_some(row.revision);
         let parts_length = row.whole.as_ref().map(|whole| whole.parts_length);
         let (seal, parts) = row.whole.map(|whole| (whole.seal, whole.parts)).unzip();
+        let (counting, counts) = row.counted.as_ref().map(counts::columns).unzip();
         script
             .bind(row.id)
             .bind(row.session)
@@ -587,7 +588,9 @@ fn insert_messages(script: &mut Script, rows: Vec<MessageRow>) {
             .bind(sealed)
             .bind(seal)
             .bind(parts)
-            .bind(parts_length);
+            .bind(parts_length)
+            .bind(counting)
+            .bind(counts);
     });
 }
 
@@ -636,7 +639,7 @@ const BEGIN: &str = "begin immediate";
 const INSERT_BLOB: &str =
     "insert into blob (hash, codec, length, data) values (?, ?, ?, ?) on conflict (hash) do nothing";
 const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, lane, \
-     create_time, head, sealed_revision, seal, parts, parts_length)";
+     create_time, head, sealed_revision, seal, parts, parts_length, counting, counts)";
 const INSERT_PART: &str = "insert into part (message_id, position, number, revision, client_id, kind, codec, length, salt, \
      body, blob_hash, call_message)";
 const INSERT_EVENT: &str = "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, \

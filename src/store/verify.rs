@@ -40,13 +40,13 @@ pub struct Checked {
     pub findings: i64,
 }
 
-const SESSIONS: &str = "select id from session where id > $1 order by id limit $2";
+const SESSIONS: &str = "select id from session where id > $1 order by id limit +$2";
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id \
      from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id where s.id = $1";
 const EVENTS: &str = "select seq, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash \
-     from event where session_id = $1 and revision > $2 order by revision limit $3";
+     from event where session_id = $1 and revision > $2 order by revision limit +$3";
 const LOG: &str = "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \
      (select count(*) from event e where not exists (select 1 from session s where s.id = e.session_id)) from event";
 const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \

@@ -142,9 +142,20 @@ pub(crate) struct Writer {
     claims: Claims,
     commands: mpsc::Receiver<Envelope>,
     head_seq: watch::Sender<Seq>,
+    /// Notified of commits behind which the scheduler may find work.
+    work: watch::Sender<()>,
     health: Arc<Health>,
     files: files::Watch,
     recent: Arc<Recent>,
+}
+
+/// The writer's announcements of commits.
+#[derive(Clone)]
+pub(super) struct Announced {
+    /// The number of the newest committed event.
+    pub(super) head_seq: watch::Receiver<Seq>,
+    /// Changes with each commit behind which the scheduler may find work.
+    pub(super) work: watch::Receiver<()>,
 }
 
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
@@ -162,11 +173,13 @@ impl Writer {
         health: Arc<Health>,
         files: files::Watch,
         recent: Arc<Recent>,
-    ) -> Result<(Self, WriterHandle, watch::Receiver<Seq>)> {
+    ) -> Result<(Self, WriterHandle, Announced)> {
         let (next_seq, next_message): (i64, i64) = sqlx::query_as(COUNTERS).fetch_one(&mut conn).await?;
         let counters = Counters { next_seq, next_message };
         let (sender, commands) = mpsc::channel(limits::WRITER_QUEUE_MAX);
-        let (head_seq, watcher) = watch::channel(next_seq - 1);
+        let (head_seq, head_receiver) = watch::channel(next_seq - 1);
+        let (work, work_receiver) = watch::channel(());
+        let announced = Announced { head_seq: head_receiver, work: work_receiver };
         let writer = Self {
             conn,
             leaps: clock.leaps(),
@@ -176,12 +189,13 @@ impl Writer {
             claims: Claims::default(),
             commands,
             head_seq,
+            work,
             health,
             files,
             recent,
         };
         let room = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
-        Ok((writer, WriterHandle { commands: sender, room }, watcher))
+        Ok((writer, WriterHandle { commands: sender, room }, announced))
     }
 
     /// Commits waiting commands, batch by batch, until all senders are gone.
@@ -283,6 +297,7 @@ impl Writer {
         self.health.check()?;
         let points: Vec<Points> = commands.iter().filter_map(Command::points).collect();
         let carries: Vec<bool> = commands.iter().map(Command::carries_content).collect();
+        let may_make_work = commands.iter().any(Command::may_make_work);
         let now = self.clock.now();
         let leaps = self.clock.leaps();
         let could_write = leaps == self.leaps && self.health.writes() == WriteState::Accepted;
@@ -308,10 +323,14 @@ impl Writer {
             self.health.set(WriteState::Accepted);
         }
         let Finished { counters, claims, interrupted, sessions } = finished;
+        let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
         self.recent.committed(sessions);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(self.counters.next_seq - 1);
+        if may_make_work || is_due {
+            self.work.send_replace(());
+        }
         Ok(answers)
     }
 
@@ -450,6 +469,21 @@ impl Command {
     /// True for commands that begin the transaction themselves before an immediate write. Most of them never do.
     fn only_gathers(&self) -> bool {
         matches!(self, Self::Append(_) | Self::Evaluated(..))
+    }
+
+    /// True for commands that may change more of the scheduler's work than due marks: jobs, and the times at which
+    /// sessions become due.
+    fn may_make_work(&self) -> bool {
+        !matches!(
+            self,
+            Self::Append(_)
+                | Self::AppendParts(_)
+                | Self::AppendDraft(_)
+                | Self::Finish(_)
+                | Self::AddRequests(_)
+                | Self::AddWords(_)
+                | Self::KeepCounts(_)
+        )
     }
 
     fn points(&self) -> Option<Points> {

@@ -5,9 +5,10 @@ use longhand::app::Reason;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
 use longhand::app::compactions::NewSummary;
 use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
+use longhand::app::sessions::ForkPoint;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::MessageKind;
-use longhand::store::Caller;
+use longhand::store::{Caller, EventFilter};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::time::Duration;
@@ -383,6 +384,34 @@ async fn lists_of_events_agree_with_the_stream() {
         let created = all_of(None, vec![EventKind::SessionCreated], page_size).await;
         assert!(created.iter().all(|event| matches!(event.body, EventBody::SessionCreated { .. })));
         assert_eq!(created.len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
+    let test = TestApp::start().await;
+    let (one, two) = (test.manual_session().await, test.manual_session().await);
+    test.append(&one, &turns(1, 1, 10)).await;
+    let point = ForkPoint::default();
+    let forked = test.app.fork_session(&one, point, None, String::new(), Caller::default()).await.expect("a fork");
+    let fork = forked.0.session.id.to_string();
+    for turn in 2..12 {
+        for session in [&fork, &two, &one].into_iter().take(turn % 4) {
+            test.append(session, &turns(turn, turn, 10)).await;
+        }
+    }
+    let store = test.app.store();
+    let all = test.events().await;
+    let head = store.head_seq();
+    for session in [&one, &two, &fork] {
+        let key = store.find_session(session).await.expect("a session");
+        let filter = EventFilter { sessions: vec![key], kinds: Vec::new() };
+        for after in 0..=head {
+            let page = store.tail(&filter, after, head).await.expect("a page");
+            let found: Vec<i64> = page.events.iter().map(|paged| paged.event.seq).collect();
+            let of_session = all.iter().filter(|event| event.session_id.to_string() == *session && event.seq > after);
+            assert_eq!(found, of_session.map(|event| event.seq).collect::<Vec<_>>(), "{session} behind {after}");
+        }
     }
 }
 

@@ -373,7 +373,7 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
             "message",
             format!(
                 "select 90000, session_id, 5000, {id}, 'x', role, kind, lane, create_time, head, sealed_revision, seal, \
-                 parts, parts_length"
+                 parts, parts_length, null, null"
             ),
         ),
         (
