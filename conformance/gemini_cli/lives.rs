@@ -60,8 +60,8 @@ const MEDIA: Class = Class {
 const REFUSED: Class = Class {
     name: "a summary frees something",
     reason: Reason::Named("A summary that frees nothing is refused"),
-    explanation: "By Gemini CLI's own count the history behind the summary weighs no less than before, and it takes it; we \
-                  refuse it, and the life ends, as no other is tried.",
+    explanation: "By Gemini CLI's own count the history behind the summary weighs no less than before, but for the rounding of \
+                  its parts, and it takes it; we refuse it, and the life ends, as no other is tried.",
     test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
 };
 
@@ -328,9 +328,12 @@ impl Course<'_> {
         };
         let before = parts(&self.history(end));
         let after = parts(theirs["history"].as_array().map_or(&[], Vec::as_slice));
+        // Each part of ours is rounded up, and the sum of theirs down.
+        let rounding = after.len() as i64;
         let before = self.ask("estimateTokenCountSync", json!({ "parts": before }))?;
         let after = self.ask("estimateTokenCountSync", json!({ "parts": after }))?;
-        let frees_nothing = before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after >= before);
+        let frees_nothing =
+            before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after + rounding >= before);
         let why = (theirs["status"] == 1 && frees_nothing).then_some(&CLASSES[5]);
         let input = json!({ "place": position, "prompt": self.prompt, "before": before, "after": after });
         self.say("refusal", &input, json!(true), json!(theirs["status"] != 1), why);
@@ -365,8 +368,15 @@ impl Course<'_> {
         if self.prompt < self.life.threshold {
             return Ok(Some(&CLASSES[0]));
         }
-        // It was due before without anything to summarize; with the messages since then there is something.
-        let theirs = self.compress(position + 1, self.prompt, &self.life.words[0])?;
+        // It was due before without anything to summarize; with the messages since then there is something. Their prompt
+        // does not include these, and the history after their summary does.
+        let mut theirs = self.compress(position + 1, self.prompt, &self.life.words[0])?;
+        if theirs["status"] == INFLATED {
+            if self.has_media(position + 1) {
+                return Ok(Some(&CLASSES[4]));
+            }
+            theirs = self.compress(position + 1, tokens, &self.life.words[0])?;
+        }
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
 

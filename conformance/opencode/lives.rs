@@ -68,7 +68,15 @@ const FITS: Class = Class {
     test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
 };
 
-static CLASSES: [Class; 5] = [MOMENT, super::CLASSES[0], super::CLASSES[2], super::CLASSES[4], FITS];
+const FREES: Class = Class {
+    name: "what frees nothing is not done",
+    reason: Reason::P12,
+    explanation: "By OpenCode's measure the messages before an unanswered request were no larger than their summary, which we \
+                  refused; we do not try again until the conversation has grown.",
+    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
+};
+
+static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[2], super::CLASSES[4], FITS, FREES];
 static UNANSWERED: &Class = &CLASSES[1];
 static ONE_SUMMARY: &Class = &CLASSES[2];
 
@@ -192,6 +200,7 @@ impl Life {
             pages: String::new(),
             said: Vec::new(),
             has_usage: false,
+            is_refused: false,
             is_over: false,
         };
         course.run()?;
@@ -305,6 +314,8 @@ struct Course<'a> {
     said: Vec<Said>,
     /// True if a reply has reported usage in this session.
     has_usage: bool,
+    /// True if our last attempt was refused, and what it would have summarized is no larger than its summary.
+    is_refused: bool,
     /// True if the histories have diverged.
     is_over: bool,
 }
@@ -349,6 +360,7 @@ impl Course<'_> {
         let question = json!({ "config": self.life.config(), "limits": limits, "messages": messages });
         let started = self.ask("lifeStart", question)?;
         self.has_usage = false;
+        self.is_refused = false;
         self.pages = started["url"].as_str().unwrap_or_default().to_owned();
         Ok(())
     }
@@ -472,7 +484,7 @@ impl Course<'_> {
                 Ok(Value::Null)
             }
             (None, true) => {
-                let why = self.nothing_harmless();
+                let why = self.nothing_harmless()?;
                 self.say("moment", figures, json!(false), json!(true), why);
                 self.restart()?;
                 Ok(Value::Null)
@@ -490,8 +502,7 @@ impl Course<'_> {
         let words = self.life.words(self.number.get());
         self.number.set(self.number.get() + 1);
         let (ours, theirs) = (self.summary_input(&made), asked_of(&event));
-        let usage = json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 });
-        let next = self.ask("lifeAnswer", json!({ "text": words, "usage": usage }))?;
+        let next = self.summarized(&words)?;
         let cut = made.inline.len() - next["kept"].as_u64().unwrap_or_default() as usize;
         let own = made.inline.iter().take_while(|source| source.message.revision < made.plan.tail_start).count();
         let forced = harm::nearest(&made.inline, cut);
@@ -538,9 +549,9 @@ impl Course<'_> {
         let since = made.inline.iter().rev().take_while(|source| source.message.finish.usage.is_none());
         let last: i64 = since.map(estimate).sum();
         let usable = self.usable();
-        // After a compaction of ours alone, OpenCode has no usage until the next reply.
-        let is_due =
-            if self.has_usage { tokens >= usable && tokens - last < usable } else { made.view_tokens >= usable };
+        // After a compaction of ours alone, OpenCode has no usage until the next reply. We round each message up.
+        let view_tokens = made.view_tokens + made.inline.len() as i64;
+        let is_due = if self.has_usage { tokens >= usable && tokens - last < usable } else { view_tokens >= usable };
         let why = is_due.then_some(&CLASSES[0]);
         self.number.set(self.number.get() + 1);
         self.say(
@@ -553,10 +564,22 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// The class if we do not compact although OpenCode does: there is no safe boundary.
-    fn nothing_harmless(&self) -> Option<&'static Class> {
+    /// The class if we do not compact although OpenCode does: there is no safe boundary up to theirs, or a compaction
+    /// freed nothing and none is tried for a while.
+    fn nothing_harmless(&mut self) -> Result<Option<&'static Class>, PeerFailure> {
         let inline = inline(&self.session);
-        (harm::nearest(&inline, inline.len()) == 0).then_some(UNANSWERED)
+        let kept = self.summarized(&self.life.words(self.number.get()))?["kept"].as_u64().unwrap_or_default();
+        let cut = inline.len().saturating_sub(kept as usize);
+        Ok(match harm::nearest(&inline, cut) {
+            0 => Some(UNANSWERED),
+            _ => self.is_refused.then_some(&CLASSES[5]),
+        })
+    }
+
+    /// Answers their request for a summary; returns their next request, with the number of messages that they kept.
+    fn summarized(&mut self, words: &str) -> Result<Value, PeerFailure> {
+        let usage = json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 });
+        self.ask("lifeAnswer", json!({ "text": words, "usage": usage }))
     }
 
     /// Our next compaction, if there is one.
@@ -567,8 +590,10 @@ impl Course<'_> {
         let before = self.session.firings().len();
         while self.session.compact_once() {
             if let Some(plan) = self.session.take_summary() {
+                self.is_refused = false;
                 return Some(Made { plan, inline, view_tokens });
             }
+            self.is_refused = self.frees_nothing(&inline);
             // The last resort was applied.
             if self.session.firings()[before..].iter().any(|firing| !firing.refused) {
                 self.is_over = true;
@@ -576,6 +601,21 @@ impl Course<'_> {
             }
         }
         None
+    }
+
+    /// True if the messages in front of the last safe boundary are plain texts and, by OpenCode's measure, no larger than
+    /// their summary.
+    fn frees_nothing(&self, inline: &[SourceMessage]) -> bool {
+        let last = harm::nearest(inline, inline.len());
+        let mut parts = inline[..last].iter().flat_map(|source| &source.message.parts);
+        if !parts.all(|part| matches!(*part.body, PartBody::Text(_))) {
+            return false;
+        }
+        let head: Vec<Value> =
+            inline[..last].iter().map(|source| json!({ "role": "user", "texts": [text_of(source)] })).collect();
+        let marker = json!({ "role": "user", "texts": [self.life.policy.view.marker_text] });
+        let summary = json!({ "role": "assistant", "text": self.life.words(self.number.get()) });
+        units(&model_messages(&head).to_string()) <= units(&model_messages(&[marker, summary]).to_string())
     }
 
     fn compare_views(&mut self, event: &Value) {
