@@ -5,7 +5,7 @@ use super::{DefaultPolicy, Longhand, check_caller, cursor, page_size, validate};
 use crate::model::Revision;
 use crate::model::session::Session;
 use crate::model::usage::ModelWindow;
-use crate::policy::{Policy, TextUnits, presets, upgrade};
+use crate::policy::{Policy, TextUnits, presets};
 use crate::store::{self, Caller, ForkAt, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
@@ -89,7 +89,7 @@ fn whole_policy(json: &str) -> Result<Policy> {
     let invalid = |field: &str, message: String| {
         Error::new(Reason::PolicyInvalid, format!("policy_json: {field}: {message}")).with("field", field.to_owned())
     };
-    let policy = upgrade::parse(json).map_err(|error| invalid("", error.to_string()))?;
+    let policy: Policy = serde_json::from_str(json).map_err(|error| invalid("", error.to_string()))?;
     match crate::policy::validate::validate(&policy).into_iter().next() {
         Some(violation) => Err(invalid(&violation.field, violation.message)),
         None => Ok(policy),

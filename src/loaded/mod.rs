@@ -16,7 +16,7 @@ use crate::model::part::PartBody;
 use crate::model::session::ContextSize;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
-use crate::policy::{Policy, tokens, upgrade};
+use crate::policy::{Policy, tokens};
 use crate::store::{self, Error, Newest, News, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
@@ -195,7 +195,7 @@ fn empty(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
 /// Parses a stored policy and sets the vocabularies that it names. The store wrote the policy itself, so any error is
 /// corruption.
 pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) -> Result<Policy> {
-    let policy = upgrade::parse(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
+    let policy: Policy = serde_json::from_str(&text.json).map_err(|error| Error::corrupt("policy_text", error))?;
     Ok(policy.with_vocabularies(vocabularies))
 }
 

@@ -35,7 +35,6 @@ pub mod shorten;
 pub mod tokens;
 pub mod truncate;
 pub mod turns;
-pub mod upgrade;
 pub mod validate;
 
 pub use clear::Clear;
@@ -188,7 +187,7 @@ pub struct Summarize {
     pub fallback: Vec<Omission>,
 }
 
-/// True if the count is 0. Zero is not serialized, since policies stored before the field existed do not contain it.
+/// True if the count is 0, which is not serialized.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_none(count: &u32) -> bool {
     *count == 0

@@ -1,8 +1,7 @@
 //! Rendering of stored messages to a view: the parts that a model sees.
 //!
-//! This code implements `render_version` 1 and 2 of policies. Version 2 has more features; the features of version 1
-//! look the same under both. Served views must keep their bytes, so a change of rendering requires a new version beside
-//! this one, not an edit.
+//! This code implements `render_version` 1 of policies. Served views must keep their bytes, so a change of rendering
+//! requires a new version beside this one, not an edit.
 
 use crate::model::layout::Placement;
 use crate::model::message::{MessageKind, Role};
@@ -17,7 +16,7 @@ use std::sync::Arc;
 mod tests;
 
 /// The newest version of rendering; a policy with a later one cannot be rendered.
-pub const NEWEST_VERSION: u32 = 2;
+pub const NEWEST_VERSION: u32 = 1;
 
 /// The view of messages in the order of their layout.
 ///

@@ -6,7 +6,7 @@
 use super::SchedulerHandle;
 use crate::limits;
 use crate::model::Revision;
-use crate::policy::{recall, upgrade};
+use crate::policy::{Policy, recall};
 use crate::store::{self, SessionKey, Store};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -97,7 +97,7 @@ async fn note_unfinished(store: &Store, noted: &Noted) -> store::Result<()> {
 async fn fill_one(store: &Store, session: SessionKey) -> store::Result<()> {
     let (_, policy) = store.session(session).await?;
     // A policy that cannot be parsed is reported where it is needed.
-    if upgrade::parse(&policy.json).is_ok_and(|policy| policy.retrieval.is_some()) {
+    if serde_json::from_str(&policy.json).is_ok_and(|policy: Policy| policy.retrieval.is_some()) {
         index(store, session, Revision::MAX).await?;
     }
     Ok(())

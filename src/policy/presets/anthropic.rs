@@ -49,7 +49,7 @@ pub const CONTEXT_EDITING: Preset = Preset {
 pub fn context_editing() -> Policy {
     Policy {
         preset: CONTEXT_EDITING.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Length,

@@ -113,7 +113,7 @@ pub const OBSERVED: Preset = Preset {
 pub fn seed() -> Policy {
     Policy {
         preset: SEED.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: counting(UsageCount::Total),
         trigger: Trigger { auto: true, cool_down_seconds: 60, ..Trigger::default() },
         truncate: None,
@@ -161,7 +161,7 @@ pub fn seed() -> Policy {
 pub fn observed() -> Policy {
     Policy {
         preset: OBSERVED.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: counting(UsageCount::Prompt),
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,

@@ -59,7 +59,7 @@ pub const V2026_08: Preset = Preset {
 pub fn v2026_08() -> Policy {
     Policy {
         preset: V2026_08.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::Bytes,
             text: TextUnits::Length,

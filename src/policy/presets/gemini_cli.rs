@@ -141,7 +141,7 @@ const AUGUST_SOURCES: &[(&str, &str)] = &[
 pub fn august_2025() -> Policy {
     Policy {
         preset: AUGUST_2025.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting { usage: UsageCount::Total, ..counting() },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,

@@ -64,7 +64,7 @@ pub const V0_8: Preset = Preset {
 pub fn v0_8() -> Policy {
     Policy {
         preset: V0_8.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Bpe { encoding: Encoding::O200kBase },

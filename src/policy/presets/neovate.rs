@@ -135,7 +135,7 @@ fn policy(
 ) -> Policy {
     Policy {
         preset: preset.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::Utf16,
             text: TextUnits::Bpe { encoding: Encoding::O200kBase },

@@ -206,7 +206,7 @@ pub fn v1_18() -> Policy {
 fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
     Policy {
         preset: preset.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::Utf16,
             text: TextUnits::Length,

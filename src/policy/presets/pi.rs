@@ -198,7 +198,7 @@ const IMAGE_UNITS: u32 = 4_800;
 fn policy(version: &Version) -> Policy {
     Policy {
         preset: version.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::Utf16,
             text: TextUnits::Length,

@@ -110,7 +110,7 @@ pub fn v0_0_34() -> Policy {
 fn policy(name: &str, said: Said, omission: Omission) -> Policy {
     Policy {
         preset: name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Bpe { encoding: Encoding::Qwen },

@@ -139,7 +139,7 @@ const KEPT_ITEMS: u32 = 5;
 pub fn v0_15() -> Policy {
     Policy {
         preset: V0_15.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting { usage: UsageCount::Prompt, ..counting() },
         trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: None,

@@ -44,7 +44,7 @@ pub const PRESET: Preset = Preset {
 pub fn policy() -> Policy {
     Policy {
         preset: PRESET.name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Length,

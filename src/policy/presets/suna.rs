@@ -296,7 +296,7 @@ fn level_policy(limit: Limit, inclusive: bool, steps: Vec<Step>) -> LevelPolicy 
 fn policy(name: &str, message_units: u32) -> Policy {
     Policy {
         preset: name.to_owned(),
-        render_version: 2,
+        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Bpe { encoding: Encoding::Cl100kBase },
