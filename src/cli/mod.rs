@@ -5,6 +5,7 @@
 
 mod address;
 mod audit;
+mod changes;
 mod client;
 mod compactions;
 mod context;
@@ -82,6 +83,24 @@ enum Command {
     Demo(demo::Arguments),
     /// Import a transcript of pi or Claude Code
     Import(import::Arguments),
+    /// Create a session, and print its id
+    Create(changes::CreateArguments),
+    /// Append a message, or messages as JSON lines, and print their ids
+    Append(changes::AppendArguments),
+    /// Finish an open message
+    Finish(changes::FinishArguments),
+    /// Set a session's title
+    Title(changes::TitleArguments),
+    /// Archive a session, or restore it
+    Archive(changes::ArchiveArguments),
+    /// Fork a session, and print the fork's id
+    Fork(changes::ForkArguments),
+    /// Leave everything after a message out of views
+    Rewind(changes::RewindArguments),
+    /// Replace a message in views, and print the id of the replacement
+    Edit(changes::EditArguments),
+    /// Pin a message, so that every view shows it verbatim
+    Pin(changes::PinArguments),
     /// List sessions, newest first
     Sessions(sessions::Arguments),
     /// Print the original history of a session
@@ -146,6 +165,15 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(arguments) => serve::run(globals, arguments).await,
         Command::Demo(arguments) => demo::run(globals, arguments).await,
         Command::Import(arguments) => import::run(globals, arguments).await,
+        Command::Create(arguments) => changes::create(globals, arguments).await,
+        Command::Append(arguments) => changes::append(globals, arguments).await,
+        Command::Finish(arguments) => changes::finish(globals, arguments).await,
+        Command::Title(arguments) => changes::title(globals, arguments).await,
+        Command::Archive(arguments) => changes::archive(globals, arguments).await,
+        Command::Fork(arguments) => changes::fork(globals, arguments).await,
+        Command::Rewind(arguments) => changes::rewind(globals, arguments).await,
+        Command::Edit(arguments) => changes::edit(globals, arguments).await,
+        Command::Pin(arguments) => changes::pin(globals, arguments).await,
         Command::Sessions(arguments) => sessions::run(globals, arguments).await,
         Command::Show(arguments) => show::run(globals, arguments).await,
         Command::Context(arguments) => context::run(globals, arguments).await,

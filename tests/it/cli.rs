@@ -56,7 +56,7 @@ impl Daemon {
         format!("unix:{}", self.directory.join("longhand.sock").display())
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = longhand(&self.home);
         command.args(arguments).arg("--server").arg(self.server());
         command

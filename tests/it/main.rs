@@ -51,4 +51,5 @@ mod terminal;
 mod tidy;
 mod undo;
 mod usage;
+mod verbs;
 mod window_fit;

@@ -1,0 +1,449 @@
+//! `longhand create`, `append`, `finish`, `title`, `archive`, `fork`, `rewind`, `edit` and `pin`: changes of sessions.
+//!
+//! Each prints the ids that it made, one per line, so that a script can use them: `session=$(longhand create)`.
+
+use super::failure::Usage;
+use super::{Globals, json};
+use crate::limits;
+use crate::pb;
+use anyhow::Context as _;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Most bytes of content in one request; the daemon takes 12 MiB.
+const REQUEST_BYTES: usize = 8 * 1024 * 1024;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CreateArguments {
+    /// Id of your own; the same command again returns the same session
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// Title for people
+    #[arg(long, default_value = "")]
+    title: String,
+    /// Preset, with or without its version; default: the daemon's default
+    #[arg(long, value_name = "NAME", default_value = "")]
+    preset: String,
+    /// JSON object that is merged over the preset's policy
+    #[arg(long = "override", value_name = "JSON", default_value = "")]
+    policy_override: String,
+    /// Model window, in tokens; default: unknown, without automatic compactions
+    #[arg(long, value_name = "TOKENS", default_value_t = 0)]
+    window: i64,
+    /// Maximum output of one reply, in tokens
+    #[arg(long, value_name = "TOKENS", requires = "window")]
+    output: Option<i64>,
+    /// Name of the model
+    #[arg(long, value_name = "NAME", default_value = "")]
+    model: String,
+    /// Free JSON
+    #[arg(long, value_name = "JSON")]
+    metadata: Option<String>,
+    /// Parent session, by id or client id
+    #[arg(long, value_name = "SESSION")]
+    parent: Option<String>,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct AppendArguments {
+    /// Session, by id or client id
+    session: String,
+    /// Text of the message; default: standard input
+    #[arg(conflicts_with = "messages")]
+    text: Option<String>,
+    /// Role of its speaker
+    #[arg(long, value_name = "ROLE", default_value = "user", conflicts_with = "messages")]
+    role: Role,
+    /// Id of your own for the message; the same command again appends nothing
+    #[arg(long, value_name = "ID", conflicts_with = "messages")]
+    client_id: Option<String>,
+    /// File of messages, one `NewMessage` of the protocol per line in the protobuf JSON mapping; - for standard input
+    #[arg(long, value_name = "FILE")]
+    messages: Option<PathBuf>,
+}
+
+/// Role of a speaker.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Role {
+    User,
+    Assistant,
+    System,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct FinishArguments {
+    /// Session, by id or client id
+    session: String,
+    /// Open message, by id or client id
+    message: String,
+    /// Reason of the end
+    #[arg(long, value_name = "REASON", default_value = "stop")]
+    reason: Reason,
+}
+
+/// Reason of the end of a message.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Reason {
+    Stop,
+    ToolCalls,
+    Length,
+    ContentFilter,
+    Error,
+    Aborted,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct TitleArguments {
+    /// Session, by id or client id
+    session: String,
+    /// New title
+    title: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ArchiveArguments {
+    /// Session, by id or client id
+    session: String,
+    /// Restore it instead
+    #[arg(long)]
+    restore: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct ForkArguments {
+    /// Session, by id or client id
+    session: String,
+    /// Last message that the fork shares, by id or client id; default: the newest
+    #[arg(long, value_name = "MESSAGE", conflicts_with = "at")]
+    after: Option<String>,
+    /// Revision at which to fork
+    #[arg(long, value_name = "REVISION")]
+    at: Option<i64>,
+    /// Id of your own for the fork; the same command again returns the same fork
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
+    /// Title of the fork; default: the original's
+    #[arg(long, default_value = "")]
+    title: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct RewindArguments {
+    /// Session, by id or client id
+    session: String,
+    /// Last message that stays in views, by id or client id
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    message: Option<String>,
+    /// Leave all messages out
+    #[arg(long)]
+    all: bool,
+    /// Record a summary of what is left out
+    #[arg(long)]
+    summarize: bool,
+    /// Topics that this summary emphasizes
+    #[arg(long, value_name = "TEXT", requires = "summarize", default_value = "")]
+    instructions: String,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct EditArguments {
+    /// Session, by id or client id
+    session: String,
+    /// Message, by id or client id; its original stays in the history
+    message: String,
+    /// Text that replaces it in views; default: standard input
+    #[arg(conflicts_with = "remove")]
+    text: Option<String>,
+    /// Leave the message out of views
+    #[arg(long)]
+    remove: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct PinArguments {
+    /// Session, by id or client id
+    session: String,
+    /// Message, by id or client id
+    message: String,
+    /// Remove the pin
+    #[arg(long)]
+    remove: bool,
+}
+
+/// The text of an argument, or of standard input without its last line break.
+fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
+    if let Some(text) = text {
+        return Ok(text);
+    }
+    let mut input = read(Path::new("-"))?;
+    if input.ends_with('\n') {
+        input.pop();
+    }
+    if input.is_empty() {
+        return Err(Usage("there is no text, neither as an argument nor on standard input".to_owned()).into());
+    }
+    Ok(input)
+}
+
+/// The content of a file; `-` is standard input.
+fn read(path: &Path) -> anyhow::Result<String> {
+    if path == Path::new("-") {
+        let mut input = String::new();
+        std::io::stdin().read_to_string(&mut input).context("standard input")?;
+        return Ok(input);
+    }
+    std::fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+fn text_part(text: String) -> pb::Part {
+    pb::Part { body: Some(pb::part::Body::Text(pb::TextPart { text })), ..pb::Part::default() }
+}
+
+/// The messages of a file, one per line.
+fn parse_messages(lines: &str) -> anyhow::Result<Vec<pb::NewMessage>> {
+    let filled = (1..).zip(lines.lines()).filter(|(_, line)| !line.trim().is_empty());
+    let parse = |(number, line)| json::decode(line).map_err(|error| Usage(format!("line {number}: {error:#}")));
+    Ok(filled.map(parse).collect::<Result<_, _>>()?)
+}
+
+/// The messages in requests of a size that the daemon takes.
+fn requests(session: &str, messages: Vec<pb::NewMessage>) -> Vec<pb::AppendMessagesRequest> {
+    let mut requests: Vec<pb::AppendMessagesRequest> = Vec::new();
+    let mut bytes = 0;
+    for message in messages {
+        let size = prost::Message::encoded_len(&message);
+        let is_full = |request: &pb::AppendMessagesRequest| {
+            request.messages.len() == limits::BATCH_MESSAGES_MAX || bytes + size > REQUEST_BYTES
+        };
+        if requests.last().is_none_or(is_full) {
+            let session_id = session.to_owned();
+            requests.push(pb::AppendMessagesRequest { session_id, ..pb::AppendMessagesRequest::default() });
+            bytes = 0;
+        }
+        bytes += size;
+        if let Some(request) = requests.last_mut() {
+            request.messages.push(message);
+        }
+    }
+    requests
+}
+
+pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let window = pb::ModelWindow {
+        model: arguments.model,
+        context_tokens: arguments.window,
+        output_tokens: arguments.output,
+        ..pb::ModelWindow::default()
+    };
+    let request = pb::CreateSessionRequest {
+        client_id: arguments.client_id,
+        title: arguments.title,
+        preset: arguments.preset,
+        policy_override_json: arguments.policy_override,
+        policy_json: String::new(),
+        window: Some(window),
+        metadata_json: arguments.metadata,
+        parent_session_id: arguments.parent,
+    };
+    let created = client.sessions.create_session(request).await?.into_inner();
+    match output.json() {
+        true => output.message(&created)?,
+        false => output.line(&created.session.unwrap_or_default().session_id)?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> anyhow::Result<ExitCode> {
+    let messages = match &arguments.messages {
+        Some(file) => parse_messages(&read(file)?)?,
+        None => {
+            let role = match arguments.role {
+                Role::User => pb::Role::User,
+                Role::Assistant => pb::Role::Assistant,
+                Role::System => pb::Role::System,
+            };
+            let parts = vec![text_part(text_or_input(arguments.text)?)];
+            let client_id = arguments.client_id;
+            vec![pb::NewMessage { client_id, role: role.into(), parts, ..pb::NewMessage::default() }]
+        }
+    };
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    for request in requests(&arguments.session, messages) {
+        let appended = client.messages.append_messages(request).await?.into_inner();
+        match output.json() {
+            true => output.message(&appended)?,
+            false => appended.message_ids.iter().try_for_each(|id| output.line(id))?,
+        }
+        // What was appended stays, even if a later request is refused.
+        output.flush()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn finish(globals: &Globals, arguments: FinishArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let reason = match arguments.reason {
+        Reason::Stop => pb::FinishReason::Stop,
+        Reason::ToolCalls => pb::FinishReason::ToolCalls,
+        Reason::Length => pb::FinishReason::Length,
+        Reason::ContentFilter => pb::FinishReason::ContentFilter,
+        Reason::Error => pb::FinishReason::Error,
+        Reason::Aborted => pb::FinishReason::Aborted,
+    };
+    let request = pb::FinishMessageRequest {
+        session_id: arguments.session,
+        message_id: arguments.message.clone(),
+        finish: Some(pb::Finish { reason: reason.into(), ..pb::Finish::default() }),
+        ..pb::FinishMessageRequest::default()
+    };
+    let finished = client.messages.finish_message(request).await?.into_inner();
+    match output.json() {
+        true => output.message(&finished)?,
+        false => output.line(&format!("finished {}, at revision {}", arguments.message, finished.revision))?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn title(globals: &Globals, arguments: TitleArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let TitleArguments { session, title } = arguments;
+    let request =
+        pb::UpdateSessionRequest { session_id: session, title: Some(title), ..pb::UpdateSessionRequest::default() };
+    let updated = client.sessions.update_session(request).await?.into_inner();
+    match output.json() {
+        true => output.message(&updated)?,
+        false => output.line(&format!("titled, at revision {}", updated.revision))?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn archive(globals: &Globals, arguments: ArchiveArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let ArchiveArguments { session, restore } = arguments;
+    let request = pb::ArchiveSessionRequest { session_id: session, restore, ..pb::ArchiveSessionRequest::default() };
+    let archived = client.sessions.archive_session(request).await?.into_inner();
+    let done = if restore { "restored" } else { "archived" };
+    match output.json() {
+        true => output.message(&archived)?,
+        false => output.line(&format!("{done}, at revision {}", archived.revision))?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn fork(globals: &Globals, arguments: ForkArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = pb::ForkSessionRequest {
+        session_id: arguments.session,
+        message_id: arguments.after,
+        at_revision: arguments.at,
+        client_id: arguments.client_id,
+        title: arguments.title,
+    };
+    let forked = client.sessions.fork_session(request).await?.into_inner();
+    match output.json() {
+        true => output.message(&forked)?,
+        false => output.line(&forked.session.unwrap_or_default().session_id)?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn rewind(globals: &Globals, arguments: RewindArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let instruction = arguments.instructions;
+    let request = pb::RewindSessionRequest {
+        session_id: arguments.session,
+        message_id: arguments.message.unwrap_or_default(),
+        branch_summary: arguments.summarize.then_some(pb::BranchSummary { instruction }),
+        ..pb::RewindSessionRequest::default()
+    };
+    let rewound = client.messages.rewind_session(request).await?.into_inner();
+    if output.json() {
+        output.message(&rewound)?;
+    } else {
+        let summary = rewound.summary_message_id.map(|id| format!(", with summary {id}")).unwrap_or_default();
+        output.line(&format!("rewound{summary}, at revision {}", rewound.revision))?;
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow::Result<ExitCode> {
+    let parts = match arguments.remove {
+        true => Vec::new(),
+        false => vec![text_part(text_or_input(arguments.text)?)],
+    };
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = pb::EditMessageRequest {
+        session_id: arguments.session,
+        message_id: arguments.message,
+        parts,
+        ..pb::EditMessageRequest::default()
+    };
+    let edited = client.messages.edit_message(request).await?.into_inner();
+    match output.json() {
+        true => output.message(&edited)?,
+        false if arguments.remove => output.line(&format!("removed, at revision {}", edited.revision))?,
+        false => output.line(&edited.message_id)?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn pin(globals: &Globals, arguments: PinArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let PinArguments { session, message, remove } = arguments;
+    let request = pb::PinMessageRequest {
+        session_id: session,
+        message_id: message,
+        unpin: remove,
+        ..pb::PinMessageRequest::default()
+    };
+    let pinned = client.messages.pin_message(request).await?.into_inner();
+    let done = if remove { "unpinned" } else { "pinned" };
+    match output.json() {
+        true => output.message(&pinned)?,
+        false => output.line(&format!("{done}, at revision {}", pinned.revision))?,
+    }
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_messages_go_in_several_requests() {
+        let message = |bytes: usize| pb::NewMessage { parts: vec![text_part("x".repeat(bytes))], ..Default::default() };
+        let sizes = |messages: Vec<pb::NewMessage>| -> Vec<usize> {
+            requests("s", messages).iter().map(|request| request.messages.len()).collect()
+        };
+        assert_eq!(sizes(vec![message(1); 1_100]), [512, 512, 76]);
+        assert_eq!(sizes(vec![message(3 * 1024 * 1024); 5]), [2, 2, 1]);
+        assert_eq!(sizes(Vec::new()), [0; 0]);
+    }
+
+    #[test]
+    fn a_line_that_is_no_message_is_named() {
+        let lines = "{\"role\":\"ROLE_USER\",\"parts\":[{\"text\":{\"text\":\"hi\"}}]}\n\n{\"rolle\":1}\n";
+        let error = parse_messages(lines).expect_err("the third line is none").to_string();
+        assert!(error.starts_with("line 3: "), "{error}");
+        assert_eq!(parse_messages(&lines[..lines.len() - 13]).expect("one message").len(), 1);
+    }
+}

@@ -1,0 +1,96 @@
+//! The commands that change sessions, as a script uses them.
+
+use crate::cli::Daemon;
+use serde_json::Value;
+use std::io::Write as _;
+use std::process::Stdio;
+
+/// A command's output, one id in one line.
+fn id(daemon: &Daemon, arguments: &[&str]) -> String {
+    let text = daemon.text(arguments);
+    let id = text.strip_suffix('\n').expect("a line");
+    assert!(!id.is_empty() && !id.contains('\n'), "{arguments:?}: {text:?}");
+    id.to_owned()
+}
+
+/// A command's output, with a text on its standard input.
+fn fed(daemon: &Daemon, arguments: &[&str], input: &str) -> String {
+    let mut child = daemon.command(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
+    child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("it reads");
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stdout).expect("output is UTF-8")
+}
+
+/// The texts of a session's view.
+fn view(daemon: &Daemon, session: &str) -> Vec<String> {
+    let frames = daemon.json(&["context", session]);
+    let messages = frames.iter().filter_map(|frame| frame["messages"]["messages"].as_array()).flatten();
+    let parts = messages.filter_map(|message| message["parts"].as_array()).flatten();
+    parts.map(|part| part["part"]["text"]["text"].as_str().unwrap_or_default().to_owned()).collect()
+}
+
+#[test]
+fn a_script_creates_a_session_and_works_on_it() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    let create = ["create", "--client-id", "mine", "--preset", "pi", "--window", "9000", "--title", "one"];
+    let session = id(&daemon, &create);
+    assert_eq!(id(&daemon, &create), session, "it is there already");
+    let first = id(&daemon, &["append", "mine", "hello", "--client-id", "u1"]);
+    assert_eq!(id(&daemon, &["append", "mine", "hello", "--client-id", "u1"]), first, "once");
+    let second = fed(&daemon, &["append", "mine", "--role", "assistant"], "two\nlines\n");
+    let refused = daemon.run(&["append", "mine"]);
+    assert_eq!(refused.status.code(), Some(64), "there is no text");
+    let third = id(&daemon, &["append", "mine", "three"]);
+    assert_eq!(view(&daemon, "mine"), ["hello", "two\nlines", "three"]);
+
+    assert_ne!(id(&daemon, &["edit", "mine", "u1", "good day"]), first);
+    daemon.text(&["edit", "mine", &third, "--remove"]);
+    assert_eq!(view(&daemon, "mine"), ["good day", "two\nlines"]);
+    let fork = id(&daemon, &["fork", "mine", "--after", second.trim_end(), "--title", "branch"]);
+    daemon.text(&["rewind", &fork, "u1"]);
+    assert_eq!(view(&daemon, &fork), ["good day"]);
+    daemon.text(&["rewind", &fork, "--all"]);
+    assert_eq!((view(&daemon, &fork), view(&daemon, "mine").len()), (Vec::new(), 2));
+
+    daemon.text(&["pin", "mine", "u1"]);
+    daemon.text(&["pin", "mine", "u1", "--remove"]);
+    daemon.text(&["title", "mine", "another"]);
+    daemon.text(&["archive", "mine"]);
+    assert!(!daemon.run(&["append", "mine", "late"]).status.success(), "it is archived");
+    daemon.text(&["archive", "mine", "--restore"]);
+    let kinds: Vec<Value> = daemon.json(&["events"]).into_iter().map(|event| event["kind"].clone()).collect();
+    for kind in ["MESSAGE_PINNED", "MESSAGE_UNPINNED", "SESSION_ARCHIVED", "SESSION_RESTORED", "SESSION_FORKED"] {
+        assert!(kinds.contains(&Value::from(format!("EVENT_KIND_{kind}"))), "{kind}: {kinds:?}");
+    }
+    assert!(daemon.text(&["sessions"]).contains("another"));
+}
+
+#[test]
+fn messages_of_every_form_come_as_json_lines() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    let session = id(&daemon, &["create"]);
+    let lines = r#"{"role":"ROLE_USER","parts":[{"text":{"text":"list the files"}}]}
+{"role":"ROLE_ASSISTANT","parts":[{"toolCall":{"callId":"c1","tool":"ls","inputJson":"{}"}}],"finish":{"reason":"FINISH_REASON_TOOL_CALLS"}}
+
+{"role":"ROLE_TOOL","parts":[{"toolResult":{"callId":"c1","status":"TOOL_RESULT_STATUS_COMPLETED","output":"a b"}}]}
+{"clientId":"reply","role":"ROLE_ASSISTANT","open":true,"parts":[{"text":{"text":"They are a"}}]}
+"#;
+    let ids = fed(&daemon, &["append", &session, "--messages", "-"], lines);
+    assert_eq!(ids.lines().count(), 4);
+    daemon.text(&["finish", &session, "reply", "--reason", "length"]);
+    let shown = daemon.json(&["show", &session]);
+    assert_eq!(shown.len(), 4);
+    assert_eq!(shown[3]["finish"]["reason"], "FINISH_REASON_LENGTH");
+
+    let refused = daemon.run(&["append", &session, "--messages", "/nowhere"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let file = home.path().join("wrong.jsonl");
+    std::fs::write(&file, "{\"role\":\"ROLE_USER\"}\n{\"rolle\":1}\n").expect("written");
+    let refused = daemon.run(&["append", &session, "--messages", file.to_str().expect("UTF-8")]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!((refused.status.code(), said.contains("line 2")), (Some(64), true), "{said}");
+    assert_eq!(daemon.json(&["show", &session]).len(), 4, "nothing was appended");
+}
