@@ -245,6 +245,9 @@ impl Longhand {
         validate::summary(&new.text)?;
         validate::name("summarizer", &new.summarizer)?;
         let key = self.store().find_session(session).await?;
+        if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
+            return self.supplied(receipt).await;
+        }
         let (source, _held) = self.roomy_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
@@ -298,8 +301,12 @@ impl Longhand {
             tokens_after: plan::view(&policy, &after).estimated_tokens,
         };
         let receipt = self.store().supply(supplied).await?;
+        self.supplied(receipt).await
+    }
+
+    /// The answer to a summary that was supplied: the same one when the request is repeated, from before any undo.
+    async fn supplied(&self, receipt: Receipt) -> Result<(Compaction, Receipt)> {
         let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
-        // A repeated request gets the first answer, from before any undo.
         Ok((Compaction { undone_revision: None, ..compaction }, receipt))
     }
 

@@ -95,10 +95,13 @@ async fn a_request_that_is_repeated_later_is_answered_as_it_was_then() {
     let supplied = test.app.supply_summary(&session, summary(), once("supply", "s")).await.expect("supplied");
     let undone = test.app.undo(&session, None, once("undo", "u")).await.expect("undone");
     let redone = test.app.redo(&session, None, once("redo", "r")).await.expect("redone");
-    for last in ["nothing", "undone once more", "redone once more"] {
+    for last in ["nothing", "undone once more", "redone once more", "its tail's start was rewound"] {
         match last {
             "undone once more" => drop(undo(&test, &session).await),
             "redone once more" => drop(redo(&test, &session).await),
+            "its tail's start was rewound" => {
+                drop(test.app.rewind(&session, "u2", None, Caller::default()).await.expect("rewound"));
+            }
             _ => {}
         }
         assert_eq!(test.app.undo(&session, None, once("undo", "u")).await.expect("again"), undone, "{last}");
