@@ -2,7 +2,8 @@
 
 use super::failure::{self, Usage};
 use super::output::{Output, count, hex};
-use super::{Client, Globals, json};
+use super::progress::Progress;
+use super::{Client, Globals, ids, json};
 use crate::pb;
 use crate::pb::check_integrity_response::Item;
 use anyhow::Context;
@@ -23,7 +24,7 @@ pub(super) struct Arguments {
 enum Command {
     /// Check the hash chains against all content of views and audit logs; exit 1 with findings
     Verify {
-        /// Only this session, by id or client id
+        /// Only this session, by id, client id, or the last or first digits of its id
         session: Option<String>,
         /// File with the output of `audit head`, to check against
         #[arg(long, value_name = "FILE")]
@@ -31,7 +32,7 @@ enum Command {
     },
     /// Print the newest hash of each chain as JSON lines, for storage elsewhere
     Head {
-        /// Only this session, by id or client id
+        /// Only this session, by id, client id, or the last or first digits of its id
         session: Option<String>,
     },
 }
@@ -43,6 +44,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             // An unreadable file is reported before anything is checked.
             let expected = expect.as_deref().map(read_heads).transpose()?;
             let mut client = globals.client().await?;
+            let session = ids::optional_session(&mut client, session).await?;
             let mut findings = check(&mut client, session.clone(), &mut output).await?;
             if let Some(expected) = expected {
                 findings += compare(&mut client, session, &expected, &mut output).await?;
@@ -52,6 +54,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         Command::Head { session } => {
             let mut client = globals.client().await?;
+            let session = ids::optional_session(&mut client, session).await?;
             print_heads(&mut client, session, &mut output).await?;
             output.flush()?;
             Ok(ExitCode::SUCCESS)
@@ -63,8 +66,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 async fn check(client: &mut Client, session: Option<String>, output: &mut Output) -> anyhow::Result<i64> {
     let request = pb::CheckIntegrityRequest { session_id: session };
     let mut responses = client.admin.check_integrity(request).await?.into_inner();
+    let mut progress = Progress::new();
     let mut findings = 0;
-    while let Some(response) = responses.message().await? {
+    while let Some(response) = progress.waiting("checks the hash chains", responses.message()).await? {
+        progress.clear();
         match &response.item {
             Some(Item::Finding(finding)) => {
                 findings += 1;
@@ -136,13 +141,9 @@ async fn compare(
     expected: &[pb::Head],
     output: &mut Output,
 ) -> anyhow::Result<i64> {
-    let only = match session {
-        Some(session) => Some(session_id(client, session).await?),
-        None => None,
-    };
     let wanted: Vec<pb::Head> = expected
         .iter()
-        .filter(|head| only.as_ref().is_none_or(|session| *session == head.session_id))
+        .filter(|head| session.as_ref().is_none_or(|session| *session == head.session_id))
         .cloned()
         .collect();
     let mut findings = 0;
@@ -158,11 +159,6 @@ async fn compare(
         output.line(&format!("{} compared: {verdict}", count(wanted.len() as i64, "head")))?;
     }
     Ok(findings)
-}
-
-async fn session_id(client: &mut Client, session: String) -> Result<String, tonic::Status> {
-    let response = client.sessions.get_session(pb::GetSessionRequest { session_id: session }).await?;
-    Ok(response.into_inner().session.unwrap_or_default().session_id)
 }
 
 /// Hashes at the revisions of the given heads. A session that is gone has none.

@@ -3,7 +3,7 @@
 //! Each prints the ids that it made, one per line, so that a script can use them: `session=$(longhand create)`.
 
 use super::failure::Usage;
-use super::{Globals, json};
+use super::{Globals, ids, json};
 use crate::limits;
 use crate::pb;
 use anyhow::Context as _;
@@ -40,14 +40,14 @@ pub(super) struct CreateArguments {
     /// Free JSON
     #[arg(long, value_name = "JSON")]
     metadata: Option<String>,
-    /// Parent session, by id or client id
+    /// Parent session, by id, client id, or the last or first digits of its id
     #[arg(long, value_name = "SESSION")]
     parent: Option<String>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct AppendArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Text of the message; default: standard input
     #[arg(conflicts_with = "messages")]
@@ -73,7 +73,7 @@ enum Role {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct FinishArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Open message, by id or client id
     message: String,
@@ -95,7 +95,7 @@ enum Reason {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct TitleArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// New title
     title: String,
@@ -103,7 +103,7 @@ pub(super) struct TitleArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ArchiveArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Restore it instead
     #[arg(long)]
@@ -112,7 +112,7 @@ pub(super) struct ArchiveArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ForkArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Last message that the fork shares, by id or client id; default: the newest
     #[arg(long, value_name = "MESSAGE", conflicts_with = "at")]
@@ -130,7 +130,7 @@ pub(super) struct ForkArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RewindArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Last message that stays in views, by id or client id
     #[arg(required_unless_present = "all", conflicts_with = "all")]
@@ -148,7 +148,7 @@ pub(super) struct RewindArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct EditArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Message, by id or client id; its original stays in the history
     message: String,
@@ -162,7 +162,7 @@ pub(super) struct EditArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct PinArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Message, by id or client id
     message: String,
@@ -246,7 +246,7 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
         policy_json: String::new(),
         window: Some(window),
         metadata_json: arguments.metadata,
-        parent_session_id: arguments.parent,
+        parent_session_id: ids::optional_session(&mut client, arguments.parent).await?,
     };
     let created = client.sessions.create_session(request).await?.into_inner();
     match output.json() {
@@ -273,7 +273,8 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
     };
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    for request in requests(&arguments.session, messages) {
+    let session = ids::session(&mut client, &arguments.session).await?;
+    for request in requests(&session, messages) {
         let appended = client.messages.append_messages(request).await?.into_inner();
         match output.json() {
             true => output.message(&appended)?,
@@ -297,7 +298,7 @@ pub(super) async fn finish(globals: &Globals, arguments: FinishArguments) -> any
         Reason::Aborted => pb::FinishReason::Aborted,
     };
     let request = pb::FinishMessageRequest {
-        session_id: arguments.session,
+        session_id: ids::session(&mut client, &arguments.session).await?,
         message_id: arguments.message.clone(),
         finish: Some(pb::Finish { reason: reason.into(), ..pb::Finish::default() }),
         ..pb::FinishMessageRequest::default()
@@ -315,8 +316,8 @@ pub(super) async fn title(globals: &Globals, arguments: TitleArguments) -> anyho
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let TitleArguments { session, title } = arguments;
-    let request =
-        pb::UpdateSessionRequest { session_id: session, title: Some(title), ..pb::UpdateSessionRequest::default() };
+    let session_id = ids::session(&mut client, &session).await?;
+    let request = pb::UpdateSessionRequest { session_id, title: Some(title), ..pb::UpdateSessionRequest::default() };
     let updated = client.sessions.update_session(request).await?.into_inner();
     match output.json() {
         true => output.message(&updated)?,
@@ -330,7 +331,8 @@ pub(super) async fn archive(globals: &Globals, arguments: ArchiveArguments) -> a
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let ArchiveArguments { session, restore } = arguments;
-    let request = pb::ArchiveSessionRequest { session_id: session, restore, ..pb::ArchiveSessionRequest::default() };
+    let session_id = ids::session(&mut client, &session).await?;
+    let request = pb::ArchiveSessionRequest { session_id, restore, ..pb::ArchiveSessionRequest::default() };
     let archived = client.sessions.archive_session(request).await?.into_inner();
     let done = if restore { "restored" } else { "archived" };
     match output.json() {
@@ -345,7 +347,7 @@ pub(super) async fn fork(globals: &Globals, arguments: ForkArguments) -> anyhow:
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let request = pb::ForkSessionRequest {
-        session_id: arguments.session,
+        session_id: ids::session(&mut client, &arguments.session).await?,
         message_id: arguments.after,
         at_revision: arguments.at,
         client_id: arguments.client_id,
@@ -365,7 +367,7 @@ pub(super) async fn rewind(globals: &Globals, arguments: RewindArguments) -> any
     let mut output = globals.output();
     let instruction = arguments.instructions;
     let request = pb::RewindSessionRequest {
-        session_id: arguments.session,
+        session_id: ids::session(&mut client, &arguments.session).await?,
         message_id: arguments.message.unwrap_or_default(),
         branch_summary: arguments.summarize.then_some(pb::BranchSummary { instruction }),
         ..pb::RewindSessionRequest::default()
@@ -389,7 +391,7 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let request = pb::EditMessageRequest {
-        session_id: arguments.session,
+        session_id: ids::session(&mut client, &arguments.session).await?,
         message_id: arguments.message,
         parts,
         ..pb::EditMessageRequest::default()
@@ -409,7 +411,7 @@ pub(super) async fn pin(globals: &Globals, arguments: PinArguments) -> anyhow::R
     let mut output = globals.output();
     let PinArguments { session, message, remove } = arguments;
     let request = pb::PinMessageRequest {
-        session_id: session,
+        session_id: ids::session(&mut client, &session).await?,
         message_id: message,
         unpin: remove,
         ..pb::PinMessageRequest::default()

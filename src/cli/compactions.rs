@@ -1,9 +1,13 @@
 //! `longhand compact`, `confirm`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
 
 use super::event_text::{failure, kind, level_name, outcome, rewrite, trigger};
-use super::output::{Align, Output, Table, dollars, time, word};
-use super::{Client, Globals, plan_text, requests};
+use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, word};
+use super::progress::Progress;
+use super::table::{Column, Table};
+use super::times::Times;
+use super::{Client, Globals, ids, plan_text, requests};
 use crate::pb;
+use crate::pb::subscribe_events_response::Frame;
 use std::process::ExitCode;
 
 /// Compactions requested per page.
@@ -13,7 +17,7 @@ const PROGRESS_SECONDS: i64 = 1;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StartArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Prune old tool outputs instead of summarizing a range
     #[arg(long, conflicts_with_all = ["instructions", "level"])]
@@ -31,11 +35,11 @@ pub(super) struct StartArguments {
     /// First message of the tail, by id or client id; default: by the policy
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     to: String,
-    /// Wait for the end of the compaction
+    /// Return as soon as the compaction is requested; default: wait for its end, and show its progress
     #[arg(long)]
-    wait: bool,
+    detach: bool,
     /// Only print the plan: truncations, covered range, omissions, tail, and requests to a model
-    #[arg(long, conflicts_with = "wait")]
+    #[arg(long, conflicts_with = "detach")]
     dry_run: bool,
 }
 
@@ -76,24 +80,28 @@ pub(super) struct RetryArguments {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ListArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// List the requests to models instead, including those for summaries of branches
     #[arg(long)]
     requests: bool,
+    /// Only the newest, at most this many
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ReversalArguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
 }
 
 pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let session_id = ids::session(&mut client, &arguments.session).await?;
     let request = pb::StartCompactionRequest {
-        session_id: arguments.session.clone(),
+        session_id: session_id.clone(),
         kind: if arguments.prune { pb::CompactionKind::Prune } else { pb::CompactionKind::Summary }.into(),
         instructions: arguments.instructions,
         request_id: String::new(),
@@ -103,7 +111,8 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         head_start_message_id: arguments.from,
     };
     // The subscription starts before the request, so that the end of the compaction cannot be missed.
-    let frames = if arguments.wait { Some(subscribe(&mut client, &arguments.session).await?) } else { None };
+    let is_awaited = !arguments.detach && !arguments.dry_run;
+    let frames = if is_awaited { Some(subscribe(&mut client, &session_id).await?) } else { None };
     let started = client.compactions.start_compaction(request).await?.into_inner();
     if let Some(plan) = &started.plan {
         plan_text::print(&mut output, plan)?;
@@ -123,15 +132,17 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
 pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let limit = arguments.limit.map_or(usize::MAX, |limit| limit as usize);
     if arguments.requests {
-        requests::print(&mut client, &mut output, arguments.session).await?;
+        requests::print(&mut client, &mut output, session_id, limit).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let compactions = all(&mut client, &arguments.session).await?;
+    let compactions = first(&mut client, &session_id, limit).await?;
     if output.json() {
         compactions.iter().try_for_each(|compaction| output.message(compaction))?;
     } else {
-        table(&compactions).print(&mut output)?;
+        table(&compactions, Globals::times(&output)).print(&mut output)?;
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)
@@ -166,7 +177,8 @@ pub(super) async fn retry(globals: &Globals, arguments: RetryArguments) -> anyho
 pub(super) async fn undo(globals: &Globals, arguments: ReversalArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let request = pb::UndoChangeRequest { session_id: arguments.session, ..pb::UndoChangeRequest::default() };
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let request = pb::UndoChangeRequest { session_id, ..pb::UndoChangeRequest::default() };
     let undone = client.compactions.undo_change(request).await?.into_inner();
     if output.json() {
         output.message(&undone)?;
@@ -181,7 +193,8 @@ pub(super) async fn undo(globals: &Globals, arguments: ReversalArguments) -> any
 pub(super) async fn redo(globals: &Globals, arguments: ReversalArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let request = pb::RedoChangeRequest { session_id: arguments.session, ..pb::RedoChangeRequest::default() };
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let request = pb::RedoChangeRequest { session_id, ..pb::RedoChangeRequest::default() };
     let redone = client.compactions.redo_change(request).await?.into_inner();
     if output.json() {
         output.message(&redone)?;
@@ -213,13 +226,19 @@ pub(super) async fn newest(client: &mut Client, session: &str) -> Result<Option<
 
 /// All compactions of a session, newest first.
 pub(super) async fn all(client: &mut Client, session: &str) -> Result<Vec<pb::Compaction>, tonic::Status> {
+    first(client, session, usize::MAX).await
+}
+
+/// The newest compactions of a session, newest first.
+async fn first(client: &mut Client, session: &str, limit: usize) -> Result<Vec<pb::Compaction>, tonic::Status> {
     let mut request =
         pb::ListCompactionsRequest { session_id: session.to_owned(), page_size: PAGE_SIZE, page_token: String::new() };
     let mut compactions = Vec::new();
     loop {
         let page = client.compactions.list_compactions(request.clone()).await?.into_inner();
         compactions.extend(page.compactions);
-        if page.next_page_token.is_empty() {
+        compactions.truncate(limit);
+        if page.next_page_token.is_empty() || compactions.len() == limit {
             return Ok(compactions);
         }
         request.page_token = page.next_page_token;
@@ -235,6 +254,7 @@ async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::
             .map(i32::from)
             .to_vec(),
         progress_interval: Some(prost_types::Duration { seconds: PROGRESS_SECONDS, nanos: 0 }),
+        include_live: true,
         ..pb::SubscribeEventsRequest::default()
     };
     let mut frames = client.events.subscribe_events(request).await?.into_inner();
@@ -243,16 +263,43 @@ async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::
     Ok(frames)
 }
 
-/// Waits until a compaction has ended. A compaction that ends before it started has no event, so the state is queried
-/// after progress frames too.
+/// Waits until a compaction has ended, and shows its progress on standard error. A compaction that ends before it
+/// started has no event, so the state is queried after progress frames too.
 async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) -> anyhow::Result<pb::Compaction> {
+    let mut progress = Progress::new();
     let mut compaction = started;
+    let (mut shown, mut written_bytes) = (pb::CompactionState::Unspecified, None);
     while is_active(&compaction) {
-        anyhow::ensure!(frames.message().await?.is_some(), "the stream ended before the compaction did");
+        if shown != compaction.state() {
+            shown = compaction.state();
+            progress.state(&stage(&compaction, written_bytes, progress.seconds()));
+        }
+        let seconds = progress.seconds();
+        progress.show(|| stage(&compaction, written_bytes, seconds));
+        let Some(response) = frames.message().await? else {
+            anyhow::bail!("the stream ended before the compaction did")
+        };
+        match response.frame {
+            Some(Frame::Summary(words)) => {
+                let is_own = words.compaction_id == compaction.compaction_id;
+                written_bytes = is_own.then(|| words.offset_bytes + words.delta.len() as i64).or(written_bytes);
+                continue;
+            }
+            Some(Frame::Live(_)) => continue,
+            Some(_) | None => {}
+        }
         let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id, text_request_number: 0 };
         compaction = client.compactions.get_compaction(request).await?.into_inner().compaction.unwrap_or_default();
     }
     Ok(compaction)
+}
+
+/// What a compaction that has not ended does, and for how long.
+fn stage(compaction: &pb::Compaction, written_bytes: Option<i64>, seconds: i64) -> String {
+    let doing = if compaction.state() == pb::CompactionState::Ready { "waits for a worker" } else { "runs" };
+    let written = written_bytes.map_or(String::new(), |bytes| format!(", {} written", count(bytes, "byte")));
+    let time = if seconds > 0 { format!(", {seconds} s") } else { String::new() };
+    format!("{} {} {doing}{written}{time}", kind(compaction.kind()), compaction.compaction_id)
 }
 
 /// True if the compaction is ready or running, so that it may still change the view.
@@ -286,6 +333,16 @@ fn state(compaction: &pb::Compaction) -> String {
     }
 }
 
+/// Style of a state in the table, by its first word.
+fn state_style(state: &str) -> anstyle::Style {
+    match state.split([' ', ',']).next() {
+        Some("done") => GOOD,
+        Some("failed" | "dead") => BAD,
+        Some("ready" | "running") => PENDING,
+        Some(_) | None => PLAIN,
+    }
+}
+
 fn result(compaction: &pb::Compaction) -> String {
     match (&compaction.outcome, &compaction.failure) {
         (Some(numbers), _) => outcome(numbers),
@@ -308,22 +365,22 @@ fn tokens(compaction: &pb::Compaction, of: impl Fn(&pb::CompactionOutcome) -> i6
     compaction.outcome.as_ref().map_or_else(|| "-".to_owned(), |outcome| of(outcome).to_string())
 }
 
-fn table(compactions: &[pb::Compaction]) -> Table {
+fn table(compactions: &[pb::Compaction], times: Times) -> Table {
     let mut table = Table::new(&[
-        ("COMPACTION", Align::Left),
-        ("KIND", Align::Left),
-        ("TRIGGER", Align::Left),
-        ("LEVEL", Align::Left),
-        ("STATE", Align::Left),
-        ("ASKED FOR", Align::Left),
-        ("BASE", Align::Right),
-        ("RANGE", Align::Left),
-        ("BEFORE", Align::Right),
-        ("AFTER", Align::Right),
-        ("SUMMARIZER", Align::Left),
-        ("COST", Align::Right),
-        ("DURATION", Align::Right),
-        ("RESULT", Align::Left),
+        Column::word("COMPACTION"),
+        Column::word("KIND").optional(1),
+        Column::word("TRIGGER").optional(4),
+        Column::word("LEVEL").optional(6),
+        Column::word("STATE").styled(state_style),
+        Column::word("REQUESTED").optional(2),
+        Column::number("BASE").optional(10),
+        Column::word("RANGE").optional(9),
+        Column::number("BEFORE").optional(3),
+        Column::number("AFTER").optional(3),
+        Column::word("SUMMARIZER").optional(5),
+        Column::number("COST").optional(7),
+        Column::number("DURATION").optional(8),
+        Column::text("RESULT"),
     ]);
     for compaction in compactions {
         table.row(vec![
@@ -332,7 +389,7 @@ fn table(compactions: &[pb::Compaction]) -> Table {
             trigger(compaction.trigger()),
             level_name(compaction.level()),
             state(compaction),
-            time(compaction.create_time.as_ref()),
+            times.text(compaction.create_time.as_ref()),
             compaction.base_revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
             range(compaction),
             tokens(compaction, |outcome| outcome.tokens_before),
@@ -419,7 +476,7 @@ mod tests {
             message: "nothing won".into(),
             ..pb::CompactionFailure::default()
         });
-        let lines = table(&[done, failed]).lines();
+        let lines = table(&[done, failed], Times::Absolute).lines(None);
         assert!(lines[1].contains("done, undone at 12") && lines[1].contains("9 → 4 tokens"), "{lines:?}");
         let words: Vec<&str> = lines[1].split_whitespace().collect();
         let shown = ["strong/m", "$1.200034?", "2.050", "s"];

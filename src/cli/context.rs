@@ -1,8 +1,8 @@
 //! `longhand context`: prints the view, as a model should see it.
 
-use super::Globals;
 use super::message_text::{part_lines, role};
 use super::output::{Output, context_usage, count, hex, word};
+use super::{Globals, ids};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::io;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Revision of the view; default: the newest
     #[arg(long, value_name = "REVISION")]
@@ -54,9 +54,10 @@ impl Arguments {
     }
 }
 
-pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    arguments.session = ids::session(&mut client, &arguments.session).await?;
     let mut frames = client.contexts.get_context(arguments.request()).await?.into_inner();
     while let Some(response) = frames.message().await? {
         if output.json() {
@@ -79,7 +80,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 
 /// Headline of a view: its size, its fit in the window, its hash, and the pending compaction.
 pub(super) fn headline(header: &pb::ContextHeader) -> String {
-    let fits = if header.fits { "fits" } else { "DOES NOT FIT" };
+    let fits = if header.fits { "fits" } else { "leaves too little room for a reply" };
     let mut line = format!(
         "view at revision {}: {}, {}, {fits}, hash {}",
         header.revision,
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!(headline(&header), "view at revision 9: 2 messages, 50 of 100 tokens (50 %), fits, hash 01");
         header.fits = false;
         header.pending_compaction_id = Some("cmp_1".into());
-        assert!(headline(&header).ends_with("DOES NOT FIT, hash 01, cmp_1 pending"));
+        assert!(headline(&header).ends_with("leaves too little room for a reply, hash 01, cmp_1 pending"));
     }
 
     #[test]

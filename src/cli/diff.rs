@@ -1,9 +1,9 @@
 //! `longhand diff`: prints the differences between a session's views at two revisions.
 
-use super::Globals;
 use super::context::{heading, range};
 use super::output::{Output, count, shorten, word};
 use super::view::{View, fetch};
+use super::{Globals, ids};
 use crate::pb;
 use crate::pb::part::Body;
 use serde::Serialize;
@@ -15,7 +15,7 @@ const WIDTH: usize = 100;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Revision of the first view
     from: i64,
@@ -87,8 +87,9 @@ struct Changed {
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let session_id = ids::session(&mut client, &arguments.session).await?;
     let request = |as_of_revision| pb::GetContextRequest {
-        session_id: arguments.session.clone(),
+        session_id: session_id.clone(),
         as_of_revision,
         ..pb::GetContextRequest::default()
     };

@@ -1,21 +1,29 @@
 //! `longhand events`: lists committed changes in order, and follows new ones.
 
+use super::brief::{brief, style};
 use super::event_text::sentence;
 use super::failure::Usage;
-use super::output::{Output, time_of_day};
-use super::{Client, Globals};
+use super::ids::short;
+use super::output::{DIMMED, Output, clock_time, time_of_day};
+use super::times::{self, is_since};
+use super::{Client, Globals, ids};
+use crate::clock::Clock;
+use crate::model::time::Timestamp;
 use crate::pb;
 use crate::pb::subscribe_events_request::Start;
 use crate::pb::subscribe_events_response::Frame;
 use anyhow::Context;
+use std::collections::VecDeque;
 use std::process::ExitCode;
 
 /// Events requested per page.
 const PAGE_SIZE: i32 = 500;
+/// Maximum of `--limit`: so many events are held in memory.
+const LIMIT_MAX: i64 = 100_000;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only this session, by id or client id
+    /// Only this session, by id, client id, or the last or first digits of its id
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
     /// Only events after this cursor
@@ -25,55 +33,95 @@ pub(super) struct Arguments {
     #[arg(long)]
     follow: bool,
     /// Only new events; implies --follow
-    #[arg(long, conflicts_with = "after")]
+    #[arg(long, conflicts_with_all = ["after", "limit", "since"])]
     new: bool,
+    /// Only the newest events, at most this many, and with --follow those that come after them
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=LIMIT_MAX))]
+    limit: Option<u32>,
+    /// Only events since this time: an age such as 2h or 3d, a date, or RFC 3339
+    #[arg(long, value_name = "TIME")]
+    since: Option<String>,
     /// Include the messages of events; only in JSON
     #[arg(long)]
     content: bool,
 }
 
-pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     if arguments.content && !globals.json {
         return Err(
             Usage("--content needs --json; `longhand replay SESSION` prints content for people".to_owned()).into()
         );
     }
-    let client = globals.client().await?;
+    let since = arguments.since.as_deref().map(|since| times::instant(since, Clock::default().now())).transpose()?;
+    let mut client = globals.client().await?;
     let mut output = globals.output();
-    if arguments.follow || arguments.new {
-        follow(client, arguments, &mut output).await
-    } else {
-        list(client, arguments, &mut output).await
+    let session = ids::optional_session(&mut client, arguments.session.take()).await?;
+    let is_listed = arguments.limit.is_some() || !(arguments.follow || arguments.new);
+    if is_listed {
+        let cursor = list(&mut client, session.clone(), &arguments, since, &mut output).await?;
+        arguments.after = cursor.or(arguments.after);
     }
+    if arguments.follow || arguments.new {
+        return follow(client, session, arguments, since, &mut output).await;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn list(mut client: Client, arguments: Arguments, output: &mut Output) -> anyhow::Result<ExitCode> {
+/// Prints past events. Returns the cursor after the last of them, if there are any.
+async fn list(
+    client: &mut Client,
+    session_id: Option<String>,
+    arguments: &Arguments,
+    since: Option<Timestamp>,
+    output: &mut Output,
+) -> anyhow::Result<Option<String>> {
     let mut request = pb::ListEventsRequest {
-        session_id: arguments.session,
-        after_cursor: arguments.after.unwrap_or_default(),
+        session_id,
+        after_cursor: arguments.after.clone().unwrap_or_default(),
         page_size: PAGE_SIZE,
         include_content: arguments.content,
         ..pb::ListEventsRequest::default()
     };
+    let mut newest = VecDeque::new();
+    let mut cursor = None;
     loop {
         let page = client.events.list_events(request.clone()).await?.into_inner();
-        page.events.iter().try_for_each(|event| print(output, event))?;
-        output.flush()?;
+        cursor = page.events.last().map(|event| event.cursor.clone()).or(cursor);
+        let chosen = page.events.into_iter().filter(|event| is_since(event.event_time.as_ref(), since));
+        match arguments.limit {
+            Some(limit) => {
+                newest.extend(chosen);
+                newest.drain(..newest.len().saturating_sub(limit as usize));
+            }
+            None => {
+                chosen.into_iter().try_for_each(|event| print(output, &event))?;
+                output.flush()?;
+            }
+        }
         if page.next_cursor.is_empty() {
-            return Ok(ExitCode::SUCCESS);
+            break;
         }
         request.after_cursor = page.next_cursor;
     }
+    newest.iter().try_for_each(|event| print(output, event))?;
+    output.flush()?;
+    Ok(cursor)
 }
 
-async fn follow(mut client: Client, arguments: Arguments, output: &mut Output) -> anyhow::Result<ExitCode> {
+async fn follow(
+    mut client: Client,
+    session: Option<String>,
+    arguments: Arguments,
+    since: Option<Timestamp>,
+    output: &mut Output,
+) -> anyhow::Result<ExitCode> {
     let start = match (arguments.new, arguments.after) {
         (true, _) => None,
         (false, Some(cursor)) => Some(Start::AfterCursor(cursor)),
         (false, None) => Some(Start::FromBeginning(true)),
     };
     let request = pb::SubscribeEventsRequest {
-        session_ids: arguments.session.into_iter().collect(),
+        session_ids: session.into_iter().collect(),
         start,
         include_content: arguments.content,
         ..pb::SubscribeEventsRequest::default()
@@ -87,7 +135,8 @@ async fn follow(mut client: Client, arguments: Arguments, output: &mut Output) -
             Some(Frame::Ready(ready)) => cursor = ready.cursor,
             Some(Frame::Progress(progress)) => cursor = progress.cursor,
             Some(Frame::Events(batch)) => {
-                batch.events.iter().try_for_each(|event| print(output, event))?;
+                let mut chosen = batch.events.iter().filter(|event| is_since(event.event_time.as_ref(), since));
+                chosen.try_for_each(|event| print(output, event))?;
                 output.flush()?;
                 cursor = batch.cursor;
             }
@@ -107,6 +156,12 @@ fn resume(cursor: &str) -> String {
 fn print(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
     if output.json() {
         return output.message(event);
+    }
+    if output.columns().is_some() {
+        let (time, session) = (clock_time(event.event_time.as_ref()), short(&event.session_id));
+        let lead = format!("{:>6}  {time}  {session}  #{:<5} ", event.seq, event.revision);
+        let actor = if event.actor.is_empty() { String::new() } else { format!(" ({})", event.actor) };
+        return Ok(output.styled_line(&[(DIMMED, lead), (style(event), brief(event)), (DIMMED, actor)])?);
     }
     let time = time_of_day(event.event_time.as_ref());
     let actor = if event.actor.is_empty() { "-" } else { &event.actor };

@@ -1,7 +1,6 @@
 //! `longhand expand`: prints the originals behind an id of a view.
 
-use super::Globals;
-use super::message_text;
+use super::{Globals, ids, message_text};
 use crate::pb;
 use std::process::ExitCode;
 
@@ -10,7 +9,7 @@ const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Id in the view: of a message (or its client id), a part, a compaction or its summary
     id: String,
@@ -20,7 +19,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let mut request = pb::ExpandMessageRequest {
-        session_id: arguments.session,
+        session_id: ids::session(&mut client, &arguments.session).await?,
         id: arguments.id,
         page_size: PAGE_SIZE,
         page_token: String::new(),

@@ -5,9 +5,11 @@
 
 mod address;
 mod audit;
+mod brief;
 mod changes;
 mod client;
 mod compactions;
+mod completions;
 mod context;
 mod demo;
 mod diff;
@@ -16,6 +18,7 @@ mod event_text;
 mod events;
 mod expand;
 mod failure;
+mod ids;
 mod import;
 mod json;
 mod message_text;
@@ -23,6 +26,7 @@ mod metrics;
 mod output;
 mod plan_text;
 mod presets;
+mod progress;
 mod replay;
 mod requests;
 mod serve;
@@ -30,12 +34,16 @@ mod sessions;
 mod show;
 pub mod simulate;
 mod status;
+mod table;
+mod times;
 mod view;
 mod watch;
 
+use crate::clock::Clock;
 use client::Client;
 use output::Output;
 use std::process::ExitCode;
+use times::Times;
 
 /// The parsed command line.
 #[derive(Debug, clap::Parser)]
@@ -60,6 +68,9 @@ struct Globals {
     /// Address of the daemon, http://host:port or unix:/path; default: the socket in the default data directory
     #[arg(long, global = true, env = "LONGHAND_SERVER", value_name = "ADDRESS")]
     server: Option<String>,
+    /// Use colours: always, never, or auto, which is on a terminal unless NO_COLOR is set
+    #[arg(long, global = true, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
+    color: clap::ColorChoice,
     /// Actor that the daemon records with every change of this command
     #[arg(long, global = true, default_value = "cli", value_name = "NAME")]
     actor: String,
@@ -70,8 +81,13 @@ impl Globals {
         Client::connect(&address::or_default(self.server.as_deref())?, &self.actor).await
     }
 
+    /// The time of the command, for tables: relative on a terminal.
+    fn times(output: &Output) -> Times {
+        if output.columns().is_some() { Times::Since(Clock::default().now()) } else { Times::Absolute }
+    }
+
     fn output(&self) -> Output {
-        Output::new(self.json, self.raw)
+        Output::new(self.json, self.raw, self.color)
     }
 }
 
@@ -139,6 +155,8 @@ enum Command {
     Audit(audit::Arguments),
     /// Print the state of the daemon, or the guards of a session
     Status(status::Arguments),
+    /// Print a script that completes commands and options in a shell
+    Completions(completions::Arguments),
 }
 
 /// Parses the command line. Help and parse errors are printed, and their exit code is returned as the error.
@@ -193,6 +211,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Evaluate(arguments) => evaluate::run(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
         Command::Status(arguments) => status::run(globals, arguments).await,
+        Command::Completions(arguments) => completions::run(globals, &arguments),
     }
 }
 
@@ -229,6 +248,11 @@ mod tests {
             "longhand import a.jsonl --output 5",
             "longhand context s --wait --shorten",
             "longhand compact s --prune --instructions x",
+            "longhand compact s --dry-run --detach",
+            "longhand compact s --wait",
+            "longhand sessions --limit 0",
+            "longhand events --new --limit 3",
+            "longhand sessions --color sometimes",
             "longhand status ses_1 --metrics",
             "longhand",
         ] {

@@ -1,30 +1,76 @@
-//! Standard output of commands: lines, tables, JSON.
+//! Standard output of commands: lines, styles, JSON.
 //!
 //! All output passes through this module. It escapes control characters, so that no text can command the terminal or
 //! leave its line, whoever wrote it; `--raw` prints texts as they are.
 
 use super::json;
 use crate::telemetry::escape;
+use anstyle::{AnsiColor, Style};
 use prost::{Message, Name};
 use serde::Serialize;
-use std::io::{self, BufWriter, Stdout, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Style of plain text.
+pub(super) const PLAIN: Style = Style::new();
+/// Style of headings.
+pub(super) const HEADING: Style = Style::new().bold();
+/// Style of what is less important than the text beside it.
+pub(super) const DIMMED: Style = Style::new().dimmed();
+/// Style of success.
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+/// Style of failure.
+pub(super) const BAD: Style = AnsiColor::Red.on_default();
+/// Style of what has not ended.
+pub(super) const PENDING: Style = AnsiColor::Yellow.on_default();
+
+/// Width assumed for a terminal that does not state its own.
+const COLUMNS_DEFAULT: usize = 80;
 
 /// Standard output as text or JSON. It is flushed at the end of a command, and where a reader waits for output.
 pub(super) struct Output {
     json: bool,
     raw: bool,
+    styled: bool,
+    columns: Option<usize>,
     writer: BufWriter<Stdout>,
 }
 
 impl Output {
     /// Standard output: as JSON if `json` is set, without escaping of texts if `raw` is set.
-    pub(super) fn new(json: bool, raw: bool) -> Self {
-        Self { json, raw, writer: BufWriter::new(io::stdout()) }
+    pub(super) fn new(json: bool, raw: bool, color: clap::ColorChoice) -> Self {
+        let stdout = io::stdout();
+        let styled = match color {
+            clap::ColorChoice::Always => true,
+            clap::ColorChoice::Never => false,
+            // `auto` follows NO_COLOR, CLICOLOR, CLICOLOR_FORCE and TERM.
+            clap::ColorChoice::Auto => anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never,
+        };
+        let size = terminal_size::terminal_size_of(&stdout).map(|(columns, _)| usize::from(columns.0));
+        let columns = stdout.is_terminal().then(|| size.filter(|&columns| columns > 0).unwrap_or(COLUMNS_DEFAULT));
+        Self { json, raw, styled: styled && !json, columns, writer: BufWriter::new(stdout) }
     }
 
     /// True if the output is JSON.
     pub(super) fn json(&self) -> bool {
         self.json
+    }
+
+    /// Width of the terminal; none if standard output is no terminal, and nothing is shortened.
+    pub(super) fn columns(&self) -> Option<usize> {
+        self.columns
+    }
+
+    /// Prints a line of pieces, each in its style if the output has styles.
+    pub(super) fn styled_line<T: AsRef<str>>(&mut self, pieces: &[(Style, T)]) -> io::Result<()> {
+        pieces.iter().try_for_each(|(style, text)| self.piece(*style, text.as_ref()))?;
+        writeln!(self.writer)
+    }
+
+    /// Prints a piece of a line in a style. It does not end the line, whatever the text contains.
+    pub(super) fn piece(&mut self, style: Style, text: &str) -> io::Result<()> {
+        let text = if self.raw { text.into() } else { escape::line(text) };
+        if self.styled { write!(self.writer, "{style}{text}{style:#}") } else { write!(self.writer, "{text}") }
     }
 
     /// Prints a line. It stays one line, whatever the text contains.
@@ -36,6 +82,16 @@ impl Output {
     /// text can pass for one of its own.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         if self.raw { write!(self.writer, "{text}") } else { write!(self.writer, "{}", escape::lines(text)) }
+    }
+
+    /// Prints a text as `text` does, in a style.
+    pub(super) fn styled_text(&mut self, style: Style, text: &str) -> io::Result<()> {
+        if !self.styled {
+            return self.text(text);
+        }
+        write!(self.writer, "{style}")?;
+        self.text(text)?;
+        write!(self.writer, "{style:#}")
     }
 
     /// Prints foreign text with its lines, indented, so that none of them passes for a heading.
@@ -65,82 +121,38 @@ impl Output {
     }
 }
 
-/// Alignment of a column.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Align {
-    /// For words.
-    Left,
-    /// For numbers.
-    Right,
-}
-
-/// Rows under headings, with columns as wide as their widest entry.
-pub(super) struct Table {
-    columns: Vec<(&'static str, Align)>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    /// A table without rows.
-    pub(super) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
-    }
-
-    /// Adds a row with an entry for each column.
-    ///
-    /// Control characters are escaped here, so that they count for the column width.
-    pub(super) fn row(&mut self, entries: Vec<String>) {
-        self.rows.push(entries.iter().map(|entry| escape::line(entry).into_owned()).collect());
-    }
-
-    /// Lines of the table, headings first.
-    pub(super) fn lines(&self) -> Vec<String> {
-        let headings: Vec<String> = self.columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
-        let widths: Vec<usize> = (0..self.columns.len())
-            .map(|index| self.all(&headings).map(|row| width(&row[index])).max().unwrap_or(0))
-            .collect();
-        self.all(&headings).map(|row| self.line(row, &widths)).collect()
-    }
-
-    fn all<'a>(&'a self, headings: &'a Vec<String>) -> impl Iterator<Item = &'a Vec<String>> {
-        std::iter::once(headings).chain(&self.rows)
-    }
-
-    fn line(&self, row: &[String], widths: &[usize]) -> String {
-        let mut line = String::new();
-        for ((entry, width_max), (_, align)) in row.iter().zip(widths).zip(&self.columns) {
-            let padding = " ".repeat(width_max - width(entry));
-            match align {
-                Align::Left => line.extend([entry, &padding, "  "]),
-                Align::Right => line.extend([&padding, entry, "  "]),
-            }
-        }
-        line.truncate(line.trim_end().len());
-        line
-    }
-
-    /// Prints the table.
-    pub(super) fn print(&self, output: &mut Output) -> io::Result<()> {
-        self.lines().iter().try_for_each(|line| output.line(line))
-    }
-}
-
-fn width(text: &str) -> usize {
-    text.chars().count()
-}
-
 /// Lines of a text, indented by a margin. Empty lines are not indented.
 pub(super) fn indented(text: &str, margin: &str) -> Vec<String> {
     text.lines().map(|line| if line.is_empty() { String::new() } else { format!("{margin}{line}") }).collect()
 }
 
-/// A text on one line of at most `width_max` characters; `…` marks omitted text.
+/// Width of a text on a terminal, in columns: letters of East Asian scripts and emoji take two.
+pub(super) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A text on one line: each run of white space is one blank.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A text on one line of at most `width_max` columns; `…` marks omitted text.
 pub(super) fn shorten(text: &str, width_max: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    if width(&line) <= width_max {
-        return line;
+    truncate(&one_line(text), width_max)
+}
+
+/// The beginning of a line, of at most `width_max` columns; `…` marks omitted text.
+pub(super) fn truncate(line: &str, width_max: usize) -> String {
+    if width(line) <= width_max {
+        return line.to_owned();
     }
-    let mut short: String = line.chars().take(width_max.saturating_sub(1)).collect();
+    let mut room = width_max.saturating_sub(1);
+    let fits = |letter: &char| {
+        let left = room.checked_sub(letter.width().unwrap_or(0));
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let mut short: String = line.chars().take_while(fits).collect();
     short.push('…');
     short
 }
@@ -153,6 +165,11 @@ pub(super) fn time(time: Option<&prost_types::Timestamp>) -> String {
 /// Time of day of an instant, in UTC, to the millisecond.
 pub(super) fn time_of_day(time: Option<&prost_types::Timestamp>) -> String {
     instant(time).map_or_else(|| "-".to_owned(), |time| time.strftime("%H:%M:%S%.3f").to_string())
+}
+
+/// Time of day of an instant, in UTC, to the second.
+pub(super) fn clock_time(time: Option<&prost_types::Timestamp>) -> String {
+    instant(time).map_or_else(|| "-".to_owned(), |time| time.strftime("%H:%M:%S").to_string())
 }
 
 fn instant(time: Option<&prost_types::Timestamp>) -> Option<jiff::Timestamp> {
@@ -192,18 +209,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_are_aligned_by_their_widest_entry() {
-        let mut table = Table::new(&[("NAME", Align::Left), ("TOKENS", Align::Right), ("TITLE", Align::Left)]);
-        table.row(vec!["a".into(), "7".into(), "fé".into()]);
-        table.row(vec!["longer".into(), "1234567".into(), String::new()]);
-        assert_eq!(table.lines(), ["NAME     TOKENS  TITLE", "a             7  fé", "longer  1234567"]);
-    }
-
-    #[test]
     fn long_texts_are_shortened_to_one_line() {
-        for (text, width_max, expected) in
-            [("a\n  b", 10, "a b"), ("abcdef", 6, "abcdef"), ("abcdefg", 6, "abcde…"), ("äöüß", 3, "äö…"), ("", 3, "")]
-        {
+        for (text, width_max, expected) in [
+            ("a\n  b", 10, "a b"),
+            ("abcdef", 6, "abcdef"),
+            ("abcdefg", 6, "abcde…"),
+            ("äöüß", 3, "äö…"),
+            ("", 3, ""),
+            ("漢字漢字", 8, "漢字漢字"),
+            ("漢字漢字", 6, "漢字…"),
+            ("漢字漢字", 7, "漢字漢…"),
+        ] {
             assert_eq!(shorten(text, width_max), expected);
         }
     }

@@ -1,21 +1,24 @@
 //! `longhand presets`: lists the presets of the daemon, prints one whole, or compares two.
+//!
+//! Without a daemon, they are those that are compiled in.
 
 use super::Globals;
-use super::output::{Align, Output, Table, shorten};
+use super::client::Unreachable;
+use super::output::{BAD, DIMMED, GOOD, HEADING, Output, PLAIN, one_line, shorten, truncate};
+use super::table::{Column, Table};
+use crate::config::Config;
 use crate::pb;
+use crate::policy::presets;
 use anyhow::anyhow;
 use serde::Serialize;
 use serde_json::Value;
 use std::process::ExitCode;
 
-/// Maximum width of a description in the table, in characters.
-const DESCRIPTION_WIDTH: usize = 90;
-
-/// Maximum width of a value in a comparison, in characters.
-const VALUE_WIDTH: usize = 60;
-
 /// The field under which a preset's notes name its deviations.
 const DEVIATION: &str = "deviation";
+
+/// Minimum width of a value on a terminal, in columns.
+const VALUE_WIDTH_MIN: usize = 10;
 
 /// Placeholder for a missing value or source.
 const ABSENT: &str = "-";
@@ -43,9 +46,12 @@ enum Command {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let mut client = globals.client().await?;
+    let presets = match globals.client().await {
+        Ok(mut client) => client.admin.list_presets(pb::ListPresetsRequest {}).await?.into_inner().presets,
+        Err(error) if error.is::<Unreachable>() => compiled_in()?,
+        Err(error) => return Err(error),
+    };
     let mut output = globals.output();
-    let presets = client.admin.list_presets(pb::ListPresetsRequest {}).await?.into_inner().presets;
     match arguments.command {
         Some(Command::Show { name }) => {
             let preset = find(&presets, &name)?;
@@ -63,6 +69,24 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
+/// The presets that are compiled in, as a daemon with the default configuration lists them.
+fn compiled_in() -> anyhow::Result<Vec<pb::Preset>> {
+    let default = presets::find(&Config::default().default_preset).map(|preset| preset.name);
+    let note = |field: &str, source: &str| pb::PresetNote { field: field.to_owned(), source: source.to_owned() };
+    let listed = |preset: presets::Preset| {
+        let sources = preset.sources.iter().map(|(field, source)| note(field, source));
+        let deviations = preset.deviations().into_iter().map(|text| note(DEVIATION, text));
+        Ok(pb::Preset {
+            name: preset.name.to_owned(),
+            description: preset.description.to_owned(),
+            policy_json: serde_json::to_string(&preset.policy())?,
+            notes: sources.chain(deviations).collect(),
+            default_preset: default == Some(preset.name),
+        })
+    };
+    presets::all().into_iter().map(listed).collect()
+}
+
 /// The preset with this full name; for a name without a version, the last listed version.
 fn find<'a>(presets: &'a [pb::Preset], name: &str) -> anyhow::Result<&'a pb::Preset> {
     let unversioned = |preset: &&pb::Preset| preset.name.split_once('@').is_some_and(|(base, _)| base == name);
@@ -71,12 +95,12 @@ fn find<'a>(presets: &'a [pb::Preset], name: &str) -> anyhow::Result<&'a pb::Pre
 }
 
 fn table(presets: &[pb::Preset]) -> Table {
-    let mut table = Table::new(&[("PRESET", Align::Left), ("", Align::Left), ("WHAT IT IS", Align::Left)]);
+    let mut table = Table::new(&[Column::word("PRESET"), Column::word(""), Column::text("WHAT IT IS")]);
     for preset in presets {
         table.row(vec![
             preset.name.clone(),
             if preset.default_preset { "default" } else { "" }.to_owned(),
-            shorten(&preset.description, DESCRIPTION_WIDTH),
+            one_line(&preset.description),
         ]);
     }
     table
@@ -85,7 +109,10 @@ fn table(presets: &[pb::Preset]) -> Table {
 fn print(output: &mut Output, preset: &pb::Preset) -> anyhow::Result<()> {
     output.line(&format!("{}: {}", preset.name, preset.description))?;
     output.line("")?;
-    values_table(preset)?.print(output)?;
+    match output.columns() {
+        Some(columns) => print_groups(output, preset, columns)?,
+        None => values_table(preset)?.print(output)?,
+    }
     let deviations: Vec<&str> = notes(preset, DEVIATION).collect();
     if !deviations.is_empty() {
         output.line("")?;
@@ -95,9 +122,25 @@ fn print(output: &mut Output, preset: &pb::Preset) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Every value with its source. Values are the last column, since they may be long and are printed whole.
+/// The values in groups with the same source, as a terminal has no room for both on a line.
+fn print_groups(output: &mut Output, preset: &pb::Preset, columns: usize) -> anyhow::Result<()> {
+    let mut above = None;
+    for (field, value) in values(preset)? {
+        let source = source(preset, &field).unwrap_or(ABSENT);
+        if above != Some(source) {
+            output.styled_line(&[(DIMMED, source)])?;
+            above = Some(source);
+        }
+        let name = format!("  {field} ");
+        let room = columns.saturating_sub(name.len()).max(VALUE_WIDTH_MIN);
+        output.styled_line(&[(HEADING, name), (PLAIN, shorten(&value, room))])?;
+    }
+    Ok(())
+}
+
+/// Every value with its source.
 fn values_table(preset: &pb::Preset) -> anyhow::Result<Table> {
-    let mut table = Table::new(&[("FIELD", Align::Left), ("SOURCE", Align::Left), ("VALUE", Align::Left)]);
+    let mut table = Table::new(&[Column::word("FIELD"), Column::text("SOURCE"), Column::text("VALUE")]);
     for (field, value) in values(preset)? {
         let source = source(preset, &field).unwrap_or(ABSENT).to_owned();
         table.row(vec![field, source, value]);
@@ -178,15 +221,22 @@ impl Difference<'_> {
         }
         output.line(&format!("from {} to {}", self.from, self.to))?;
         output.line("")?;
-        Ok(self.table().print(output)?)
+        let Some(columns) = output.columns() else { return Ok(self.table().print(output)?) };
+        for value in &self.values {
+            output.styled_line(&[(HEADING, &value.field)])?;
+            for (style, sign, value) in [(BAD, "-", &value.from), (GOOD, "+", &value.to)] {
+                let Some(value) = value else { continue };
+                output.styled_line(&[(style, truncate(&format!("  {sign} {}", one_line(value)), columns))])?;
+            }
+        }
+        Ok(())
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new(&[("FIELD", Align::Left), ("FROM", Align::Left), ("TO", Align::Left)]);
-        let shortened_value =
-            |value: &Option<String>| value.as_deref().map_or(ABSENT.to_owned(), |value| shorten(value, VALUE_WIDTH));
+        let mut table = Table::new(&[Column::text("FIELD"), Column::text("FROM"), Column::text("TO")]);
+        let text = |value: &Option<String>| value.as_deref().map_or(ABSENT.to_owned(), one_line);
         for value in &self.values {
-            table.row(vec![value.field.clone(), shortened_value(&value.from), shortened_value(&value.to)]);
+            table.row(vec![value.field.clone(), text(&value.from), text(&value.to)]);
         }
         table
     }
@@ -225,7 +275,7 @@ mod tests {
         let policy = r#"{"a":{"b":1,"c":[{"d":"x y"},{"d":null}]},"ab":[],"e":{}}"#;
         let notes = [("a", "all of a"), ("a.c.0", "the first"), ("ab", "none there"), (DEVIATION, "on purpose")];
         let preset = preset("p@1", policy, &notes);
-        let lines = values_table(&preset).expect("a policy").lines();
+        let lines = values_table(&preset).expect("a policy").lines(None);
         let expected = [
             "FIELD    SOURCE      VALUE",
             "a.b      all of a    1",
@@ -244,7 +294,7 @@ mod tests {
         let difference = Difference { from: "p@1", to: "p@2", values: differences(&from, &to).expect("policies") };
         let expected =
             ["FIELD  FROM  TO", "b.c    \"x\"   \"y\"", "b.d    true  -", "e.1    2     -", "f      -     null"];
-        assert_eq!(difference.table().lines(), expected);
+        assert_eq!(difference.table().lines(None), expected);
         assert_eq!(differences(&from, &from).expect("policies"), []);
     }
 }

@@ -1,9 +1,9 @@
 //! `longhand replay`: prints the audit log of a session.
 
-use super::Globals;
 use super::event_text::sentence;
 use super::message_text::{finish, part_lines};
 use super::output::{Output, time};
+use super::{Globals, ids};
 use crate::pb;
 use crate::pb::event::Body;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ const PAGE_SIZE: i32 = 200;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Session, by id or client id
+    /// Session, by id, client id, or the last or first digits of its id
     session: String,
     /// Last revision; default: the newest
     #[arg(long, value_name = "REVISION")]
@@ -27,7 +27,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let mut request = pb::ListEventsRequest {
-        session_id: Some(arguments.session),
+        session_id: Some(ids::session(&mut client, &arguments.session).await?),
         page_size: PAGE_SIZE,
         to_revision: arguments.to,
         include_content: true,

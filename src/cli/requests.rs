@@ -1,22 +1,28 @@
 //! `longhand compactions --requests`: lists a session's requests to models, with their costs.
 
-use super::Client;
-use super::output::{Align, Output, Table, dollars, shorten, time};
+use super::output::{Output, dollars, one_line};
+use super::table::{Column, Table};
+use super::times::Times;
+use super::{Client, Globals};
 use crate::pb;
 
 /// Requests listed per page.
 const PAGE_SIZE: i32 = 200;
-/// Maximum width of a failure in the table, in characters.
-const FAILURE_WIDTH: usize = 60;
 
-/// Prints all of a session's requests, newest first.
-pub(super) async fn print(client: &mut Client, output: &mut Output, session_id: String) -> anyhow::Result<()> {
+/// Prints a session's newest requests, newest first.
+pub(super) async fn print(
+    client: &mut Client,
+    output: &mut Output,
+    session_id: String,
+    limit: usize,
+) -> anyhow::Result<()> {
     let mut request = pb::ListSummaryRequestsRequest { session_id, page_size: PAGE_SIZE, ..Default::default() };
     let mut requests = Vec::new();
     loop {
         let page = client.compactions.list_summary_requests(request.clone()).await?.into_inner();
         requests.extend(page.summary_requests);
-        if page.next_page_token.is_empty() {
+        requests.truncate(limit);
+        if page.next_page_token.is_empty() || requests.len() == limit {
             break;
         }
         request.page_token = page.next_page_token;
@@ -24,22 +30,22 @@ pub(super) async fn print(client: &mut Client, output: &mut Output, session_id: 
     if output.json() {
         requests.iter().try_for_each(|request| output.message(request))?;
     } else {
-        table(&requests).print(output)?;
+        table(&requests, Globals::times(output)).print(output)?;
     }
     Ok(output.flush()?)
 }
 
-fn table(requests: &[pb::SummaryRequest]) -> Table {
+fn table(requests: &[pb::SummaryRequest], times: Times) -> Table {
     let mut table = Table::new(&[
-        ("ENDED", Align::Left),
-        ("FOR", Align::Left),
-        ("SUMMARIZER", Align::Left),
-        ("MODEL", Align::Left),
-        ("IN", Align::Right),
-        ("OUT", Align::Right),
-        ("COST", Align::Right),
-        ("DURATION", Align::Right),
-        ("RESULT", Align::Left),
+        Column::word("ENDED"),
+        Column::word("FOR").optional(1),
+        Column::word("SUMMARIZER").optional(4),
+        Column::text("MODEL"),
+        Column::number("IN"),
+        Column::number("OUT"),
+        Column::number("COST"),
+        Column::number("DURATION").optional(2),
+        Column::text("RESULT"),
     ]);
     for request in requests {
         let branch = request.branch_message_id.as_ref().map(|message| format!("branch {message}"));
@@ -48,7 +54,7 @@ fn table(requests: &[pb::SummaryRequest]) -> Table {
         };
         let result = if request.failure.is_empty() { "a summary" } else { &request.failure };
         table.row(vec![
-            time(request.end_time.as_ref()),
+            times.text(request.end_time.as_ref()),
             request.compaction_id.clone().or(branch).unwrap_or_else(|| "-".to_owned()),
             request.summarizer.clone(),
             request.model.clone(),
@@ -56,7 +62,7 @@ fn table(requests: &[pb::SummaryRequest]) -> Table {
             tokens(|usage| usage.output_tokens + usage.reasoning_tokens),
             request.cost_micro_usd.map_or_else(|| "?".to_owned(), dollars),
             format!("{}.{:03} s", request.duration_ms / 1_000, request.duration_ms % 1_000),
-            shorten(result, FAILURE_WIDTH),
+            one_line(result),
         ]);
     }
     table
@@ -81,7 +87,7 @@ mod tests {
             failure: "slow down".into(),
             ..pb::SummaryRequest::default()
         };
-        let lines = table(&[compaction, branch]).lines();
+        let lines = table(&[compaction, branch], Times::Absolute).lines(None);
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ");
         assert_eq!(words(&lines[1]), "- cmp_1 100 20 $0.000140 1.005 s a summary");
         assert_eq!(words(&lines[2]), "- branch msg_1 - - ? 0.000 s slow down");

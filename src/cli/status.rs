@@ -4,7 +4,7 @@ use super::event_text::{kind, level_name, trigger};
 use super::failure::Usage;
 use super::message_text::usage_text;
 use super::output::{Output, context_usage, count, dollars, time, word};
-use super::{Globals, compactions, metrics};
+use super::{Globals, compactions, ids, metrics};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
 use crate::pb;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Session, by id or client id, whose guards are printed instead
+    /// Session, by id, client id, or digits of its id, whose guards are printed instead
     session: Option<String>,
     /// Print the figures in Prometheus' text format
     #[arg(long, conflicts_with = "session")]
@@ -26,7 +26,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let mut client = globals.client().await?;
     let mut output = globals.output();
     match arguments.session {
-        Some(session_id) => {
+        Some(session) => {
+            let session_id = ids::session(&mut client, &session).await?;
             let request = pb::GetSessionRequest { session_id };
             let session = client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default();
             if output.json() {

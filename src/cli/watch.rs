@@ -1,102 +1,349 @@
-//! `longhand watch`: follows new events, with the delta frames of open messages and of summaries.
+//! `longhand watch`: follows new events as a conversation: who speaks, the words as they are written, and what happens
+//! besides.
 
-use super::Globals;
-use super::event_text::sentence;
-use super::output::time_of_day;
+use super::brief::{brief, style};
+use super::message_text::{part_lines, role};
+use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word};
+use super::{Client, Globals, ids};
 use crate::pb;
+use crate::pb::event::Body;
+use crate::pb::part::Body as PartBody;
 use crate::pb::subscribe_events_response::Frame;
-use crate::telemetry::escape;
+use anstyle::Style;
+use std::collections::{HashMap, HashSet};
 use std::process::ExitCode;
+
+/// Maximum number of lines that are printed of a text that was not streamed.
+const LINES_MAX: usize = 12;
+/// Width to which calls and results of tools are shortened without a terminal, in columns.
+const WIDTH_DEFAULT: usize = 200;
+/// Minimum width that calls and results of tools have.
+const WIDTH_MIN: usize = 20;
+/// Maximum number of calls whose tool is remembered for their results, and of open messages.
+const REMEMBERED_MAX: usize = 10_000;
+/// Indentation of further lines of a text, so that none of them passes for another line of this command.
+const MARGIN: &str = "\n    ";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
-    /// Only this session, by id or client id
+    /// Only this session, by id, client id, or the last or first digits of its id
     session: Option<String>,
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let session = ids::optional_session(&mut client, arguments.session).await?;
+    let mut page = Page {
+        labels: match (&session, output.columns()) {
+            (Some(_), _) => Labels::None,
+            (None, Some(_)) => Labels::Short,
+            (None, None) => Labels::Whole,
+        },
+        columns: output.columns(),
+        ..Page::default()
+    };
     let request = pb::SubscribeEventsRequest {
-        session_ids: arguments.session.into_iter().collect(),
+        session_ids: session.into_iter().collect(),
         include_live: true,
+        include_content: !output.json(),
         ..pb::SubscribeEventsRequest::default()
     };
     let mut frames = client.events.subscribe_events(request).await?.into_inner();
-    let mut page = Page::default();
     while let Some(response) = frames.message().await? {
         if output.json() {
             output.message(&response)?;
         } else {
-            output.text(&page.text(&response))?;
+            if let Some(Frame::Live(words)) = &response.frame {
+                introduce(&mut client, &mut page, words).await;
+            }
+            print(&mut output, page.pieces(&response))?;
         }
         output.flush()?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Finds out who writes a message that was begun before this command.
+async fn introduce(client: &mut Client, page: &mut Page, words: &pb::LiveDelta) {
+    if page.open.contains_key(&words.message_id) {
+        return;
+    }
+    let (session_id, message_id) = (words.session_id.clone(), words.message_id.clone());
+    let request = pb::GetMessageRequest { session_id, message_id };
+    // Without an answer, the words have an unknown speaker.
+    let found = client.messages.get_message(request).await;
+    let message = found.ok().and_then(|found| found.into_inner().message);
+    page.begin(&words.message_id, message.map_or("somebody".to_owned(), |message| speaker(&message)));
+}
+
+fn print(output: &mut Output, pieces: Vec<Piece>) -> std::io::Result<()> {
+    pieces.iter().try_for_each(|piece| match piece {
+        Piece::Own(style, text) => output.piece(*style, text),
+        Piece::Foreign(style, text) => output.styled_text(*style, &text.replace('\n', MARGIN)),
+        Piece::End => output.text("\n"),
+    })
+}
+
+/// A piece of the output.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    /// Text that stays on its line.
+    Own(Style, String),
+    /// Text of a speaker, which may have several lines.
+    Foreign(Style, String),
+    /// End of the line.
+    End,
+}
+
+/// Names of sessions before each line.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Labels {
+    /// No names: there is one session.
+    #[default]
+    None,
+    /// Abbreviated ids.
+    Short,
+    /// Whole ids.
+    Whole,
+}
+
+/// A message that is being written.
+#[derive(Debug, Default)]
+struct Open {
+    speaker: String,
+    /// Parts whose text was printed as it was written.
+    streamed: HashSet<String>,
+}
+
+/// Source of the words on the last line.
+#[derive(Debug, Default)]
+struct Speaking {
+    /// The draft, or the compaction of a summary.
+    source: String,
+    /// Byte offset up to which the words are printed.
+    end: i64,
+}
+
 /// State of the printed output on which later frames depend.
 #[derive(Debug, Default)]
 struct Page {
-    /// Source of the delta frames on the last line, and the byte offset up to which they are printed.
-    speaking: Option<(String, i64)>,
+    labels: Labels,
+    columns: Option<usize>,
+    open: HashMap<String, Open>,
+    /// Tools of calls, by call id.
+    tools: HashMap<String, String>,
+    speaking: Option<Speaking>,
+}
+
+/// Role and actor of a message; the model if the actor is unknown.
+fn speaker(message: &pb::Message) -> String {
+    let by = if message.actor.is_empty() { &message.model } else { &message.actor };
+    if by.is_empty() { role(message.role) } else { format!("{} ({by})", role(message.role)) }
 }
 
 impl Page {
-    /// A frame as text.
-    fn text(&mut self, response: &pb::SubscribeEventsResponse) -> String {
+    fn pieces(&mut self, response: &pb::SubscribeEventsResponse) -> Vec<Piece> {
         match &response.frame {
-            Some(Frame::Events(batch)) => {
-                let lines = batch.events.iter().map(line).collect::<String>();
-                let gap = if self.speaking.take().is_some() { "\n" } else { "" };
-                format!("{gap}{lines}")
-            }
-            Some(Frame::Live(words)) => {
-                let who = format!("{} {}", words.session_id, words.message_id);
-                self.words(&escape::line(&who), words.offset_bytes, &words.delta)
-            }
+            Some(Frame::Events(batch)) => batch.events.iter().flat_map(|event| self.event(event)).collect(),
+            Some(Frame::Live(words)) => self.draft(words),
             Some(Frame::Summary(words)) => {
-                let who = format!("{} {} by {}", words.session_id, words.compaction_id, words.summarizer);
-                self.words(&escape::line(&who), words.offset_bytes, &words.delta)
+                let speaker = format!("summary by {}", words.summarizer);
+                let source = &words.compaction_id;
+                self.words(&words.session_id, &speaker, PLAIN, (source, words.offset_bytes, &words.delta))
             }
             Some(Frame::Ready(_) | Frame::Progress(_) | Frame::SnapshotItem(_) | Frame::SnapshotEnd(_)) | None => {
-                String::new()
+                Vec::new()
             }
         }
     }
 
-    /// Text of a delta frame: directly after the text of the same source, or under a heading of its own.
-    fn words(&mut self, who: &str, offset: i64, delta: &str) -> String {
-        let sent_end = match &self.speaking {
-            Some((speaker, sent_end)) if speaker == who => *sent_end,
-            Some(_) | None => -1,
+    fn begin(&mut self, message_id: &str, speaker: String) {
+        if self.open.len() >= REMEMBERED_MAX {
+            self.open.clear();
+        }
+        self.open.insert(message_id.to_owned(), Open { speaker, ..Open::default() });
+    }
+
+    fn draft(&mut self, words: &pb::LiveDelta) -> Vec<Piece> {
+        let open = self.open.entry(words.message_id.clone()).or_default();
+        open.streamed.insert(words.part_id.clone());
+        let (speaker, style) = match words.kind() {
+            pb::DraftKind::Unspecified | pb::DraftKind::Text => (open.speaker.clone(), PLAIN),
+            pb::DraftKind::Reasoning => (format!("{} thinks", open.speaker), DIMMED),
         };
-        let goes_on = sent_end >= 0 && (offset > 0 || sent_end == 0);
-        let lead = match &self.speaking {
-            Some(_) if goes_on && offset > sent_end => "[…]".to_owned(),
-            Some(_) if goes_on => String::new(),
-            Some(_) => format!("\n… {who}: "),
-            None => format!("… {who}: "),
+        let source = format!("{} {}", words.message_id, words.part_id);
+        self.words(&words.session_id, &speaker, style, (&source, words.offset_bytes, &words.delta))
+    }
+
+    /// Words as they come: directly after the words of the same source, or on a line of their own.
+    fn words(
+        &mut self,
+        session: &str,
+        speaker: &str,
+        style: Style,
+        (source, offset, delta): (&str, i64, &str),
+    ) -> Vec<Piece> {
+        let printed = match &self.speaking {
+            Some(speaking) if speaking.source == source && (offset > 0 || speaking.end == 0) => Some(speaking.end),
+            Some(_) | None => None,
         };
+        let mut pieces = Vec::new();
+        if printed.is_none() {
+            pieces.extend(self.end_line());
+            pieces.extend(self.lead(session, None));
+            pieces.push(Piece::Own(HEADING, format!("{speaker}: ")));
+        }
+        if offset > printed.unwrap_or(0) {
+            pieces.push(Piece::Own(DIMMED, "[…]".to_owned()));
+        }
+        pieces.push(Piece::Foreign(style, delta.to_owned()));
         let end = offset.saturating_add(i64::try_from(delta.len()).unwrap_or(i64::MAX));
-        self.speaking = Some((who.to_owned(), end));
-        // Further lines are indented, so that none of them passes for an event.
-        format!("{lead}{}", delta.replace('\n', "\n  "))
+        self.speaking = Some(Speaking { source: source.to_owned(), end });
+        pieces
+    }
+
+    fn end_line(&mut self) -> Option<Piece> {
+        self.speaking.take().map(|_| Piece::End)
+    }
+
+    /// Beginning of a line: the time, if it is known, and the session.
+    fn lead(&self, session: &str, time: Option<&prost_types::Timestamp>) -> Vec<Piece> {
+        let label = match self.labels {
+            Labels::None => None,
+            Labels::Short => Some(ids::short(session)),
+            Labels::Whole => Some(session),
+        };
+        let time = time.map_or_else(|| " ".repeat(8), |time| clock_time(Some(time)));
+        let lead = std::iter::once(time.as_str()).chain(label).map(|text| format!("{text}  ")).collect();
+        vec![Piece::Own(DIMMED, lead)]
+    }
+
+    fn line(&mut self, event: &pb::Event, pieces: Vec<Piece>) -> Vec<Piece> {
+        let mut line: Vec<Piece> = self.end_line().into_iter().collect();
+        line.extend(self.lead(&event.session_id, event.event_time.as_ref()));
+        line.extend(pieces);
+        line.push(Piece::End);
+        line
+    }
+
+    fn event(&mut self, event: &pb::Event) -> Vec<Piece> {
+        match (&event.body, &event.message) {
+            (Some(Body::MessageAppended(appended)), Some(message))
+                if matches!(appended.kind(), pb::MessageKind::Normal | pb::MessageKind::Unspecified) =>
+            {
+                if !appended.sealed {
+                    self.begin(&appended.message_id, speaker(message));
+                }
+                let parts: Vec<&pb::Part> =
+                    message.parts.iter().filter(|part| part.revision <= event.revision).collect();
+                self.parts(event, &speaker(message), &parts)
+            }
+            (Some(Body::PartsClosed(closed)), Some(message)) => {
+                let streamed = self.open.get(&closed.message_id).map(|open| &open.streamed);
+                let is_new = |id: &String| streamed.is_none_or(|streamed| !streamed.contains(id));
+                let new: HashSet<&String> = closed.part_ids.iter().filter(|id| is_new(id)).collect();
+                let parts: Vec<&pb::Part> = message.parts.iter().filter(|part| new.contains(&part.part_id)).collect();
+                self.parts(event, &speaker(message), &parts)
+            }
+            (Some(Body::MessageFinished(finished)), _) => {
+                self.open.remove(&finished.message_id);
+                match finished.reason() {
+                    pb::FinishReason::Stop | pb::FinishReason::ToolCalls => self.end_line().into_iter().collect(),
+                    _ => self.line(event, vec![Piece::Own(style(event), brief(event))]),
+                }
+            }
+            (Some(_) | None, _) => self.line(event, vec![Piece::Own(style(event), brief(event))]),
+        }
+    }
+
+    fn parts(&mut self, event: &pb::Event, speaker: &str, parts: &[&pb::Part]) -> Vec<Piece> {
+        let bodies = parts.iter().filter_map(|part| Some((*part, part.body.as_ref()?)));
+        bodies.flat_map(|(part, body)| self.part(event, speaker, part, body)).collect()
+    }
+
+    fn part(&mut self, event: &pb::Event, speaker: &str, part: &pb::Part, body: &PartBody) -> Vec<Piece> {
+        let named = |name: &str, style: Style, text: String| {
+            vec![Piece::Own(HEADING, format!("{name}: ")), Piece::Foreign(style, text)]
+        };
+        let pieces = match body {
+            PartBody::Text(text) => named(speaker, PLAIN, beginning(&text.text)),
+            PartBody::Reasoning(reasoning) => named(&format!("{speaker} thinks"), DIMMED, beginning(&reasoning.text)),
+            PartBody::ToolCall(call) => {
+                if self.tools.len() >= REMEMBERED_MAX {
+                    self.tools.clear();
+                }
+                self.tools.insert(call.call_id.clone(), call.tool.clone());
+                let name = format!("{speaker} calls {}", call.tool);
+                let input = shorten(&call.input_json, self.room(event, &name));
+                named(&name, PLAIN, input)
+            }
+            PartBody::ToolResult(result) => {
+                let tool = self.tools.remove(&result.call_id);
+                let status = word(result.status().as_str_name(), "TOOL_RESULT_STATUS_");
+                let name = format!("{} {status}", tool.as_deref().unwrap_or("tool"));
+                let output = shorten(&result.output, self.room(event, &name));
+                named(&name, DIMMED, output)
+            }
+            PartBody::Media(_)
+            | PartBody::Marker(_)
+            | PartBody::Step(_)
+            | PartBody::Opaque(_)
+            | PartBody::Record(_) => {
+                let text = one_line(&part_lines(part, false).join(" "));
+                let text = shorten(&text, self.room(event, speaker));
+                named(speaker, DIMMED, text)
+            }
+        };
+        self.line(event, pieces)
+    }
+
+    /// Columns for a text after the beginning of its line.
+    fn room(&self, event: &pb::Event, name: &str) -> usize {
+        let own = |piece: &Piece| match piece {
+            Piece::Own(_, text) | Piece::Foreign(_, text) => width(text),
+            Piece::End => 0,
+        };
+        let lead: usize = self.lead(&event.session_id, None).iter().map(own).sum();
+        let columns = self.columns.unwrap_or(WIDTH_DEFAULT);
+        columns.saturating_sub(lead + width(name) + 2).max(WIDTH_MIN)
     }
 }
 
-fn line(event: &pb::Event) -> String {
-    let time = time_of_day(event.event_time.as_ref());
-    format!("{time}  {} #{:<5} {}\n", event.session_id, event.revision, escape::line(&sentence(event)))
+/// The first lines of a text.
+fn beginning(text: &str) -> String {
+    let text = text.trim_end();
+    let lines: Vec<&str> = text.lines().take(LINES_MAX).collect();
+    match text.lines().count() - lines.len() {
+        0 => lines.join("\n"),
+        more => format!("{}\n[… {more} more lines]", lines.join("\n")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SESSION: &str = "ses_01a2082fd07271efb11b4ec06b26c09c";
+
+    /// The output of frames as plain text.
+    fn said(page: &mut Page, frames: Vec<Frame>) -> String {
+        let mut text = String::new();
+        for frame in frames {
+            for piece in page.pieces(&pb::SubscribeEventsResponse { frame: Some(frame) }) {
+                match piece {
+                    Piece::Own(_, own) => text += &own,
+                    Piece::Foreign(_, foreign) => text += &foreign.replace('\n', MARGIN),
+                    Piece::End => text.push('\n'),
+                }
+            }
+        }
+        text
+    }
+
     fn summary(offset_bytes: i64, delta: &str) -> Frame {
         Frame::Summary(pb::SummaryDelta {
-            session_id: "ses_1".into(),
+            session_id: SESSION.into(),
             compaction_id: "cmp_1".into(),
             summarizer: "strong".into(),
             offset_bytes,
@@ -104,36 +351,106 @@ mod tests {
         })
     }
 
-    fn draft(offset_bytes: i64, delta: &str) -> Frame {
+    fn draft(message: &str, offset_bytes: i64, delta: &str) -> Frame {
         Frame::Live(pb::LiveDelta {
-            session_id: "ses_1".into(),
-            message_id: "msg_1".into(),
+            session_id: SESSION.into(),
+            message_id: message.into(),
+            part_id: format!("prt_{message}"),
             offset_bytes,
             delta: delta.into(),
             ..pb::LiveDelta::default()
         })
     }
 
+    fn text(part_id: &str, text: &str) -> pb::Part {
+        let body = Some(PartBody::Text(pb::TextPart { text: text.into() }));
+        pb::Part { part_id: part_id.into(), body, ..pb::Part::default() }
+    }
+
+    fn event(body: Body, message: Option<pb::Message>) -> Frame {
+        let event_time = Some(prost_types::Timestamp { seconds: 1_700_000_000, nanos: 0 });
+        let session_id = SESSION.to_owned();
+        let event =
+            pb::Event { session_id, revision: 9, event_time, body: Some(body), message, ..pb::Event::default() };
+        Frame::Events(pb::EventBatch { events: vec![event], ..pb::EventBatch::default() })
+    }
+
+    fn message(role: pb::Role, actor: &str, parts: Vec<pb::Part>) -> Option<pb::Message> {
+        Some(pb::Message { role: role.into(), actor: actor.into(), parts, ..pb::Message::default() })
+    }
+
+    fn appended(message_id: &str, sealed: bool) -> Body {
+        Body::MessageAppended(pb::MessageAppended { message_id: message_id.into(), sealed, ..Default::default() })
+    }
+
     #[test]
-    fn drafts_follow_each_other_and_gaps_show() {
-        let by = "ses_1 cmp_1 by strong";
-        let event = pb::Event { session_id: "ses_1".into(), revision: 3, ..pb::Event::default() };
-        let event_line = line(&event);
-        let batch = Frame::Events(pb::EventBatch { events: vec![event], ..pb::EventBatch::default() });
-        let cases = [
-            (summary(0, ""), format!("… {by}: ")),
-            (summary(0, "## Go"), "## Go".to_owned()),
-            (summary(5, "al"), "al".to_owned()),
-            (summary(9, "x\n12:00 forged"), "[…]x\n  12:00 forged".to_owned()),
-            (summary(0, ""), format!("\n… {by}: ")),
-            (draft(4, "hm"), "\n… ses_1 msg_1: hm".to_owned()),
-            (batch, format!("\n{event_line}")),
-            (draft(6, "!"), "… ses_1 msg_1: !".to_owned()),
-        ];
+    fn streamed_words_are_joined_under_their_speaker() {
         let mut page = Page::default();
-        for (frame, expected) in cases {
-            let response = pb::SubscribeEventsResponse { frame: Some(frame) };
-            assert_eq!(page.text(&response), expected, "{response:?}");
-        }
+        let begun = |id: &str, actor: &str| event(appended(id, false), message(pb::Role::Assistant, actor, Vec::new()));
+        let closed = pb::PartsClosed { message_id: "a".into(), part_ids: vec!["prt_a".into()] };
+        let finished = pb::MessageFinished {
+            message_id: "a".into(),
+            reason: pb::FinishReason::Stop.into(),
+            ..pb::MessageFinished::default()
+        };
+        let whole = message(pb::Role::Assistant, "editor", vec![text("prt_a", "The tide turns\nat six.")]);
+        let frames = vec![
+            begun("a", "editor"),
+            begun("b", "terminal"),
+            draft("a", 0, "The ti"),
+            draft("a", 6, "de turns\nat six."),
+            draft("b", 0, "I agree"),
+            draft("b", 20, "at last."),
+            event(Body::PartsClosed(closed), whole),
+            event(Body::MessageFinished(finished), None),
+            draft("b", 28, " Indeed."),
+        ];
+        let expected = "          assistant (editor): The tide turns\n    at six.\n          \
+                        assistant (terminal): I agree[…]at last.\n          \
+                        assistant (terminal): […] Indeed.";
+        assert_eq!(said(&mut page, frames), expected);
+    }
+
+    #[test]
+    fn a_summary_that_begins_again_gets_a_new_line() {
+        let mut page = Page { labels: Labels::Short, ..Page::default() };
+        let frames = vec![summary(0, ""), summary(0, "## Go"), summary(5, "al"), summary(0, ""), summary(0, "## G")];
+        let lead = "          6b26c09c  summary by strong: ";
+        assert_eq!(said(&mut page, frames), format!("{lead}## Goal\n{lead}## G"));
+    }
+
+    #[test]
+    fn whole_messages_say_who_speaks_and_which_tool_is_used() {
+        let mut page = Page::default();
+        let call = pb::ToolCallPart {
+            call_id: "c1".into(),
+            tool: "read".into(),
+            input_json: "{\"path\":\n\"a\"}".into(),
+            ..pb::ToolCallPart::default()
+        };
+        let result = pb::ToolResultPart {
+            call_id: "c1".into(),
+            status: pb::ToolResultStatus::Completed.into(),
+            output: "one\ntwo".into(),
+            ..pb::ToolResultPart::default()
+        };
+        let part = |body: PartBody| pb::Part { body: Some(body), ..pb::Part::default() };
+        let lines = "line\n".repeat(14);
+        let parts = vec![text("p", "I look."), part(PartBody::ToolCall(call))];
+        let frames = vec![
+            event(appended("a", true), message(pb::Role::User, "ada", vec![text("p", "look\n00:00:00 forged")])),
+            event(appended("b", true), message(pb::Role::Assistant, "", parts)),
+            event(appended("c", true), message(pb::Role::Tool, "", vec![part(PartBody::ToolResult(result))])),
+            event(appended("d", true), message(pb::Role::User, "", vec![text("p", &lines)])),
+            event(Body::SessionArchived(pb::SessionArchived {}), None),
+        ];
+        let said = said(&mut page, frames);
+        let expected = "22:13:20  user (ada): look\n    00:00:00 forged\n\
+                        22:13:20  assistant: I look.\n\
+                        22:13:20  assistant calls read: {\"path\": \"a\"}\n\
+                        22:13:20  read completed: one two\n\
+                        22:13:20  user: line\n";
+        assert!(said.starts_with(expected), "{said}");
+        assert!(said.ends_with("    [… 2 more lines]\n22:13:20  session archived\n"), "{said}");
     }
 }

@@ -39,6 +39,7 @@ mod retrieval;
 mod maintenance;
 mod scheduling;
 mod sessions;
+mod screen;
 mod silent_overflow;
 mod simulate;
 mod status;

@@ -190,7 +190,7 @@ fn the_metrics_of_a_daemon_move_with_its_compactions() {
     // Without a window no summary is due automatically.
     let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
     let session = report["sessions"][0]["session_id"].as_str().expect("a session");
-    daemon.text(&["compact", session, "--wait"]);
+    daemon.text(&["compact", session]);
     let metrics = daemon.text(&["status", "--metrics"]);
     let by_hand = r#"{kind="summary",level="auto",trigger="manual",outcome="done"}"#;
     for (family, least) in [("longhand_compactions_total", 1), ("longhand_compaction_freed_tokens_total", 1)] {

@@ -179,10 +179,21 @@ async fn show_compaction(
         let view = view::fetch(client, request).await?;
         output.line("")?;
         output.line(&format!("The view {when} the first compaction: {}", headline(&view.header)))?;
+        if !view.header.fits {
+            output.line(&too_large())?;
+        }
         outline(&view).iter().try_for_each(|line| output.line(line))?;
     }
     output.line("")?;
     Ok(output.flush()?)
+}
+
+/// Explanation of a view that does not fit, and of what happens then.
+fn too_large() -> String {
+    format!(
+        "It leaves less than the {OUTPUT_TOKENS} tokens that the window reserves for a reply: no agent was given it. An \
+         agent that asks for its view now waits for the compaction, which has already started."
+    )
 }
 
 /// The revisions before and after the first compaction.

@@ -6,6 +6,7 @@ mod report;
 
 use super::Globals;
 use super::failure::note;
+use super::progress::Progress;
 use super::simulate::engine::{Happening, first_summary, input_of};
 use super::simulate::{chosen, happenings, main_model};
 use crate::clock::Clock;
@@ -77,15 +78,22 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             summarizers.push(auto);
         }
     }
+    let mut progress = Progress::new();
     let mut rows = Vec::new();
     for path in &arguments.files {
         let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
         let transcript =
             interop::parse(bytes.as_slice(), &Options::default()).with_context(|| path.display().to_string())?;
-        let evaluation =
-            Evaluation { arguments: &arguments, presets: &presets, summarizers: &summarizers, file: file_name(path) };
+        let mut evaluation = Evaluation {
+            arguments: &arguments,
+            presets: &presets,
+            summarizers: &summarizers,
+            progress: &mut progress,
+            file: file_name(path),
+        };
         rows.extend(evaluation.of(transcript).await?);
     }
+    progress.clear();
     if let Some(folder) = &arguments.out {
         report::write(folder, &rows)?;
     }
@@ -104,6 +112,7 @@ struct Evaluation<'a> {
     arguments: &'a Arguments,
     presets: &'a [Preset],
     summarizers: &'a [Arc<dyn Summarizer>],
+    progress: &'a mut Progress,
     file: String,
 }
 
@@ -121,7 +130,7 @@ struct Subject<'a> {
 impl Evaluation<'_> {
     /// Every row about a transcript: cut at the chosen message, else at its own first compaction, else where each
     /// preset compacts.
-    async fn of(&self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
+    async fn of(&mut self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let entries = transcript.branches.first().map(|branch| branch.entries.as_slice()).unwrap_or_default();
         if let Some(at) = self.arguments.at {
             let messages: Vec<&NewMessage> = messages_of(entries).collect();
@@ -144,7 +153,7 @@ impl Evaluation<'_> {
 
     /// Rows of one cut: the agent's own summary, if any, and each preset at each size.
     async fn at_split(
-        &self,
+        &mut self,
         kind: &'static str,
         before: &[Message],
         after: &[Message],
@@ -159,7 +168,7 @@ impl Evaluation<'_> {
             if sizes.is_empty() {
                 sizes.push(i64::try_from(own.chars().count() / 4).unwrap_or(i64::MAX).max(1));
             }
-            rows.push(Row::of(&split, None, ("transcript".to_owned(), own), &history, None));
+            rows.push(Row::of(&split, (None, None), ("transcript".to_owned(), own), &history, None));
         }
         for preset in self.presets {
             let policy = preset.policy();
@@ -190,7 +199,7 @@ impl Evaluation<'_> {
     }
 
     /// Rows of each preset, cut where it would compact.
-    async fn where_presets_compact(&self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
+    async fn where_presets_compact(&mut self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let happenings = happenings(transcript);
         let window = ModelWindow {
             model: main_model(&happenings),
@@ -207,7 +216,9 @@ impl Evaluation<'_> {
         let mut rows = Vec::new();
         for preset in self.presets {
             let policy = preset.policy();
+            self.progress.show(|| format!("{}: looks for the boundary of {}", self.file, preset.name));
             let Some(first) = first_summary(&policy, &window, &happenings) else {
+                self.progress.clear();
                 note(&format!("{}: {} makes no summary in a window of {}", self.file, preset.name, window.context));
                 continue;
             };
@@ -238,25 +249,33 @@ impl Evaluation<'_> {
     }
 
     /// Adds a row for each summarizer, and one for the end of the raw history at the same size.
-    async fn measure(&self, subject: &Subject<'_>, whole: &SummaryInput, rows: &mut Vec<Row>) -> anyhow::Result<()> {
-        let preset = Some(subject.preset.name);
+    async fn measure(
+        &mut self,
+        subject: &Subject<'_>,
+        whole: &SummaryInput,
+        rows: &mut Vec<Row>,
+    ) -> anyhow::Result<()> {
+        let asked = (Some(subject.preset.name), Some(whole.budget_tokens));
         for summarizer in self.summarizers {
             let mut previous = whole.previous.clone();
             let mut writer = String::new();
-            for messages in pieces(&whole.messages, self.arguments.pieces) {
+            let (preset, name) = (subject.preset.name, summarizer.name());
+            for (number, messages) in (1..).zip(pieces(&whole.messages, self.arguments.pieces)) {
                 let input = SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..whole.clone() };
-                let summary = summarizer.summarize(&input).await;
+                let what = format!("{}: {name} writes a summary, preset {preset}, piece {number}", self.file);
+                self.progress.show(|| what.clone());
+                let summary = self.progress.waiting(&what, summarizer.summarize(&input)).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
                 let summary = summary.completed(&input);
                 (previous, writer) = (Some(summary.text), summary.summarizer);
             }
             let summary = previous.unwrap_or_default();
             let text = [summary.as_str(), &subject.beside].join("\n").trim_end().to_owned();
-            rows.push(Row::of(&subject.split, preset, (writer, text), &subject.history, Some(&subject.expandable)));
+            rows.push(Row::of(&subject.split, asked, (writer, text), &subject.history, Some(&subject.expandable)));
         }
         let tail = subject.history.tail(whole.budget_tokens);
         let written = ("last words".to_owned(), tail);
-        rows.push(Row::of(&subject.split, preset, written, &subject.history, Some(&subject.expandable)));
+        rows.push(Row::of(&subject.split, asked, written, &subject.history, Some(&subject.expandable)));
         Ok(())
     }
 }

@@ -1,11 +1,12 @@
-//! Report of an evaluation: for each cut a table of the kept facts, or JSON.
+//! Report of an evaluation: for each cut a table of the kept facts with a line for each summarizer, or JSON.
 
 use super::facts::KINDS;
 use super::measures::History;
-use crate::cli::output::{Align, Output, Table, count};
+use crate::cli::output::{Output, count};
+use crate::cli::table::{Column, Table};
 use anyhow::Context;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Measures of one summary at one cut.
@@ -27,6 +28,9 @@ pub(super) struct Row {
     pub(super) summarizer: String,
     /// Size of the text, in tokens of four characters.
     pub(super) tokens: usize,
+    /// Maximum size of the text, in tokens as its author counts; none for the transcript's own summary.
+    #[serde(skip)]
+    pub(super) size: Option<i64>,
     /// Kept facts, for each kind, out of those that are used again.
     pub(super) kept: BTreeMap<&'static str, Kept>,
     /// All kinds together.
@@ -67,11 +71,25 @@ impl Kept {
         sum
     }
 
-    fn cell(self) -> String {
-        match self.all {
-            0 => "-".to_owned(),
-            all => format!("{}/{all} {} %", self.kept, self.kept * 100 / all),
+    /// Several numbers in a cell: one of them if all are equal, else the smallest and the largest.
+    fn cell(several: &[Self]) -> String {
+        let of = |value: fn(&Self) -> usize| several.iter().map(value);
+        match of(|one| one.all).max() {
+            None | Some(0) => "-".to_owned(),
+            Some(_) => {
+                let percent = of(|one| if one.all == 0 { 0 } else { one.kept * 100 / one.all });
+                format!("{}/{} {} %", span(of(|one| one.kept)), span(of(|one| one.all)), span(percent))
+            }
         }
+    }
+}
+
+/// Numbers in a cell: one if all are equal, else the smallest and the largest; `-` for none.
+fn span(numbers: impl Iterator<Item = usize> + Clone) -> String {
+    match (numbers.clone().min(), numbers.max()) {
+        (Some(least), Some(most)) if least == most => least.to_string(),
+        (Some(least), Some(most)) => format!("{least}–{most}"),
+        (None, _) | (_, None) => "-".to_owned(),
     }
 }
 
@@ -92,7 +110,7 @@ impl Row {
     /// Searches the facts in a summary's text, and in the originals that can be expanded.
     pub(super) fn of(
         split: &Split,
-        preset: Option<&'static str>,
+        (preset, size): (Option<&'static str>, Option<i64>),
         (summarizer, text): (String, String),
         history: &History,
         expandable: Option<&str>,
@@ -115,6 +133,7 @@ impl Row {
             preset,
             summarizer,
             tokens: text.chars().count() / 4,
+            size,
             kept,
             named: Kept::of(everything(), names),
             precision: Kept { kept: measures.names_used, all: measures.names },
@@ -137,21 +156,70 @@ impl Row {
         }
     }
 
-    fn cells(&self) -> Vec<String> {
-        let mut cells = vec![
-            self.preset.unwrap_or("-").to_owned(),
-            self.summarizer.clone(),
-            self.tokens.to_string(),
-            self.named.cell(),
-        ];
-        cells.extend(KINDS.iter().map(|kind| self.kept.get(kind).copied().unwrap_or_default().cell()));
-        cells.push(self.precision.cell());
-        cells.push(format!("{} %", self.lists_percent));
-        cells.push(self.contradictions.len().to_string());
-        cells.push(self.next_age.map_or("-".to_owned(), |age| age.to_string()));
-        cells.push(self.named_or_expandable.map_or("-".to_owned(), Kept::cell));
-        cells
+    /// What the rows of one line of the table have in common.
+    fn key(&self) -> (&str, Option<i64>) {
+        (&self.summarizer, self.size)
     }
+}
+
+/// Cells of a line: the summaries of one summarizer at one size under all presets.
+fn cells(rows: &[&Row]) -> Vec<String> {
+    let kept =
+        |of: &dyn Fn(&Row) -> Option<Kept>| Kept::cell(&rows.iter().filter_map(|row| of(row)).collect::<Vec<_>>());
+    let presets: BTreeSet<&str> = rows.iter().filter_map(|row| row.preset).collect();
+    let mut cells = vec![
+        rows.first().map_or_else(String::new, |row| row.summarizer.clone()),
+        match presets.len() {
+            0 => "-".to_owned(),
+            1 => presets.into_iter().collect(),
+            several => format!("{several} presets"),
+        },
+        span(rows.iter().map(|row| row.tokens)),
+        kept(&|row| Some(row.named)),
+    ];
+    cells.extend(KINDS.iter().map(|kind| kept(&|row| row.kept.get(kind).copied())));
+    cells.push(kept(&|row| Some(row.precision)));
+    cells.push(format!("{} %", span(rows.iter().map(|row| row.lists_percent))));
+    cells.push(span(rows.iter().map(|row| row.contradictions.len())));
+    cells.push(span(rows.iter().filter_map(|row| row.next_age)));
+    cells.push(kept(&|row| row.named_or_expandable));
+    cells
+}
+
+/// Items in groups with the same key. Groups and items stay in the order of their first occurrence.
+fn groups<'a, K: PartialEq>(rows: impl Iterator<Item = &'a Row>, key: impl Fn(&'a Row) -> K) -> Vec<Vec<&'a Row>> {
+    let mut groups: Vec<(K, Vec<&Row>)> = Vec::new();
+    for row in rows {
+        let own = key(row);
+        match groups.iter_mut().find(|(key, _)| *key == own) {
+            Some((_, group)) => group.push(row),
+            None => groups.push((own, vec![row])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// Table of one cut: a line for each summarizer and size.
+fn table(rows: &[&Row]) -> Table {
+    let mut table = Table::new(&[
+        Column::word("SUMMARIZER"),
+        Column::text("PRESET"),
+        Column::number("TOKENS"),
+        Column::number("NAMED"),
+        Column::number("FILES").optional(2),
+        Column::number("IDENTIFIERS").optional(3),
+        Column::number("COMMANDS").optional(4),
+        Column::number("ERRORS").optional(5),
+        Column::number("FIGURES").optional(6),
+        Column::number("TO-DOS").optional(7),
+        Column::number("PRECISION").optional(1),
+        Column::number("LISTS").optional(9),
+        Column::number("CONTRADICTS").optional(8),
+        Column::number("AGE OF NEXT").optional(10),
+        Column::number("WITH EXPAND").optional(11),
+    ]);
+    groups(rows.iter().copied(), Row::key).iter().for_each(|rows| table.row(cells(rows)));
+    table
 }
 
 /// Writes each summary to a file of its own, named by transcript, row, preset, summarizer and size.
@@ -167,32 +235,14 @@ pub(super) fn write(folder: &Path, rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the rows: as JSON, or in a table for each cut.
+/// Prints the rows: as JSON, one for each preset, or in a table for each cut, with a line for each summarizer.
 pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyhow::Result<()> {
     if output.json() {
         return rows.iter().try_for_each(|row| output.value(row));
     }
-    for group in rows.chunk_by(|one, other| one.title() == other.title()) {
-        output.line(&group[0].title())?;
-        let mut table = Table::new(&[
-            ("PRESET", Align::Left),
-            ("SUMMARIZER", Align::Left),
-            ("TOKENS", Align::Right),
-            ("NAMED", Align::Right),
-            ("FILES", Align::Right),
-            ("IDENTIFIERS", Align::Right),
-            ("COMMANDS", Align::Right),
-            ("ERRORS", Align::Right),
-            ("FIGURES", Align::Right),
-            ("TO-DOS", Align::Right),
-            ("PRECISION", Align::Right),
-            ("LISTS", Align::Right),
-            ("CONTRADICTS", Align::Right),
-            ("AGE OF NEXT", Align::Right),
-            ("WITH EXPAND", Align::Right),
-        ]);
-        group.iter().for_each(|row| table.row(row.cells()));
-        table.print(output)?;
+    for rows in groups(rows.iter(), Row::title) {
+        output.line(&rows[0].title())?;
+        table(&rows).print(output)?;
         output.line("")?;
     }
     if with_text {
@@ -209,4 +259,37 @@ pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyho
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(preset: &'static str, summarizer: &str, size: i64, kept: usize) -> Row {
+        let split = Split { file: "f.jsonl".to_owned(), kind: "chosen", before: 4, after: 2 };
+        let written = (summarizer.to_owned(), "x".repeat(40));
+        let mut row = Row::of(&split, (Some(preset), Some(size)), written, &History::of(&[], &[]), None);
+        row.named = Kept { kept, all: 10 };
+        row
+    }
+
+    #[test]
+    fn a_summarizer_has_one_line_under_all_presets() {
+        let rows = [
+            row("pi@1.5", "extractive", 100, 3),
+            row("pi@1.5", "last words", 100, 2),
+            row("codex@2026-08", "extractive", 100, 5),
+            row("codex@2026-08", "last words", 100, 2),
+            row("codex@2026-08", "extractive", 900, 7),
+        ];
+        let lines = table(&rows.iter().collect::<Vec<_>>()).lines(None);
+        let begin = |line: &String| line.split_whitespace().take(6).collect::<Vec<_>>().join(" ");
+        let expected = [
+            "SUMMARIZER PRESET TOKENS NAMED FILES IDENTIFIERS",
+            "extractive 2 presets 10 3–5/10 30–50",
+            "last words 2 presets 10",
+            "extractive codex@2026-08 10 7/10 70 %",
+        ];
+        assert_eq!(lines.iter().map(begin).collect::<Vec<_>>(), expected);
+    }
 }

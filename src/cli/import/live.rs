@@ -44,7 +44,7 @@ impl Player {
             if let Some(id) = there.get(&own) {
                 ids.insert(own, id.clone());
                 self.report.existed += 1;
-                self.progress.add(1, None, self.clock.now());
+                self.progress.add(1, None);
                 continue;
             }
             if let Some(edit) = edit {

@@ -214,7 +214,7 @@ impl Player {
         let response = response.with_context(|| range(&own))?.into_inner();
         self.report.existed += i64::from(response.existed_count);
         self.report.written += own.len() as i64 - i64::from(response.existed_count);
-        self.progress.add(own.len(), response.context_usage.as_ref(), self.clock.now());
+        self.progress.add(own.len(), response.context_usage.as_ref());
         ids.extend(own.into_iter().zip(response.message_ids));
         Ok(())
     }

@@ -2,15 +2,13 @@
 
 use super::source::Source;
 use crate::cli::compactions::is_active;
-use crate::cli::output::{Output, count};
+use crate::cli::output::{Output, context_usage, count};
+use crate::cli::progress;
 use crate::interop;
 use crate::model::time::Timestamp;
 use crate::pb;
 use serde::Serialize;
-use std::io::{IsTerminal, Write};
 
-/// Interval between updates of the progress line, in microseconds.
-const PROGRESS_INTERVAL_MICROS: i64 = 100_000;
 /// Number of views in the mean duration of the first views, and of the last ones.
 const SAMPLE: usize = 20;
 
@@ -237,37 +235,31 @@ impl Compactions {
 /// Progress line of an import on a terminal.
 #[derive(Debug)]
 pub(super) struct Progress {
-    terminal: bool,
+    line: progress::Progress,
     total: usize,
     done: usize,
-    shown: Timestamp,
 }
 
 impl Progress {
-    /// A progress line for this number of entries; silent if standard error is no terminal.
+    /// A progress line for this number of entries.
     pub(super) fn new(total: usize) -> Self {
-        Self { terminal: std::io::stderr().is_terminal(), total, done: 0, shown: Timestamp::default() }
+        Self { line: progress::Progress::new(), total, done: 0 }
     }
 
     /// Adds finished entries, and shows them with the current context usage.
-    pub(super) fn add(&mut self, entries: usize, context: Option<&pb::ContextUsage>, now: Timestamp) {
+    pub(super) fn add(&mut self, entries: usize, context: Option<&pb::ContextUsage>) {
         self.done += entries;
-        if !self.terminal || now.0 - self.shown.0 < PROGRESS_INTERVAL_MICROS {
-            return;
-        }
-        self.shown = now;
-        let tokens = context.and_then(|context| Some((context.context_tokens?, context.window_tokens)));
-        let tokens = tokens.map(|(tokens, window)| format!(", context {tokens} of {window} tokens"));
-        let line = format!("{} of {} entries{}", self.done, self.total, tokens.unwrap_or_default());
-        // A failed write to the terminal does not stop the import.
-        let _ = write!(std::io::stderr(), "\r\x1b[K{line}");
+        let Self { line, total, done } = self;
+        line.show(|| {
+            let tokens = context.and_then(|context| Some((context.context_tokens?, context.window_tokens)));
+            let tokens = tokens.map(|(tokens, window)| format!(", context {}", context_usage(tokens, window)));
+            format!("{done} of {total} entries{}", tokens.unwrap_or_default())
+        });
     }
 
     /// Removes the line.
-    pub(super) fn clear(&self) {
-        if self.terminal {
-            let _ = write!(std::io::stderr(), "\r\x1b[K");
-        }
+    pub(super) fn clear(&mut self) {
+        self.line.clear();
     }
 }
 

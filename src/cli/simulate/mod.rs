@@ -6,6 +6,7 @@ mod report;
 
 use super::Globals;
 use super::failure::{Usage, note};
+use super::progress::Progress;
 use crate::interop::{self, Entry, Options, Transcript};
 use crate::limits;
 use crate::model::usage::ModelWindow;
@@ -60,8 +61,13 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
         output: arguments.output,
         overhead: arguments.overhead,
     };
-    let outcomes =
-        chosen.iter().map(|preset| (preset.name, simulate(&preset.policy(), &window, &happenings))).collect();
+    let mut progress = Progress::new();
+    let simulated = (1..).zip(&chosen).map(|(number, preset)| {
+        progress.show(|| format!("simulates {}, preset {number} of {}", preset.name, chosen.len()));
+        (preset.name, simulate(&preset.policy(), &window, &happenings))
+    });
+    let outcomes = simulated.collect();
+    progress.clear();
     let messages = happenings.iter().filter(|happening| matches!(happening, Happening::Message(_))).count();
     let report = Report { file, messages, window, outcomes };
     if let Some(path) = &arguments.plot {

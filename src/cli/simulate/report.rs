@@ -1,7 +1,8 @@
 //! Report of a simulation: a table that compares the presets, and one for each preset with its compactions, or JSON.
 
 use super::engine::{Firing, Outcome};
-use crate::cli::output::{Align, Output, Table, count};
+use crate::cli::output::{Output, count};
+use crate::cli::table::{Column, Table};
 use crate::model::compaction::CompactionKind;
 use crate::model::usage::ModelWindow;
 use serde::Serialize;
@@ -84,17 +85,17 @@ impl Report {
 
     fn comparison(&self) -> Table {
         let mut table = Table::new(&[
-            ("PRESET", Align::Left),
-            ("DUE AT", Align::Right),
-            ("PRUNES", Align::Right),
-            ("OMISSIONS", Align::Right),
-            ("SUMMARIES", Align::Right),
-            ("GIVEN UP", Align::Right),
-            ("HIGHEST", Align::Right),
-            ("AT THE END", Align::Right),
-            ("FREED", Align::Right),
-            ("PREFIXES CHANGED", Align::Right),
-            ("READ ANEW", Align::Right),
+            Column::text("PRESET"),
+            Column::number("DUE AT").optional(3),
+            Column::number("PRUNES"),
+            Column::number("OMISSIONS"),
+            Column::number("SUMMARIES"),
+            Column::number("GIVEN UP").optional(1),
+            Column::number("HIGHEST").optional(4),
+            Column::number("AT THE END").optional(5),
+            Column::number("FREED"),
+            Column::number("PREFIXES CHANGED").optional(6),
+            Column::number("READ ANEW").optional(2),
         ]);
         for (preset, outcome) in &self.outcomes {
             let totals = Totals::of(outcome);
@@ -154,17 +155,17 @@ fn headline(preset: &str, outcome: &Outcome) -> String {
 
 fn firings(outcome: &Outcome) -> Table {
     let mut table = Table::new(&[
-        ("MESSAGE", Align::Right),
-        ("LEVEL", Align::Left),
-        ("WHAT", Align::Left),
-        ("CONTEXT", Align::Right),
-        ("BEFORE", Align::Right),
-        ("AFTER", Align::Right),
-        ("KEPT", Align::Right),
-        ("CLEARED", Align::Right),
-        ("SUMMARIZED", Align::Right),
-        ("LEFT OUT", Align::Right),
-        ("READ ANEW", Align::Right),
+        Column::number("MESSAGE"),
+        Column::word("LEVEL"),
+        Column::word("WHAT"),
+        Column::number("CONTEXT").optional(1),
+        Column::number("BEFORE"),
+        Column::number("AFTER"),
+        Column::number("KEPT").optional(4),
+        Column::number("CLEARED").optional(3),
+        Column::number("SUMMARIZED"),
+        Column::number("LEFT OUT").optional(2),
+        Column::number("READ ANEW"),
     ]);
     for firing in &outcome.firings {
         table.row(vec![
@@ -308,7 +309,7 @@ mod tests {
         let expected =
             Totals { prunes: 1, omissions: 0, summaries: 1, refused: 1, freed_tokens: 1_050, reread_tokens: 400 };
         assert_eq!(totals, expected);
-        let lines = report.comparison().lines();
+        let lines = report.comparison().lines(None);
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1], ["a@1", "800", "1", "0", "1", "1", "955", "400", "1050", "2", "400"]);
         assert_eq!(words[2], ["b@2", "-", "0", "0", "0", "0", "0", "0", "0", "0", "0"]);
@@ -318,7 +319,7 @@ mod tests {
     #[test]
     fn every_firing_has_a_line() {
         let report = report();
-        let lines = firings(&report.outcomes[0].1).lines();
+        let lines = firings(&report.outcomes[0].1).lines(None);
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1], ["7", "maintenance", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
         assert!(lines[3].contains("summary, given up"), "{}", lines[3]);
