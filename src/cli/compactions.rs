@@ -320,7 +320,8 @@ fn print(output: &mut Output, compaction: &pb::Compaction) -> anyhow::Result<()>
 
 /// A compaction in one line: its state and its result.
 pub(super) fn line(compaction: &pb::Compaction) -> String {
-    let line = format!("{} {} is {}", kind(compaction.kind()), compaction.compaction_id, state(compaction));
+    let verb = if compaction.state() == pb::CompactionState::Failed { "" } else { "is " };
+    let line = format!("{} {} {verb}{}", kind(compaction.kind()), compaction.compaction_id, state(compaction));
     let result = result(compaction);
     if result.is_empty() { line } else { format!("{line}: {result}") }
 }

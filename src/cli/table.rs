@@ -6,7 +6,7 @@ use anstyle::Style;
 use std::io;
 
 /// Minimum width of a column whose entries are shortened, in columns of the terminal.
-const WIDTH_MIN: usize = 16;
+const WIDTH_MIN: usize = 24;
 /// Blanks between two columns.
 const GAP: usize = 2;
 
@@ -213,7 +213,7 @@ mod tests {
         ]);
         table.row(vec!["id".into(), "1".into(), "2".into(), "t".repeat(30)]);
         for (columns, headings) in
-            [(60, "ID FIRST SECOND TEXT"), (30, "ID FIRST TEXT"), (25, "ID TEXT"), (3, "ID TEXT")]
+            [(60, "ID FIRST SECOND TEXT"), (40, "ID FIRST TEXT"), (30, "ID TEXT"), (3, "ID TEXT")]
         {
             let heading = table.lines(Some(columns)).remove(0);
             assert_eq!(heading.split_whitespace().collect::<Vec<_>>().join(" "), headings, "{columns}");

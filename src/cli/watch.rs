@@ -185,9 +185,14 @@ impl Page {
         (source, offset, delta): (&str, i64, &str),
     ) -> Vec<Piece> {
         let printed = match &self.speaking {
-            Some(speaking) if speaking.source == source && (offset > 0 || speaking.end == 0) => Some(speaking.end),
+            Some(speaking) if speaking.source == source && offset > 0 => Some(speaking.end),
             Some(_) | None => None,
         };
+        if delta.is_empty() {
+            // A summary begins, or begins again, and may never have words.
+            let is_own = self.speaking.as_ref().is_some_and(|speaking| speaking.source == source);
+            return if is_own { self.end_line().into_iter().collect() } else { Vec::new() };
+        }
         let mut pieces = Vec::new();
         if printed.is_none() {
             pieces.extend(self.end_line());

@@ -193,6 +193,9 @@ fn the_demo_succeeds() {
     let output = longhand(home.path()).arg("demo").output().expect("the demo runs");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let (is_too_large, is_explained) =
+        (text.contains("leaves too little room"), text.contains("tokens that the window reserves for a reply"));
+    assert_eq!(is_too_large, is_explained, "{text}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl Kept {
         match of(|one| one.all).max() {
             None | Some(0) => "-".to_owned(),
             Some(_) => {
-                let percent = of(|one| if one.all == 0 { 0 } else { one.kept * 100 / one.all });
+                let percent = of(|one| (one.kept * 100).checked_div(one.all).unwrap_or(0));
                 format!("{}/{} {} %", span(of(|one| one.kept)), span(of(|one| one.all)), span(percent))
             }
         }
