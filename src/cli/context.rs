@@ -1,7 +1,7 @@
 //! `longhand context`: prints the view, as a model should see it.
 
 use super::message_text::{part_lines, role};
-use super::output::{Output, context_usage, count, hex, word};
+use super::output::{HEADING, Output, context_usage, count, hex, word};
 use super::{Globals, ids};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
@@ -98,7 +98,7 @@ pub(super) fn headline(header: &pb::ContextHeader) -> String {
 }
 
 fn print(output: &mut Output, message: &pb::ContextMessage) -> io::Result<()> {
-    output.line(&heading(message))?;
+    output.styled_line(&[(HEADING, heading(message))])?;
     for part in &message.parts {
         if let Some(body) = &part.part {
             for line in part_lines(body, false) {

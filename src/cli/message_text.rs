@@ -1,6 +1,6 @@
 //! Text form of messages and their parts.
 
-use super::output::{Output, count, hex, indented, shorten, time, word};
+use super::output::{HEADING, Output, count, hex, indented, shorten, time, word};
 use crate::pb;
 use crate::pb::part::Body;
 use std::io;
@@ -11,7 +11,7 @@ const RECORD_WIDTH: usize = 100;
 /// Prints a message of the history: its heading, its parts and its finish. Records are shortened unless `whole_records`
 /// is set.
 pub(super) fn print(output: &mut Output, message: &pb::Message, whole_records: bool) -> io::Result<()> {
-    output.line(&heading(message))?;
+    output.styled_line(&[(HEADING, heading(message))])?;
     for part in &message.parts {
         for line in part_lines(part, whole_records) {
             output.line(&line)?;

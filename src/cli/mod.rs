@@ -58,6 +58,7 @@ pub struct Cli {
 
 /// Options of every command.
 #[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
 struct Globals {
     /// Print JSON: the protobuf mapping, one object or one per line
     #[arg(long, global = true)]
@@ -129,11 +130,11 @@ enum Command {
     Diff(diff::Arguments),
     /// List events, or follow them
     Events(events::Arguments),
-    /// Follow new events, with the text of open messages and of summaries as it is written
+    /// Follow sessions: who speaks, the words as they are written, and other events
     Watch(watch::Arguments),
     /// Print a session's audit log
     Replay(replay::Arguments),
-    /// Request a compaction by hand
+    /// Request a compaction by hand, and wait for its end
     Compact(compactions::StartArguments),
     /// List a session's compactions, or its requests to models, newest first
     Compactions(compactions::ListArguments),

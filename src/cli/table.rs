@@ -212,8 +212,7 @@ mod tests {
             Column::text("TEXT"),
         ]);
         table.row(vec!["id".into(), "1".into(), "2".into(), "t".repeat(30)]);
-        for (columns, headings) in
-            [(60, "ID FIRST SECOND TEXT"), (40, "ID FIRST TEXT"), (30, "ID TEXT"), (3, "ID TEXT")]
+        for (columns, headings) in [(60, "ID FIRST SECOND TEXT"), (40, "ID FIRST TEXT"), (30, "ID TEXT"), (3, "ID …")]
         {
             let heading = table.lines(Some(columns)).remove(0);
             assert_eq!(heading.split_whitespace().collect::<Vec<_>>().join(" "), headings, "{columns}");

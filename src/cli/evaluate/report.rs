@@ -215,7 +215,7 @@ fn table(rows: &[&Row]) -> Table {
         Column::number("PRECISION").optional(1),
         Column::number("LISTS").optional(9),
         Column::number("CONTRADICTS").optional(8),
-        Column::number("AGE OF NEXT").optional(10),
+        Column::number("NEXT STEP AGE").optional(10),
         Column::number("WITH EXPAND").optional(11),
     ]);
     groups(rows.iter().copied(), Row::key).iter().for_each(|rows| table.row(cells(rows)));
@@ -287,7 +287,7 @@ mod tests {
         let expected = [
             "SUMMARIZER PRESET TOKENS NAMED FILES IDENTIFIERS",
             "extractive 2 presets 10 3–5/10 30–50",
-            "last words 2 presets 10",
+            "last words 2 presets 10 2/10",
             "extractive codex@2026-08 10 7/10 70 %",
         ];
         assert_eq!(lines.iter().map(begin).collect::<Vec<_>>(), expected);

@@ -174,7 +174,7 @@ fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, firing: &Fi
     let tokens = if firing.refused { firing.context_tokens } else { firing.after_tokens };
     let (x, y) = scale.point(&Point { message: firing.message, tokens });
     let (name, shape) = match (firing.refused, firing.kind) {
-        (true, _) => ("given up", "m-4 -4 8 8m0 -8 -8 8"),
+        (true, _) => ("refused", "m-4 -4 8 8m0 -8 -8 8"),
         (false, CompactionKind::Prune) => ("prune", "m-3 -3h6v6h-6z"),
         (false, CompactionKind::Omission) => ("omission", "m0 -4.5 4.5 4.5 -4.5 4.5 -4.5 -4.5z"),
         (false, CompactionKind::Summary) => ("summary", "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0"),

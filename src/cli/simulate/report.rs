@@ -86,16 +86,16 @@ impl Report {
     fn comparison(&self) -> Table {
         let mut table = Table::new(&[
             Column::text("PRESET"),
-            Column::number("DUE AT").optional(3),
+            Column::number("THRESHOLD").optional(3),
             Column::number("PRUNES"),
             Column::number("OMISSIONS"),
             Column::number("SUMMARIES"),
-            Column::number("GIVEN UP").optional(1),
-            Column::number("HIGHEST").optional(4),
-            Column::number("AT THE END").optional(5),
+            Column::number("REFUSED").optional(1),
+            Column::number("PEAK").optional(4),
+            Column::number("FINAL").optional(5),
             Column::number("FREED"),
-            Column::number("PREFIXES CHANGED").optional(6),
-            Column::number("READ ANEW").optional(2),
+            Column::number("CACHE BREAKS").optional(6),
+            Column::number("UNCACHED").optional(2),
         ]);
         for (preset, outcome) in &self.outcomes {
             let totals = Totals::of(outcome);
@@ -164,14 +164,14 @@ fn firings(outcome: &Outcome) -> Table {
         Column::number("KEPT").optional(4),
         Column::number("CLEARED").optional(3),
         Column::number("SUMMARIZED"),
-        Column::number("LEFT OUT").optional(2),
-        Column::number("READ ANEW"),
+        Column::number("OMITTED").optional(2),
+        Column::number("UNCACHED"),
     ]);
     for firing in &outcome.firings {
         table.row(vec![
             firing.message.to_string(),
             level(firing).to_owned(),
-            if firing.refused { format!("{}, given up", kind(firing)) } else { kind(firing).to_owned() },
+            if firing.refused { format!("{}, refused", kind(firing)) } else { kind(firing).to_owned() },
             firing.context_tokens.to_string(),
             firing.before_tokens.to_string(),
             firing.after_tokens.to_string(),
@@ -322,7 +322,7 @@ mod tests {
         let lines = firings(&report.outcomes[0].1).lines(None);
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1], ["7", "maintenance", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
-        assert!(lines[3].contains("summary, given up"), "{}", lines[3]);
+        assert!(lines[3].contains("summary, refused"), "{}", lines[3]);
         assert_eq!(headline("b@2", &report.outcomes[1].1), "b@2, never due: nothing happens");
     }
 
