@@ -25,6 +25,8 @@ pub(super) struct Policy {
     pub(super) preset: String,
     /// A whole policy as JSON, or empty.
     pub(super) policy_json: String,
+    /// JSON that is merged over the policy, or empty.
+    pub(super) override_json: String,
 }
 
 /// Main loop of a rewriter.
@@ -71,6 +73,7 @@ pub(super) async fn create(client: &mut Client, policy: &Policy) -> Option<Arc<S
         title: format!("a session of {}", policy.name),
         preset: policy.preset.clone(),
         policy_json: policy.policy_json.clone(),
+        policy_override_json: policy.override_json.clone(),
         window: Some(window(client)),
         metadata_json: Some("{\"project\": \"x\"}".to_owned()),
         ..pb::CreateSessionRequest::default()
@@ -253,6 +256,7 @@ async fn change_policy(client: &mut Client, session: &Session, policies: &[Polic
     if client.rng.random_bool(0.3) {
         request.policy_override_json = Some("{\"guards\": {\"minimum_gain_tokens\": 1}}".to_owned());
     } else {
+        request.policy_override_json = given(policy.override_json);
         (request.preset, request.policy_json) = (given(policy.preset), given(policy.policy_json));
     }
     request.expected_revision = precondition(client, session).await;

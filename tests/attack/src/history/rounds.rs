@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 const END_TIME_MAX: Duration = Duration::from_secs(300);
 /// Maximum time in which compactions must end before they are cancelled; after twice this time, a finding.
 const SETTLE_TIME_MAX: Duration = Duration::from_secs(60);
+const COOLDOWN_SECONDS_MAX: i64 = 1;
 /// Maximum life of the daemon between two kills if nothing is answered.
 const LIFE_TIME_MAX: Duration = Duration::from_secs(20);
 /// Numbers of a policy from this value on are divided, so that short conversations reach the policy's thresholds.
@@ -142,7 +143,7 @@ impl Attack {
         self.start(client_wait_seconds).await
     }
 
-    /// The presets unchanged, and with their large numbers divided.
+    /// The presets, and the presets with their large numbers divided; cooldowns are short in both.
     async fn read_policies(&mut self) -> Result<Vec<Policy>> {
         let mut client = self.client("presets");
         let Ok(answer) = client.ask(&pb::ListPresetsRequest {}).await else { bail!("no presets") };
@@ -150,13 +151,26 @@ impl Attack {
         for preset in answer.presets {
             let mut policy: serde_json::Value = serde_json::from_str(&preset.policy_json)?;
             divide(&mut policy);
+            // Cooldowns end before the store is checked.
+            let cooldown = policy.pointer_mut("/trigger/cool_down_seconds").context("a policy without a cooldown")?;
+            let is_long = cooldown.as_i64().is_some_and(|seconds| seconds > COOLDOWN_SECONDS_MAX);
+            if is_long {
+                *cooldown = COOLDOWN_SECONDS_MAX.into();
+            }
+            let override_json = serde_json::json!({ "trigger": { "cool_down_seconds": COOLDOWN_SECONDS_MAX } });
+            let override_json = if is_long { override_json.to_string() } else { String::new() };
             let small = Policy {
                 name: format!("{} divided", preset.name),
                 policy_json: policy.to_string(),
                 ..Policy::default()
             };
             policies.push(small);
-            policies.push(Policy { name: preset.name.clone(), preset: preset.name, ..Policy::default() });
+            policies.push(Policy {
+                name: preset.name.clone(),
+                preset: preset.name,
+                override_json,
+                ..Policy::default()
+            });
         }
         Ok(policies)
     }
@@ -272,7 +286,9 @@ impl Attack {
         while idle_rounds < 4 {
             let current = current(&mut client, &sessions).await;
             let Ok(info) = client.ask(&pb::GetServerInfoRequest {}).await else { return };
-            let jobs = info.ready_compaction_count + info.running_compaction_count + info.due_session_count;
+            let jobs = info.ready_compaction_count + info.running_compaction_count + info.due_session_count
+                // A session may become due when its cooldown ends.
+                + info.cooling_session_count;
             let is_idle = current.is_empty() && jobs == 0 && info.head_seq == head;
             head = info.head_seq;
             idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
