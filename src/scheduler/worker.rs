@@ -337,7 +337,7 @@ impl Worker {
         if is_overflow && replay::is_answered(&source.messages, &self.compactions(claim.session).await?) {
             let why = failure(
                 FailureReason::OverflowAgain,
-                "the view was reduced for this request before, and is still too large",
+                "the view was compacted for this request before, and is still too large",
             );
             return self.end(claim, terms, Refusal::Final(why)).await;
         }

@@ -23,7 +23,7 @@ pub const CONTEXT_EDITING: Preset = Preset {
         ("counting", "Longhand: the interface counts for itself"),
         ("counting.usage", "Anthropic: input_tokens"),
         ("trigger.auto", "Anthropic: the edits are applied to every request"),
-        ("trigger.cool_down_seconds", "Anthropic has none"),
+        ("trigger.cooldown_seconds", "Anthropic has none"),
         ("truncate", "Anthropic has none"),
         ("maintenance", "Anthropic: clear_thinking_20251015"),
         ("maintenance.0.clear.keep.turns_with_any", "Anthropic: keep, default: the last turn with thoughts"),
@@ -63,7 +63,7 @@ pub fn context_editing() -> Policy {
         truncate: None,
         maintenance: vec![Step::Clear(Clear {
             target: Target::Reasoning,
-            weigh: EstimateOf::Part,
+            estimate: EstimateOf::Part,
             keep: Keep { turns_with_any: 1, ..Keep::default() },
             only_if_shorter: false,
             ..Clear::outputs("")

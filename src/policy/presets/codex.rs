@@ -30,7 +30,7 @@ pub const V2026_08: Preset = Preset {
         ("counting.media", "Codex: an image counts 7373 bytes"),
         ("counting.usage", "Codex: the total of the last reply"),
         ("trigger.auto", "Codex: it is checked before each turn and after each sampling"),
-        ("trigger.cool_down_seconds", "Codex has none"),
+        ("trigger.cooldown_seconds", "Codex has none"),
         ("truncate", "Codex cuts outputs before it records them"),
         ("maintenance", "Codex clears nothing"),
         ("micro", "Codex has one level"),

@@ -33,7 +33,7 @@ pub const V0_8: Preset = Preset {
         ("counting.media", "Longhand: goose counts no images"),
         ("counting.usage", "goose: the session's total_tokens"),
         ("trigger.auto", "goose: a threshold between 0 and 1"),
-        ("trigger.cool_down_seconds", "goose has none"),
+        ("trigger.cooldown_seconds", "goose has none"),
         ("truncate", "goose has none in views"),
         ("maintenance.0.clear", "goose: the summaries of tool pairs"),
         ("maintenance.0.clear.keep.turns", "goose: never the current turn"),

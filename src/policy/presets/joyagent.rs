@@ -40,7 +40,7 @@ pub const PRESET: Preset = Preset {
         ("counting.media", "JoyAgent: an image of unknown size"),
         ("counting.usage", "Longhand: JoyAgent does not look at reported usage"),
         ("trigger.auto", "Longhand: JoyAgent never calls its cut"),
-        ("trigger.cool_down_seconds", "JoyAgent has no timer"),
+        ("trigger.cooldown_seconds", "JoyAgent has no timer"),
         ("truncate", "JoyAgent: a plain substring"),
         ("truncate.max_units", "JoyAgent: max_observe"),
         ("maintenance", "JoyAgent clears nothing"),
@@ -78,7 +78,7 @@ pub fn policy() -> Policy {
         truncate: Some(Truncate::head(10_000, "")),
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(level_policy(100_000, Step::Fit(Omission::Suffix {}))),
+        auto: Some(level_policy(100_000, Step::Omit(Omission::Suffix {}))),
         deep: Some(level_policy(
             BY_HAND_TOKENS,
             Step::Summarize(Box::new(Summarize {

@@ -67,7 +67,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("counting.media", "Longhand: Neovate measures the text of the bytes"),
     ("counting.usage", "Neovate: totalTokens of the last reply in the code, input and cacheRead in the design"),
     ("trigger.auto", "Neovate: autoCompact"),
-    ("trigger.cool_down_seconds", "Neovate has none"),
+    ("trigger.cooldown_seconds", "Neovate has none"),
     ("truncate.max_units", "Neovate limits lines and bytes"),
     ("truncate.max_lines", "Neovate: TRUNCATE_MAX_LINES"),
     ("truncate.max_bytes", "Neovate: TRUNCATE_MAX_BYTES"),

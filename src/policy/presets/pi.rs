@@ -107,7 +107,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("counting.media", "pi: an image counts 4800 characters; up to 0.73 only beside the output of a tool"),
     ("counting.usage", "pi: calculateContextTokens"),
     ("trigger.auto", "pi: compaction.enabled"),
-    ("trigger.cool_down_seconds", "pi has no timer"),
+    ("trigger.cooldown_seconds", "pi has no timer"),
     ("trigger.silent_overflow", "pi: isContextOverflow with a window"),
     ("trigger", "pi: compaction.enabled and _checkCompaction"),
     ("truncate", "pi cuts outputs only in what a summarizer reads"),

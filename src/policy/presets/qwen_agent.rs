@@ -26,7 +26,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("counting.media", "Qwen-Agent: media weigh the note that names them"),
     ("counting.usage", "Longhand: Qwen-Agent does not look at reported usage"),
     ("trigger.auto", "Qwen-Agent: every request"),
-    ("trigger.cool_down_seconds", "Qwen-Agent has no timer"),
+    ("trigger.cooldown_seconds", "Qwen-Agent has no timer"),
     ("truncate", "Qwen-Agent cuts only what does not fit"),
     ("maintenance", "Qwen-Agent clears nothing by itself"),
     ("micro", "Qwen-Agent has one level"),
@@ -127,7 +127,7 @@ fn policy(name: &str, said: Said, omission: Omission) -> Policy {
         auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Tokens { tokens: 58_000 }, inclusive: false, minimum_tokens: 0 },
             notice: Notice::None,
-            steps: vec![Step::Fit(omission)],
+            steps: vec![Step::Omit(omission)],
             stop_when_enough: false,
         }),
         deep: None,

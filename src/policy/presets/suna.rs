@@ -37,7 +37,7 @@ pub const V2025_04: Preset = Preset {
         ("counting.unit", "Suna: Python string length"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: check_and_summarize_if_needed, where it is called"),
-        ("trigger.cool_down_seconds", "Suna has none"),
+        ("trigger.cooldown_seconds", "Suna has none"),
         ("truncate", "Suna cuts nothing here"),
         ("maintenance", "Suna clears nothing here"),
         ("micro", "Suna has one level"),
@@ -81,18 +81,18 @@ pub const V2025_07: Preset = Preset {
         ("counting.per", "Suna: litellm's token_counter, and 23 tokens for the id of a message"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
-        ("trigger.cool_down_seconds", "Suna has none"),
+        ("trigger.cooldown_seconds", "Suna has none"),
         ("truncate", "Suna cuts nothing in every view"),
-        ("maintenance.0.fit.strip", "Suna: remove_meta_messages"),
-        ("maintenance.1.fit.middle_out", "Suna: middle_out_messages"),
+        ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
+        ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the name of the model"),
         ("auto.notice", "Suna shows none"),
-        ("auto.steps.0.fit.strip", "Suna: remove_meta_messages"),
-        ("auto.steps.1.fit.per_role", "Suna: compress_messages and its three passes"),
-        ("auto.steps.1.fit.per_role.results", "Suna: is_tool_result_message"),
-        ("auto.steps.2.fit.groups", "Suna: compress_messages_by_omitting_messages"),
-        ("auto.steps.3.fit.middle_out", "Suna: middle_out_messages"),
+        ("auto.steps.0.omit.strip", "Suna: remove_meta_messages"),
+        ("auto.steps.1.omit.per_role", "Suna: compress_messages and its three passes"),
+        ("auto.steps.1.omit.per_role.results", "Suna: is_tool_result_message"),
+        ("auto.steps.2.omit.groups", "Suna: compress_messages_by_omitting_messages"),
+        ("auto.steps.3.omit.middle_out", "Suna: middle_out_messages"),
         ("auto.stop_when_enough", "Suna: every step looks itself"),
         ("deep", "Suna has one level"),
         ("retrieval", "Suna has none"),
@@ -122,19 +122,19 @@ pub const V2026: Preset = Preset {
         ("counting.per", "Suna: litellm's token_counter, and 23 tokens for the id of a message"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
-        ("trigger.cool_down_seconds", "Suna has none"),
+        ("trigger.cooldown_seconds", "Suna has none"),
         ("truncate", "Suna cuts nothing in every view"),
-        ("maintenance.0.fit.strip", "Suna: remove_meta_messages"),
-        ("maintenance.1.fit.middle_out", "Suna: middle_out_messages"),
+        ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
+        ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the size of the window"),
         ("auto.notice", "Suna shows none"),
-        ("auto.steps.0.fit.strip", "Suna: remove_meta_messages"),
-        ("auto.steps.1.fit.per_role", "Suna: compress_messages, its three tiers and its three passes"),
-        ("auto.steps.1.fit.per_role.target_ratio", "Suna: compression_target_ratio"),
-        ("auto.steps.1.fit.per_role.results", "Suna: is_tool_result_message, by role"),
-        ("auto.steps.2.fit.groups", "Suna: compress_messages_by_omitting_messages"),
-        ("auto.steps.3.fit.middle_out", "Suna: middle_out_messages"),
+        ("auto.steps.0.omit.strip", "Suna: remove_meta_messages"),
+        ("auto.steps.1.omit.per_role", "Suna: compress_messages, its three tiers and its three passes"),
+        ("auto.steps.1.omit.per_role.target_ratio", "Suna: compression_target_ratio"),
+        ("auto.steps.1.omit.per_role.results", "Suna: is_tool_result_message, by role"),
+        ("auto.steps.2.omit.groups", "Suna: compress_messages_by_omitting_messages"),
+        ("auto.steps.3.omit.middle_out", "Suna: middle_out_messages"),
         ("auto.stop_when_enough", "Suna: every step looks itself"),
         ("deep", "Suna has one level"),
         ("retrieval", "Suna has none"),
@@ -189,11 +189,11 @@ pub fn v2025_07() -> Policy {
     let tier = |of| Tier {
         passes: vec![Pass {
             of,
-            spared: 1,
+            newest_messages: 1,
             above_tokens: 4_096,
             keep_units: 3 * 4_096,
             note: EXPAND_NOTE.to_owned(),
-            spared_cut: Some(both_ends()),
+            newest_truncation: Some(both_ends()),
         }],
     };
     let per_role = PerRole {
@@ -208,9 +208,9 @@ pub fn v2025_07() -> Policy {
         json_starts_over: true,
     };
     let groups = Groups { target_ratio: 1.0, batch: 10, minimum: 10 };
-    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Fit);
+    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Omit);
     Policy {
-        maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
+        maintenance: vec![Step::Omit(strip()), Step::Omit(middle_out())],
         auto: Some(level_policy(limit, false, steps.into())),
         ..policy(V2025_07.name, MESSAGE_UNITS + ID_UNITS)
     }
@@ -227,9 +227,9 @@ pub fn v2026() -> Policy {
     let per_role =
         PerRole { target_ratio, tiers: tiers(), halvings: 0, results: ResultSigns::default(), json_starts_over: false };
     let groups = Groups { target_ratio, batch: 3, minimum: 5 };
-    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Fit);
+    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Omit);
     Policy {
-        maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
+        maintenance: vec![Step::Omit(strip()), Step::Omit(middle_out())],
         auto: Some(level_policy(limit, false, steps.into())),
         ..policy(V2026.name, MESSAGE_UNITS + ID_UNITS)
     }
@@ -239,13 +239,13 @@ pub fn v2026() -> Policy {
 fn tiers() -> Vec<Tier> {
     let note = "[Tool output compressed for token management] message_id: \"{id}\". Use expand-message tool to view \
                 full output.";
-    let pass = |of, spared, above_tokens, keep_units, note: &str, spared_cut| Pass {
+    let pass = |of, newest_messages, above_tokens, keep_units, note: &str, newest_truncation| Pass {
         of,
-        spared,
+        newest_messages,
         above_tokens,
         keep_units,
         note: note.to_owned(),
-        spared_cut,
+        newest_truncation,
     };
     let long = |of| pass(of, 10, 0, 3_000, "... (truncated)", None);
     let placeholder = "[Content compressed]\n\nmessage_id \"{id}\"\nUse expand-message tool to see contents";

@@ -9,8 +9,8 @@ fn rule(policy: &Policy) -> PerRole {
     let mut steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     steps
         .find_map(|step| match step {
-            Step::Fit(Omission::PerRole(rule)) => Some(rule.clone()),
-            Step::Fit(_) | Step::Clear(_) | Step::Summarize(_) => None,
+            Step::Omit(Omission::PerRole(rule)) => Some(rule.clone()),
+            Step::Omit(_) | Step::Clear(_) | Step::Summarize(_) => None,
         })
         .expect("the preset cuts by role")
 }

@@ -163,7 +163,7 @@ fn another_value_is_noticed() {
             r#"{"deep": {"steps": {"0": {"summarize": {"tail": {"last": {"messages": 1}}}}}}}"#,
             dream_is_a_report_on_everything,
         ),
-        (r#"{"trigger": {"cool_down_seconds": 59}}"#, a_cooldown_keeps_the_levels_apart),
+        (r#"{"trigger": {"cooldown_seconds": 59}}"#, a_cooldown_keeps_the_levels_apart),
         (
             r#"{"auto": {"steps": {"0": {"summarize": {"fallback": {"0": {"last": {"messages": 21}}}}}}}}"#,
             a_summary_that_fails_leaves_the_last_twenty_messages,

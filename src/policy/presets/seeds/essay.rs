@@ -309,17 +309,17 @@ fn another_value_is_noticed() {
         ),
         (
             "suna@2025-07",
-            r#"{"auto": {"steps": {"1": {"fit": {"per_role": {"tiers": {"1": {"passes": {"0": {"keep_units": 12289}}}}}}}}}}"#,
+            r#"{"auto": {"steps": {"1": {"omit": {"per_role": {"tiers": {"1": {"passes": {"0": {"keep_units": 12289}}}}}}}}}}"#,
             suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest,
         ),
         (
             "suna@2025-07",
-            r#"{"maintenance": {"1": {"fit": {"middle_out": {"max_messages": 321}}}}}"#,
+            r#"{"maintenance": {"1": {"omit": {"middle_out": {"max_messages": 321}}}}}"#,
             suna_of_july_takes_arguments_out_and_keeps_320_messages,
         ),
         (
             "qwen-agent@old",
-            r#"{"auto": {"steps": {"0": {"fit": {"newest_first": {"ellipsis": "…"}}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"omit": {"newest_first": {"ellipsis": "…"}}}}}}"#,
             qwen_agent_keeps_the_newest_that_fit,
         ),
         ("smolagents", r#"{"truncate": {"max_units": 20001}}"#, smolagents_truncates_the_middle_of_outputs),
