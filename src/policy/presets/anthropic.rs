@@ -14,7 +14,7 @@ pub const CONTEXT_EDITING: Preset = Preset {
     own_deviations: &[
         "Results that no reply has read are never cleared.",
         "What is cleared stays cleared; the interface works it out anew for every request, which comes to the same.",
-        "A result that is no longer than the words in its place stays.",
+        "A result that is no longer than the words that replace it stays.",
         "The words in place of a result are Longhand's; the interface does not say its own.",
     ],
     sources: &[

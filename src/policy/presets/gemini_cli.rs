@@ -20,7 +20,7 @@ const UNREAD: &str = "The last request, results that no reply has read, open mes
 const ALONE: &str = "A summary is never made of the summary before it alone; Gemini CLI makes one when that has the \
                      share by itself.";
 const FAILED: &str = "A reply that failed answers nothing, so what it should have answered stays.";
-const ENVIRONMENT: &str = "The first message with the environment is not written by Longhand, and is not weighed.";
+const ENVIRONMENT: &str = "The first message with the environment is not written by Longhand, and is not counted.";
 
 /// `gemini-cli@2025-08`.
 pub const AUGUST_2025: Preset = Preset {
@@ -49,16 +49,16 @@ pub const V0_26: Preset = Preset {
         ALONE,
         FAILED,
         ENVIRONMENT,
-        "A summary that frees nothing is refused; Gemini CLI accepts one that weighs as much as what it replaces.",
+        "A summary that frees nothing is refused; Gemini CLI accepts one that has as many tokens as what it replaces.",
         "What was written since the last reply counts too, by its estimate, and at once; Gemini CLI goes by the prompt of \
          the last reply alone, and looks when the next request is sent.",
         "A call that nobody has answered has a result that says so; Gemini CLI sends none.",
-        "What is masked or cut is named by the id of its part; Gemini CLI names a file that it has written.",
-        "A masked output shows an excerpt of its words, and a cut failure an excerpt of its words too; Gemini CLI cuts \
-         through the JSON around them.",
-        "A cut never splits a character.",
-        "An output that no budget has room for is cut to 40000 characters however full the window is; Gemini CLI's \
-         limit shrinks to nothing, and turns around, when the window is full.",
+        "What is masked or truncated is named by the id of its part; Gemini CLI names a file that it has written.",
+        "A masked output shows an excerpt of its words, and a truncated failure an excerpt of its words too; Gemini \
+         CLI truncates the JSON around them.",
+        "A truncation never splits a character.",
+        "An output that no budget has room for is truncated to 40000 characters however full the window is; Gemini \
+         CLI's limit shrinks to nothing, and turns around, when the window is full.",
         "The estimate of an image or a document is the same wherever its bytes are; Gemini CLI asks a server when \
          there are any.",
     ],
@@ -70,7 +70,7 @@ pub const V0_26: Preset = Preset {
         ("counting.usage", "Gemini CLI: lastPromptTokenCount"),
         ("trigger.auto", "Gemini CLI: compresses by itself"),
         ("trigger.cooldown_seconds", "Gemini CLI has none"),
-        ("truncate", "Gemini CLI cuts outputs in its tools"),
+        ("truncate", "Gemini CLI truncates outputs in its tools"),
         ("maintenance", "Gemini CLI: ToolOutputMaskingService"),
         ("micro", "Gemini CLI has one level"),
         ("auto", "Gemini CLI: ChatCompressionService"),

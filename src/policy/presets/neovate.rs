@@ -14,8 +14,9 @@ use crate::policy::{
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
                           summarized or cleared; Neovate keeps nothing but the summary.";
-const FULL_OUTPUT: &str = "The whole of an output that was cut can be read for ever; Neovate keeps it for 7 days.";
-const MEDIA: &str = "A media item counts a fixed weight; Neovate measures the text of its bytes.";
+const FULL_OUTPUT: &str = "The whole of an output that was truncated can be read for ever; Neovate keeps it for 7 \
+                           days.";
+const MEDIA: &str = "A media item has a fixed estimate; Neovate measures the text of its bytes.";
 const FAILURE: &str = "A summary that is empty or cannot be made gives way to the built-in summarizer; Neovate ends \
                        there.";
 const CLEARED_FOR_GOOD: &str = "What was cleared stays cleared after a restart; Neovate forgets it.";

@@ -26,7 +26,7 @@ pub const V0_15: Preset = Preset {
         WINDOW,
         "A summary is never made of the summary before it alone; Qwen Code makes one when that has the share by \
          itself.",
-        "A summary that frees nothing is refused; Qwen Code accepts one that weighs as much as what it replaces.",
+        "A summary that frees nothing is refused; Qwen Code accepts one that has as many tokens as what it replaces.",
         "What a summary saves is measured on the view; Qwen Code works it out from what its writing cost, and refuses \
          it without a report of that.",
     ],
@@ -37,7 +37,7 @@ pub const V0_15: Preset = Preset {
         ("counting.usage", "Qwen Code: lastPromptTokenCount"),
         ("trigger.auto", "Qwen Code: compresses by itself"),
         ("trigger.cooldown_seconds", "Qwen Code has none"),
-        ("truncate", "Qwen Code cuts outputs in its tools"),
+        ("truncate", "Qwen Code truncates outputs in its tools"),
         ("maintenance", "Qwen Code: microcompactHistory"),
         ("micro", "Qwen Code has one level"),
         ("auto", "Qwen Code: ChatCompressionService"),
@@ -68,7 +68,7 @@ pub const V0_24: Preset = Preset {
         UNREAD,
         ORPHAN,
         "Just above a window of 33000 tokens the limit stays where it was; Qwen Code's falls to nothing there.",
-        "A summary that frees nothing is refused; Qwen Code accepts one that weighs as much as what it replaces.",
+        "A summary that frees nothing is refused; Qwen Code accepts one that has as many tokens as what it replaces.",
         "What a summary saves is measured on the view, without the words around it; Qwen Code works it out from what its \
          writing cost.",
         "Files are carried along as the history last showed them, and named when no call showed them whole; Qwen Code \
@@ -91,7 +91,7 @@ pub const V0_24: Preset = Preset {
         ("counting.usage", "Qwen Code: the last prompt and the last output"),
         ("trigger.auto", "Qwen Code: compresses by itself"),
         ("trigger.cooldown_seconds", "Qwen Code has none"),
-        ("truncate", "Qwen Code cuts outputs in its tools"),
+        ("truncate", "Qwen Code truncates outputs in its tools"),
         ("maintenance", "Qwen Code: microcompactHistory"),
         ("micro.threshold", "Qwen Code: WARN_BUFFER"),
         ("micro.notice", "Qwen Code: its warning, in Longhand's words"),

@@ -38,7 +38,7 @@ pub const V2025_04: Preset = Preset {
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: check_and_summarize_if_needed, where it is called"),
         ("trigger.cooldown_seconds", "Suna has none"),
-        ("truncate", "Suna cuts nothing here"),
+        ("truncate", "Suna truncates nothing here"),
         ("maintenance", "Suna clears nothing here"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: DEFAULT_TOKEN_THRESHOLD, reached or exceeded"),
@@ -62,14 +62,16 @@ pub const V2025_04: Preset = Preset {
 /// `suna@2025-07`.
 pub const V2025_07: Preset = Preset {
     name: "suna@2025-07",
-    description: "Suna in July 2025: messages cut by role, with half the measure each time, then left out.",
+    description: "Suna in July 2025: messages truncated by role, with half the measure each time, then left out.",
     own_deviations: &[
         "A call and its results stay together or go together, and count as one message where messages are left out.",
-        "Open messages are not cut; they, running calls and what nobody has answered are never left out.",
-        "A message in several parts is cut like one text, and keeps its media; the agent would send nothing of it.",
+        "Open messages are not truncated; they, running calls and what nobody has answered are never left out.",
+        "A message in several parts is truncated like one text, and keeps its media; the agent would send nothing of \
+         it.",
         "A compaction begins with what the last one left; the agent begins with the originals at every request.",
         "A result that loses its arguments keeps its JSON as it was written; the agent writes all of it anew.",
-        "A result of edit_file is cut as any other; a variant of late July cuts the two file contents in its JSON first.",
+        "A result of edit_file is truncated as any other; a variant of late July truncates the two file contents in \
+         its JSON first.",
         "Leaving out goes on until the rest fits or nothing may go; the agent ends after 500 batches.",
         "Every model's tokens are counted with cl100k_base, and an id as 23; litellm asks some models' own tokenizers.",
     ],
@@ -82,7 +84,7 @@ pub const V2025_07: Preset = Preset {
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
         ("trigger.cooldown_seconds", "Suna has none"),
-        ("truncate", "Suna cuts nothing in every view"),
+        ("truncate", "Suna truncates nothing in every view"),
         ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
         ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),
@@ -107,8 +109,8 @@ pub const V2026: Preset = Preset {
     name: "suna@2026",
     description: "Suna in 2026: outputs, requests and replies compressed in tiers to 60 %, then left out in groups.",
     own_deviations: &[
-        "Open messages are not cut; they, running calls and what nobody has answered are never left out.",
-        "A message in several parts is cut like one text, and keeps its media unless a note stands in its place.",
+        "Open messages are not truncated; they, running calls and what nobody has answered are never left out.",
+        "A message in several parts is truncated like one text, and keeps its media unless a note replaces it.",
         "A reply that only makes calls gets no note in place of its words.",
         "A result that loses its arguments keeps its JSON as it was written; the agent writes all of it anew.",
         "Every model's tokens are counted with cl100k_base, and an id as 23; the agent asks some providers to count.",
@@ -123,7 +125,7 @@ pub const V2026: Preset = Preset {
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
         ("trigger.cooldown_seconds", "Suna has none"),
-        ("truncate", "Suna cuts nothing in every view"),
+        ("truncate", "Suna truncates nothing in every view"),
         ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
         ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),

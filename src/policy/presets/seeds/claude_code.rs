@@ -105,7 +105,7 @@ fn the_levels_say_more_the_higher_they_are() {
         Some(crate::policy::Notice::None) | None => String::new(),
     };
     use crate::model::compaction::Level;
-    assert_eq!(words(Level::Micro), "", "nobody is told");
+    assert_eq!(words(Level::Micro), "", "no notice");
     assert_eq!(words(Level::Auto), "--- Conversation compacted to save context (75% full) ---");
     assert!(words(Level::Deep).ends_with('?'), "the user is asked");
 }
