@@ -12,7 +12,7 @@ fn rule(policy: &Policy) -> PerRole {
             Step::Omit(Omission::PerRole(rule)) => Some(rule.clone()),
             Step::Omit(_) | Step::Clear(_) | Step::Summarize(_) => None,
         })
-        .expect("the preset cuts by role")
+        .expect("the preset truncates by role")
 }
 
 /// One message for each text; the letter before the text is the role.
