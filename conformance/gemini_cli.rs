@@ -188,7 +188,8 @@ impl Case {
         let policy = gemini_cli::v0_26();
         let mut dice = self.conversation.dice("split");
         let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
-        let tail = Tail::Fraction(Fraction { summarize_ratio, cut: FractionBoundary::Request {}, minimum_ratio: 0.0 });
+        let tail =
+            Tail::Fraction(Fraction { summarize_ratio, boundary: FractionBoundary::Request {}, minimum_ratio: 0.0 });
         let window = ModelWindow::default();
         let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), &self.messages).head_end;
         let input = json!({ "contents": self.contents(&policy), "fraction": summarize_ratio });
@@ -216,7 +217,7 @@ impl Case {
     fn budget(&self) -> Question {
         let policy = gemini_cli::v0_26();
         let max_units = [100, 2_000, 10_000, 40_000][self.conversation.dice("budget").random_range(0..4)];
-        let Some(Step::Fit(Omission::OutputBudget(rule))) =
+        let Some(Step::Omit(Omission::OutputBudget(rule))) =
             policy.auto.as_ref().and_then(|level_policy| level_policy.steps.first())
         else {
             return nothing("truncateHistoryToBudget");
@@ -359,7 +360,7 @@ impl Case {
         let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.tail),
-            Step::Clear(_) | Step::Fit(_) => None,
+            Step::Clear(_) | Step::Omit(_) => None,
         });
         let summary = self.summary.as_ref();
         let select = |tail| select::select_behind(&policy, tail, &window, summary, self.history()).head_end;

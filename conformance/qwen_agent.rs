@@ -327,7 +327,7 @@ impl Case {
     /// The remaining content of each piece; null if it is left out.
     fn truncate(&self) -> Value {
         let level_policy = self.policy.auto.as_ref().expect("the preset has a level");
-        let Some(Step::Fit(rule)) = level_policy.steps.first() else { panic!("the preset fits") };
+        let Some(Step::Omit(rule)) = level_policy.steps.first() else { panic!("the preset fits") };
         let removals = omission::removals(rule, &self.policy, &ModelWindow::default(), self.messages());
         let estimate = |source: &SourceMessage| estimate_source(&self.policy, source);
         let refuses = match rule {

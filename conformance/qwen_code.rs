@@ -245,8 +245,8 @@ impl Case {
         let mut dice = self.conversation.dice("split");
         let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
         let rounds = dice.random_range(0..4);
-        let cut = FractionBoundary::Rounds { rounds };
-        let tail = Tail::Fraction(Fraction { summarize_ratio, cut, minimum_ratio: 0.0 });
+        let boundary = FractionBoundary::Rounds { rounds };
+        let tail = Tail::Fraction(Fraction { summarize_ratio, boundary, minimum_ratio: 0.0 });
         let window = ModelWindow::default();
         let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), self.messages()).head_end;
         let input = json!({
@@ -462,7 +462,7 @@ impl Case {
         let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.tail),
-            Step::Clear(_) | Step::Fit(_) => None,
+            Step::Clear(_) | Step::Omit(_) => None,
         });
         let select =
             |tail| select::select_behind(&policy, tail, &window, self.summary.as_ref(), self.messages()).head_end;
@@ -507,7 +507,7 @@ fn rules(policy: &Policy) -> Option<Attachments> {
     let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     let mut rules = steps.filter_map(|step| match step {
         Step::Summarize(rule) => rule.summary.attachments.clone(),
-        Step::Clear(_) | Step::Fit(_) => None,
+        Step::Clear(_) | Step::Omit(_) => None,
     });
     rules.next_back()
 }
@@ -515,7 +515,7 @@ fn rules(policy: &Policy) -> Option<Attachments> {
 fn clears(steps: &[Step]) -> impl Iterator<Item = &Clear> {
     steps.iter().filter_map(|step| match step {
         Step::Clear(clear) => Some(clear),
-        Step::Fit(_) | Step::Summarize(_) => None,
+        Step::Omit(_) | Step::Summarize(_) => None,
     })
 }
 

@@ -59,7 +59,7 @@ impl Case {
         let conversation = Conversation::generate(seed, index, &PROFILE);
         let mut dice = conversation.dice("limits");
         let mut policy = smolagents::policy();
-        let rule = policy.truncate.as_mut().expect("the preset cuts");
+        let rule = policy.truncate.as_mut().expect("the preset truncates");
         // Half of the cases have the default limit.
         if dice.random() {
             rule.max_units = (1.0 + dice.random_range(0.0..=10.0_f64).exp()) as u32;
@@ -111,7 +111,7 @@ impl Case {
         let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut transcripts = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.summary.transcript),
-            Step::Clear(_) | Step::Fit(_) => None,
+            Step::Clear(_) | Step::Omit(_) => None,
         });
         let transcript = transcripts.next_back().expect("the preset summarizes");
         self.messages().iter().flat_map(|source| written(source, transcript)).collect()

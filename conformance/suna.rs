@@ -223,8 +223,8 @@ impl Case {
     fn after(&self, messages: &[SourceMessage], is_it: fn(&Omission) -> bool) -> Vec<SourceMessage> {
         let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut rules = steps.filter_map(|step| match step {
-            Step::Fit(omission) if is_it(omission) => Some(omission),
-            Step::Fit(_) | Step::Clear(_) | Step::Summarize(_) => None,
+            Step::Omit(omission) if is_it(omission) => Some(omission),
+            Step::Omit(_) | Step::Clear(_) | Step::Summarize(_) => None,
         });
         let window = window(self.omit);
         let removals =

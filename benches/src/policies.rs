@@ -181,8 +181,8 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
 pub(crate) fn run(only: &[String]) {
     let histories = LENGTHS.map(history);
     println!(
-        "{:<33} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10}  goals",
-        "preset", "messages", "weigh ms", "decide ms", "work ms", "idle ms", "next us"
+        "{:<33} {:>8} {:>11} {:>10} {:>10} {:>10} {:>10}  goals",
+        "preset", "messages", "estimate ms", "decide ms", "work ms", "idle ms", "next us"
     );
     let is_wanted = |preset: &Preset| only.is_empty() || only.iter().any(|name| preset.name.contains(name.as_str()));
     for preset in presets::all().iter().filter(|preset| is_wanted(preset)) {
@@ -192,7 +192,7 @@ pub(crate) fn run(only: &[String]) {
             let is_next_fast = messages.len() > NEXT_LENGTH || next < NEXT_MAX;
             let holds = first < FIRST_MAX && idle < FIRST_MAX && is_next_fast;
             println!(
-                "{:<33} {:>8} {:>10.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}  {}",
+                "{:<33} {:>8} {:>11.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}  {}",
                 preset.name,
                 messages.len(),
                 millis(estimate),

@@ -290,7 +290,7 @@ impl Course<'_> {
         let ours = first - self.first;
         let forced = harm::nearest(self.messages(end), cut);
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
-        self.say("cut", &input, json!(ours), json!(cut), why);
+        self.say("boundary", &input, json!(ours), json!(cut), why);
         if ours == cut {
             let bare = without_made_up(&view, &self.life.policy.view.interrupted_text);
             let answered = Contents::of(&self.life.messages[first.min(end)..end]).len();

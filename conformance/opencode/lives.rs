@@ -508,7 +508,7 @@ impl Course<'_> {
         let forced = harm::nearest(&made.inline, cut);
         let why = (forced != cut && forced == own).then_some(UNANSWERED);
         let input = json!({ "messages": made.inline.len(), "tail": format!("{:?}", self.life.tail) });
-        self.say("cut", input.clone(), json!(own), json!(cut), why);
+        self.say("boundary", input.clone(), json!(own), json!(cut), why);
         if own != cut {
             self.restart()?;
             return Ok(Value::Null);

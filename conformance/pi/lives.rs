@@ -87,7 +87,7 @@ const GAIN: Class = Class {
 
 const LISTS: Class = Class {
     name: "lists of files stand once",
-    reason: Reason::Named("Lists of files stand once"),
+    reason: Reason::Named("Lists of files are given once"),
     explanation: "Where only the front of a turn is summarized, pi takes the summary before along with its lists and \
                   puts new ones behind; we take it along without them.",
     test: ("src/summarizer/extractive/tests/laws.rs", "file_tags_follow_the_text_and_are_carried"),
@@ -276,7 +276,7 @@ impl Course<'_> {
         self.say("moment", &input, json!(true), json!(compacts), why);
         let (why, prepared) = self.other_boundary(made, prepared, number)?;
         let ours = made.prepared();
-        self.say("cut", &input, ours.clone(), boundary_of(&prepared), why);
+        self.say("boundary", &input, ours.clone(), boundary_of(&prepared), why);
         if boundary_of(&prepared) == ours {
             let theirs = transcripts(&prepared);
             let why = (made.transcripts == whole(&theirs)).then_some(&WHOLE);

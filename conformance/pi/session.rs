@@ -439,7 +439,7 @@ fn is_record(entry: &Value) -> bool {
 fn rule(policy: &Policy) -> Option<Summarize> {
     policy.auto.iter().flat_map(|level_policy| &level_policy.steps).find_map(|step| match step {
         Step::Summarize(rule) => Some((**rule).clone()),
-        Step::Clear(_) | Step::Fit(_) => None,
+        Step::Clear(_) | Step::Omit(_) => None,
     })
 }
 

@@ -185,7 +185,7 @@ fn message_lines(message: &pb::ContextMessage) -> Vec<Value> {
         pb::Role::System => "system",
         pb::Role::User | pb::Role::Unspecified => "user",
     };
-    let is_paired = message.standing() == pb::Standing::Paired;
+    let is_paired = message.kind() == pb::ContextMessageKind::Paired;
     let line = |part: &pb::ContextPart| match part.part.as_ref()?.body.as_ref()? {
         pb::part::Body::Text(text) => Some(json!({ "role": role, "kind": "text", "text": text.text })),
         pb::part::Body::Reasoning(text) => Some(json!({ "role": role, "kind": "thinking", "text": text.text })),

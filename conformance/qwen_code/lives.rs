@@ -423,7 +423,7 @@ impl Course<'_> {
         let forced = harm::nearest(messages, cut);
         let ours = first - self.first;
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
-        self.say("cut", &input, json!(ours), json!(cut), why);
+        self.say("boundary", &input, json!(ours), json!(cut), why);
         if ours == cut {
             self.compare_views(&input, evaluation, (first, head), &theirs, view)?;
         }

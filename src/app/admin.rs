@@ -62,7 +62,7 @@ pub struct Provider {
     /// The gate between summarizer and provider.
     pub gate: Gate,
     /// End of the time in which it gets no requests; none if it gets them.
-    pub closed_until: Option<Timestamp>,
+    pub resume_time: Option<Timestamp>,
 }
 
 /// A preset with its policy as text.
@@ -118,8 +118,8 @@ impl Longhand {
             failing.push(self.store().session_id(session).await?);
         }
         let provider = |gate: Gate| {
-            let closed_until = (gate.state.closed_ms > 0).then(|| now.plus_millis(gate.state.closed_ms));
-            Provider { gate, closed_until }
+            let resume_time = (gate.state.closed_ms > 0).then(|| now.plus_millis(gate.state.closed_ms));
+            Provider { gate, resume_time }
         };
         Ok(ServerInfo {
             store_id: self.store().id(),

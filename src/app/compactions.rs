@@ -216,7 +216,8 @@ impl Longhand {
         let before = self.store().compactions(key, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
         if replay::is_answered(&source.messages, &before) {
-            let message = "the view was reduced for this request already: shorten the request, or take a larger window";
+            let message =
+                "the view was compacted for this request already: shorten the request, or take a larger window";
             return Err(Error::new(Reason::OverflowAgain, message));
         }
         let now = self.shared.clock.now();

@@ -115,17 +115,20 @@ fn print(output: &mut Output, message: &pb::ContextMessage) -> io::Result<()> {
 /// Heading of a message in a view: its role and, if it is no original, its kind.
 pub(super) fn heading(message: &pb::ContextMessage) -> String {
     let speaker = role(message.role);
-    match message.standing() {
-        pb::Standing::Unspecified | pb::Standing::Shown => {
+    match message.kind() {
+        pb::ContextMessageKind::Unspecified | pb::ContextMessageKind::Shown => {
             format!("#{} {speaker} · {}", message.revision, message.message_id)
         }
-        pb::Standing::Paired => format!("{speaker} (added by pairing)"),
-        pb::Standing::Filler => format!("{speaker} (text of the policy)"),
-        pb::Standing::Retrieved => format!("{speaker} (retrieved)"),
-        standing @ (pb::Standing::Marker | pb::Standing::Summary | pb::Standing::Branch | pb::Standing::Added) => {
-            let standing = word(standing.as_str_name(), "STANDING_");
+        pb::ContextMessageKind::Paired => format!("{speaker} (added by pairing)"),
+        pb::ContextMessageKind::Filler => format!("{speaker} (text of the policy)"),
+        pb::ContextMessageKind::Retrieved => format!("{speaker} (retrieved)"),
+        kind @ (pb::ContextMessageKind::Marker
+        | pb::ContextMessageKind::Summary
+        | pb::ContextMessageKind::Branch
+        | pb::ContextMessageKind::Added) => {
+            let kind = word(kind.as_str_name(), "CONTEXT_MESSAGE_KIND_");
             let written = message.provenance.as_ref().map(written).unwrap_or_default();
-            format!("#{} {speaker} ({standing}{written}) · {}", message.revision, message.message_id)
+            format!("#{} {speaker} ({kind}{written}) · {}", message.revision, message.message_id)
         }
     }
 }
@@ -211,7 +214,7 @@ mod tests {
                 message_id: "msg_1".into(),
                 revision: 4,
                 role: pb::Role::Assistant.into(),
-                standing: pb::Standing::Summary.into(),
+                kind: pb::ContextMessageKind::Summary.into(),
                 provenance: Some(pb::Provenance {
                     compaction_id: "cmp_1".into(),
                     author: author.into(),

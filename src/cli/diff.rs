@@ -67,7 +67,7 @@ struct Dropped {
     /// Compaction that covered or omitted it, by whose id it can be expanded; otherwise empty.
     compaction_id: String,
     /// Summary message that covers it; otherwise empty.
-    stands_for_it: String,
+    summary_message_id: String,
 }
 
 /// A part that the second view shows differently.
@@ -108,9 +108,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 /// Key of a message in a view: its id and kind, or role, kind and text if it has no id.
 fn key(message: &pb::ContextMessage) -> String {
     if message.message_id.is_empty() {
-        format!("{} {} {}", message.role, message.standing, words(message))
+        format!("{} {} {}", message.role, message.kind, words(message))
     } else {
-        format!("{} {}", message.message_id, message.standing)
+        format!("{} {}", message.message_id, message.kind)
     }
 }
 
@@ -162,7 +162,7 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
         how: "gone",
         reason: String::new(),
         compaction_id: String::new(),
-        stands_for_it: String::new(),
+        summary_message_id: String::new(),
     };
     // A message made for a view has no position in the history.
     if message.revision == 0 {
@@ -171,7 +171,12 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
     let is_covered = |covered: &&pb::CoveredHistory| covered.ranges.iter().any(|range| holds(range, message.revision));
     if let Some(covered) = end.covered.as_ref().filter(is_covered) {
         let compaction_id = covered.compaction_id.clone();
-        return Dropped { how: "covered", compaction_id, stands_for_it: covered.summary_message_id.clone(), ..gone };
+        return Dropped {
+            how: "covered",
+            compaction_id,
+            summary_message_id: covered.summary_message_id.clone(),
+            ..gone
+        };
     }
     let is_omitted =
         |omitted: &&pb::OmittedHistory| omitted.range.as_ref().is_some_and(|range| holds(range, message.revision));
@@ -272,7 +277,7 @@ fn same_way(one: &Dropped, other: &Dropped) -> bool {
 fn why(dropped: &Dropped) -> String {
     let by = |id: &str| if id.is_empty() { String::new() } else { format!(" by {id}") };
     match dropped.how {
-        "covered" => format!(": covered{}; replaced by {}", by(&dropped.compaction_id), dropped.stands_for_it),
+        "covered" => format!(": covered{}; replaced by {}", by(&dropped.compaction_id), dropped.summary_message_id),
         "omitted" => format!(": omitted ({}{})", dropped.reason, by(&dropped.compaction_id)),
         _ => ": no longer in the view".to_owned(),
     }
@@ -282,14 +287,14 @@ fn why(dropped: &Dropped) -> String {
 mod tests {
     use super::*;
 
-    fn message(revision: i64, standing: pb::Standing, words: &str) -> pb::ContextMessage {
+    fn message(revision: i64, kind: pb::ContextMessageKind, words: &str) -> pb::ContextMessage {
         let body = Body::Text(pb::TextPart { text: words.to_owned() });
         let part = pb::Part { part_id: format!("prt_{revision}"), body: Some(body), ..pb::Part::default() };
         pb::ContextMessage {
             message_id: format!("msg_{revision}"),
             revision,
             role: pb::Role::User.into(),
-            standing: standing.into(),
+            kind: kind.into(),
             parts: vec![pb::ContextPart { part: Some(part), ..pb::ContextPart::default() }],
             ..pb::ContextMessage::default()
         }
@@ -302,12 +307,12 @@ mod tests {
 
     #[test]
     fn removed_replaced_and_added_messages_are_listed() {
-        let shown = pb::Standing::Shown;
+        let shown = pb::ContextMessageKind::Shown;
         let said = |revision: i64| message(revision, shown, &format!("words {revision}"));
         let before = view(9, 90, [1, 2, 3, 5, 6].map(said).into());
         let mut pruned = message(6, shown, "[cleared]");
         pruned.parts[0].shortening = pb::Shortening::Pruned.into();
-        let summary = message(11, pb::Standing::Summary, "we talked");
+        let summary = message(11, pb::ContextMessageKind::Summary, "we talked");
         let mut after = view(12, 40, vec![summary, pruned, said(12)]);
         after.end = pb::ContextEnd {
             covered: Some(pb::CoveredHistory {
@@ -318,7 +323,7 @@ mod tests {
             }),
             omitted: vec![pb::OmittedHistory {
                 range: Some(pb::RevisionRange { first_revision: 3, last_revision: 3 }),
-                reason: pb::OmitReason::Reduced.into(),
+                reason: pb::OmitReason::Compacted.into(),
                 compaction_id: Some("cmp_2".into()),
                 ..pb::OmittedHistory::default()
             }],
@@ -328,7 +333,7 @@ mod tests {
             [
                 "view at revision 9 → 12: 5 → 3 messages, 90 → 40 tokens by the policy's estimate",
                 "- 2 messages, revisions 1–2: covered by cmp_1; replaced by msg_11",
-                "- 1 message, revisions 3–3: omitted (reduced by cmp_2)",
+                "- 1 message, revisions 3–3: omitted (compacted by cmp_2)",
                 "- 1 message, revisions 5–5: no longer in the view",
                 "~ #6 prt_6: pruned, 7 → 9 characters: [cleared]",
                 "+ #11 user (summary) · msg_11: we talked",
@@ -339,7 +344,7 @@ mod tests {
 
     #[test]
     fn the_same_view_has_no_differences() {
-        let one = view(9, 90, vec![message(1, pb::Standing::Shown, "words")]);
+        let one = view(9, 90, vec![message(1, pb::ContextMessageKind::Shown, "words")]);
         let diff = compare(&one, &one);
         assert!(diff.dropped.is_empty() && diff.changed.is_empty() && diff.came.is_empty());
         assert_eq!(lines(&diff).len(), 1);

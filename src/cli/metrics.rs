@@ -59,7 +59,7 @@ const HELD: Family =
     gauge("longhand_held_bytes", "Memory of unread answers and unfinished requests and views of clients.");
 const SESSIONS: Family = gauge("longhand_sessions", "Sessions in the store.");
 const DUE: Family = gauge("longhand_sessions_due", "Sessions due for an evaluation by the scheduler, up to 10000.");
-/// Labels: `guard` (`breaker`, `cool_down`, `overhead`, `undo`).
+/// Labels: `guard` (`breaker`, `cooldown`, `overhead`, `undo`).
 const GUARDED: Family =
     gauge("longhand_sessions_guarded", "Sessions with automatic compactions held by a guard, up to 10000 each.");
 const READY: Family =
@@ -96,13 +96,13 @@ const TOKENS: Family =
 const BREAKER: Family =
     gauge("longhand_provider_breaker_state", "1 for the current state of a provider's breaker, 0 for the others.");
 const CLOSED_UNTIL: Family = gauge(
-    "longhand_provider_closed_until_timestamp_seconds",
+    "longhand_provider_resume_timestamp_seconds",
     "End of a provider's pause or open breaker, since 1970; no sample otherwise.",
 );
 const IN_A_ROW: Family = gauge("longhand_provider_failures", "Transient failures of a provider in a row.");
 const ON_THEIR_WAY: Family = gauge("longhand_provider_requests_running", "Running requests to a provider.");
 const WAITING: Family = gauge("longhand_provider_requests_waiting", "Requests waiting for a slot of a provider.");
-const SLOTS: Family = gauge("longhand_provider_places", "Maximum number of concurrent requests to a provider.");
+const SLOTS: Family = gauge("longhand_provider_slots", "Maximum number of concurrent requests to a provider.");
 
 /// Labels with their values, in the order in which they are printed.
 type Labels = Vec<(&'static str, String)>;
@@ -219,7 +219,7 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     exposition.figure(FAILING, i64::try_from(info.failing_session_ids.len()).unwrap_or(i64::MAX));
     let guards = [
         ("breaker", info.breaker_session_count),
-        ("cool_down", info.cooling_session_count),
+        ("cooldown", info.cooldown_session_count),
         ("overhead", info.overhead_session_count),
         ("undo", info.undo_session_count),
     ];
@@ -233,7 +233,7 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     );
     let done = info.compactions.iter().filter(|counter| counter.state() == pb::CompactionState::Done);
     exposition.family(FREED, Scale::Whole, done.map(|counter| (ended(counter), counter.freed_tokens)));
-    let kind = |counter: &pb::ContradictionTally| label(counter.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
+    let kind = |counter: &pb::ContradictionCount| label(counter.kind().as_str_name(), "CONTRADICTION_KIND_", "unknown");
     let contradicted = info.contradictions.iter().map(|counter| (vec![("kind", kind(counter))], counter.count));
     exposition.family(CONTRADICTIONS, Scale::Whole, contradicted);
     spendings(&mut exposition, &info.spendings);
@@ -256,8 +256,8 @@ fn writes(now: pb::WriteState) -> impl Iterator<Item = (Labels, i64)> {
     })
 }
 
-fn spendings(exposition: &mut Exposition, spendings: &[pb::SpendingTally]) {
-    let of = |figure: fn(&pb::SpendingTally) -> i64| {
+fn spendings(exposition: &mut Exposition, spendings: &[pb::SummarizerSpending]) {
+    let of = |figure: fn(&pb::SummarizerSpending) -> i64| {
         spendings.iter().map(move |spent| (asked(&spent.summarizer, &spent.model), figure(spent)))
     };
     exposition.family(REQUESTS, Scale::Whole, of(|spent| spent.request_count));
@@ -265,7 +265,7 @@ fn spendings(exposition: &mut Exposition, spendings: &[pb::SpendingTally]) {
     exposition.family(UNPRICED, Scale::Whole, of(|spent| spent.unpriced_count));
     exposition.family(TOOK, Scale::Thousandths, of(|spent| spent.duration_ms));
     exposition.family(COST, Scale::Millionths, of(|spent| spent.cost_micro_usd));
-    let used = |spent: &pb::SpendingTally| {
+    let used = |spent: &pb::SummarizerSpending| {
         let usage = spent.usage.unwrap_or_default();
         let labels = asked(&spent.summarizer, &spent.model);
         [
@@ -295,14 +295,14 @@ fn providers(exposition: &mut Exposition, providers: &[pb::ProviderState]) {
     };
     exposition.family(BREAKER, Scale::Whole, providers.iter().flat_map(states));
     let closed = providers.iter().filter_map(|provider| {
-        let until = provider.closed_until_time.as_ref()?;
+        let until = provider.resume_time.as_ref()?;
         Some((asked(&provider.summarizer, &provider.model), micros(until)))
     });
     exposition.family(CLOSED_UNTIL, Scale::Millionths, closed);
     exposition.family(IN_A_ROW, Scale::Whole, of(|provider| provider.failure_count));
     exposition.family(ON_THEIR_WAY, Scale::Whole, of(|provider| provider.running_count));
     exposition.family(WAITING, Scale::Whole, of(|provider| provider.waiting_count));
-    exposition.family(SLOTS, Scale::Whole, of(|provider| provider.place_count));
+    exposition.family(SLOTS, Scale::Whole, of(|provider| provider.slot_count));
 }
 
 #[cfg(test)]
@@ -358,28 +358,28 @@ mod tests {
         };
         let (summary, done) = (pb::CompactionKind::Summary, pb::CompactionState::Done);
         let usage = pb::Usage { input_tokens: 70, output_tokens: 9, ..pb::Usage::default() };
-        let spending = pb::SpendingTally {
+        let spending = pb::SummarizerSpending {
             summarizer: "strong".into(),
             model: "a \"b\" \\ c\nd".into(),
             request_count: 3,
             usage: Some(usage),
             cost_micro_usd: 1_000_280,
             duration_ms: 61_005,
-            ..pb::SpendingTally::default()
+            ..pb::SummarizerSpending::default()
         };
         let provider = pb::ProviderState {
             summarizer: "strong".into(),
             model: "m".into(),
             breaker_state: pb::BreakerState::HalfOpen.into(),
             failure_count: 5,
-            place_count: 8,
+            slot_count: 8,
             ..pb::ProviderState::default()
         };
         let until = prost_types::Timestamp { seconds: 1_700_000_000, nanos: 250_000_000 };
         let open = pb::ProviderState {
             model: "n".into(),
             breaker_state: pb::BreakerState::Open.into(),
-            closed_until_time: Some(until),
+            resume_time: Some(until),
             ..provider.clone()
         };
         // A newer daemon may send a level that this version does not know: its figures count as those without a level.
@@ -397,10 +397,10 @@ mod tests {
                 maintenance,
                 unknown,
             ],
-            cooling_session_count: 7,
+            cooldown_session_count: 7,
             scheduler_failure: Some(pb::SchedulerFailure::default()),
             failing_session_ids: vec!["ses_1".to_owned()],
-            contradictions: vec![pb::ContradictionTally { kind: pb::ContradictionKind::Commit.into(), count: 3 }],
+            contradictions: vec![pb::ContradictionCount { kind: pb::ContradictionKind::Commit.into(), count: 3 }],
             spendings: vec![spending],
             providers: vec![provider, open],
             ..pb::GetServerInfoResponse::default()
@@ -425,7 +425,7 @@ mod tests {
             ("longhand_events_total".to_owned(), 12.0),
             ("longhand_scheduler_stopped".to_owned(), 1.0),
             ("longhand_sessions_failing".to_owned(), 1.0),
-            (r#"longhand_sessions_guarded{guard="cool_down"}"#.to_owned(), 7.0),
+            (r#"longhand_sessions_guarded{guard="cooldown"}"#.to_owned(), 7.0),
             (format!("longhand_compactions_total{}", of("summary", "auto", "done")), 2.0),
             (format!("longhand_compactions_total{}", of("summary", "auto", "failed")), 4.0),
             (format!("longhand_compactions_total{}", of("prune", "none", "done")), 3.0),
@@ -442,14 +442,14 @@ mod tests {
             (r#"longhand_provider_breaker_state{summarizer="strong",model="n",state="open"}"#.to_owned(), 1.0),
             (r#"longhand_provider_failures{summarizer="strong",model="m"}"#.to_owned(), 5.0),
             (
-                r#"longhand_provider_closed_until_timestamp_seconds{summarizer="strong",model="n"}"#.to_owned(),
+                r#"longhand_provider_resume_timestamp_seconds{summarizer="strong",model="n"}"#.to_owned(),
                 1_700_000_000.25,
             ),
-            (r#"longhand_provider_places{summarizer="strong",model="m"}"#.to_owned(), 8.0),
+            (r#"longhand_provider_slots{summarizer="strong",model="m"}"#.to_owned(), 8.0),
         ] {
             assert_eq!(found.get(&sample), Some(&expected), "{sample}: {found:#?}");
         }
-        let closed = r#"longhand_provider_closed_until_timestamp_seconds{summarizer="strong",model="m"}"#;
+        let closed = r#"longhand_provider_resume_timestamp_seconds{summarizer="strong",model="m"}"#;
         assert_eq!(found.get(closed), None, "it gets requests");
         let freed = format!("longhand_compaction_freed_tokens_total{}", of("summary", "auto", "failed"));
         assert_eq!(found.get(&freed), None, "what failed frees nothing");

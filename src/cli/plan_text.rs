@@ -57,11 +57,11 @@ fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
             plan.omitted_ranges.iter().map(range).collect::<Vec<_>>().join(", ")
         ));
     }
-    if !plan.cuts.is_empty() {
-        lines.push(format!("shortens {}:", count(plan.cuts.len() as i64, "part")));
-        lines.extend(plan.cuts.iter().map(|cut| {
-            let (part, message) = (&cut.part_id, &cut.message_id);
-            format!("  {part} of {message}: {} → {}", cut.original_bytes, count(cut.shown_bytes, "byte"))
+    if !plan.truncations.is_empty() {
+        lines.push(format!("shortens {}:", count(plan.truncations.len() as i64, "part")));
+        lines.extend(plan.truncations.iter().map(|truncation| {
+            let (part, message) = (&truncation.part_id, &truncation.message_id);
+            format!("  {part} of {message}: {} → {}", truncation.original_bytes, count(truncation.shown_bytes, "byte"))
         }));
     }
     lines.extend(asked(plan));
@@ -125,7 +125,7 @@ mod tests {
             base_revision: 9,
             tokens_before: 900,
             tokens_after: 400,
-            cuts: vec![pb::CompactionCut {
+            truncations: vec![pb::CompactionTruncation {
                 message_id: "msg_2".into(),
                 part_id: "prt_2".into(),
                 original_bytes: 2_000,

@@ -74,7 +74,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     };
     let (due, ready, running) = (info.due_session_count, info.ready_compaction_count, info.running_compaction_count);
     let (breaker, overhead) = (info.breaker_session_count, info.overhead_session_count);
-    let (undo, cooling) = (info.undo_session_count, info.cooling_session_count);
+    let (undo, cooling) = (info.undo_session_count, info.cooldown_session_count);
     let mut lines = vec![
         ("version", format!("{} (SQLite {})", info.version, info.sqlite_version)),
         ("running since", time(info.start_time.as_ref())),
@@ -157,7 +157,7 @@ fn ended(counter: &pb::CompactionCount) -> String {
 
 /// State of a provider, as text.
 fn provider_text(provider: &pb::ProviderState) -> String {
-    let until = time(provider.closed_until_time.as_ref());
+    let until = time(provider.resume_time.as_ref());
     let breaker = match provider.breaker_state() {
         pb::BreakerState::Unspecified => "breaker state unknown to this version".to_owned(),
         pb::BreakerState::Closed => "breaker closed".to_owned(),
@@ -169,14 +169,14 @@ fn provider_text(provider: &pb::ProviderState) -> String {
         0 => String::new(),
         failures => format!(", {} in a row", count(failures, "failure")),
     };
-    let pb::ProviderState { summarizer, model, running_count, waiting_count, place_count, .. } = provider;
+    let pb::ProviderState { summarizer, model, running_count, waiting_count, slot_count, .. } = provider;
     format!(
-        "{summarizer} ({model}): {breaker}{failures}; {running_count} of {place_count} slots in use, {waiting_count} waiting"
+        "{summarizer} ({model}): {breaker}{failures}; {running_count} of {slot_count} slots in use, {waiting_count} waiting"
     )
 }
 
 /// Requests to one model and their cost, as text.
-fn spending_text(spending: &pb::SpendingTally) -> String {
+fn spending_text(spending: &pb::SummarizerSpending) -> String {
     let model = if spending.model.is_empty() { "other models" } else { &spending.model };
     let mut text = format!("{} ({model}): {}", spending.summarizer, count(spending.request_count, "request"));
     if spending.failure_count > 0 {
@@ -196,7 +196,7 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
     let in_a_row = format!("{} without progress in a row", count(guards.failure_count, "compaction"));
     let breaker = if guards.breaker_open { format!("OPEN: {waits}") } else { format!("closed, {in_a_row}") };
     let is_held = guards.hold_turn_count > 0 && !guards.breaker_open;
-    let cooldown = match &guards.cool_down_end_time {
+    let cooldown = match &guards.cooldown_end_time {
         None => "none".to_owned(),
         Some(end) if end.seconds < now.0.div_euclid(1_000_000) => format!("over since {}", time(Some(end))),
         Some(end) => format!("until {}", time(Some(end))),
@@ -305,15 +305,15 @@ mod tests {
 
     #[test]
     fn providers_and_their_cost_are_shown() {
-        let provider = |state: pb::BreakerState, failure_count, closed_until| pb::ProviderState {
+        let provider = |state: pb::BreakerState, failure_count, resume_time| pb::ProviderState {
             summarizer: "strong".into(),
             model: "m".into(),
             breaker_state: state.into(),
-            closed_until_time: closed_until,
+            resume_time,
             failure_count,
             running_count: 1,
             waiting_count: 2,
-            place_count: 8,
+            slot_count: 8,
         };
         for (state, failures, until, expected) in [
             (pb::BreakerState::Closed, 0, None, "strong (m): breaker closed; 1 of 8 slots in use, 2 waiting"),
@@ -326,14 +326,14 @@ mod tests {
             assert!(said.contains(expected), "{said}");
         }
         let usage = pb::Usage { input_tokens: 70, output_tokens: 9, ..pb::Usage::default() };
-        let spending = pb::SpendingTally {
+        let spending = pb::SummarizerSpending {
             summarizer: "strong".into(),
             request_count: 3,
             failure_count: 1,
             usage: Some(usage),
             cost_micro_usd: 1_000_280,
             unpriced_count: 1,
-            ..pb::SpendingTally::default()
+            ..pb::SummarizerSpending::default()
         };
         let expected = "strong (other models): 3 requests, 1 failed, 70 in, 9 out, $1.000280 and 1 request of \
              unknown cost";
@@ -358,7 +358,7 @@ mod tests {
         let open = said(pb::GuardState {
             hold_turn_count: 3,
             breaker_open: true,
-            cool_down_end_time: Some(instant(9)),
+            cooldown_end_time: Some(instant(9)),
             overhead_tokens: Some(40),
             ..pb::GuardState::default()
         });
@@ -372,7 +372,7 @@ mod tests {
         }
         let undone = said(pb::GuardState {
             hold_turn_count: 1,
-            cool_down_end_time: Some(instant(1)),
+            cooldown_end_time: Some(instant(1)),
             ..pb::GuardState::default()
         });
         assert!(undone.contains("undo: hold: automatic compactions wait for 1 user message\n"), "{undone}");

@@ -50,12 +50,12 @@ fn compaction_count(counter: &CompactionCounter) -> pb::CompactionCount {
     }
 }
 
-fn contradicted((kind, count): &(ContradictionKind, i64)) -> pb::ContradictionTally {
-    pb::ContradictionTally { kind: contradiction_kind(*kind).into(), count: *count }
+fn contradicted((kind, count): &(ContradictionKind, i64)) -> pb::ContradictionCount {
+    pb::ContradictionCount { kind: contradiction_kind(*kind).into(), count: *count }
 }
 
-fn spending(spent: Spent) -> pb::SpendingTally {
-    pb::SpendingTally {
+fn spending(spent: Spent) -> pb::SummarizerSpending {
+    pb::SummarizerSpending {
         summarizer: spent.summarizer,
         model: spent.model,
         request_count: spent.requests,
@@ -97,11 +97,11 @@ fn provider(provider: Provider) -> pb::ProviderState {
         summarizer: provider.gate.summarizer,
         model: provider.gate.model,
         breaker_state: breaker.into(),
-        closed_until_time: provider.closed_until.map(time),
+        resume_time: provider.resume_time.map(time),
         failure_count: gate.failures,
         running_count: gate.running,
         waiting_count: gate.waiting,
-        place_count: gate.slots,
+        slot_count: gate.slots,
     }
 }
 
@@ -190,7 +190,7 @@ impl AdminService for Admin {
             due_session_count: info.statistics.due_count,
             breaker_session_count: info.statistics.breaker_count,
             undo_session_count: info.statistics.undo_count,
-            cooling_session_count: info.statistics.cooldown_count,
+            cooldown_session_count: info.statistics.cooldown_count,
             overhead_session_count: info.statistics.overhead_count,
             contradictions: info.statistics.contradictions.iter().map(contradicted).collect(),
             stopped_session_ids: info.statistics.stopped.iter().map(ToString::to_string).collect(),

@@ -282,7 +282,7 @@ pub enum FailureReason {
     /// The text is not a summary of the requested form.
     SummaryIsNone,
     /// The output limit truncated the summary.
-    SummaryCutOff,
+    SummaryTruncated,
     /// The model called a tool instead of writing a summary.
     SummaryCallsTools,
     /// The model did not end the summary.
@@ -319,7 +319,7 @@ impl FailureReason {
         Self::SummarizerTimeout,
         Self::SummaryEmpty,
         Self::SummaryIsNone,
-        Self::SummaryCutOff,
+        Self::SummaryTruncated,
         Self::SummaryCallsTools,
         Self::SummaryIncomplete,
         Self::SummaryDeclined,
@@ -348,7 +348,7 @@ impl FailureReason {
             Self::SummarizerTimeout => "SUMMARIZER_TIMEOUT",
             Self::SummaryEmpty => "SUMMARY_EMPTY",
             Self::SummaryIsNone => "SUMMARY_IS_NONE",
-            Self::SummaryCutOff => "SUMMARY_CUT_OFF",
+            Self::SummaryTruncated => "SUMMARY_TRUNCATED",
             Self::SummaryCallsTools => "SUMMARY_CALLS_TOOLS",
             Self::SummaryIncomplete => "SUMMARY_INCOMPLETE",
             Self::SummaryDeclined => "SUMMARY_DECLINED",

@@ -90,7 +90,7 @@ pub enum OmitReason {
     /// A client edited them: another message replaces them, or none.
     Edited,
     /// A compaction omitted them so that the rest fits the window.
-    Reduced,
+    Compacted,
     /// A replay without their media replaces them.
     Replayed,
 }

@@ -83,7 +83,7 @@ struct State<'a> {
     left_out: Vec<RevisionRange>,
     /// Messages that compactions omit and no rewind does: ascending, disjoint, each range with the first mark that
     /// omitted it.
-    reduced: Vec<Omitted>,
+    compacted: Vec<Omitted>,
 }
 
 /// An active edit or replay of a request.
@@ -113,7 +113,7 @@ impl<'a> State<'a> {
             pinned: BTreeSet::new(),
             undone_prunes: Vec::new(),
             left_out: Vec::new(),
-            reduced: Vec::new(),
+            compacted: Vec::new(),
         };
         for mark in marks {
             state.read(mark, undone.get(&mark.revision).copied());
@@ -121,7 +121,7 @@ impl<'a> State<'a> {
         state.hide_replacements(&undone);
         let all = state.left_out_by_compactions(Vec::new());
         state.left_out = all.into_iter().map(|omitted| omitted.range).collect();
-        state.reduced = state.left_out_by_compactions(state.rewound_ranges());
+        state.compacted = state.left_out_by_compactions(state.rewound_ranges());
         state.pinned = state.pinned.iter().map(|target| state.position(*target)).collect();
         state
     }
@@ -198,28 +198,28 @@ impl<'a> State<'a> {
 
     /// Messages that active compactions omit, without the ranges in `taken`.
     fn left_out_by_compactions(&self, mut taken: Vec<RevisionRange>) -> Vec<Omitted> {
-        let mut reduced = Vec::new();
+        let mut compacted = Vec::new();
         for mark in &self.active {
             let MarkBody::Pruned { omitted, .. } = &mark.body else { continue };
             for range in subtract(omitted, &taken) {
-                reduced.push(Omitted { range, mark: mark.revision, reason: OmitReason::Reduced });
+                compacted.push(Omitted { range, mark: mark.revision, reason: OmitReason::Compacted });
                 let at = taken.partition_point(|before| before.first < range.first);
                 taken.insert(at, range);
             }
         }
-        reduced.sort_by_key(|omitted| omitted.range.first);
-        reduced
+        compacted.sort_by_key(|omitted| omitted.range.first);
+        compacted
     }
 
     /// True if a compaction omits `revision`.
-    fn is_reduced(&self, revision: Revision) -> bool {
+    fn is_compacted(&self, revision: Revision) -> bool {
         let index = self.left_out.partition_point(|range| range.last < revision);
         self.left_out.get(index).is_some_and(|range| range.contains(revision))
     }
 
     /// True if neither a rewind nor a compaction omits `revision`.
     fn has_position(&self, revision: Revision) -> bool {
-        self.rewound_by(revision).is_none() && !self.is_reduced(revision)
+        self.rewound_by(revision).is_none() && !self.is_compacted(revision)
     }
 
     /// The edits of messages that are still in the conversation, ascending by target.
@@ -243,14 +243,14 @@ impl<'a> State<'a> {
         let in_other_words: Vec<Omitted> = self.hidden.iter().cloned().chain(edited).collect();
         let points: Vec<RevisionRange> = in_other_words.iter().map(|omitted| omitted.range).collect();
         // A replacement counts by its own revision, wherever it is shown; an edited message is listed as edited.
-        let reduced = self.reduced.iter().flat_map(|omitted| {
+        let compacted = self.compacted.iter().flat_map(|omitted| {
             let apart = |range| Omitted { range, ..omitted.clone() };
             let mut points = points.clone();
             points.sort_by_key(|range| range.first);
             subtract(&[omitted.range], &points).into_iter().map(apart).collect::<Vec<_>>()
         });
         let mut omitted: Vec<Omitted> =
-            self.rewound.iter().cloned().chain(reduced).chain(in_other_words.iter().cloned()).collect();
+            self.rewound.iter().cloned().chain(compacted).chain(in_other_words.iter().cloned()).collect();
         omitted.sort_by_key(|omitted| omitted.range.first);
         omitted
     }
@@ -412,7 +412,7 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
     // compaction omitted the messages around it.
     let edited: Vec<(RevisionRange, Option<Span>)> = edited
         .map(|(range, placed)| match placed {
-            Some(Span::Placed { revision, .. }) if state.is_reduced(revision) => (range, None),
+            Some(Span::Placed { revision, .. }) if state.is_compacted(revision) => (range, None),
             placed => (range, placed),
         })
         .collect();
@@ -424,10 +424,10 @@ fn spans(state: &State<'_>, summary: Option<&CompactedMark>) -> Vec<Span> {
         (RevisionRange { first: revision, last: revision }, Some(placed))
     });
     let targets: Vec<RevisionRange> = edited.iter().map(|(range, _)| *range).collect();
-    let reduced: Vec<RevisionRange> = state.reduced.iter().map(|omitted| omitted.range).collect();
-    let reduced = subtract(&reduced, &targets).into_iter().map(|range| (range, None));
+    let compacted: Vec<RevisionRange> = state.compacted.iter().map(|omitted| omitted.range).collect();
+    let compacted = subtract(&compacted, &targets).into_iter().map(|range| (range, None));
     let mut ranges: Vec<(RevisionRange, Option<Span>)> =
-        rewound.chain(edited).chain(continuations).chain(reduced).collect();
+        rewound.chain(edited).chain(continuations).chain(compacted).collect();
     ranges.sort_by_key(|(range, _)| range.first);
     for (range, instead) in ranges.into_iter().filter(|(range, _)| range.last >= tail_start) {
         if next < range.first {

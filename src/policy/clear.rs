@@ -29,7 +29,7 @@ pub struct Clear {
     /// The kind of parts that are pruned.
     pub target: Target,
     /// The estimate of a part, for limits in tokens.
-    pub weigh: EstimateOf,
+    pub estimate: EstimateOf,
     /// The protected parts; a part stays while any of these protects it.
     pub keep: Keep,
     /// The condition of the prune.
@@ -123,7 +123,7 @@ impl Clear {
     pub fn outputs(words: &str) -> Self {
         Self {
             target: Target::Outputs,
-            weigh: EstimateOf::Words,
+            estimate: EstimateOf::Words,
             keep: Keep::default(),
             when: When::Always,
             batch: None,
@@ -199,7 +199,7 @@ impl Policy {
         let level_steps = self.levels().flat_map(|(_, level_policy)| &level_policy.steps);
         let clears = self.maintenance.iter().chain(level_steps).filter_map(|step| match step {
             Step::Clear(clear) if clear.target == Target::Outputs => Some(clear),
-            Step::Clear(_) | Step::Fit(_) | Step::Summarize(_) => None,
+            Step::Clear(_) | Step::Omit(_) | Step::Summarize(_) => None,
         });
         let mut plain = clears.filter_map(|clear| match &clear.instead {
             Instead::Words(words) if !words.text.contains('{') => Some(words.text.as_str()),

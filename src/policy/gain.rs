@@ -28,7 +28,7 @@ pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary:
             let is_conditional = matches!(clear.when, When::Units { .. } | When::Idle { .. });
             clear.minimum_tokens > 0 || clear.batch.is_some() || is_conditional
         }
-        Step::Fit(_) => false,
+        Step::Omit(_) => false,
         Step::Summarize(_) => true,
     };
     if !has_summary && !steps.is_empty() && steps.iter().all(has_figure) {

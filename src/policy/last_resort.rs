@@ -347,7 +347,7 @@ mod tests {
         for source in &after {
             for part in &source.message.parts {
                 if let (PartBody::ToolCall(call), Some(pruned)) = (&*part.body, source.pruned_part(part.id)) {
-                    let shorter = pruned.truncation.as_ref().expect("a cut").apply(&call.input_json);
+                    let shorter = pruned.truncation.as_ref().expect("a truncation").apply(&call.input_json);
                     serde_json::from_str::<serde_json::Value>(&shorter).expect("inputs stay valid JSON");
                 }
             }

@@ -31,7 +31,7 @@ impl Watch {
         for step in policy.maintenance.iter().filter(|_| policy.trigger.auto) {
             match step {
                 Step::Clear(clear) => watch.clear(policy, clear, window),
-                Step::Fit(rule) => watch.limit(policy, rule, window),
+                Step::Omit(rule) => watch.limit(policy, rule, window),
                 Step::Summarize(_) => {}
             }
         }
@@ -99,9 +99,9 @@ pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
             (Target::Attachments, PartBody::ToolResult(result)) => !result.attachments.is_empty(),
             (Target::Outputs | Target::Attachments | Target::Reasoning | Target::Media, _) => false,
         },
-        (Step::Fit(Omission::Strip(rule)), body) => rule.applies_to(body),
-        (Step::Fit(Omission::OutputBudget(_)), PartBody::ToolResult(_)) => true,
-        (Step::Fit(_) | Step::Summarize(_), _) => false,
+        (Step::Omit(Omission::Strip(rule)), body) => rule.applies_to(body),
+        (Step::Omit(Omission::OutputBudget(_)), PartBody::ToolResult(_)) => true,
+        (Step::Omit(_) | Step::Summarize(_), _) => false,
     };
     let parts = sources.iter().flat_map(|source| {
         let is_whole = |part: &&crate::model::part::Part| source.pruned_part(part.id).is_none();

@@ -90,7 +90,7 @@ impl Policy {
     pub fn summarize(&self, level: Level) -> Option<&Summarize> {
         self.level(level)?.steps.iter().rev().find_map(|step| match step {
             Step::Summarize(rule) => Some(rule.as_ref()),
-            Step::Clear(_) | Step::Fit(_) => None,
+            Step::Clear(_) | Step::Omit(_) => None,
         })
     }
 }
@@ -109,7 +109,7 @@ pub struct Trigger {
     pub auto: bool,
     /// Cooldown: seconds after a compaction started by a level, during which no level starts another one. It does not
     /// delay requests by hand or the compaction of a view over its window.
-    pub cool_down_seconds: u32,
+    pub cooldown_seconds: u32,
     /// Treats a reply as failed with an overflow if its usage indicates one: the input exceeds the window, or fills the
     /// window and the reply is empty. Replies that report an overflow themselves always count.
     #[serde(default, skip_serializing_if = "is_false")]
@@ -165,7 +165,7 @@ pub enum Step {
     /// Prune: replaces old tool outputs, reasoning or media by placeholders.
     Clear(Clear),
     /// Truncates and omits messages until the rest fits, without a model.
-    Fit(Omission),
+    Omit(Omission),
     /// Puts a summary in place of an old range.
     Summarize(Box<Summarize>),
 }

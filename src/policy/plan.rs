@@ -129,7 +129,7 @@ impl Decision {
 pub fn kind(steps: &[Step]) -> CompactionKind {
     let rank = |step: &Step| match step {
         Step::Clear(_) => CompactionKind::Prune,
-        Step::Fit(_) => CompactionKind::Omission,
+        Step::Omit(_) => CompactionKind::Omission,
         Step::Summarize(_) => CompactionKind::Summary,
     };
     steps.iter().map(rank).max().unwrap_or(CompactionKind::Prune)
@@ -169,9 +169,9 @@ fn level_has_work(planning: PlanningInput<'_>, level_policy: &LevelPolicy) -> bo
 fn steps_have_work(planning: PlanningInput<'_>, steps: &[Step]) -> bool {
     let has_work = |step: &&Step| match step {
         Step::Summarize(rule) => can_summarize(planning, rule),
-        Step::Clear(_) | Step::Fit(_) => !take(planning, step).is_empty(),
+        Step::Clear(_) | Step::Omit(_) => !take(planning, step).is_empty(),
     };
-    let is_quick = |step: &&Step| matches!(step, Step::Fit(omission) if omission.goes_by_number());
+    let is_quick = |step: &&Step| matches!(step, Step::Omit(omission) if omission.goes_by_number());
     let (quick, slow): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(is_quick);
     quick.iter().any(has_work) || slow.iter().any(has_work)
 }
@@ -224,7 +224,7 @@ pub fn clear_all(planning: PlanningInput<'_>) -> Work {
     let level_steps = planning.policy.levels().flat_map(|(_, level_policy)| &level_policy.steps);
     let clears = planning.policy.maintenance.iter().chain(level_steps).filter_map(|step| match step {
         Step::Clear(clear) => Some(Step::Clear(clear.by_hand())),
-        Step::Fit(_) | Step::Summarize(_) => None,
+        Step::Omit(_) | Step::Summarize(_) => None,
     });
     steps(planning, &clears.collect::<Vec<_>>(), 0, None)
 }
@@ -264,7 +264,7 @@ fn take(planning: PlanningInput<'_>, step: &Step) -> Work {
                 clear::select(planning.policy, rule, planning.window, planning.now, planning.sources).removals;
             Work { removals, summary: None }
         }
-        Step::Fit(rule) => Work { removals: removals_inline(planning, rule), summary: None },
+        Step::Omit(rule) => Work { removals: removals_inline(planning, rule), summary: None },
         Step::Summarize(rule) => {
             let summary = summary(planning, rule);
             Work { removals: summary.as_ref().map(|summary| summary.removals.clone()).unwrap_or_default(), summary }
@@ -317,7 +317,7 @@ pub fn without_media(planning: PlanningInput<'_>) -> Removals {
 
 /// The fallback for a summary that cannot be made.
 pub fn fallback(planning: PlanningInput<'_>, omissions: &[Omission]) -> Work {
-    let omissions: Vec<Step> = omissions.iter().cloned().map(Step::Fit).collect();
+    let omissions: Vec<Step> = omissions.iter().cloned().map(Step::Omit).collect();
     steps(planning, &omissions, 0, None)
 }
 

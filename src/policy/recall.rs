@@ -74,10 +74,11 @@ fn request(message: &Message) -> Option<(MessageId, String)> {
 /// them. A replacement may be within a rewound range, since it represents the message that it replaced.
 fn hidden(layout: &Layout, sources: &[SourceMessage]) -> Option<(Vec<RevisionRange>, Revision)> {
     let covered = layout.covered.iter();
-    let reduced = || layout.omitted.iter().filter(|omitted| omitted.reason == OmitReason::Reduced);
-    let marks = covered.clone().map(|covered| covered.mark).chain(reduced().map(|omitted| omitted.mark));
+    let compacted = || layout.omitted.iter().filter(|omitted| omitted.reason == OmitReason::Compacted);
+    let marks = covered.clone().map(|covered| covered.mark).chain(compacted().map(|omitted| omitted.mark));
     let newest = marks.max()?;
-    let away = covered.flat_map(|covered| covered.ranges.iter().copied()).chain(reduced().map(|omitted| omitted.range));
+    let away =
+        covered.flat_map(|covered| covered.ranges.iter().copied()).chain(compacted().map(|omitted| omitted.range));
     let shown = sources.iter().map(|source| source.message.revision).map(|at| RevisionRange { first: at, last: at });
     let hidden = subtract(&union(away.collect()), &union(shown.collect()));
     (!hidden.is_empty()).then_some((hidden, newest))

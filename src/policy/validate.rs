@@ -30,7 +30,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     if let Some(rule) = &policy.truncate {
         check_truncate(&mut check, rule, "truncate");
     }
-    check.wait(policy.trigger.cool_down_seconds, "trigger.cool_down_seconds");
+    check.wait(policy.trigger.cooldown_seconds, "trigger.cooldown_seconds");
     check_steps(&mut check, &policy.maintenance, "maintenance");
     for (level, level_policy) in policy.levels() {
         check_level(&mut check, level_policy, level.name());
@@ -59,7 +59,7 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
     let Some(room) = overflow::room(window) else { return check.violations };
     let given = |level, index: usize| match start?.level(level)?.steps.get(index)? {
         Step::Summarize(rule) => Some(&rule.tail),
-        Step::Clear(_) | Step::Fit(_) => None,
+        Step::Clear(_) | Step::Omit(_) => None,
     };
     for (level, level_policy) in policy.levels() {
         for (index, step) in level_policy.steps.iter().enumerate() {
@@ -167,7 +167,7 @@ fn check_steps(check: &mut Check, steps: &[Step], path: &str) {
     for (index, step) in steps.iter().enumerate() {
         match step {
             Step::Clear(clear) => clear.check(check, &format!("{path}.{index}.clear")),
-            Step::Fit(omission) => check_omission(check, omission, &format!("{path}.{index}.fit")),
+            Step::Omit(omission) => check_omission(check, omission, &format!("{path}.{index}.omit")),
             Step::Summarize(rule) => check_summarize(check, rule, &format!("{path}.{index}.summarize")),
         }
     }
@@ -299,7 +299,7 @@ mod tests {
         let steps = policy.auto.iter_mut().flat_map(|level_policy| &mut level_policy.steps);
         let rules = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(rule.as_mut()),
-            Step::Clear(_) | Step::Fit(_) => None,
+            Step::Clear(_) | Step::Omit(_) => None,
         });
         rules.last().expect("a summary")
     }

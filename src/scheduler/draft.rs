@@ -15,7 +15,7 @@ use uuid::Uuid;
 pub(super) fn instead(planning: PlanningInput<'_>, work: &Work, least: i64) -> Option<Draft> {
     let summary = work.summary.as_ref()?;
     let fallback = plan::fallback(planning, &summary.fallback);
-    // Cuts in messages that the summary would have retained are useless without the summary.
+    // Truncations in messages that the summary would have retained are useless without the summary.
     let mut others = work.removals.clone();
     others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
     let draft = |removals| Draft::of(planning, removals, None).filter(|draft| draft.gain() >= least);
@@ -39,7 +39,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// The effect of cuts and a summary on a view; none if they change nothing, or, without a summary, free nothing.
+    /// The effect of truncations and a summary on a view; none if they change nothing, or, without a summary, free
+    /// nothing.
     pub(super) fn of(
         planning: PlanningInput<'_>,
         removals: &Removals,
@@ -125,8 +126,8 @@ impl Draft {
     }
 }
 
-/// Replaces the cuts of the last request's media by a replay of the request without them, unless a summary covers the
-/// request.
+/// Replaces the truncations of the last request's media by a replay of the request without them, unless a summary covers
+/// the request.
 fn with_replay(changes: Changes, planning: PlanningInput<'_>) -> Changes {
     let stays = |replay: &replay::Replayed| {
         changes.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)

@@ -91,7 +91,7 @@ struct Job {
     state: CompactionState,
     queued: bool,
     attempt: i64,
-    lost: i64,
+    lost_attempts: i64,
     epoch: i64,
     run_at: Timestamp,
     lease_until: Timestamp,
@@ -121,7 +121,7 @@ struct World {
     jobs: BTreeMap<CompactionId, Job>,
     due: HashSet<usize>,
     /// The revision of each session's last compaction.
-    reduced: [Revision; SESSIONS],
+    compacted: [Revision; SESSIONS],
     /// The revision of each session's last append.
     appended: [Revision; SESSIONS],
     /// Sessions that were decided while a job was current.
@@ -179,7 +179,7 @@ impl World {
             stale_claims,
             jobs,
             due,
-            reduced: [0; SESSIONS],
+            compacted: [0; SESSIONS],
             appended: [0; SESSIONS],
             due_during_compaction: HashSet::new(),
         }
@@ -256,7 +256,7 @@ impl World {
         let enqueued = self.store.enqueue(key, Caller::default(), request, usage(), condition, None).await;
         let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
-            && (current.is_some() || !self.due.contains(&session) || self.reduced[session] > at)
+            && (current.is_some() || !self.due.contains(&session) || self.compacted[session] > at)
         {
             assert_eq!(enqueued, None, "a trigger adds nothing to what is live, and asks only while it is due");
             return;
@@ -283,7 +283,7 @@ impl World {
             state: CompactionState::Ready,
             queued: current.is_some(),
             attempt: 0,
-            lost: 0,
+            lost_attempts: 0,
             epoch: 0,
             run_at: self.clock.now(),
             lease_until: Timestamp(0),
@@ -391,7 +391,7 @@ impl World {
         job.epoch += 1;
         job.began = true;
         job.lease_until = until;
-        assert_eq!((claim.attempt, claim.epoch, claim.lost), (job.attempt, job.epoch, job.lost));
+        assert_eq!((claim.attempt, claim.epoch, claim.lost_attempts), (job.attempt, job.epoch, job.lost_attempts));
     }
 
     async fn evaluate(&mut self, due: SessionKey) {
@@ -482,7 +482,7 @@ impl World {
         if self.holds(claim) {
             assert_eq!(done.expect("the claim holds"), Committed::Done);
             let session = self.jobs[&claim.compaction].session;
-            self.reduced[session] = self.store.session(claim.session).await.expect("read").0.revision;
+            self.compacted[session] = self.store.session(claim.session).await.expect("read").0.revision;
             self.end(claim.compaction, CompactionState::Done);
             self.due_during_compaction.remove(&session);
         } else {
@@ -525,8 +525,8 @@ impl World {
     fn release(&mut self, id: CompactionId) {
         let now = self.clock.now();
         let job = self.jobs.get_mut(&id).expect("a job of the model");
-        job.lost += 1;
-        if job.lost >= limits::LOST_MAX {
+        job.lost_attempts += 1;
+        if job.lost_attempts >= limits::LOST_MAX {
             self.end(id, CompactionState::Dead);
         } else {
             (job.state, job.run_at) = (CompactionState::Ready, now);

@@ -67,10 +67,10 @@ fn go_on(job: i64, done: Result<(), Error>) -> Result<(), Error> {
 async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let claim = store.lost_claim(job).await?;
     let compaction = claim.compaction;
-    if claim.lost + 1 >= limits::LOST_MAX {
+    if claim.lost_attempts + 1 >= limits::LOST_MAX {
         let poison = failure(
             FailureReason::Poison,
-            format!("the daemon or the worker stopped {} times over it", claim.lost + 1),
+            format!("the daemon or the worker stopped {} times over it", claim.lost_attempts + 1),
         );
         taken(store.fail_job(claim, poison, true).await)?;
         tracing::error!(%compaction, "a compaction that was lost again and again is not tried any more");

@@ -337,7 +337,7 @@ impl Worker {
         if is_overflow && replay::is_answered(&source.messages, &self.compactions(claim.session).await?) {
             let why = failure(
                 FailureReason::OverflowAgain,
-                "the view was reduced for this request before, and is still too large",
+                "the view was compacted for this request before, and is still too large",
             );
             return self.end(claim, terms, Refusal::Final(why)).await;
         }
@@ -388,7 +388,7 @@ impl Worker {
     }
 
     /// Applies a level's steps. A summary that would free too little is tried with a smaller tail. If no summary can be
-    /// made, the policy's fallback replaces it, or else the cuts of the other steps.
+    /// made, the policy's fallback replaces it, or else the truncations of the other steps.
     async fn apply_level(&self, attempt: &Attempt<'_>, level_policy: &LevelPolicy) -> Result<(), Error> {
         let Attempt { claim, planning, .. } = *attempt;
         let (policy, by_hand) = (planning.policy, claim.request.trigger == Trigger::Manual);

@@ -17,7 +17,7 @@ const FRESH_JOBS: &str =
 const PROPOSALS: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed = 1";
 const RETRIES: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed <> 1";
 const WAKE_TIMES: &str = "update session set wake_time = $1 where wake_time > $1";
-const COOLDOWNS: &str = "update session set cool_until = $1 where cool_until > $1";
+const COOLDOWNS: &str = "update session set cooldown_end = $1 where cooldown_end > $1";
 /// Sessions are decided in this order: one with a time in the future would come after all others.
 const DUE: &str = "update session set due_time = $1 where due_revision is not null and due_time > $1";
 

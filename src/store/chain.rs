@@ -148,10 +148,10 @@ pub(crate) fn layout(digest: &mut Digest, body: &[u8]) {
 
 /// Adds a part that a prune mark shortens.
 ///
-/// Older marks have no `cut`, and keep their original hash.
-pub(crate) fn pruned(digest: &mut Digest, part_id: &[u8], compaction_id: &[u8], cut: Option<&[u8]>) {
-    let columns = [Some(part_id), Some(compaction_id), cut];
-    digest.row("pruned", if cut.is_some() { &columns } else { &columns[..2] });
+/// Older marks have no `truncation`, and keep their original hash.
+pub(crate) fn pruned(digest: &mut Digest, part_id: &[u8], compaction_id: &[u8], truncation: Option<&[u8]>) {
+    let columns = [Some(part_id), Some(compaction_id), truncation];
+    digest.row("pruned", if truncation.is_some() { &columns } else { &columns[..2] });
 }
 
 /// Adds a policy by the hash of its text, and the name of its preset.

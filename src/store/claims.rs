@@ -48,7 +48,7 @@ pub struct Claim {
     /// The number of this attempt, from 1.
     pub attempt: i64,
     /// The number of times that the job was lost before, see `Loss::Lost`.
-    pub lost: i64,
+    pub lost_attempts: i64,
     /// The window that the tokens are compared with.
     pub window: ModelWindow,
     /// Tokens of a request with the view when the compaction was requested.
@@ -121,7 +121,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
     let key = job.session;
     let now = tx.now;
     let head = tx.head(key).await?;
-    let judged_at = job.compaction.base_revision.unwrap_or(job.asked_revision);
+    let judged_at = job.compaction.base_revision.unwrap_or(job.requested_revision);
     if head.state == SessionState::Archived || (job.is_automatic() && head.compaction_revision > judged_at) {
         overtaken(tx, key, &job).await?;
         return Ok(None);
@@ -162,7 +162,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
         request: job.compaction.request,
         base,
         attempt: job.compaction.attempt + 1,
-        lost: job.lost,
+        lost_attempts: job.lost_attempts,
         window: job.window,
         context_tokens,
         was_over_window,
@@ -203,7 +203,7 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
         request: job.compaction.request,
         base: job.compaction.base_revision.unwrap_or_default(),
         attempt: job.compaction.attempt,
-        lost: job.lost,
+        lost_attempts: job.lost_attempts,
         window: job.window,
         context_tokens: job.compaction.tokens_at_request,
         was_over_window: false,
@@ -253,7 +253,7 @@ pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Re
 pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
     let Some(job) = current_row(tx, key).await? else { return Ok(()) };
     let Some(Held { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
-    let base = job.compaction.base_revision.unwrap_or(job.asked_revision);
+    let base = job.compaction.base_revision.unwrap_or(job.requested_revision);
     let Planned { covered, tail_start } = planned.clone();
     let newest = all.last().map_or(0, |mark| mark.revision);
     let now = tx.loaded(key)?.revision.max(newest);

@@ -65,11 +65,11 @@ pub(crate) struct Supply {
 }
 
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     base_revision, asked_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
+     base_revision, requested_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
      create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $4, $5, $9, 0, 1, $6, $7, $8, $6, $6)";
 const MESSAGE_ROW: &str = "select id from message where public_id = $1";
-const INSERT_PRUNED: &str =
-    "insert into pruned (message_id, number, session_id, revision, compaction_id, cut) values ($1, $2, $3, $4, $5, $6)";
+const INSERT_PRUNED: &str = "insert into pruned (message_id, number, session_id, revision, compaction_id, truncation) \
+     values ($1, $2, $3, $4, $5, $6)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

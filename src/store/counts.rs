@@ -17,9 +17,10 @@ use std::sync::Arc;
 
 const OF_APPEND: &str = "select m.public_id, m.counts from json_each($2) wanted join message m \
      on m.public_id = unhex(wanted.value) where m.counting = $1";
-const KEPT: &str = "select c.message_id, c.body from json_each($2) wanted join message_count c \
+const KEPT: &str = "select c.message_id, c.body from json_each($2) wanted join message_token_count c \
      on c.counting = $1 and c.message_id = unhex(wanted.value)";
-const KEEP: &str = "insert into message_count (counting, message_id, body) values (?, ?, ?) on conflict do nothing";
+const KEEP: &str =
+    "insert into message_token_count (counting, message_id, body) values (?, ?, ?) on conflict do nothing";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -69,7 +70,7 @@ fn to_disk(counts: &Counts) -> Vec<u8> {
 
 fn from_disk(body: &[u8]) -> Result<Counts> {
     let DiskCounts { whole, alone, words } =
-        DiskCounts::decode(body).map_err(|error| Error::corrupt("message_count", error))?;
+        DiskCounts::decode(body).map_err(|error| Error::corrupt("message_token_count", error))?;
     let parts = alone.into_iter().zip(words).map(|(alone, words)| PartCounts { alone, words }).collect();
     Ok(Counts { whole, parts })
 }

@@ -105,7 +105,7 @@ pub(crate) struct Head {
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
-     context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cool_until, \
+     context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
      from session where id = $1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
@@ -119,7 +119,7 @@ const UPDATE: &str = "update session set title = v.column2, state = v.column3, m
      chain_hash = v.column9, message_count = v.column10, update_time = v.column11, context_tokens = v.column12, \
      context_revision = v.column13, appended_bytes = v.column14, due_revision = v.column15, \
      due_time = v.column16, failures = v.column17, hold_turns = v.column18, hold_breaker = v.column19, \
-     cool_until = v.column20, overhead_tokens = v.column21, guard_revision = v.column22, \
+     cooldown_end = v.column20, overhead_tokens = v.column21, guard_revision = v.column22, \
      undo_revision = v.column23, wake_bytes = v.column24, wake_on_reply = v.column25, \
      wake_on_request = v.column26, wake_time = v.column27 from (";
 const UPDATE_TAIL: &str = ") as v where session.id = v.column1";
@@ -376,7 +376,7 @@ pub(crate) fn guards(row: &SqliteRow) -> Result<Guards> {
         failure_count: row.try_get("failures")?,
         hold_turns: row.try_get("hold_turns")?,
         breaker_open: row.try_get("hold_breaker")?,
-        cooldown_end: row.try_get::<Option<i64>, _>("cool_until")?.map(Timestamp),
+        cooldown_end: row.try_get::<Option<i64>, _>("cooldown_end")?.map(Timestamp),
         overhead_tokens: row.try_get("overhead_tokens")?,
     })
 }

@@ -120,9 +120,9 @@ macro_rules! select_job {
     ($rest:literal) => {
         concat!(
             "select j.id, j.public_id, j.session_id, s.public_id as session, j.kind, j.trigger, j.state, ",
-            "j.instructions, j.actor, j.base_revision, j.asked_revision, j.tokens_at_request, j.window, j.attempt, ",
+            "j.instructions, j.actor, j.base_revision, j.requested_revision, j.tokens_at_request, j.window, j.attempt, ",
             "j.lease_epoch, j.outcome, j.failure, j.create_time, j.start_time, j.end_time, j.level, j.notice, j.proposed, ",
-            "j.run_at, j.lost, j.head_start, j.tail_start, ",
+            "j.run_at, j.lost_attempts, j.head_start, j.tail_start, ",
             "j.ended_revision, j.undone_revision from job j join session s on s.id = j.session_id ",
             $rest
         )
@@ -158,15 +158,15 @@ const IS_IDLE: &str = "select not exists (select 1 from session where due_revisi
      and not exists (select 1 from job where state = 1 and queued = 1) \
      and not exists (select 1 from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
-     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, asked_revision, level, notice, proposed, \
+     tokens_at_request, window, attempt, lease_epoch, run_at, create_time, requested_revision, level, notice, proposed, \
      head_start, tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16, $17)";
 // `proposed` is 1 while people are asked, and 2 once they have confirmed: in both cases its end is written as an event.
 const EXPEDITE_JOB: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
      where id = $1 and state = 1 and queued = 0 and run_at > $2";
 const EXPEDITE: &str = "update job set run_at = $2 \
      where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
-const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null, lost = lost + $4, \
-     attempt = attempt - $5 \
+const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null, \
+     lost_attempts = lost_attempts + $4, attempt = attempt - $5 \
      where id = $1 and lease_epoch = $2 and state = 2";
 const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = $5, failure = $6, end_time = $7, \
      lease_owner = null, lease_until = null where id = $1 and lease_epoch = $2 and state in (1, 2)";
@@ -210,10 +210,10 @@ pub(crate) struct JobRow {
     pub(crate) row: i64,
     pub(crate) session: i64,
     pub(crate) epoch: i64,
-    pub(crate) lost: i64,
+    pub(crate) lost_attempts: i64,
     pub(crate) start_time: Option<Timestamp>,
     pub(crate) window: ModelWindow,
-    pub(crate) asked_revision: Revision,
+    pub(crate) requested_revision: Revision,
     /// True if its start or its proposal was written as an event: then its end must be an event too.
     pub(crate) has_event: bool,
     pub(crate) compaction: Compaction,
@@ -263,10 +263,10 @@ fn from_row(row: &SqliteRow) -> Result<JobRow> {
         row: row.try_get("id")?,
         session: row.try_get("session_id")?,
         epoch: row.try_get("lease_epoch")?,
-        lost: row.try_get("lost")?,
+        lost_attempts: row.try_get("lost_attempts")?,
         start_time,
         window,
-        asked_revision: row.try_get("asked_revision")?,
+        requested_revision: row.try_get("requested_revision")?,
         has_event: start_time.is_some() || proposed != 0,
         compaction,
     })

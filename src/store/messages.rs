@@ -35,26 +35,26 @@ macro_rules! select_message {
 
 const BY_ID: &str = select_message!("where m.public_id = $2");
 const BY_CLIENT: &str = select_message!("where m.session_id = $2 and m.client_id = $3");
-const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.lane in (0, 1, 2, 3) and m.revision = $3");
+const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.class in (0, 1, 2, 3) and m.revision = $3");
 const CLASS_FORWARD: &str = select_message!(
-    "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
+    "where m.session_id = $2 and m.class = $3 and m.revision between $4 and $5 \
      and ($6 is null or m.sealed_revision <= $6) order by m.revision limit +$7"
 );
 const CLASS_BACKWARD: &str = select_message!(
-    "where m.session_id = $2 and m.lane = $3 and m.revision between $4 and $5 \
+    "where m.session_id = $2 and m.class = $3 and m.revision between $4 and $5 \
      and ($6 is null or m.sealed_revision <= $6) order by m.revision desc limit +$7"
 );
 const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
      p.call_message, p.message_id from json_each($1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
 const WHOLE: &str = "select parts from message where id = $1";
-const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.cut \
+const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
      from json_each($1) wanted join pruned q on q.message_id = wanted.value";
 const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
      from part where message_id = $1";
 const BLOB_LENGTH: &str = "select length from blob where hash = $1";
 const BLOB: &str = "select codec, length, data from blob where hash = $1";
-const NEWEST_RECORD: &str = "select max(revision) from message where session_id = $1 and lane = 2";
+const NEWEST_RECORD: &str = "select max(revision) from message where session_id = $1 and class = 2";
 const DRAFTS: &str = "select d.number, d.kind, d.body from message m join draft d on d.message_id = m.id \
      where m.public_id = $1 order by d.number";
 

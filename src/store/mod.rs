@@ -429,7 +429,7 @@ impl Store {
 
     /// The revision up to which a session's own messages are in the index.
     pub async fn indexed_to(&self, session: SessionKey) -> Result<Revision> {
-        self.reading(async |reader| search::mark(reader, session.0).await).await
+        self.reading(async |reader| search::progress(reader, session.0).await).await
     }
 
     /// A page of the sessions with unindexed messages, by key.

@@ -14,7 +14,7 @@ use sqlx::Row as _;
 
 const SEALED_LATE: &str = "select max(sealed_revision) from message where session_id = $1 \
      and sealed_revision > revision and sealed_revision between $2 and $3 and revision <= $4";
-const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and lane in (0, 1, 2, 3) \
+const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and class in (0, 1, 2, 3) \
      and revision between $2 and $3)";
 const FORK_MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
 

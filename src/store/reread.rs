@@ -26,7 +26,7 @@ pub enum DiskForm {
     Packed(i64),
     /// `layout.body`.
     Layout,
-    /// `pruned.cut`.
+    /// `pruned.truncation`.
     Truncation,
     /// `session.window`.
     Window,

@@ -1,7 +1,7 @@
 //! Full-text search of messages.
 //!
-//! The index is extended after appends and never by them: each session has a mark for it, and a search first makes sure
-//! that the mark is far enough. The definition of a word and the choice of messages are made elsewhere.
+//! The index is extended after appends and never by them: the progress in each session is stored, and a search first
+//! brings it far enough. The definition of a word and the choice of messages are made elsewhere.
 
 use super::ancestry::{Ancestry, Reader, Segment};
 use super::codec;
@@ -16,8 +16,8 @@ use crate::model::event::EventBody;
 use crate::model::message::Message;
 use sqlx::Row as _;
 
-const MARK: &str = "select revision from search_mark where session_id = $1";
-const BEHIND: &str = "select k.session_id from search_mark k join session s on s.id = k.session_id \
+const PROGRESS: &str = "select revision from search_progress where session_id = $1";
+const BEHIND: &str = "select k.session_id from search_progress k join session s on s.id = k.session_id \
      where k.session_id > $1 and s.revision > k.revision order by k.session_id limit +$2";
 const EVENTS: &str = "select revision, kind, body from event where session_id = $1 and revision > $2 \
      order by revision limit +$3";
@@ -28,16 +28,16 @@ macro_rules! row_of_each_class {
             "select ",
             $which,
             "(id) from (",
-            "select id from (select id from message where session_id = $1 and lane = 0 and revision ",
+            "select id from (select id from message where session_id = $1 and class = 0 and revision ",
             $rest,
             ") ",
-            "union all select id from (select id from message where session_id = $1 and lane = 1 and revision ",
+            "union all select id from (select id from message where session_id = $1 and class = 1 and revision ",
             $rest,
             ") ",
-            "union all select id from (select id from message where session_id = $1 and lane = 2 and revision ",
+            "union all select id from (select id from message where session_id = $1 and class = 2 and revision ",
             $rest,
             ") ",
-            "union all select id from (select id from message where session_id = $1 and lane = 3 and revision ",
+            "union all select id from (select id from message where session_id = $1 and class = 3 and revision ",
             $rest,
             "))"
         )
@@ -50,21 +50,22 @@ const MATCHES: &str = "select m.revision, m.id from search cross join message m 
      where search match $1 and search.rowid between $2 and $3 and m.sealed_revision <= $4 \
      order by search.rowid desc limit +$5";
 const INSERT_WORDS: &str = "insert or replace into search (rowid, words) values ($1, $2)";
-const MOVE_MARK: &str = "insert into search_mark (session_id, revision) values ($1, $2) \
+const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) values ($1, $2) \
      on conflict (session_id) do update set revision = excluded.revision";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[MARK, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, MATCHES, INSERT_WORDS, MOVE_MARK];
+pub(crate) const STATEMENTS: &[&str] =
+    &[PROGRESS, BEHIND, EVENTS, FIRST_ROW, LAST_ROW, MATCHES, INSERT_WORDS, SET_PROGRESS];
 
 /// The next messages of a session that are not in the index yet.
 #[derive(Debug, Clone)]
 pub struct Unindexed {
     /// The session.
     pub session: SessionKey,
-    /// The mark after which they were sealed.
+    /// The progress after which they were sealed.
     pub after: Revision,
-    /// The mark once they are indexed.
+    /// The progress once they are indexed.
     pub upto: Revision,
     /// The messages, with their rows.
     pub messages: Vec<(i64, Message)>,
@@ -118,21 +119,22 @@ impl AddWords {
 
     /// Adds the words, unless the messages were indexed meanwhile.
     pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
-        let mark: Option<Revision> = sqlx::query_scalar(MARK).bind(self.session).fetch_optional(&mut *tx.conn).await?;
-        if mark.unwrap_or(0) != self.after {
+        let progress: Option<Revision> =
+            sqlx::query_scalar(PROGRESS).bind(self.session).fetch_optional(&mut *tx.conn).await?;
+        if progress.unwrap_or(0) != self.after {
             return Ok(());
         }
         for (row, words) in self.rows {
             sqlx::query(INSERT_WORDS).bind(row).bind(words).execute(&mut *tx.conn).await?;
         }
-        sqlx::query(MOVE_MARK).bind(self.session).bind(self.upto).execute(&mut *tx.conn).await?;
+        sqlx::query(SET_PROGRESS).bind(self.session).bind(self.upto).execute(&mut *tx.conn).await?;
         Ok(())
     }
 }
 
 /// The revision up to which a session's own rows are in the index.
-pub(crate) async fn mark(reader: &mut Reader<'_>, key: i64) -> Result<Revision> {
-    let row = reader.one(sqlx::query(MARK).bind(key)).await?;
+pub(crate) async fn progress(reader: &mut Reader<'_>, key: i64) -> Result<Revision> {
+    let row = reader.one(sqlx::query(PROGRESS).bind(key)).await?;
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
@@ -142,11 +144,11 @@ pub(crate) async fn behind(reader: &mut Reader<'_>, after: i64, limit: i64) -> R
     rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
 }
 
-/// The next messages that were sealed after a session's mark; none if there is nothing after it.
+/// The next messages that were sealed after a session's progress; none if there is nothing after it.
 ///
 /// The order follows the log's events of sealing, so a message that stays open for long does not delay later ones.
 pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unindexed>> {
-    let after = mark(reader, key).await?;
+    let after = progress(reader, key).await?;
     let query = sqlx::query(EVENTS).bind(key).bind(after).bind(limits::INDEX_BATCH_EVENTS);
     let rows = reader.all(query).await?;
     let mut batch = Unindexed { session: SessionKey(key), after, upto: after, messages: Vec::new() };
@@ -181,7 +183,7 @@ pub(crate) async fn owners(
     let mut owners = Vec::new();
     for segment in segments(reader, ancestry, ranges).await? {
         let through = sealed_by.min(segment.last);
-        if mark(reader, segment.owner).await? < through {
+        if progress(reader, segment.owner).await? < through {
             owners.push((SessionKey(segment.owner), through));
         }
     }

@@ -102,7 +102,7 @@ const INSERT_POLICY_TEXT: &str =
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
 const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_revision, last_revision, has_messages) \
      values ($1, $2, $3, $4, $5)";
-const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and lane in (0, 1, 2, 3) \
+const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and class in (0, 1, 2, 3) \
      and revision between $2 and $3)";
 const BY_CLIENT: &str = "select id from session where client_id = $1";
 const EVENT_HASH: &str = "select hash from event where session_id = $1 and revision = $2";
@@ -113,7 +113,7 @@ macro_rules! select_session {
             "select s.id, s.public_id, s.client_id, s.title, s.state, p.public_id as parent, f.public_id as fork, ",
             "s.fork_revision, s.window, s.metadata_json, s.revision, s.history_revision, s.message_count, ",
             "s.context_tokens, s.context_revision, s.create_time, s.update_time, ",
-            "s.failures, s.hold_turns, s.hold_breaker, s.cool_until, s.overhead_tokens ",
+            "s.failures, s.hold_turns, s.hold_breaker, s.cooldown_end, s.overhead_tokens ",
             "from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id ",
             $rest
         )

@@ -29,10 +29,10 @@ pub struct Spent {
     pub duration_ms: i64,
 }
 
-const ADD: &str = "insert into spending_tally (summarizer, model, requests, failures, input_tokens, output_tokens, \
+const ADD: &str = "insert into summarizer_spending (summarizer, model, requests, failures, input_tokens, output_tokens, \
      reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms) \
-     values ($1, iif((select count(*) from spending_tally) < $12 \
-     or exists (select 1 from spending_tally where summarizer = $1 and model = $2), $2, ''), \
+     values ($1, iif((select count(*) from summarizer_spending) < $12 \
+     or exists (select 1 from summarizer_spending where summarizer = $1 and model = $2), $2, ''), \
      1, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
      on conflict (summarizer, model) do update set requests = requests + 1, failures = failures + excluded.failures, \
      input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens, \
@@ -42,7 +42,7 @@ const ADD: &str = "insert into spending_tally (summarizer, model, requests, fail
      cost_micros = cost_micros + excluded.cost_micros, unpriced = unpriced + excluded.unpriced, \
      duration_ms = duration_ms + excluded.duration_ms";
 pub(super) const SPENT: &str = "select summarizer, model, requests, failures, input_tokens, output_tokens, \
-     reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from spending_tally";
+     reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms from summarizer_spending";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]

@@ -48,19 +48,19 @@ pub struct Statistics {
     pub contradictions: Vec<(ContradictionKind, i64)>,
 }
 
-const ADD: &str = "insert into compaction_tally (kind, level, trigger, state, count, freed_tokens) \
+const ADD: &str = "insert into compaction_count (kind, level, trigger, state, count, freed_tokens) \
      select kind, coalesce(level, 0), trigger, state, 1, $2 from job where id = $1 \
      on conflict (kind, level, trigger, state) do update set count = count + 1, freed_tokens = freed_tokens + excluded.freed_tokens";
-pub(super) const COUNTERS: &str = "select kind, level, trigger, state, count, freed_tokens from compaction_tally";
-const ADD_CONTRADICTION: &str = "insert into contradiction_tally (kind, count) values ($1, 1) \
+pub(super) const COUNTERS: &str = "select kind, level, trigger, state, count, freed_tokens from compaction_count";
+const ADD_CONTRADICTION: &str = "insert into contradiction_count (kind, count) values ($1, 1) \
      on conflict (kind) do update set count = count + 1";
-pub(super) const CONTRADICTIONS: &str = "select kind, count from contradiction_tally order by kind";
+pub(super) const CONTRADICTIONS: &str = "select kind, count from contradiction_count order by kind";
 const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit +$1)";
 const BREAKERS: &str =
     "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit +$1)";
 const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit +$1)";
 const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit +$1)";
-const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cool_until > $2 limit +$1)";
+const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cooldown_end > $2 limit +$1)";
 const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +$1";
 const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +$1";
 

@@ -638,7 +638,7 @@ fn insert_requests(script: &mut Script, rows: Vec<(i64, RequestKey, Vec<u8>)>) {
 const BEGIN: &str = "begin immediate";
 const INSERT_BLOB: &str =
     "insert into blob (hash, codec, length, data) values (?, ?, ?, ?) on conflict (hash) do nothing";
-const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, lane, \
+const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, class, \
      create_time, head, sealed_revision, seal, parts, parts_length, counting, counts)";
 const INSERT_PART: &str = "insert into part (message_id, position, number, revision, client_id, kind, codec, length, salt, \
      body, blob_hash, call_message)";

@@ -57,12 +57,12 @@ const WINDOW: &str = "select body from window where session_id = $1 and revision
 const LAYOUT: &str = "select body from layout where session_id = $1 and revision = $2";
 const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
 const VOIDED: &str = "select voided_revision from mark where session_id = $1 and revision = $2";
-const PRUNED: &str = "select m.public_id, q.number, q.compaction_id, q.cut from pruned q \
+const PRUNED: &str = "select m.public_id, q.number, q.compaction_id, q.truncation from pruned q \
      left join message m on m.id = q.message_id \
      where q.session_id = $1 and q.revision = $2 order by q.message_id, q.number";
-const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, seal, \
-     parts, parts_length from message where session_id = $1 and lane in (0, 1, 2, 3) and revision = $2";
-const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, lane, create_time, head, sealed_revision, \
+const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, seal, \
+     parts, parts_length from message where session_id = $1 and class in (0, 1, 2, 3) and revision = $2";
+const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, \
      seal from message where public_id = $1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message, position \
      from part where message_id = $1 and revision = $2 order by position";

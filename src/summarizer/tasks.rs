@@ -84,7 +84,7 @@ impl TaskReply {
         match self.reason {
             None | Some(FinishReason::Stop) => {}
             Some(FinishReason::Length) => {
-                return refused(FailureReason::SummaryCutOff, "the summary was cut off by the output limit");
+                return refused(FailureReason::SummaryTruncated, "the summary was cut off by the output limit");
             }
             Some(FinishReason::ToolCalls) => {
                 return refused(

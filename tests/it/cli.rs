@@ -208,7 +208,7 @@ fn an_import_is_compacted_while_it_is_written_and_comes_out_whole() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let report = daemon.json(&arguments).remove(0);
     assert_eq!(report["messages"], messages);
-    assert_eq!(report["contexts"]["asked"], report["contexts"]["fitted"]);
+    assert_eq!(report["contexts"]["asked"], report["contexts"]["within_window"]);
     assert_eq!(report["contexts"]["unpaired"], 0);
 
     let events = daemon.json(&["events"]);

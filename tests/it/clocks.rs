@@ -115,7 +115,7 @@ async fn what_is_stored_too_far_ahead_of_the_clock_is_brought_down_at_the_start(
     let directory = test.stop().await;
     for sql in [
         "update job set run_at = run_at + 31536000000000 where state = 1",
-        "update session set wake_time = update_time + 3153600000000000, cool_until = update_time + 3153600000000000, \
+        "update session set wake_time = update_time + 3153600000000000, cooldown_end = update_time + 3153600000000000, \
          due_time = update_time + 31536000000000, due_revision = revision",
     ] {
         assert!(alter(directory.path(), sql).await > 0, "{sql}");

@@ -120,7 +120,7 @@ fn each_kind_of_fact_is_found_and_searched_for() {
     let tails: Vec<&Value> = rows.iter().filter(|row| row["summarizer"] == "last words").collect();
     assert_eq!((made.len(), tails.len()), (2, 2), "the end of the history stands beside each summary of its size");
     assert!(tails[0]["text"].as_str().expect("a text").ends_with("The borrow is the problem.\n"), "{}", tails[0]);
-    assert_eq!((own["summarizer"].as_str(), own["cut"].as_str()), (Some("transcript"), Some("real")));
+    assert_eq!((own["summarizer"].as_str(), own["boundary_kind"].as_str()), (Some("transcript"), Some("real")));
     assert_eq!(own["named_or_expandable"], Value::Null, "such a summary leaves no ids");
     for (kind, expected) in [
         ("files", (1, 1)),
@@ -166,7 +166,7 @@ fn a_transcript_without_a_compaction_is_split_where_the_preset_would() {
         rows(&[&[file.as_str(), "--preset", "opencode@seed", "--preset", "claude-code@seed"], &window[..]].concat());
     assert!(!rows.is_empty());
     for row in written(&rows) {
-        assert_eq!(row["cut"], "simulated", "{row}");
+        assert_eq!(row["boundary_kind"], "simulated", "{row}");
         assert_eq!(kept(row, "files"), (1, 1), "{row}");
         let all = &row["named_or_expandable"];
         assert_eq!((&all["kept"], &row["named"]["all"]), (&all["all"], &all["all"]), "{row}");
@@ -225,7 +225,11 @@ fn every_shared_transcript_is_summarized_without_lists_and_contradictions() {
             let arguments = ["--preset", "opencode@seed", "--at", split, "--tokens", tokens, "--pieces", pieces];
             let rows = rows(&[&[path.as_str()], &arguments[..]].concat());
             let row = written(&rows)[0];
-            assert_eq!((row["cut"].as_str(), row["contradictions"].clone()), (Some("chosen"), json!([])), "{row}");
+            assert_eq!(
+                (row["boundary_kind"].as_str(), row["contradictions"].clone()),
+                (Some("chosen"), json!([])),
+                "{row}"
+            );
             assert!(row["lists_percent"].as_u64().expect("a share") <= 10, "{row}");
         }
     }

@@ -258,7 +258,7 @@ async fn pins_that_are_estimated_above_the_usage_are_reported_once() {
 async fn a_cooldown_ends_by_itself() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
-    let json = r#"{"trigger": {"cool_down_seconds": 3600}, "guards": {"rearm_ratio": 0.0},
+    let json = r#"{"trigger": {"cooldown_seconds": 3600}, "guards": {"rearm_ratio": 0.0},
         "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
     change(&test, &session, policy(json)).await;
     for number in 1..=3 {
@@ -376,7 +376,7 @@ async fn levels_that_have_helped_cool_down_as_the_policy_says() {
         (r#""guards": {"rearm_ratio": 0.5}"#, 4_000, 4_600),
         // … but a view over its window has no cooldown.
         (r#""guards": {"rearm_ratio": 1.0}"#, 6_001, 6_500),
-        (r#""trigger": {"cool_down_seconds": 3600}"#, 6_001, 6_500),
+        (r#""trigger": {"cooldown_seconds": 3600}"#, 6_001, 6_500),
     ] {
         let full = second_summary(&policy(more)).await;
         assert!((least..=most).contains(&full), "{more}: {full}");
@@ -421,7 +421,7 @@ async fn the_status_counts_the_results_of_compactions() {
     assert_eq!(supplied.trigger, Some(Trigger::Supplied));
 
     let in_cooldown = test.session("pi@1.5", 6_000, 0).await;
-    let json = r#"{"trigger": {"cool_down_seconds": 3600},
+    let json = r#"{"trigger": {"cooldown_seconds": 3600},
         "auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 3000}}},
             "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 1000}}}}}}}"#;
     change(&test, &in_cooldown, policy(json)).await;

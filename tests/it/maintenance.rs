@@ -152,9 +152,9 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     let test = TestApp::start().await;
     let session = test.session("suna@2026", ROOMY, 0).await;
     append(&test, &session, turns("bash", 1, 4)).await;
-    let kept = "select (select count(counts) from message) + (select count(*) from message_count)";
+    let kept = "select (select count(counts) from message) + (select count(*) from message_token_count)";
     let ways = "select count(*) from (select counting from message where counting is not null \
-         union select counting from message_count)";
+         union select counting from message_token_count)";
     assert_eq!(test.number(kept).await, 16, "an append keeps what it counted");
 
     // The first decision under another counting method counts the messages for it.

@@ -94,7 +94,7 @@ async fn a_plan_is_what_a_compaction_then_does() {
     }
     assert!(
         summaries > 6 && truncations > 4 && omissions > 0,
-        "{summaries} summaries, {truncations} cuts, {omissions} omissions"
+        "{summaries} summaries, {truncations} truncations, {omissions} omissions"
     );
 }
 

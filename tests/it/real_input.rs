@@ -37,7 +37,7 @@ fn check_playback(name: &str, preset: &str) {
     let arguments =
         ["import", "--live", "--preset", preset, "--window", "64000", "--output", "16000", "--views", &kept, &file];
     let report = daemon.json(&arguments).remove(0);
-    assert_eq!(report["contexts"]["asked"], report["contexts"]["fitted"], "{report}");
+    assert_eq!(report["contexts"]["asked"], report["contexts"]["within_window"], "{report}");
     assert_eq!(report["contexts"]["unpaired"], 0, "{report}");
     let summaries = report["compactions"]["summaries"].as_u64().expect("a count");
     assert!((2..=6).contains(&summaries), "{report}");

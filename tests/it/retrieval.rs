@@ -140,7 +140,7 @@ async fn a_view_with_what_came_back_can_be_asked_for_again() {
     again(&test).await;
     // The index is derived from the rows: without it the views are the same.
     let mut database = test.database().await;
-    let forget = "insert into search (search) values ('delete-all'); delete from search_mark;";
+    let forget = "insert into search (search) values ('delete-all'); delete from search_progress;";
     sqlx::raw_sql(forget).execute(&mut database).await.expect("forgotten");
     again(&test).await;
     again(&test.restart().await).await;

@@ -133,10 +133,10 @@ async fn a_provider_with_an_open_breaker_is_shown() {
         // As exact as the duration of the test itself permits, plus or minus a second.
         let after = test.clock.now();
         let is_near = |ms: i64| {
-            let until = found.closed_until.expect("an end");
+            let until = found.resume_time.expect("an end");
             before.plus_millis(ms - 1_000) <= until && until <= after.plus_millis(ms + 1_000)
         };
-        assert!(closed_ms.map_or(found.closed_until.is_none(), is_near), "{found:?}");
+        assert!(closed_ms.map_or(found.resume_time.is_none(), is_near), "{found:?}");
     }
 }
 

@@ -219,7 +219,7 @@ async fn what_cannot_be_the_summary_is_refused_and_can_be_written_again() {
     let stopped = |reason| TaskReply { reason: Some(reason), ..says(SUMMARY) };
     let cases = [
         (says("  \n"), "SUMMARY_EMPTY"),
-        (stopped(FinishReason::Length), "SUMMARY_CUT_OFF"),
+        (stopped(FinishReason::Length), "SUMMARY_TRUNCATED"),
         (stopped(FinishReason::ToolCalls), "SUMMARY_CALLS_TOOLS"),
         (stopped(FinishReason::Error), "SUMMARY_INCOMPLETE"),
         (says("Error: rate limit exceeded, try again later"), "SUMMARY_IS_NONE"),

@@ -164,7 +164,7 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("message", "client_id", &[Letter, Toggle]),
     ("message", "role", &[Step]),
     ("message", "kind", &[Step]),
-    ("message", "lane", &[Step]),
+    ("message", "class", &[Step]),
     ("message", "create_time", &[Step]),
     ("message", "head", &[Byte]),
     ("message", "sealed_revision", &[Step, Toggle]),
@@ -197,7 +197,7 @@ const COLUMNS: &[(&str, &str, &[Alter])] = &[
     ("pruned", "session_id", &[Jump]),
     ("pruned", "revision", &[Jump]),
     ("pruned", "compaction_id", &[Byte]),
-    ("pruned", "cut", &[Byte]),
+    ("pruned", "truncation", &[Byte]),
     ("layout", "session_id", &[Jump]),
     ("layout", "revision", &[Jump]),
     ("layout", "body", &[Byte]),
@@ -372,7 +372,7 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         (
             "message",
             format!(
-                "select 90000, session_id, 5000, {id}, 'x', role, kind, lane, create_time, head, sealed_revision, seal, \
+                "select 90000, session_id, 5000, {id}, 'x', role, kind, class, create_time, head, sealed_revision, seal, \
                  parts, parts_length, null, null"
             ),
         ),
@@ -383,8 +383,8 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         ),
         ("part", "select message_id, 5000, 5000, 1, null, kind, codec, length, salt, body, blob_hash, null".to_owned()),
         ("mark", "select session_id, 1, kind, body, null".to_owned()),
-        ("pruned", "select message_id - 1, number, session_id, revision, compaction_id, cut".to_owned()),
-        ("pruned", "select message_id, number, session_id, 1, compaction_id, cut".to_owned()),
+        ("pruned", "select message_id - 1, number, session_id, revision, compaction_id, truncation".to_owned()),
+        ("pruned", "select message_id, number, session_id, 1, compaction_id, truncation".to_owned()),
         ("layout", "select session_id, 2, body".to_owned()),
         ("policy", "select session_id, 5000, hash".to_owned()),
         ("window", "select session_id, 5000, body".to_owned()),

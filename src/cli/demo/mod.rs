@@ -216,7 +216,7 @@ fn outline(view: &View) -> Vec<String> {
     let mut lines = Vec::new();
     let total = view.messages.len();
     for (index, message) in view.messages.iter().enumerate() {
-        if message.standing() == pb::Standing::Summary {
+        if message.kind() == pb::ContextMessageKind::Summary {
             lines.push(format!("  {}", heading(message)));
             let words = message.parts.iter().filter_map(|part| part.part.as_ref());
             let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();

@@ -203,9 +203,9 @@ fn figures(text: &str) -> BTreeSet<String> {
     found.map(|found| found.as_str().to_owned()).filter(|figure| is_distinctive(figure)).collect()
 }
 
-/// Facts from before a cut that are used again after it: files in calls; identifiers and figures in words and calls;
-/// commands that are run again; reported errors that occur again anywhere; items that were open at the cut and are
-/// mentioned or listed again.
+/// Facts from before a boundary that are used again after it: files in calls; identifiers and figures in words and
+/// calls; commands that are run again; reported errors that occur again anywhere; items that were open at the boundary
+/// and are mentioned or listed again.
 pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
     let (before, after) = (Texts::of(before), Texts::of(after));
     let everything = before.everything();

@@ -43,12 +43,12 @@ static HEADING: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*(?:#+ .*|<[a-z_
 /// A word or name. A line with at most as many other words as names is a bare list.
 static WORD: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\p{L}\p{N}_./-]+"));
 
-/// Reference for the measures of a summary: the part before a cut, and its use in the rest.
+/// Reference for the measures of a summary: the part before a boundary, and its use in the rest.
 #[derive(Debug, Clone)]
 pub(super) struct History {
-    /// Facts from before the cut that are used again.
+    /// Facts from before the boundary that are used again.
     pub(super) facts: Facts,
-    /// Every file and identifier before the cut, with the index of the last message that contains it.
+    /// Every file and identifier before the boundary, with the index of the last message that contains it.
     known: HashMap<String, usize>,
     /// Those files and identifiers that the rest uses.
     used: BTreeSet<String>,
@@ -62,7 +62,7 @@ pub(super) struct History {
 /// Measures of one summary's text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Measures {
-    /// Files and identifiers in it that occur before the cut.
+    /// Files and identifiers in it that occur before the boundary.
     pub(super) names: usize,
     /// Those that the rest uses.
     pub(super) names_used: usize,
@@ -75,7 +75,7 @@ pub(super) struct Measures {
 }
 
 impl History {
-    /// Reads the messages before and after a cut.
+    /// Reads the messages before and after a boundary.
     pub(super) fn of(before: &[Message], after: &[Message]) -> Self {
         let facts = used_again(before, after);
         let used = facts[..2].iter().flatten().cloned().collect();

@@ -116,7 +116,7 @@ struct Evaluation<'a> {
     file: String,
 }
 
-/// Inputs of the measurements at one cut.
+/// Inputs of the measurements at one boundary.
 struct Subject<'a> {
     split: Split,
     history: History,
@@ -128,8 +128,8 @@ struct Subject<'a> {
 }
 
 impl Evaluation<'_> {
-    /// Every row about a transcript: cut at the chosen message, else at its own first compaction, else where each
-    /// preset compacts.
+    /// Every row about a transcript, with the boundary at the chosen message, else at its own first compaction, else
+    /// where each preset compacts.
     async fn of(&mut self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let entries = transcript.branches.first().map(|branch| branch.entries.as_slice()).unwrap_or_default();
         if let Some(at) = self.arguments.at {
@@ -151,7 +151,7 @@ impl Evaluation<'_> {
         self.at_split("real", &before, &after, Some(own)).await
     }
 
-    /// Rows of one cut: the agent's own summary, if any, and each preset at each size.
+    /// Rows of one boundary: the agent's own summary, if any, and each preset at each size.
     async fn at_split(
         &mut self,
         kind: &'static str,
@@ -198,7 +198,7 @@ impl Evaluation<'_> {
         Ok(rows)
     }
 
-    /// Rows of each preset, cut where it would compact.
+    /// Rows of each preset, with the boundary where it would compact.
     async fn where_presets_compact(&mut self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
         let happenings = happenings(transcript);
         let window = ModelWindow {

@@ -1,4 +1,4 @@
-//! Report of an evaluation: for each cut a table of the kept facts with a line for each summarizer, or JSON.
+//! Report of an evaluation: for each boundary a table of the kept facts with a line for each summarizer, or JSON.
 
 use super::facts::KINDS;
 use super::measures::History;
@@ -9,17 +9,17 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Measures of one summary at one cut.
+/// Measures of one summary at one boundary.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     /// File name of the transcript, without its folder.
     pub(super) file: String,
-    /// Kind of the cut: `real` at the agent's own compaction, `simulated` where the preset would compact, `chosen` at
-    /// the requested message.
-    pub(super) cut: &'static str,
-    /// Messages before the cut.
+    /// Kind of the boundary: `real` at the agent's own compaction, `simulated` where the preset would compact, `chosen`
+    /// at the requested message.
+    pub(super) boundary_kind: &'static str,
+    /// Messages before the boundary.
     pub(super) messages_before: usize,
-    /// Messages after the cut.
+    /// Messages after the boundary.
     pub(super) messages_after: usize,
     /// The preset; none for the transcript's own summary.
     pub(super) preset: Option<&'static str>,
@@ -35,7 +35,7 @@ pub(super) struct Row {
     pub(super) kept: BTreeMap<&'static str, Kept>,
     /// All kinds together.
     pub(super) named: Kept,
-    /// Files and identifiers that the rest uses, out of those in the text that occur before the cut.
+    /// Files and identifiers that the rest uses, out of those in the text that occur before the boundary.
     pub(super) precision: Kept,
     /// Share of bare lists of names in the text, in percent.
     pub(super) lists_percent: usize,
@@ -127,7 +127,7 @@ impl Row {
         let comes_back = |originals: &str| Kept::of(everything(), |fact| names(fact) || originals.contains(fact));
         Self {
             file: split.file.clone(),
-            cut: split.kind,
+            boundary_kind: split.kind,
             messages_before: split.before,
             messages_after: split.after,
             preset,
@@ -149,7 +149,7 @@ impl Row {
     fn title(&self) -> String {
         let messages = |number: usize| count(i64::try_from(number).unwrap_or(i64::MAX), "message");
         let (before, after) = (messages(self.messages_before), messages(self.messages_after));
-        match self.cut {
+        match self.boundary_kind {
             "real" => format!("{}, boundary of its own compaction: {before} before, {after} after", self.file),
             "chosen" => format!("{}, chosen boundary: {before} before, {after} after", self.file),
             _ => format!("{}, boundary of the preset: {before} before, {after} after", self.file),
@@ -235,7 +235,8 @@ pub(super) fn write(folder: &Path, rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the rows: as JSON, one for each preset, or in a table for each cut, with a line for each summarizer.
+/// Prints the rows: as JSON, one for each preset, or in a table for each boundary, with a line for each
+/// summarizer.
 pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyhow::Result<()> {
     if output.json() {
         return rows.iter().try_for_each(|row| output.value(row));

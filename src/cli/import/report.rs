@@ -70,7 +70,7 @@ struct Compactions {
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Contexts {
     asked: usize,
-    fitted: usize,
+    within_window: usize,
     /// Views that did not fit after a failure had reported content that no compaction may remove.
     pub(super) excepted: usize,
     /// Views that differ from the held view before its end, so that a provider's cache is lost from there on.
@@ -86,7 +86,7 @@ impl Contexts {
     /// Counts a view, with its fit, the number of its pairing faults, and its duration in microseconds.
     pub(super) fn add(&mut self, fits: bool, unpaired: usize, micros: i64) {
         self.asked += 1;
-        self.fitted += usize::from(fits);
+        self.within_window += usize::from(fits);
         self.unpaired += unpaired;
         self.micros.push(micros);
     }
@@ -184,7 +184,7 @@ impl Report {
                 "contexts: {} requested, {} within the window, {} over it with a stated reason, {}, {} unpaired; \
                  {:.1} ms at the beginning, {:.1} ms at the end",
                 contexts.asked,
-                contexts.fitted,
+                contexts.within_window,
                 contexts.excepted,
                 counted(contexts.changed_prefixes, "changed beginning"),
                 counted(contexts.unpaired, "call"),
@@ -298,7 +298,7 @@ mod tests {
         (0..SAMPLE).for_each(|_| contexts.add(true, 0, 1_000));
         (0..SAMPLE).for_each(|_| contexts.add(false, 1, 3_000));
         contexts.close();
-        assert_eq!((contexts.asked, contexts.fitted, contexts.unpaired), (2 * SAMPLE, SAMPLE, SAMPLE));
+        assert_eq!((contexts.asked, contexts.within_window, contexts.unpaired), (2 * SAMPLE, SAMPLE, SAMPLE));
         assert_eq!((contexts.milliseconds_first, contexts.milliseconds_last), (1.0, 3.0));
     }
 

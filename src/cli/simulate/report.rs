@@ -128,7 +128,7 @@ impl Report {
                 changed_prefixes: totals.changed_prefixes(),
                 reread_tokens: totals.reread_tokens,
                 compactions: outcome.firings.iter().map(FiringJson::of).collect(),
-                fill: outcome.context_usage.iter().map(|point| (point.message, point.tokens)).collect(),
+                context_usage: outcome.context_usage.iter().map(|point| (point.message, point.tokens)).collect(),
             }
         });
         Json {
@@ -218,7 +218,7 @@ struct PresetJson<'a> {
     reread_tokens: i64,
     compactions: Vec<FiringJson>,
     /// Pairs of messages written so far and tokens of the context then.
-    fill: Vec<(usize, i64)>,
+    context_usage: Vec<(usize, i64)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -335,7 +335,7 @@ mod tests {
             (first["freed_tokens"].as_i64(), first["compactions"][2]["given_up"].as_bool()),
             (Some(1_050), Some(true))
         );
-        assert_eq!(first["fill"][1], serde_json::json!([9, 955]));
+        assert_eq!(first["context_usage"][1], serde_json::json!([9, 955]));
         assert_eq!(json["presets"][1]["due_tokens"], serde_json::Value::Null);
     }
 }

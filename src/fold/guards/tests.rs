@@ -185,7 +185,7 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
         guards(policy, Past { ended: &ended, ..Past::default() })
     };
-    policy.trigger.cool_down_seconds = 60;
+    policy.trigger.cooldown_seconds = 60;
     let (in_cooldown, begins) = of(&policy, 59);
     assert_eq!((in_cooldown.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its room");
     let (over, _) = of(&policy, 60);

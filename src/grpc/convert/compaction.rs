@@ -210,7 +210,7 @@ pub(in crate::grpc) fn contradiction_kind(kind: ContradictionKind) -> pb::Contra
 pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
     let foreseen = plan.foreseen.unwrap_or_default();
     let ids = |ids: Vec<MessageId>| ids.into_iter().map(|id| id.to_string()).collect();
-    let truncation = |truncation: PlannedTruncation| pb::CompactionCut {
+    let truncation = |truncation: PlannedTruncation| pb::CompactionTruncation {
         message_id: truncation.message.to_string(),
         part_id: truncation.part.to_string(),
         original_bytes: truncation.original_bytes,
@@ -220,7 +220,7 @@ pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
         kind: kind(plan.kind).into(),
         level: level(plan.level).into(),
         base_revision: plan.base,
-        cuts: plan.truncations.into_iter().map(truncation).collect(),
+        truncations: plan.truncations.into_iter().map(truncation).collect(),
         omitted_ranges: plan.omitted.into_iter().map(range).collect(),
         omitted_count: plan.omitted_count,
         covered_ranges: plan.covered.into_iter().map(range).collect(),

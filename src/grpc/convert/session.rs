@@ -44,7 +44,7 @@ fn guard_state(guards: Guards) -> pb::GuardState {
         failure_count: guards.failure_count,
         hold_turn_count: guards.hold_turns,
         breaker_open: guards.breaker_open,
-        cool_down_end_time: guards.cooldown_end.map(time),
+        cooldown_end_time: guards.cooldown_end.map(time),
         overhead_tokens: guards.overhead_tokens,
     }
 }

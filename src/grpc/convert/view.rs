@@ -34,20 +34,20 @@ pub(in crate::grpc) fn read_request(request: pb::GetContextRequest) -> Result<Co
 /// A message of a view.
 pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
     let kind = match message.kind {
-        ViewKind::Shown => pb::Standing::Shown,
-        ViewKind::Marker => pb::Standing::Marker,
-        ViewKind::Summary => pb::Standing::Summary,
-        ViewKind::Paired => pb::Standing::Paired,
-        ViewKind::Filler => pb::Standing::Filler,
-        ViewKind::Retrieved => pb::Standing::Retrieved,
-        ViewKind::Branch => pb::Standing::Branch,
-        ViewKind::Added => pb::Standing::Added,
+        ViewKind::Shown => pb::ContextMessageKind::Shown,
+        ViewKind::Marker => pb::ContextMessageKind::Marker,
+        ViewKind::Summary => pb::ContextMessageKind::Summary,
+        ViewKind::Paired => pb::ContextMessageKind::Paired,
+        ViewKind::Filler => pb::ContextMessageKind::Filler,
+        ViewKind::Retrieved => pb::ContextMessageKind::Retrieved,
+        ViewKind::Branch => pb::ContextMessageKind::Branch,
+        ViewKind::Added => pb::ContextMessageKind::Added,
     };
     pb::ContextMessage {
         message_id: id(message.source).unwrap_or_default(),
         revision: message.revision,
         role: role(message.role).into(),
-        standing: kind.into(),
+        kind: kind.into(),
         parts: message.parts.into_iter().map(part).collect(),
         provenance: message.provenance.as_deref().map(provenance),
         ..message.carried.as_deref().map(carried).unwrap_or_default()
@@ -116,7 +116,7 @@ fn omitted((omitted, by): (&Omitted, &Option<CompactionId>)) -> pb::OmittedHisto
     let reason = match omitted.reason {
         OmitReason::Rewound => pb::OmitReason::Rewound,
         OmitReason::Edited => pb::OmitReason::Edited,
-        OmitReason::Reduced => pb::OmitReason::Reduced,
+        OmitReason::Compacted => pb::OmitReason::Compacted,
         OmitReason::Replayed => pb::OmitReason::Replayed,
     };
     pb::OmittedHistory {

@@ -100,7 +100,7 @@ fn sketch(layout: &Layout) -> String {
 /// 9.
 fn omissions(layout: &Layout) -> String {
     let omitted = layout.omitted.iter().map(|omitted| match omitted.reason {
-        OmitReason::Rewound | OmitReason::Reduced => {
+        OmitReason::Rewound | OmitReason::Compacted => {
             format!("{}-{}@{}", omitted.range.first, omitted.range.last, omitted.mark)
         }
         OmitReason::Edited | OmitReason::Replayed => format!("{}@{}", omitted.range.first, omitted.mark),

@@ -264,7 +264,7 @@ fn measure(
 ) -> (i64, u64) {
     let words = words(&part.body, pruned);
     let units = words.as_deref().map_or(0, |words| length(policy.counting.unit, words) as u64);
-    let tokens = match (clear.weigh, &words) {
+    let tokens = match (clear.estimate, &words) {
         (EstimateOf::Words, Some(words)) => estimate_words_of(policy, source, part, words),
         (EstimateOf::Words, None) | (EstimateOf::Part, _) => {
             estimate_part_of(policy, source, part, call.map(|found| found.call.tool.as_str()))

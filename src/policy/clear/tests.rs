@@ -310,7 +310,7 @@ fn a_number_can_follow_the_window() {
 
 /// Rules of every kind, with as little protection as possible.
 fn rules() -> Vec<Clear> {
-    let all = || Clear { failed_too: true, weigh: EstimateOf::Part, ..grows("{tool} {target} {first} {mime}") };
+    let all = || Clear { failed_too: true, estimate: EstimateOf::Part, ..grows("{tool} {target} {first} {mime}") };
     vec![
         Clear { inputs: Some(Tools::All), ..all() },
         Clear { target: Target::Attachments, ..all() },

@@ -50,17 +50,17 @@ pub struct Tier {
 pub struct Pass {
     /// Author of the messages.
     pub of: Speaker,
-    /// Number of newest messages that are spared.
-    pub spared: u32,
+    /// Number of newest messages that the note does not replace.
+    pub newest_messages: u32,
     /// Only messages of more tokens than this are changed, each counted as a list of its own.
     pub above_tokens: i64,
-    /// Number of units kept at the beginning of the other messages; a text that is not longer stays. With 0 the note
+    /// Number of units kept at the beginning of each older message; a text that is not longer stays. With 0 the note
     /// replaces the message, its media included.
     pub keep_units: u32,
     /// Text after the kept beginning; `{id}` becomes the id by which the message can be read.
     pub note: String,
-    /// Truncation of the spared messages; absent: none.
-    pub spared_cut: Option<BothEnds>,
+    /// Truncation of these newest messages; absent: they stay as they are.
+    pub newest_truncation: Option<BothEnds>,
 }
 
 /// Author of the messages of a pass.
@@ -198,9 +198,9 @@ impl Desk<'_> {
         }
         let mut met = 0_u32;
         for index in (0..self.messages.len()).rev() {
-            // Short messages need only be read as long as the spared ones are counted.
+            // Short messages need only be read as long as the newest ones are counted.
             let is_short = !self.exceeds_alone(index, above);
-            if is_short && met > pass.spared || !self.is_of(rule, pass.of, index) {
+            if is_short && met > pass.newest_messages || !self.is_of(rule, pass.of, index) {
                 continue;
             }
             met = met.saturating_add(1);
@@ -208,15 +208,15 @@ impl Desk<'_> {
             if is_open || is_short {
                 continue;
             }
-            let is_spared = met <= pass.spared;
+            let is_newest = met <= pass.newest_messages;
             let keep_units = (pass.keep_units >> round) as usize;
-            if !is_spared && pass.keep_units > 0 && self.is_within(index, keep_units) {
+            if !is_newest && pass.keep_units > 0 && self.is_within(index, keep_units) {
                 continue;
             }
             let note = |id: MessageId| pass.note.replace("{id}", &id.to_string());
-            self.change(index, |id, texts| match &pass.spared_cut {
-                Some(both_ends) if is_spared => keep_both_ends(both_ends, goal, texts),
-                None if is_spared => {}
+            self.change(index, |id, texts| match &pass.newest_truncation {
+                Some(both_ends) if is_newest => keep_both_ends(both_ends, goal, texts),
+                None if is_newest => {}
                 _ if pass.keep_units == 0 => texts.replace(&note(id)),
                 _ => texts.keep_head(keep_units, &note(id)),
             });

@@ -14,7 +14,7 @@ pub const CONTEXT_EDITING: Preset = Preset {
     own_deviations: &[
         "Results that no reply has read are never cleared.",
         "What is cleared stays cleared; the interface works it out anew for every request, which comes to the same.",
-        "A result that is no longer than the words in its place stays.",
+        "A result that is no longer than the words that replace it stays.",
         "The words in place of a result are Longhand's; the interface does not say its own.",
     ],
     sources: &[
@@ -23,7 +23,7 @@ pub const CONTEXT_EDITING: Preset = Preset {
         ("counting", "Longhand: the interface counts for itself"),
         ("counting.usage", "Anthropic: input_tokens"),
         ("trigger.auto", "Anthropic: the edits are applied to every request"),
-        ("trigger.cool_down_seconds", "Anthropic has none"),
+        ("trigger.cooldown_seconds", "Anthropic has none"),
         ("truncate", "Anthropic has none"),
         ("maintenance", "Anthropic: clear_thinking_20251015"),
         ("maintenance.0.clear.keep.turns_with_any", "Anthropic: keep, default: the last turn with thoughts"),
@@ -63,7 +63,7 @@ pub fn context_editing() -> Policy {
         truncate: None,
         maintenance: vec![Step::Clear(Clear {
             target: Target::Reasoning,
-            weigh: EstimateOf::Part,
+            estimate: EstimateOf::Part,
             keep: Keep { turns_with_any: 1, ..Keep::default() },
             only_if_shorter: false,
             ..Clear::outputs("")

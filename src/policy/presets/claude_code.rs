@@ -23,7 +23,7 @@ pub const SEED: Preset = Preset {
     own_deviations: &[
         UNANSWERED,
         PAIRS,
-        "An output that is no longer than the two lines in its place stays.",
+        "An output that is no longer than the two lines that replace it stays.",
         "The two lines name the path as the call has it; the design's example shows the file's name alone.",
         "The summary goes on from the one before it, which the design passes through like any other message.",
         "Which model writes a summary is the summarizer's business; the design names a cheap one for the middle rung \
@@ -32,14 +32,14 @@ pub const SEED: Preset = Preset {
          design drops it.",
         "The highest level waits a minute for an answer and then goes on; the design does not say how long.",
         "A turn begins with a request, however many calls are made for it; the design's example counts each call as one.",
-        "The cool-down is a minute, which an exceeded window does not wait for; the design names no length.",
+        "The cooldown is a minute, which an exceeded window does not wait for; the design names no length.",
     ],
     sources: &[
         ("preset", "this preset's name"),
         ("render_version", "Longhand's renderer"),
         ("counting", "Longhand: the design takes the tokens of the last reply and estimates nothing"),
         ("trigger.auto", "Claude Code's design: it is checked after every turn"),
-        ("trigger.cool_down_seconds", "Longhand: the design has a cool-down and names no length"),
+        ("trigger.cooldown_seconds", "Longhand: the design has a cooldown and names no length"),
         ("truncate", "Claude Code's design has none"),
         ("maintenance", "Claude Code's design: nothing happens below the lowest level"),
         ("micro", "Claude Code's design: micro compact"),
@@ -58,7 +58,7 @@ pub const SEED: Preset = Preset {
         ("retrieval", "Claude Code's design has none"),
         ("view", "Claude Code's design: the summary is a user message in an element"),
         ("view.interrupted_text", "Longhand's wording"),
-        ("guards", "Longhand: the design has the cool-down only"),
+        ("guards", "Longhand: the design has the cooldown only"),
     ],
     policy: seed,
 };
@@ -81,7 +81,7 @@ pub const OBSERVED: Preset = Preset {
         ("counting", "Longhand: the product's estimate is not public"),
         ("counting.usage", "Claude Code's transcripts: input and both cache counts of the last reply"),
         ("trigger.auto", "Claude Code: autoCompactEnabled"),
-        ("trigger.cool_down_seconds", "no cool-down was observed"),
+        ("trigger.cooldown_seconds", "no cooldown was observed"),
         ("truncate", "not public"),
         ("maintenance", "not public: what its micro compaction clears, and when"),
         ("micro", "not public: what its micro compaction clears, and when"),
@@ -115,7 +115,7 @@ pub fn seed() -> Policy {
         preset: SEED.name.to_owned(),
         render_version: 1,
         counting: counting(UsageCount::Total),
-        trigger: Trigger { auto: true, cool_down_seconds: 60, ..Trigger::default() },
+        trigger: Trigger { auto: true, cooldown_seconds: 60, ..Trigger::default() },
         truncate: None,
         maintenance: Vec::new(),
         micro: Some(LevelPolicy {

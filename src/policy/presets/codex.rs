@@ -13,10 +13,10 @@ pub const V2026_08: Preset = Preset {
     name: "codex@2026-08",
     description: "Codex CLI: keeps 20000 tokens of the user's last requests in front of a handoff summary.",
     own_deviations: &[
-        "The last request, results that no reply has read, open messages and running calls stand behind the summary; \
+        "The last request, results that no reply has read, open messages and running calls follow the summary; \
          Codex repeats the request in front of it and drops the rest.",
         "A request keeps its images as long as the budget has room; Codex keeps its text alone.",
-        "An earlier summary is not a message of the conversation, and needs no words by which it is told apart.",
+        "An earlier summary is not a message of the conversation, and needs no words by which it is recognized.",
         "A summary that would be too large for its writer is made in pieces; Codex leaves out the oldest items.",
         "What the client puts into every context (instructions, environment) is the client's business.",
         "The provider's own compaction is not part of this preset; its opaque blocks are kept as they are.",
@@ -30,8 +30,8 @@ pub const V2026_08: Preset = Preset {
         ("counting.media", "Codex: an image counts 7373 bytes"),
         ("counting.usage", "Codex: the total of the last reply"),
         ("trigger.auto", "Codex: it is checked before each turn and after each sampling"),
-        ("trigger.cool_down_seconds", "Codex has none"),
-        ("truncate", "Codex cuts outputs before it records them"),
+        ("trigger.cooldown_seconds", "Codex has none"),
+        ("truncate", "Codex truncates outputs before it records them"),
         ("maintenance", "Codex clears nothing"),
         ("micro", "Codex has one level"),
         ("auto.threshold", "Codex: auto_compact_token_limit, nine tenths of the window"),

@@ -20,7 +20,7 @@ const UNREAD: &str = "The last request, results that no reply has read, open mes
 const ALONE: &str = "A summary is never made of the summary before it alone; Gemini CLI makes one when that has the \
                      share by itself.";
 const FAILED: &str = "A reply that failed answers nothing, so what it should have answered stays.";
-const ENVIRONMENT: &str = "The first message with the environment is not written by Longhand, and is not weighed.";
+const ENVIRONMENT: &str = "The first message with the environment is not written by Longhand, and is not counted.";
 
 /// `gemini-cli@2025-08`.
 pub const AUGUST_2025: Preset = Preset {
@@ -49,16 +49,16 @@ pub const V0_26: Preset = Preset {
         ALONE,
         FAILED,
         ENVIRONMENT,
-        "A summary that frees nothing is refused; Gemini CLI accepts one that weighs as much as what it replaces.",
+        "A summary that frees nothing is refused; Gemini CLI accepts one that has as many tokens as what it replaces.",
         "What was written since the last reply counts too, by its estimate, and at once; Gemini CLI goes by the prompt of \
          the last reply alone, and looks when the next request is sent.",
         "A call that nobody has answered has a result that says so; Gemini CLI sends none.",
-        "What is masked or cut is named by the id of its part; Gemini CLI names a file that it has written.",
-        "A masked output shows an excerpt of its words, and a cut failure an excerpt of its words too; Gemini CLI cuts \
-         through the JSON around them.",
-        "A cut never splits a character.",
-        "An output that no budget has room for is cut to 40000 characters however full the window is; Gemini CLI's \
-         limit shrinks to nothing, and turns around, when the window is full.",
+        "What is masked or truncated is named by the id of its part; Gemini CLI names a file that it has written.",
+        "A masked output shows an excerpt of its words, and a truncated failure an excerpt of its words too; Gemini \
+         CLI truncates the JSON around them.",
+        "A truncation never splits a character.",
+        "An output that no budget has room for is truncated to 40000 characters however full the window is; Gemini \
+         CLI's limit shrinks to nothing, and turns around, when the window is full.",
         "The estimate of an image or a document is the same wherever its bytes are; Gemini CLI asks a server when \
          there are any.",
     ],
@@ -69,14 +69,14 @@ pub const V0_26: Preset = Preset {
         ("counting.media.other", "Longhand: Gemini CLI measures the text of the data"),
         ("counting.usage", "Gemini CLI: lastPromptTokenCount"),
         ("trigger.auto", "Gemini CLI: compresses by itself"),
-        ("trigger.cool_down_seconds", "Gemini CLI has none"),
-        ("truncate", "Gemini CLI cuts outputs in its tools"),
+        ("trigger.cooldown_seconds", "Gemini CLI has none"),
+        ("truncate", "Gemini CLI truncates outputs in its tools"),
         ("maintenance", "Gemini CLI: ToolOutputMaskingService"),
         ("micro", "Gemini CLI has one level"),
         ("auto", "Gemini CLI: ChatCompressionService"),
         ("auto.threshold", "Gemini CLI: DEFAULT_COMPRESSION_TOKEN_THRESHOLD"),
         ("auto.notice", "Gemini CLI: ChatCompressed, in Longhand's words"),
-        ("auto.steps.0.fit", "Gemini CLI: COMPRESSION_FUNCTION_RESPONSE_TOKEN_BUDGET, formatTruncatedToolOutput"),
+        ("auto.steps.0.omit", "Gemini CLI: COMPRESSION_FUNCTION_RESPONSE_TOKEN_BUDGET, formatTruncatedToolOutput"),
         ("auto.steps.1.summarize.tail", "Gemini CLI: COMPRESSION_PRESERVE_THRESHOLD, findCompressSplitPoint"),
         ("auto.steps.1.summarize.summary", "Gemini CLI: the compression prompt"),
         ("auto.steps.1.summarize.summary.filler", "Longhand: Gemini CLI has none"),
@@ -115,7 +115,7 @@ const AUGUST_SOURCES: &[(&str, &str)] = &[
     ("counting", "Longhand: estimateTokenCountSync of later versions; this one asked a server"),
     ("counting.usage", "Gemini CLI: countTokens of the whole history"),
     ("trigger.auto", "Gemini CLI: compresses by itself"),
-    ("trigger.cool_down_seconds", "Gemini CLI has none"),
+    ("trigger.cooldown_seconds", "Gemini CLI has none"),
     ("truncate", "Gemini CLI has none"),
     ("maintenance", "Gemini CLI has none"),
     ("micro", "Gemini CLI has one level"),
@@ -182,7 +182,7 @@ pub fn v0_26() -> Policy {
             threshold: Threshold { limit: Limit::Ratio { ratio: 0.5 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),
             steps: vec![
-                Step::Fit(output_budget()),
+                Step::Omit(output_budget()),
                 Step::Summarize(Box::new(Summarize {
                     tail: fraction(FractionBoundary::Request {}, 0.0),
                     summary: Summary { verify: true, ..snapshot(sections_of_today()) },
@@ -216,8 +216,8 @@ fn notice() -> Notice {
 }
 
 /// The tail beside a summary of the older 70 % of the characters.
-pub(super) fn fraction(cut: FractionBoundary, minimum_ratio: f64) -> Tail {
-    Tail::Fraction(Fraction { summarize_ratio: 0.7, cut, minimum_ratio })
+pub(super) fn fraction(boundary: FractionBoundary, minimum_ratio: f64) -> Tail {
+    Tail::Fraction(Fraction { summarize_ratio: 0.7, boundary, minimum_ratio })
 }
 
 /// A summary in elements under `state_snapshot`.
@@ -300,7 +300,7 @@ fn output_budget() -> Omission {
 fn masking() -> Clear {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     Clear {
-        weigh: EstimateOf::Part,
+        estimate: EstimateOf::Part,
         keep: Keep { messages: 1, tokens: 50_000, ..Keep::default() },
         minimum_tokens: 30_000,
         protected_tools: names(&["activate_skill", "ask_user", "enter_plan_mode", "exit_plan_mode"]),

@@ -17,9 +17,9 @@ pub const V0_8: Preset = Preset {
     description: "goose with its threshold of 0.8: describes old calls in a line, then summarizes all but a request.",
     own_deviations: &[
         "The last request, results that no reply has read, open messages and running calls are never summarized.",
-        "An old call keeps its place, and its output becomes a description made without a model; goose lets a model \
+        "An old call keeps its position, and its output becomes a description made without a model; goose lets a model \
          write a user message in place of both.",
-        "A batch of calls is described as soon as more than a whole batch stands beyond the cutoff.",
+        "A batch of calls is described as soon as more than a whole batch is beyond the cutoff.",
         "The model is said to have continued in the same words after every compaction; goose has words for a \
          conversation, for a loop of tools and for a request by hand.",
         "A summary that would be too large for its writer is made in pieces; goose leaves out results from the middle \
@@ -33,7 +33,7 @@ pub const V0_8: Preset = Preset {
         ("counting.media", "Longhand: goose counts no images"),
         ("counting.usage", "goose: the session's total_tokens"),
         ("trigger.auto", "goose: a threshold between 0 and 1"),
-        ("trigger.cool_down_seconds", "goose has none"),
+        ("trigger.cooldown_seconds", "goose has none"),
         ("truncate", "goose has none in views"),
         ("maintenance.0.clear", "goose: the summaries of tool pairs"),
         ("maintenance.0.clear.keep.turns", "goose: never the current turn"),

@@ -17,17 +17,18 @@ const BY_HAND_TOKENS: i64 = 1_000_000_000_000;
 /// `joyagent`: November 2025.
 pub const PRESET: Preset = Preset {
     name: "joyagent",
-    description: "JoyAgent: cuts outputs at 10000 characters, and keeps the newest messages that fit in 100000 from a \
-                  request on.",
+    description: "JoyAgent: truncates outputs at 10000 characters, and keeps the newest messages that fit in 100000 \
+                  from a request on.",
     own_deviations: &[
-        "The cut of messages takes place; JoyAgent has it but never calls it.",
-        "It takes place when all messages together exceed the limit; JoyAgent would look before every request.",
+        "The omission of messages is applied; JoyAgent has it but never calls it.",
+        "It is applied when all messages together exceed the limit; JoyAgent would look before every request.",
         "The last request and what follows it always stay; in JoyAgent nothing but the instructions may be left.",
-        "Instructions stay wherever they stand.",
+        "Instructions stay wherever they are.",
         "A result never parts from its call, and what nobody has answered stays.",
-        "The size of an image is read from the image; JoyAgent has to be told.",
+        "The size of an image is read from the image; JoyAgent takes it as an input.",
         "What a task came to is summarized when somebody asks for it; JoyAgent does it at the end of every task.",
-        "Requests and replies are told whole when a task is summarized, and outputs cut; JoyAgent cuts every message.",
+        "Requests and replies are given whole when a task is summarized, and outputs are truncated; JoyAgent \
+         truncates every message.",
     ],
     sources: &[
         ("preset", "this preset's name"),
@@ -39,8 +40,8 @@ pub const PRESET: Preset = Preset {
         ("counting.per", "JoyAgent: countMessageTokens of its TokenCounter"),
         ("counting.media", "JoyAgent: an image of unknown size"),
         ("counting.usage", "Longhand: JoyAgent does not look at reported usage"),
-        ("trigger.auto", "Longhand: JoyAgent never calls its cut"),
-        ("trigger.cool_down_seconds", "JoyAgent has no timer"),
+        ("trigger.auto", "Longhand: JoyAgent never calls its omission of messages"),
+        ("trigger.cooldown_seconds", "JoyAgent has no timer"),
         ("truncate", "JoyAgent: a plain substring"),
         ("truncate.max_units", "JoyAgent: max_observe"),
         ("maintenance", "JoyAgent clears nothing"),
@@ -78,7 +79,7 @@ pub fn policy() -> Policy {
         truncate: Some(Truncate::head(10_000, "")),
         maintenance: Vec::new(),
         micro: None,
-        auto: Some(level_policy(100_000, Step::Fit(Omission::Suffix {}))),
+        auto: Some(level_policy(100_000, Step::Omit(Omission::Suffix {}))),
         deep: Some(level_policy(
             BY_HAND_TOKENS,
             Step::Summarize(Box::new(Summarize {

@@ -188,7 +188,7 @@ mod tests {
     fn the_recognised_texts_are_exact() {
         let opencode = opencode::seed();
         assert_eq!(
-            opencode.truncate.as_ref().expect("a cut").marker,
+            opencode.truncate.as_ref().expect("a truncation").marker,
             "\n[Tool output truncated: omitted {omitted} chars]"
         );
         assert_eq!(opencode.placeholder(), "[Old tool result content cleared]");

@@ -14,8 +14,9 @@ use crate::policy::{
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
                           summarized or cleared; Neovate keeps nothing but the summary.";
-const FULL_OUTPUT: &str = "The whole of an output that was cut can be read for ever; Neovate keeps it for 7 days.";
-const MEDIA: &str = "A media item counts a fixed weight; Neovate measures the text of its bytes.";
+const FULL_OUTPUT: &str = "The whole of an output that was truncated can be read for ever; Neovate keeps it for 7 \
+                           days.";
+const MEDIA: &str = "A media item has a fixed estimate; Neovate measures the text of its bytes.";
 const FAILURE: &str = "A summary that is empty or cannot be made gives way to the built-in summarizer; Neovate ends \
                        there.";
 const CLEARED_FOR_GOOD: &str = "What was cleared stays cleared after a restart; Neovate forgets it.";
@@ -67,7 +68,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("counting.media", "Longhand: Neovate measures the text of the bytes"),
     ("counting.usage", "Neovate: totalTokens of the last reply in the code, input and cacheRead in the design"),
     ("trigger.auto", "Neovate: autoCompact"),
-    ("trigger.cool_down_seconds", "Neovate has none"),
+    ("trigger.cooldown_seconds", "Neovate has none"),
     ("truncate.max_units", "Neovate limits lines and bytes"),
     ("truncate.max_lines", "Neovate: TRUNCATE_MAX_LINES"),
     ("truncate.max_bytes", "Neovate: TRUNCATE_MAX_BYTES"),

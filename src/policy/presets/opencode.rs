@@ -20,8 +20,8 @@ const UNANSWERED: &str = "The last request, results that no reply has read, open
 const PAIRS: &str =
     "A result never parts from its call, even when they are separate messages with others between them (P9).";
 const FAILED_REPLIES: &str = "A reply that failed stays in the view with what it said (P8); OpenCode leaves it out \
-    without a word, and does not weigh it.";
-const MEDIA: &str = "A media item counts a fixed weight; OpenCode measures the text of its data URL.";
+    without a word, and does not count it.";
+const MEDIA: &str = "A media item has a fixed estimate; OpenCode measures the text of its data URL.";
 const ONE_SUMMARY: &str = "A second compaction hides the first one's marker and summary (P8); OpenCode can show both.";
 const BREAKER: &str = "A compaction that frees nothing ends in a breaker, and an empty view is never due (P12); OpenCode \
     tries for ever.";
@@ -30,8 +30,8 @@ const CONTINUATION: &str = "A continuation is written behind replies and results
 const GOING_ON: &str = "A continuation has Longhand's words and is a message of a kind of its own; OpenCode's is a message of \
     the user with a note in its metadata.";
 const OVERFLOW: &str = "Behind an overflow nobody is asked to go on, and nothing is said of attachments that were too large: the \
-    request stands there and asks by itself. OpenCode says so wherever it replays nothing.";
-const REPLAY: &str = "A request that a provider found too large is replayed without its media at its own place, and \
+    request is there and asks by itself. OpenCode says so wherever it replays nothing.";
+const REPLAY: &str = "A request that a provider found too large is replayed without its media at its own position, and \
     what followed it stays (P8); OpenCode replays it at the end and drops what followed.";
 const MOMENT: &str = "The threshold is looked at after every message, whatever was written since the last reply; OpenCode \
     goes by the usage of the last reply alone.";
@@ -39,12 +39,12 @@ const MOMENT: &str = "The threshold is looked at after every message, whatever w
 /// `opencode@seed`.
 pub const SEED: Preset = Preset {
     name: "opencode@seed",
-    description: "OpenCode: cuts and clears tool outputs, summarizes in seven sections, keeps the last two turns.",
+    description: "OpenCode: truncates and clears tool outputs, summarizes in seven sections, keeps the last two turns.",
     own_deviations: &[
         "Clearing old outputs is on; OpenCode ships it switched off.",
         "Outputs that no reply has read are never cleared.",
-        "Outputs are cut at 2000 characters in every view, as OpenCode's design says; its later code cuts only what a \
-         summarizer reads.",
+        "Outputs are truncated at 2000 characters in every view, as OpenCode's design says; its later code truncates \
+         only what a summarizer reads.",
         UNANSWERED,
         PAIRS,
         FAILED_REPLIES,
@@ -68,7 +68,7 @@ pub const SEED: Preset = Preset {
         ("counting.media", "Longhand: OpenCode measures the text of data URLs"),
         ("counting.usage", "OpenCode: isOverflow"),
         ("trigger.auto", "OpenCode: compaction.auto"),
-        ("trigger.cool_down_seconds", "OpenCode has none"),
+        ("trigger.cooldown_seconds", "OpenCode has none"),
         ("truncate", "OpenCode: truncateToolOutput"),
         ("maintenance.0.clear", "OpenCode: the prune walk"),
         ("maintenance.0.clear.keep.tokens", "OpenCode: PRUNE_PROTECT"),
@@ -93,7 +93,7 @@ pub const SEED: Preset = Preset {
         ),
         ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
-        ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
+        ("auto.stop_when_enough", "OpenCode: clearing never replaces a summary"),
         ("deep", "OpenCode has one level"),
         ("retrieval", "OpenCode has none"),
         ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),
@@ -113,7 +113,7 @@ pub const SEED: Preset = Preset {
 /// `opencode@1.18`.
 pub const V1_18: Preset = Preset {
     name: "opencode@1.18",
-    description: "OpenCode 1.18: summarizes in five sections, keeps as many turns as fit, cuts nothing in views.",
+    description: "OpenCode 1.18: summarizes in five sections, keeps as many turns as fit, truncates nothing in views.",
     own_deviations: &[
         UNANSWERED,
         PAIRS,
@@ -138,8 +138,8 @@ pub const V1_18: Preset = Preset {
         ("counting.media", "Longhand: OpenCode measures the text of data URLs"),
         ("counting.usage", "OpenCode: isOverflow"),
         ("trigger.auto", "OpenCode: compaction.auto"),
-        ("trigger.cool_down_seconds", "OpenCode has none"),
-        ("truncate", "OpenCode cuts only what a summarizer reads"),
+        ("trigger.cooldown_seconds", "OpenCode has none"),
+        ("truncate", "OpenCode truncates only what a summarizer reads"),
         ("maintenance", "OpenCode: compaction.prune is off when unset"),
         ("micro", "OpenCode has one level"),
         ("auto.threshold", "OpenCode: usable and isOverflow"),
@@ -158,7 +158,7 @@ pub const V1_18: Preset = Preset {
         ),
         ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
-        ("auto.stop_when_enough", "OpenCode: clearing never stands in for a summary"),
+        ("auto.stop_when_enough", "OpenCode: clearing never replaces a summary"),
         ("deep", "OpenCode has one level"),
         ("retrieval", "OpenCode has none"),
         ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),

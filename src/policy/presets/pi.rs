@@ -13,7 +13,7 @@ use crate::policy::{
 /// `pi@0.73`.
 pub const V0_73: Preset = Preset {
     name: "pi@0.73",
-    description: "pi before 0.87: as pi@1.5, but images of the user weigh nothing and thoughts are summarized too.",
+    description: "pi before 0.87: as pi@1.5, but images of the user count nothing and thoughts are summarized too.",
     own_deviations: &[
         UNANSWERED,
         PAIRED,
@@ -27,8 +27,8 @@ pub const V0_73: Preset = Preset {
         WORDLESS,
         ALL_KEPT,
         "Where nothing can be summarized nothing happens; pi 0.73 then asks a model to summarize nothing.",
-        "Messages of extensions and summaries of branches are messages of the user, with their weight and at their \
-         place; pi 0.73 weighs neither, and keeps those that stand just before the cut.",
+        "Messages of extensions and summaries of branches are messages of the user, with their size and at their \
+         position; pi 0.73 counts neither, and keeps those just before the boundary.",
         SILENT,
         "A request that a provider answered although it did not fit is not sent again; pi 0.73 goes on with it.",
         "A reply that reports no usage is passed over; pi 0.73 takes it for one that read nothing.",
@@ -57,8 +57,8 @@ pub const V1_5: Preset = Preset {
         SILENT,
         CUT_SHORT,
         "A summary has a limit of its own; pi leaves it to the model.",
-        "The words around a command that the user ran, and around the summary of a branch, have their weight; pi \
-         weighs only what they hold.",
+        "The words around a command that the user ran, and around the summary of a branch, are counted; pi \
+         counts only what they hold.",
         "An edit of a message that a summary covers ends that summary; in pi it changes nothing that a model is shown, \
          and an import keeps such a `context_edit` as a record.",
     ],
@@ -70,15 +70,15 @@ const UNANSWERED: &str =
     "The last request, results that no reply has read, open messages and running calls are never summarized.";
 const PAIRED: &str = "A result never parts from its call, even with other writers' messages between them.";
 const RECORDS: &str = "Entries that are never in a context (labels, model changes) do not influence where a turn is \
-                       split; in pi a cut behind such an entry counts as splitting the turn before it.";
+                       split; in pi a boundary after such an entry counts as splitting the turn before it.";
 const AGAIN: &str = "A compaction by hand right after another looks at what that one kept; pi refuses it.";
 const BREAKER: &str =
     "A compaction that frees nothing ends in a breaker; pi has none beyond one retry for each overflow.";
 
 const MOMENT: &str = "The threshold is looked at after every message; pi looks at the end of a run and before a prompt, \
                       and since 0.87 between the requests of a run too.";
-const LISTS: &str = "Lists of files stand once, behind the whole summary; in pi those of a summary that goes on as it is stay \
-                     in it too.";
+const LISTS: &str = "Lists of files are given once, after the whole summary; in pi those of a summary that goes on as \
+                     it is stay in it too.";
 const STOPPED: &str = "Usage that a stopped or failed reply reports counts like any other; pi goes by the last reply that \
                        ended well, except where it looks at that reply itself.";
 const REFUSED: &str = "That a provider refused a request as too long is recognised by the sentences of other agents and of \
@@ -107,10 +107,10 @@ const SOURCES: &[(&str, &str)] = &[
     ("counting.media", "pi: an image counts 4800 characters; up to 0.73 only beside the output of a tool"),
     ("counting.usage", "pi: calculateContextTokens"),
     ("trigger.auto", "pi: compaction.enabled"),
-    ("trigger.cool_down_seconds", "pi has no timer"),
+    ("trigger.cooldown_seconds", "pi has no timer"),
     ("trigger.silent_overflow", "pi: isContextOverflow with a window"),
     ("trigger", "pi: compaction.enabled and _checkCompaction"),
-    ("truncate", "pi cuts outputs only in what a summarizer reads"),
+    ("truncate", "pi truncates outputs only in what a summarizer reads"),
     ("maintenance", "pi clears nothing"),
     ("micro", "pi has one level"),
     ("auto.threshold", "pi: shouldCompact, compaction.reserveTokens"),
@@ -127,7 +127,7 @@ const SOURCES: &[(&str, &str)] = &[
     ("auto.steps.0.summarize.summary.prompt", "pi: generateSummary and the prompt for the prefix of a turn"),
     ("auto.steps.0.summarize.summary.facts_tokens", "pi has none"),
     ("auto.steps.0.summarize.summary.transcript", "pi: serializeConversation, in 1.5 without thoughts"),
-    ("auto.steps.0.summarize.retained_first", "pi: a compaction's systemMessage stands before its summary"),
+    ("auto.steps.0.summarize.retained_first", "pi: a compaction's systemMessage comes before its summary"),
     ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
     ("auto.stop_when_enough", "pi has one step"),
     ("deep", "pi has one level"),

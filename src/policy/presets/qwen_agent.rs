@@ -23,11 +23,11 @@ const SOURCES: &[(&str, &str)] = &[
     ("counting.units_per_token", "Qwen-Agent: every token counts one"),
     ("counting.rounding", "Qwen-Agent: tokens are whole"),
     ("counting.per", "Qwen-Agent: _count_tokens in _truncate_input_messages_roughly"),
-    ("counting.media", "Qwen-Agent: media weigh the note that names them"),
+    ("counting.media", "Qwen-Agent: media count as the note that names them"),
     ("counting.usage", "Longhand: Qwen-Agent does not look at reported usage"),
     ("trigger.auto", "Qwen-Agent: every request"),
-    ("trigger.cool_down_seconds", "Qwen-Agent has no timer"),
-    ("truncate", "Qwen-Agent cuts only what does not fit"),
+    ("trigger.cooldown_seconds", "Qwen-Agent has no timer"),
+    ("truncate", "Qwen-Agent truncates only what does not fit"),
     ("maintenance", "Qwen-Agent clears nothing by itself"),
     ("micro", "Qwen-Agent has one level"),
     ("auto.threshold", "Qwen-Agent: DEFAULT_MAX_INPUT_TOKENS"),
@@ -48,23 +48,23 @@ const QUESTION: &str = "No model picks the question out of a long request, and n
                         last 500 characters are searched for, in passages of what the view no longer shows. The retrieval \
                         agent has a model do so, and searches a file with all but the last message.";
 const PASSAGES: &str = "Passages that have no word of a request stay hidden, whatever room there is, and a passage that does not \
-                        fit is left out; Qwen-Agent shows everything where it fits, and cuts the last passage.";
+                        fit is left out; Qwen-Agent shows everything where it fits, and truncates the last passage.";
 
 /// `qwen-agent@old`: up to 0.0.29.
 pub const OLD: Preset = Preset {
     name: "qwen-agent@old",
-    description: "Qwen-Agent up to 0.0.29: keeps the newest messages that fit in 58000 tokens, and cuts long results on \
-                  the way.",
+    description: "Qwen-Agent up to 0.0.29: keeps the newest messages that fit in 58000 tokens, and truncates long \
+                  results on the way.",
     own_deviations: &[
-        "What is cut and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
+        "What is truncated and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
         "A usage that the model reported says how full the window is; Qwen-Agent only counts.",
         "The last request stays, in the room that is left; Qwen-Agent lets it go when a later reply does not fit.",
         "What nobody has answered yet stays, with words in place of texts that do not fit.",
         "A result never parts from its call: a reply that does not fit leaves its calls behind when their results stay.",
-        "A request that is cut to nothing is left out; Qwen-Agent leaves an empty message.",
+        "A request that is truncated to nothing is left out; Qwen-Agent leaves an empty message.",
         "An assistant's message that does not fit ends the walk, as in the published code; an essay on it has code that goes on.",
-        "Where Qwen-Agent refuses the messages, nothing is cut.",
-        "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
+        "Where Qwen-Agent refuses the messages, nothing is truncated.",
+        "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it truncates a message.",
         "Half a character is left out; Qwen-Agent writes a replacement character.",
         QUESTION,
         PASSAGES,
@@ -79,14 +79,15 @@ pub const V0_0_34: Preset = Preset {
     description: "Qwen-Agent: over 58000 tokens the oldest turns go first, then results, then steps in the middle, then \
                   words.",
     own_deviations: &[
-        "What is cut and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
+        "What is truncated and left out is recorded once and stays so; Qwen-Agent decides anew before every request.",
         "A usage that the model reported says how full the window is; Qwen-Agent only counts.",
-        "A request that nobody has answered is not left out with its turn; words stand in its place.",
-        "Two requests in a row are cut like any other; Qwen-Agent fails.",
-        "A result never parts from its call: a call that would be cut keeps its name and id and gets an empty input.",
-        "A message with media keeps them when its words are cut; Qwen-Agent puts nothing there and fails later.",
-        "Where Qwen-Agent refuses the messages, nothing is cut.",
-        "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it cuts a message.",
+        "A request that nobody has answered is not left out with its turn; words replace it.",
+        "Two requests in a row are truncated like any other; Qwen-Agent fails.",
+        "A result never parts from its call: a call that would be truncated keeps its name and id and gets an empty \
+         input.",
+        "A message with media keeps them when its words are truncated; Qwen-Agent puts nothing there and fails later.",
+        "Where Qwen-Agent refuses the messages, nothing is truncated.",
+        "Thoughts stay with their message; Qwen-Agent loses them, and the name of a tool, when it truncates a message.",
         "Half a character is left out; Qwen-Agent writes a replacement character.",
         QUESTION,
         PASSAGES,
@@ -127,7 +128,7 @@ fn policy(name: &str, said: Said, omission: Omission) -> Policy {
         auto: Some(LevelPolicy {
             threshold: Threshold { limit: Limit::Tokens { tokens: 58_000 }, inclusive: false, minimum_tokens: 0 },
             notice: Notice::None,
-            steps: vec![Step::Fit(omission)],
+            steps: vec![Step::Omit(omission)],
             stop_when_enough: false,
         }),
         deep: None,

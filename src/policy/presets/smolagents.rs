@@ -13,19 +13,20 @@ use crate::policy::{
 /// `smolagents`: 1.26.
 pub const PRESET: Preset = Preset {
     name: "smolagents",
-    description: "smolagents: cuts outputs over 20000 characters in the middle, and reduces nothing by itself.",
+    description: "smolagents: truncates outputs over 20000 characters in the middle, and compacts nothing by itself.",
     own_deviations: &[
         "A summary can be asked for by hand; smolagents writes its steps out in the same way, for a new plan only.",
         "The last request, results that no reply has read, open messages and running calls are never summarized.",
         "A limit of 0 means no limit; smolagents puts its marker in front of the whole text.",
-        "Only outputs of tools are cut; smolagents also cuts what a managed agent reports, which is an output here.",
+        "Only outputs of tools are truncated; smolagents also truncates what a managed agent reports, which is an \
+         output here.",
     ],
     sources: &[
         ("preset", "this preset's name"),
         ("render_version", "Longhand's renderer"),
         ("counting", "Longhand: smolagents counts nothing"),
         ("counting.unit", "smolagents: Python string length"),
-        ("trigger", "smolagents reduces nothing by itself"),
+        ("trigger", "smolagents compacts nothing by itself"),
         ("truncate", "smolagents: truncate_content"),
         ("truncate.max_units", "smolagents: MAX_LENGTH_TRUNCATE_CONTENT"),
         ("maintenance", "smolagents clears nothing"),

@@ -37,8 +37,8 @@ pub const V2025_04: Preset = Preset {
         ("counting.unit", "Suna: Python string length"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: check_and_summarize_if_needed, where it is called"),
-        ("trigger.cool_down_seconds", "Suna has none"),
-        ("truncate", "Suna cuts nothing here"),
+        ("trigger.cooldown_seconds", "Suna has none"),
+        ("truncate", "Suna truncates nothing here"),
         ("maintenance", "Suna clears nothing here"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: DEFAULT_TOKEN_THRESHOLD, reached or exceeded"),
@@ -62,14 +62,16 @@ pub const V2025_04: Preset = Preset {
 /// `suna@2025-07`.
 pub const V2025_07: Preset = Preset {
     name: "suna@2025-07",
-    description: "Suna in July 2025: messages cut by role, with half the measure each time, then left out.",
+    description: "Suna in July 2025: messages truncated by role, with half the measure each time, then left out.",
     own_deviations: &[
         "A call and its results stay together or go together, and count as one message where messages are left out.",
-        "Open messages are not cut; they, running calls and what nobody has answered are never left out.",
-        "A message in several parts is cut like one text, and keeps its media; the agent would send nothing of it.",
+        "Open messages are not truncated; they, running calls and what nobody has answered are never left out.",
+        "A message in several parts is truncated like one text, and keeps its media; the agent would send nothing of \
+         it.",
         "A compaction begins with what the last one left; the agent begins with the originals at every request.",
         "A result that loses its arguments keeps its JSON as it was written; the agent writes all of it anew.",
-        "A result of edit_file is cut as any other; a variant of late July cuts the two file contents in its JSON first.",
+        "A result of edit_file is truncated as any other; a variant of late July truncates the two file contents in \
+         its JSON first.",
         "Leaving out goes on until the rest fits or nothing may go; the agent ends after 500 batches.",
         "Every model's tokens are counted with cl100k_base, and an id as 23; litellm asks some models' own tokenizers.",
     ],
@@ -81,18 +83,18 @@ pub const V2025_07: Preset = Preset {
         ("counting.per", "Suna: litellm's token_counter, and 23 tokens for the id of a message"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
-        ("trigger.cool_down_seconds", "Suna has none"),
-        ("truncate", "Suna cuts nothing in every view"),
-        ("maintenance.0.fit.strip", "Suna: remove_meta_messages"),
-        ("maintenance.1.fit.middle_out", "Suna: middle_out_messages"),
+        ("trigger.cooldown_seconds", "Suna has none"),
+        ("truncate", "Suna truncates nothing in every view"),
+        ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
+        ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the name of the model"),
         ("auto.notice", "Suna shows none"),
-        ("auto.steps.0.fit.strip", "Suna: remove_meta_messages"),
-        ("auto.steps.1.fit.per_role", "Suna: compress_messages and its three passes"),
-        ("auto.steps.1.fit.per_role.results", "Suna: is_tool_result_message"),
-        ("auto.steps.2.fit.groups", "Suna: compress_messages_by_omitting_messages"),
-        ("auto.steps.3.fit.middle_out", "Suna: middle_out_messages"),
+        ("auto.steps.0.omit.strip", "Suna: remove_meta_messages"),
+        ("auto.steps.1.omit.per_role", "Suna: compress_messages and its three passes"),
+        ("auto.steps.1.omit.per_role.results", "Suna: is_tool_result_message"),
+        ("auto.steps.2.omit.groups", "Suna: compress_messages_by_omitting_messages"),
+        ("auto.steps.3.omit.middle_out", "Suna: middle_out_messages"),
         ("auto.stop_when_enough", "Suna: every step looks itself"),
         ("deep", "Suna has one level"),
         ("retrieval", "Suna has none"),
@@ -107,8 +109,8 @@ pub const V2026: Preset = Preset {
     name: "suna@2026",
     description: "Suna in 2026: outputs, requests and replies compressed in tiers to 60 %, then left out in groups.",
     own_deviations: &[
-        "Open messages are not cut; they, running calls and what nobody has answered are never left out.",
-        "A message in several parts is cut like one text, and keeps its media unless a note stands in its place.",
+        "Open messages are not truncated; they, running calls and what nobody has answered are never left out.",
+        "A message in several parts is truncated like one text, and keeps its media unless a note replaces it.",
         "A reply that only makes calls gets no note in place of its words.",
         "A result that loses its arguments keeps its JSON as it was written; the agent writes all of it anew.",
         "Every model's tokens are counted with cl100k_base, and an id as 23; the agent asks some providers to count.",
@@ -122,19 +124,19 @@ pub const V2026: Preset = Preset {
         ("counting.per", "Suna: litellm's token_counter, and 23 tokens for the id of a message"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
-        ("trigger.cool_down_seconds", "Suna has none"),
-        ("truncate", "Suna cuts nothing in every view"),
-        ("maintenance.0.fit.strip", "Suna: remove_meta_messages"),
-        ("maintenance.1.fit.middle_out", "Suna: middle_out_messages"),
+        ("trigger.cooldown_seconds", "Suna has none"),
+        ("truncate", "Suna truncates nothing in every view"),
+        ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
+        ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
         ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the size of the window"),
         ("auto.notice", "Suna shows none"),
-        ("auto.steps.0.fit.strip", "Suna: remove_meta_messages"),
-        ("auto.steps.1.fit.per_role", "Suna: compress_messages, its three tiers and its three passes"),
-        ("auto.steps.1.fit.per_role.target_ratio", "Suna: compression_target_ratio"),
-        ("auto.steps.1.fit.per_role.results", "Suna: is_tool_result_message, by role"),
-        ("auto.steps.2.fit.groups", "Suna: compress_messages_by_omitting_messages"),
-        ("auto.steps.3.fit.middle_out", "Suna: middle_out_messages"),
+        ("auto.steps.0.omit.strip", "Suna: remove_meta_messages"),
+        ("auto.steps.1.omit.per_role", "Suna: compress_messages, its three tiers and its three passes"),
+        ("auto.steps.1.omit.per_role.target_ratio", "Suna: compression_target_ratio"),
+        ("auto.steps.1.omit.per_role.results", "Suna: is_tool_result_message, by role"),
+        ("auto.steps.2.omit.groups", "Suna: compress_messages_by_omitting_messages"),
+        ("auto.steps.3.omit.middle_out", "Suna: middle_out_messages"),
         ("auto.stop_when_enough", "Suna: every step looks itself"),
         ("deep", "Suna has one level"),
         ("retrieval", "Suna has none"),
@@ -189,11 +191,11 @@ pub fn v2025_07() -> Policy {
     let tier = |of| Tier {
         passes: vec![Pass {
             of,
-            spared: 1,
+            newest_messages: 1,
             above_tokens: 4_096,
             keep_units: 3 * 4_096,
             note: EXPAND_NOTE.to_owned(),
-            spared_cut: Some(both_ends()),
+            newest_truncation: Some(both_ends()),
         }],
     };
     let per_role = PerRole {
@@ -208,9 +210,9 @@ pub fn v2025_07() -> Policy {
         json_starts_over: true,
     };
     let groups = Groups { target_ratio: 1.0, batch: 10, minimum: 10 };
-    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Fit);
+    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Omit);
     Policy {
-        maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
+        maintenance: vec![Step::Omit(strip()), Step::Omit(middle_out())],
         auto: Some(level_policy(limit, false, steps.into())),
         ..policy(V2025_07.name, MESSAGE_UNITS + ID_UNITS)
     }
@@ -227,9 +229,9 @@ pub fn v2026() -> Policy {
     let per_role =
         PerRole { target_ratio, tiers: tiers(), halvings: 0, results: ResultSigns::default(), json_starts_over: false };
     let groups = Groups { target_ratio, batch: 3, minimum: 5 };
-    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Fit);
+    let steps = [strip(), Omission::PerRole(per_role), Omission::Groups(groups), middle_out()].map(Step::Omit);
     Policy {
-        maintenance: vec![Step::Fit(strip()), Step::Fit(middle_out())],
+        maintenance: vec![Step::Omit(strip()), Step::Omit(middle_out())],
         auto: Some(level_policy(limit, false, steps.into())),
         ..policy(V2026.name, MESSAGE_UNITS + ID_UNITS)
     }
@@ -239,13 +241,13 @@ pub fn v2026() -> Policy {
 fn tiers() -> Vec<Tier> {
     let note = "[Tool output compressed for token management] message_id: \"{id}\". Use expand-message tool to view \
                 full output.";
-    let pass = |of, spared, above_tokens, keep_units, note: &str, spared_cut| Pass {
+    let pass = |of, newest_messages, above_tokens, keep_units, note: &str, newest_truncation| Pass {
         of,
-        spared,
+        newest_messages,
         above_tokens,
         keep_units,
         note: note.to_owned(),
-        spared_cut,
+        newest_truncation,
     };
     let long = |of| pass(of, 10, 0, 3_000, "... (truncated)", None);
     let placeholder = "[Content compressed]\n\nmessage_id \"{id}\"\nUse expand-message tool to see contents";

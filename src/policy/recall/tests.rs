@@ -22,14 +22,14 @@ fn covered(ranges: &[RevisionRange], omitted: &[(RevisionRange, OmitReason)]) ->
 }
 
 #[test]
-fn covered_and_reduced_messages_are_searched_and_removed_or_shown_ones_are_not() {
+fn covered_and_compacted_messages_are_searched_and_removed_or_shown_ones_are_not() {
     let view = dsl::parse("u5 at=5 pinned \"stays\"\nu40 at=40 \"what about the parser?\"");
     let at = view[0].message.revision;
-    let reduced = (range(20, 25), OmitReason::Reduced);
+    let compacted = (range(20, 25), OmitReason::Compacted);
     for (layout, expected, by) in [
         (covered(&[range(1, 10)], &[]), vec![range(1, at - 1), range(at + 1, 10)], 50),
-        (covered(&[range(11, 15)], &[reduced]), vec![range(11, 15), range(20, 25)], 60),
-        (covered(&[range(11, 19)], &[reduced]), vec![range(11, 25)], 60),
+        (covered(&[range(11, 15)], &[compacted]), vec![range(11, 15), range(20, 25)], 60),
+        (covered(&[range(11, 19)], &[compacted]), vec![range(11, 25)], 60),
         (covered(&[range(11, 13)], &[(range(14, 30), OmitReason::Rewound)]), vec![range(11, 13)], 50),
         (covered(&[range(11, 11)], &[(range(12, 12), OmitReason::Edited)]), vec![range(11, 11)], 50),
         // A replacement is in the position of its target, although it was written in a rewound range.

@@ -149,7 +149,7 @@ a1
 #[test]
 fn long_results_are_truncated_and_nothing_else_is() {
     let mut policy = policy("opencode@seed");
-    let rule = policy.truncate.as_mut().expect("the preset cuts");
+    let rule = policy.truncate.as_mut().expect("the preset truncates");
     (rule.max_units, rule.marker) = (3, "…{omitted}".to_owned());
     let conversation = r#"
 u1 "a long request"

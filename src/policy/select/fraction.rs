@@ -17,7 +17,7 @@ pub struct Fraction {
     /// The share of the history's characters that is summarized, more than 0 and less than 1.
     pub summarize_ratio: f64,
     /// Rule for the exact boundary.
-    pub cut: FractionBoundary,
+    pub boundary: FractionBoundary,
     /// Nothing is summarized if the boundary covers less than this share.
     pub minimum_ratio: f64,
 }
@@ -64,7 +64,7 @@ impl Fraction {
         let units: Vec<i64> = contents.iter().map(|located| located.content.units()).collect();
         let total = units.iter().copied().fold(0, i64::saturating_add);
         let target = total as f64 * self.summarize_ratio;
-        let end = match self.cut {
+        let end = match self.boundary {
             FractionBoundary::Reached {} => reached(&contents, &units, target),
             FractionBoundary::Request {} => {
                 request(&contents, &units, target).unwrap_or_else(|last| match contents.last() {
@@ -178,8 +178,8 @@ mod tests {
     const REQUEST: FractionBoundary = FractionBoundary::Request {};
     const REACHED: FractionBoundary = FractionBoundary::Reached {};
 
-    fn tail(summarize_ratio: f64, cut: FractionBoundary) -> Fraction {
-        Fraction { summarize_ratio, cut, minimum_ratio: 0.0 }
+    fn tail(summarize_ratio: f64, boundary: FractionBoundary) -> Fraction {
+        Fraction { summarize_ratio, boundary, minimum_ratio: 0.0 }
     }
 
     fn boundary(tail: &Fraction, text: &str) -> usize {

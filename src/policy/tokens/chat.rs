@@ -29,14 +29,14 @@ pub(super) fn units_by(
     counting: &Counting,
     role: Role,
     parts: &[Shown<'_>],
-    weigh: impl Fn(&str) -> i64,
+    units: impl Fn(&str) -> i64,
 ) -> i64 {
-    let envelope = i64::from(format.message_units).saturating_add(weigh(role_name(role)));
+    let envelope = i64::from(format.message_units).saturating_add(units(role_name(role)));
     let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) => weigh(text),
-        Shown::Call { input_json, .. } => weigh(input_json),
+        Shown::Text(text) => units(text),
+        Shown::Call { input_json, .. } => units(input_json),
         Shown::Result { result, output, attachments } => {
-            let words = weigh(output).saturating_add(weigh(&result.call_id));
+            let words = units(output).saturating_add(units(&result.call_id));
             words.saturating_add(counting.media.of_attachments(attachments))
         }
         Shown::Media(media) => counting.media.of(media),

@@ -115,7 +115,7 @@ mod tests {
     use crate::policy::tokens::RangeEstimate;
     use crate::policy::{dsl, presets};
 
-    /// Compares a tally with counting again, on both sides of the exact numbers.
+    /// Compares a running count with a new count, on both sides of the exact numbers.
     fn check(policy: &Policy, counter: &Counter<'_>, messages: &[SourceMessage], shown: &[usize]) {
         let shown: Vec<SourceMessage> = shown.iter().map(|&index| messages[index].clone()).collect();
         let tokens = RangeEstimate::of(policy, &shown).tokens(0..shown.len());

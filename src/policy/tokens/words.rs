@@ -10,19 +10,19 @@ pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {
 }
 
 /// The same with another size of texts.
-pub(super) fn units_by(counting: &Counting, parts: &[Shown<'_>], weigh: impl Fn(&str) -> i64) -> i64 {
+pub(super) fn units_by(counting: &Counting, parts: &[Shown<'_>], units: impl Fn(&str) -> i64) -> i64 {
     let of = |part: &Shown<'_>| match part {
-        Shown::Text(text) | Shown::Reasoning(text) => weigh(text),
+        Shown::Text(text) | Shown::Reasoning(text) => units(text),
         Shown::Call { call, input_json } => {
             // If only the length counts, it is that of the JSON without the blanks between tokens.
             let input = match counting.text {
                 TextUnits::Length => json::compact_json_units(counting.unit, input_json),
-                TextUnits::Mixed { .. } | TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => weigh(input_json),
+                TextUnits::Mixed { .. } | TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. } => units(input_json),
             };
-            weigh(&call.tool).saturating_add(input)
+            units(&call.tool).saturating_add(input)
         }
         Shown::Result { output, attachments, .. } => {
-            weigh(output).saturating_add(counting.media.of_attachments(attachments))
+            units(output).saturating_add(counting.media.of_attachments(attachments))
         }
         Shown::Media(media) => counting.media.of(media),
         Shown::Opaque(_) => 0,

@@ -113,7 +113,7 @@ numbers!(
     "layout",
     OmitReason::Rewound = 1,
     OmitReason::Edited = 2,
-    OmitReason::Reduced = 3,
+    OmitReason::Compacted = 3,
     OmitReason::Replayed = 4
 );
 

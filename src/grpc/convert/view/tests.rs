@@ -167,7 +167,7 @@ fn shortened_parts_are_converted() {
         assert_eq!(written.part.expect("a part").part_id, "");
     }
     let made = message(ViewMessage { source: None, kind: ViewKind::Paired, ..view_message(0, 1) });
-    assert_eq!((made.message_id.as_str(), made.standing()), ("", pb::Standing::Paired));
+    assert_eq!((made.message_id.as_str(), made.kind()), ("", pb::ContextMessageKind::Paired));
 }
 
 #[test]

@@ -269,7 +269,7 @@ impl World {
         self.held(at).iter().any(rewinds)
     }
 
-    fn is_reduced(&self, revision: Revision, at: Revision) -> bool {
+    fn is_compacted(&self, revision: Revision, at: Revision) -> bool {
         let leaves_out = |mark: &&Mark| match &mark.body {
             MarkBody::Pruned { omitted, .. } => omitted.iter().any(|range| range.contains(revision)),
             _ => false,
@@ -280,12 +280,12 @@ impl World {
     /// The conversation without any summary: every message that neither a rewind nor a compaction omits, with edits
     /// applied.
     fn conversation(&self, at: Revision) -> Vec<ShownMessage> {
-        let messages = self.unreduced(at).into_iter();
-        messages.filter(|(_, shown)| !self.is_reduced(*shown, at)).collect()
+        let messages = self.uncompacted(at).into_iter();
+        messages.filter(|(_, shown)| !self.is_compacted(*shown, at)).collect()
     }
 
     /// The conversation without the omissions of compactions.
-    fn unreduced(&self, at: Revision) -> Vec<ShownMessage> {
+    fn uncompacted(&self, at: Revision) -> Vec<ShownMessage> {
         let held = self.held(at);
         let shown_at = |position: Revision| {
             let mut others = held.iter().rev().filter_map(|mark| match &mark.body {
@@ -309,7 +309,7 @@ impl World {
     }
 
     fn in_front(&self, tail_start: Revision, at: Revision) -> Vec<ShownMessage> {
-        self.unreduced(at).into_iter().filter(|(position, _)| *position < tail_start).collect()
+        self.uncompacted(at).into_iter().filter(|(position, _)| *position < tail_start).collect()
     }
 
     /// True if a message has the position of another.
@@ -328,11 +328,11 @@ impl World {
         };
         // A message that a compaction omitted is in no summary, and must not come back among the covered messages.
         let returns = |&(_, shown): &ShownMessage| {
-            self.is_reduced(shown, it.base) && !is_covered(shown) && !self.is_reduced(shown, at)
+            self.is_compacted(shown, it.base) && !is_covered(shown) && !self.is_compacted(shown, at)
         };
         let ground = |at| {
             let mut messages = self.in_front(it.tail_start, at);
-            messages.retain(|(_, shown)| !self.is_reduced(*shown, it.base));
+            messages.retain(|(_, shown)| !self.is_compacted(*shown, it.base));
             messages
         };
         !(1..it.tail_start).any(comes_or_goes)
@@ -395,7 +395,7 @@ impl World {
             let times_shown = shown.iter().filter(|other| **other == message).count();
             let pinned = usize::from(times_shown == 1 && covered(message) && self.is_pinned(message, at));
             // A compaction that was undone and redone may omit messages that were covered meanwhile.
-            let twice = usize::from(covered(message) && self.is_reduced(message, at));
+            let twice = usize::from(covered(message) && self.is_compacted(message, at));
             let accounts = times_shown + usize::from(covered(message)) + omitted(message) - pinned - twice;
             prop_assert_eq!(accounts, 1, "message {} at {}: {:?}", message, at, layout);
         }

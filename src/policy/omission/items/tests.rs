@@ -58,7 +58,7 @@ fn word(items: &Items<'_>, item: &Item) -> String {
 pub(in crate::policy::omission) fn limited(mut policy: Policy, tokens: i64) -> (Policy, Omission) {
     let level_policy = policy.auto.as_mut().expect("a level");
     level_policy.threshold.limit = Limit::Tokens { tokens };
-    let Some(Step::Fit(rule)) = level_policy.steps.first().cloned() else { panic!("a fit") };
+    let Some(Step::Omit(rule)) = level_policy.steps.first().cloned() else { panic!("an omission") };
     (policy, rule)
 }
 

@@ -61,7 +61,7 @@ fn results_of_a_reply_keep_their_calls_where_the_walk_ends() {
 fn a_rule_without_words_is_refused() {
     let (mut policy, _) = limited(qwen_agent::old(), 100);
     policy.auto.as_mut().expect("a level").steps =
-        vec![Step::Fit(Omission::NewestFirst(NewestFirst { ellipsis: String::new(), placeholder: String::new() }))];
+        vec![Step::Omit(Omission::NewestFirst(NewestFirst { ellipsis: String::new(), placeholder: String::new() }))];
     let fields: Vec<String> = validate(&policy).into_iter().map(|violation| violation.field).collect();
-    assert_eq!(fields, ["auto.steps.0.fit.newest_first.placeholder"]);
+    assert_eq!(fields, ["auto.steps.0.omit.newest_first.placeholder"]);
 }

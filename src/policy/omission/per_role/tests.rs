@@ -9,10 +9,10 @@ fn rule(policy: &Policy) -> PerRole {
     let mut steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     steps
         .find_map(|step| match step {
-            Step::Fit(Omission::PerRole(rule)) => Some(rule.clone()),
-            Step::Fit(_) | Step::Clear(_) | Step::Summarize(_) => None,
+            Step::Omit(Omission::PerRole(rule)) => Some(rule.clone()),
+            Step::Omit(_) | Step::Clear(_) | Step::Summarize(_) => None,
         })
-        .expect("the preset cuts by role")
+        .expect("the preset truncates by role")
 }
 
 /// One message for each text; the letter before the text is the role.

@@ -84,8 +84,10 @@ fn what_is_gone_already_frees_nothing_again() {
 #[test]
 fn a_rule_without_words_is_refused() {
     let (mut policy, _) = limited(qwen_agent::v0_0_34(), 100);
-    policy.auto.as_mut().expect("a level").steps =
-        vec![Step::Fit(Omission::TurnsAndSteps(TurnsAndSteps { ellipsis: String::new(), placeholder: String::new() }))];
+    policy.auto.as_mut().expect("a level").steps = vec![Step::Omit(Omission::TurnsAndSteps(TurnsAndSteps {
+        ellipsis: String::new(),
+        placeholder: String::new(),
+    }))];
     let fields: Vec<String> = validate(&policy).into_iter().map(|violation| violation.field).collect();
-    assert_eq!(fields, ["auto.steps.0.fit.turns_and_steps.placeholder"]);
+    assert_eq!(fields, ["auto.steps.0.omit.turns_and_steps.placeholder"]);
 }

@@ -105,7 +105,7 @@ fn the_levels_say_more_the_higher_they_are() {
         Some(crate::policy::Notice::None) | None => String::new(),
     };
     use crate::model::compaction::Level;
-    assert_eq!(words(Level::Micro), "", "nobody is told");
+    assert_eq!(words(Level::Micro), "", "no notice");
     assert_eq!(words(Level::Auto), "--- Conversation compacted to save context (75% full) ---");
     assert!(words(Level::Deep).ends_with('?'), "the user is asked");
 }
@@ -163,7 +163,7 @@ fn another_value_is_noticed() {
             r#"{"deep": {"steps": {"0": {"summarize": {"tail": {"last": {"messages": 1}}}}}}}"#,
             dream_is_a_report_on_everything,
         ),
-        (r#"{"trigger": {"cool_down_seconds": 59}}"#, a_cooldown_keeps_the_levels_apart),
+        (r#"{"trigger": {"cooldown_seconds": 59}}"#, a_cooldown_keeps_the_levels_apart),
         (
             r#"{"auto": {"steps": {"0": {"summarize": {"fallback": {"0": {"last": {"messages": 21}}}}}}}}"#,
             a_summary_that_fails_leaves_the_last_twenty_messages,

@@ -86,7 +86,8 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
     };
     let rows = [
         row(
-            "an older request over the threshold is cut to three characters for each token, with its id; the measure halves",
+            "an older request over the threshold is truncated to three characters for each token, with its id; the \
+             measure halves",
             [
                 (format!("u1 {long:?}\na2 \"x\"\nu3 {long:?}\na4 \"done\""), "6144 x whole done"),
                 (format!("u1 {:?}\na2 \"x\"\nu3 {long:?}\na4 \"done\"", words(3_000)), "whole x whole done"),
@@ -107,7 +108,7 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
             [(format!("u1 {long:?}\na2 {long:?}\nu3 \"x\"\na4 \"done\""), "6144 whole x done")],
         ),
         row(
-            "the newest is cut in the middle, where it alone is too long",
+            "the newest is truncated in the middle, where it alone is too long",
             [(format!("u1 \"x\"\na2 \"y\"\nu3 {:?}\na4 \"done\"", words(9_500)), "x y middle done")],
         ),
     ];
@@ -122,7 +123,7 @@ fn suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest()
     );
     deviates(
         "suna@2025-07",
-        &["A result of edit_file is cut as any other", "A compaction begins with what the last one left"],
+        &["A result of edit_file is truncated as any other", "A compaction begins with what the last one left"],
     );
 }
 
@@ -176,7 +177,7 @@ fn qwen_agent_keeps_the_newest_that_fit() {
     check(said, &rows);
     deviates(
         "qwen-agent@old",
-        &["An assistant's message that does not fit ends the walk", "What is cut and left out is recorded once"],
+        &["An assistant's message that does not fit ends the walk", "What is truncated and left out is recorded once"],
     );
 }
 
@@ -221,7 +222,7 @@ fn joyagent_keeps_the_newest_that_fit_from_a_request_on() {
     for (tokens, expected) in [(96, "sys u1 a1 t1 u2 a2 t2"), (60, "sys u2 a2 t2"), (48, "sys u2 a2 t2")] {
         assert_eq!(stage(tokens).after(talk).join(" "), expected, "{tokens}");
     }
-    deviates("joyagent", &["The last request and what follows it always stay", "The cut of messages takes place"]);
+    deviates("joyagent", &["The last request and what follows it always stay", "The omission of messages is applied"]);
 }
 
 #[test]
@@ -240,7 +241,7 @@ fn joyagent_renders_a_task_with_short_outputs() {
         assert!(user.matches('x').count() > limit, "{length}");
         assert_eq!(user.contains("[truncated]"), length > limit, "{length}");
     }
-    deviates("joyagent", &["Requests and replies are told whole when a task is summarized"]);
+    deviates("joyagent", &["Requests and replies are given whole when a task is summarized"]);
 }
 
 #[test]
@@ -309,17 +310,17 @@ fn another_value_is_noticed() {
         ),
         (
             "suna@2025-07",
-            r#"{"auto": {"steps": {"1": {"fit": {"per_role": {"tiers": {"1": {"passes": {"0": {"keep_units": 12289}}}}}}}}}}"#,
+            r#"{"auto": {"steps": {"1": {"omit": {"per_role": {"tiers": {"1": {"passes": {"0": {"keep_units": 12289}}}}}}}}}}"#,
             suna_of_july_shortens_outputs_then_requests_then_replies_but_not_the_newest,
         ),
         (
             "suna@2025-07",
-            r#"{"maintenance": {"1": {"fit": {"middle_out": {"max_messages": 321}}}}}"#,
+            r#"{"maintenance": {"1": {"omit": {"middle_out": {"max_messages": 321}}}}}"#,
             suna_of_july_takes_arguments_out_and_keeps_320_messages,
         ),
         (
             "qwen-agent@old",
-            r#"{"auto": {"steps": {"0": {"fit": {"newest_first": {"ellipsis": "…"}}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"omit": {"newest_first": {"ellipsis": "…"}}}}}}"#,
             qwen_agent_keeps_the_newest_that_fit,
         ),
         ("smolagents", r#"{"truncate": {"max_units": 20001}}"#, smolagents_truncates_the_middle_of_outputs),

@@ -162,7 +162,7 @@ fn outputs_are_truncated_at_2000_lines_and_50_kib_from_the_head() {
         ),
     ];
     check(shown, &rows);
-    deviates(PRESET, &["The whole of an output that was cut can be read for ever"]);
+    deviates(PRESET, &["The whole of an output that was truncated can be read for ever"]);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn strategy_1_truncates_the_outputs_of_every_view() {
         &[
             row("2 000 characters stay whole", [(output("out=1999c"), "1999"), (output("out=2000c"), "2000")]),
             row(
-                "behind the cut stands the number of characters left out",
+                "the number of omitted characters follows the truncated output",
                 [
                     (output("out=2001c"), "2000\n[Tool output truncated: omitted 1 chars]"),
                     (output("out=9000c"), "2000\n[Tool output truncated: omitted 7000 chars]"),
@@ -47,7 +47,7 @@ fn strategy_1_truncates_the_outputs_of_every_view() {
     );
     let off = stage().with(r#"{"truncate": {"max_units": 0}}"#).play(&output("out=2001c"));
     assert_eq!(off.outputs["c1"].len(), 2_001, "a limit of 0 is none");
-    deviates("opencode@seed", &["Outputs are cut at 2000 characters in every view"]);
+    deviates("opencode@seed", &["Outputs are truncated at 2000 characters in every view"]);
 }
 
 /// Outputs in one turn, oldest first, with the given number of turns after it.

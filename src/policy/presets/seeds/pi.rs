@@ -83,7 +83,7 @@ fn the_newest_20_000_tokens_stay() {
             [(talk("a3 19990t\n  reasoning \"1234567890123456789012345678\"", due), "summary u3 a3 u4 a4")],
         ),
         row(
-            "the cut is never before a result",
+            "the boundary is never before a result",
             [(talk("a3 1t\n  call bash#c1\nt3\n  result c1 out=19998t done\na3b 1t", due), "summary a3b u4 a4")],
         ),
     ];
@@ -99,9 +99,9 @@ fn an_image_has_1200_tokens() {
     let third = "a3 1t\nu3b\n  media image/png\na3b 18797t";
     let of = |preset| Stage::of(preset, 200_000).play(&talk(third, "190000/0")).shown;
     assert_eq!(of("pi@1.5"), "summary a3 u3b a3b u4 a4");
-    assert_ne!(of(PRESET), of("pi@1.5"), "pi 0.73 gives images of the user no weight");
+    assert_ne!(of(PRESET), of("pi@1.5"), "pi 0.73 gives images of the user no tokens");
     let description = crate::policy::presets::find(PRESET).expect("a preset").description;
-    assert!(description.contains("images of the user weigh nothing"));
+    assert!(description.contains("images of the user count nothing"));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn the_front_of_a_split_turn_has_a_summary_of_its_own() {
     in_order(&front, &["do all of it", "## Original Request", "## Early Progress", "## Context for Suffix"]);
     in_order(&extract(input), &["## Goal", "\n\n---\n\n**Turn Context", "## Original Request"]);
     let whole = stage().play(&talk("a3 19997t", "190000/0"));
-    assert!(whole.asked[0].split_turn.is_empty(), "a cut before a request splits none");
+    assert!(whole.asked[0].split_turn.is_empty(), "a boundary before a request splits none");
     deviates(PRESET, &["Where what would be summarized, or the front of a split turn, has no words"]);
 }
 

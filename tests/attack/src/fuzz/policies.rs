@@ -171,7 +171,7 @@ impl Decoder for Policies {
             "maintenance",
             "counting",
             "clear",
-            "fit",
+            "omit",
             "select",
             "summarize",
             "auto",

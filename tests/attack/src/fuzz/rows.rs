@@ -52,12 +52,12 @@ const COLUMNS: [(&str, &str); 46] = [
     ("session", "title"),
     ("request", "receipt"),
     ("request", "payload_hash"),
-    ("pruned", "cut"),
+    ("pruned", "truncation"),
     ("pruned", "compaction_id"),
     // | Columns that identify or order rows.
     ("event", "revision"),
     ("message", "revision"),
-    ("message", "lane"),
+    ("message", "class"),
     ("part", "revision"),
     ("part", "number"),
     ("session", "revision"),
@@ -256,7 +256,7 @@ impl Decoder for Rows {
 
     fn shape(&self, head: &str) -> Shape {
         match head.split(' ').nth(1).unwrap_or_default() {
-            "body" | "head" | "seal" | "outcome" | "failure" | "window" | "receipt" | "cut" => Shape::Wire,
+            "body" | "head" | "seal" | "outcome" | "failure" | "window" | "receipt" | "truncation" => Shape::Wire,
             "metadata_json" => Shape::Json,
             _ => Shape::Bytes,
         }

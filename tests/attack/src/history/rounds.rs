@@ -152,12 +152,12 @@ impl Attack {
             let mut policy: serde_json::Value = serde_json::from_str(&preset.policy_json)?;
             divide(&mut policy);
             // Cooldowns end before the store is checked.
-            let cooldown = policy.pointer_mut("/trigger/cool_down_seconds").context("a policy without a cooldown")?;
+            let cooldown = policy.pointer_mut("/trigger/cooldown_seconds").context("a policy without a cooldown")?;
             let is_long = cooldown.as_i64().is_some_and(|seconds| seconds > COOLDOWN_SECONDS_MAX);
             if is_long {
                 *cooldown = COOLDOWN_SECONDS_MAX.into();
             }
-            let override_json = serde_json::json!({ "trigger": { "cool_down_seconds": COOLDOWN_SECONDS_MAX } });
+            let override_json = serde_json::json!({ "trigger": { "cooldown_seconds": COOLDOWN_SECONDS_MAX } });
             let override_json = if is_long { override_json.to_string() } else { String::new() };
             let small = Policy {
                 name: format!("{} divided", preset.name),
@@ -288,7 +288,7 @@ impl Attack {
             let Ok(info) = client.ask(&pb::GetServerInfoRequest {}).await else { return };
             let jobs = info.ready_compaction_count + info.running_compaction_count + info.due_session_count
                 // A session may become due when its cooldown ends.
-                + info.cooling_session_count;
+                + info.cooldown_session_count;
             let is_idle = current.is_empty() && jobs == 0 && info.head_seq == head;
             head = info.head_seq;
             idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
