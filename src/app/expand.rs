@@ -33,7 +33,7 @@ impl Longhand {
             Ok(compaction) => compaction,
             Err(_) => {
                 let message = self.store().message(key, id).await?;
-                let stands_for = match message.kind {
+                let made_by = match message.kind {
                     MessageKind::Summary | MessageKind::Marker => {
                         self.store().compaction_of(key, message.revision).await?
                     }
@@ -48,7 +48,7 @@ impl Longhand {
                     }
                     MessageKind::Normal | MessageKind::Record | MessageKind::Branch | MessageKind::Continuation => None,
                 };
-                match stands_for {
+                match made_by {
                     Some(compaction) => compaction,
                     None => return Ok(alone(message)),
                 }

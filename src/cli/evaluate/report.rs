@@ -199,7 +199,7 @@ fn groups<'a, K: PartialEq>(rows: impl Iterator<Item = &'a Row>, key: impl Fn(&'
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// Table of one cut: a line for each summarizer and size.
+/// Table of one boundary: a line for each summarizer and size.
 fn table(rows: &[&Row]) -> Table {
     let mut table = Table::new(&[
         Column::word("SUMMARIZER"),
@@ -235,8 +235,7 @@ pub(super) fn write(folder: &Path, rows: &[Row]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints the rows: as JSON, one for each preset, or in a table for each boundary, with a line for each
-/// summarizer.
+/// Prints the rows: as JSON, one for each preset, or in a table for each boundary, with a line for each summarizer.
 pub(super) fn print(output: &mut Output, rows: &[Row], with_text: bool) -> anyhow::Result<()> {
     if output.json() {
         return rows.iter().try_for_each(|row| output.value(row));
