@@ -106,7 +106,11 @@ fn colours_are_for_terminals_and_by_request() {
     let home = tempfile::tempdir().expect("a folder");
     let command = |arguments: &[&str]| {
         let mut command = longhand(home.path());
-        command.args(arguments).env_remove("NO_COLOR").env("TERM", "xterm");
+        // On a machine for CI the variable CI alone asks for colours on every terminal.
+        for variable in ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"] {
+            command.env_remove(variable);
+        }
+        command.args(arguments).env("TERM", "xterm");
         command
     };
     let has_colours = |text: &str| text.contains('\u{1b}');
