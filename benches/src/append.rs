@@ -1,322 +1,311 @@
-//! Durable appends: closed loops, in which each caller waits for its answer, and an open loop, in which calls start at
+//! Durable appends: closed loops, in which each caller waits for its answer, and open loops, in which calls start at
 //! a fixed rate and latency counts from the intended start.
 
-use crate::fleet::Daemon;
-use crate::floor::Floor;
-use crate::report::{Latencies, Report};
+use crate::pace;
+use crate::pages::Log;
+use crate::process::Cost;
+use crate::report::{Bound, Figure, Latencies, Report};
+use crate::target::{BODY_BYTES, Caller, RAW, RPC_RAW, Target, Texts};
 use clap::Args;
-use longhand::pb;
-use longhand::pb::message_service_client::MessageServiceClient;
-use longhand::pb::session_service_client::SessionServiceClient;
-use rand::rngs::StdRng;
-use rand::{Rng as _, SeedableRng as _};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
-use tonic::transport::{Channel, Endpoint};
 
-/// Size of a message's text, in bytes.
-pub(crate) const BODY_BYTES: usize = 1_024;
-/// Messages after which a caller continues in a new session, as agents do. A session that is never compacted would fill
-/// the memory for loaded sessions.
-const SESSION_MESSAGES: usize = 500;
 /// Warm-up time of a loop, which is not counted.
 const WARM_UP: Duration = Duration::from_millis(500);
+/// Callers of an open loop.
+const OPEN_CALLERS: usize = 64;
+/// Length of the messages whose pages are counted, in bytes.
+const SHORT_BYTES: usize = 10;
+/// Number of these messages.
+const SHORT_MESSAGES: usize = 200;
+const SEED: u64 = 1;
 
 /// Durable appends.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
     /// Seconds of each loop, shared among its rounds.
-    #[arg(long, default_value_t = 6)]
-    seconds: u64,
-    /// Rounds in which the builds and the floor take turns.
+    #[arg(long, default_value_t = 6.0)]
+    pub(crate) seconds: f64,
+    /// Rounds in which the builds and the baselines take turns.
     #[arg(long, default_value_t = 3)]
-    rounds: u32,
+    pub(crate) rounds: u32,
     /// Only these numbers of callers.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
-    callers: Vec<usize>,
+    pub(crate) callers: Vec<usize>,
     /// Calls in a second of the open loop, by 64 callers; several are measured in turn.
     #[arg(long, value_delimiter = ',', default_values_t = [500.0, 2_000.0, 5_000.0])]
     rates: Vec<f64>,
     /// Messages of a call in the loop of batches.
     #[arg(long, default_value_t = 256)]
-    batch: usize,
+    pub(crate) batch: usize,
     /// No open loop and no batches.
     #[arg(long)]
     closed_only: bool,
+    /// Callers that share a connection.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) per_connection: usize,
 }
 
-/// Texts of random words, as compressible as prose.
-pub(crate) struct Texts(StdRng);
-
-impl Texts {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(StdRng::seed_from_u64(seed))
-    }
-
-    pub(crate) fn text(&mut self, bytes: usize) -> String {
-        let mut text = String::with_capacity(bytes + 16);
-        while text.len() < bytes {
-            let word: u32 = self.0.random_range(0..4_096);
-            text.push_str(["the ", "view", "lo", "src/", "fn ", "is ", "as", "to "][(word % 8) as usize]);
-            text.push_str(&format!("{word:x} "));
-        }
-        text.truncate(bytes);
-        text
-    }
-}
-
-/// A daemon, or raw SQLite.
-enum Target {
-    Daemon { name: String, address: String, _daemon: Daemon, _folder: tempfile::TempDir },
-    Floor { floor: Floor, _folder: tempfile::TempDir },
-}
-
-/// One caller of a target.
-struct Caller {
-    texts: Texts,
-    to: To,
-}
-
-/// A caller's connection to its target, with a session of its own.
-enum To {
-    Daemon(Box<Connection>),
-    Floor(Floor, i64),
-}
-
-struct Connection {
-    channel: Channel,
-    messages: MessageServiceClient<Channel>,
-    session: String,
-    /// Messages in the session.
-    count: usize,
-}
-
-/// A connection to a daemon.
-pub(crate) async fn connect(address: &str) -> Channel {
-    Endpoint::from_shared(address.to_owned()).expect("an address").connect().await.expect("it listens")
-}
-
-/// Creates a session and returns its id.
-pub(crate) async fn session(channel: &Channel) -> String {
-    let mut sessions = SessionServiceClient::new(channel.clone());
-    let created = sessions.create_session(pb::CreateSessionRequest::default()).await.expect("a session").into_inner();
-    created.session.expect("a session").session_id
-}
-
-/// A sealed message of the user.
-pub(crate) fn message(text: String) -> pb::NewMessage {
-    pb::NewMessage {
-        role: pb::Role::User.into(),
-        kind: pb::MessageKind::Normal.into(),
-        parts: vec![pb::Part { body: Some(pb::part::Body::Text(pb::TextPart { text })), ..pb::Part::default() }],
-        finish: Some(pb::Finish::default()),
-        ..pb::NewMessage::default()
-    }
-}
-
-impl Target {
-    fn daemon(binary: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let daemon = Daemon::start(binary, folder.path(), "");
-        let address = daemon.socket.clone();
-        Self::Daemon { name: binary.to_owned(), address, _daemon: daemon, _folder: folder }
-    }
-
-    fn floor() -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        Self::Floor { floor: Floor::start(folder.path()), _folder: folder }
-    }
-
-    fn name(&self) -> &str {
-        match self {
-            Self::Daemon { name, .. } => name,
-            Self::Floor { .. } => "raw SQLite",
-        }
-    }
-
-    /// Creates a caller with a connection of its own, as an agent has.
-    async fn caller(&self, index: usize) -> Caller {
-        let to = match self {
-            Self::Daemon { address, .. } => {
-                let channel = connect(address).await;
-                let session = session(&channel).await;
-                let messages = MessageServiceClient::new(channel.clone());
-                To::Daemon(Box::new(Connection { channel, messages, session, count: 0 }))
-            }
-            Self::Floor { floor, .. } => To::Floor(floor.clone(), index as i64),
-        };
-        Caller { texts: Texts::new(index as u64), to }
-    }
-}
-
-impl Caller {
-    fn bodies(&mut self, count: usize) -> Vec<String> {
-        (0..count).map(|_| self.texts.text(BODY_BYTES)).collect()
-    }
-
-    async fn append(&mut self, bodies: Vec<String>) {
-        match &mut self.to {
-            To::Daemon(connection) => {
-                let Connection { channel, messages, session: id, count } = &mut **connection;
-                if *count >= SESSION_MESSAGES {
-                    *id = session(channel).await;
-                    *count = 0;
-                }
-                *count += bodies.len();
-                let request = pb::AppendMessagesRequest {
-                    session_id: id.clone(),
-                    messages: bodies.into_iter().map(message).collect(),
-                    ..pb::AppendMessagesRequest::default()
-                };
-                messages.append_messages(request).await.expect("appended");
-            }
-            To::Floor(floor, session) => floor.append(*session, bodies).await,
-        }
-    }
-}
-
-/// Measurements of one loop.
+/// Figures of one loop.
 #[derive(Default)]
-struct Figures {
+pub(crate) struct Figures {
+    /// Messages in a second of each round.
     rates: Vec<f64>,
-    latencies: Latencies,
+    pub(crate) latencies: Latencies,
+    /// Messages, those of the warm-up included.
+    messages: u64,
+    /// Calls, those of the warm-up included.
+    calls: u64,
+    cost: Cost,
+    cost_of_callers: Cost,
 }
 
 impl Figures {
-    fn rate(&mut self) -> f64 {
+    pub(crate) fn rate(&mut self) -> f64 {
         self.rates.sort_unstable_by(f64::total_cmp);
-        self.rates[self.rates.len() / 2]
+        self.rates.get(self.rates.len() / 2).copied().unwrap_or(f64::NAN)
+    }
+
+    /// Processor time of the server for each message, in microseconds.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        self.cost.micros_each(self.messages)
+    }
+
+    fn costs(&self) -> [Figure; 3] {
+        [
+            ("cpu_us", self.cpu_us()),
+            ("caller_cpu_us", self.cost_of_callers.micros_each(self.messages)),
+            ("written_bytes", self.cost.written as f64 / self.messages.max(1) as f64),
+        ]
     }
 }
 
-/// Task of a caller; returns the caller, its latencies and the number of its calls.
-type Work = JoinHandle<(Caller, Latencies, u64)>;
+/// Calls of a loop.
+#[derive(Default)]
+struct Calls {
+    latencies: Latencies,
+    /// Those that count.
+    counted: u64,
+    all: u64,
+}
 
-/// Waits for all callers. Returns the number of their calls.
-async fn joined(tasks: Vec<Work>, callers: &mut Vec<Caller>, latencies: &mut Latencies) -> u64 {
-    let mut all = 0;
+/// Task of a caller.
+type Work = JoinHandle<(Caller, Calls)>;
+
+/// Waits for all callers.
+async fn joined(tasks: Vec<Work>, callers: &mut Vec<Caller>) -> Calls {
+    let mut calls = Calls::default();
     for task in tasks {
-        let (caller, of_caller, count) = task.await.expect("a caller");
+        let (caller, of_caller) = task.await.expect("a caller");
         callers.push(caller);
-        latencies.add(&of_caller);
-        all += count;
+        calls.latencies.add(&of_caller.latencies);
+        calls.counted += of_caller.counted;
+        calls.all += of_caller.all;
     }
-    all
+    calls
 }
 
-/// Closed loop: each caller calls again as soon as its last call is answered. Returns the calls per second.
-async fn closed(callers: &mut Vec<Caller>, batch: usize, time: Duration, latencies: &mut Latencies) -> f64 {
-    let begins = Instant::now() + WARM_UP;
+/// Closed loop: each caller calls again as soon as its last call is answered. Returns the calls, and those that count
+/// per second.
+async fn closed(callers: &mut Vec<Caller>, batch: usize, time: Duration) -> (Calls, f64) {
+    let begins = Instant::now() + WARM_UP.min(time);
     let ends = begins + time;
     let mut tasks = Vec::new();
     for mut caller in std::mem::take(callers) {
         tasks.push(tokio::spawn(async move {
-            let (mut latencies, mut count) = (Latencies::default(), 0_u64);
+            let mut calls = Calls::default();
             while Instant::now() < ends {
-                let bodies = caller.bodies(batch);
+                let call = caller.prepare(batch).await;
                 let began = Instant::now();
-                caller.append(bodies).await;
+                caller.call(call).await;
+                calls.all += 1;
                 if began >= begins {
-                    latencies.record(began.elapsed());
-                    count += 1;
+                    calls.latencies.record(began.elapsed());
+                    calls.counted += 1;
                 }
             }
-            (caller, latencies, count)
+            (caller, calls)
         }));
     }
-    let all = joined(tasks, callers, latencies).await;
-    all as f64 / begins.elapsed().as_secs_f64()
+    let calls = joined(tasks, callers).await;
+    let rate = calls.counted as f64 / begins.elapsed().as_secs_f64();
+    (calls, rate)
 }
 
 /// Open loop: calls start at a fixed rate, regardless of earlier calls; latency counts from the intended start. Returns
-/// the calls per second.
-async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration, latencies: &mut Latencies) -> f64 {
-    let (ticks, queue) = async_channel::unbounded::<Instant>();
+/// the calls, and their number per second.
+async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration) -> (Calls, f64) {
     let mut tasks = Vec::new();
+    let began = Instant::now();
+    let begins = began + WARM_UP.min(time);
+    let (queue, pacer) = pace::start(began, rate, WARM_UP.min(time) + time);
     for mut caller in std::mem::take(callers) {
         let queue = queue.clone();
         tasks.push(tokio::spawn(async move {
-            let (mut latencies, mut count) = (Latencies::default(), 0_u64);
+            let mut calls = Calls::default();
+            let mut call = caller.prepare(1).await;
             while let Ok(intended) = queue.recv().await {
-                let bodies = caller.bodies(1);
-                caller.append(bodies).await;
-                latencies.record(intended.elapsed());
-                count += 1;
+                caller.call(call).await;
+                calls.all += 1;
+                if intended >= begins {
+                    calls.latencies.record(intended.elapsed());
+                    calls.counted += 1;
+                }
+                call = caller.prepare(1).await;
             }
-            (caller, latencies, count)
+            (caller, calls)
         }));
     }
-    let began = Instant::now();
-    // A thread of its own, because the runtime's timers have a resolution of a millisecond.
-    #[expect(clippy::disallowed_methods, reason = "it is no thread of the runtime")]
-    let pacer = std::thread::spawn(move || {
-        let mut index = 0_u32;
-        loop {
-            let intended = began + Duration::from_secs_f64(f64::from(index) / rate);
-            if intended > began + time {
-                break;
-            }
-            std::thread::sleep(intended.saturating_duration_since(Instant::now()));
-            ticks.try_send(intended).expect("somebody calls");
-            index += 1;
-        }
-    });
-    let all = joined(tasks, callers, latencies).await;
+    let calls = joined(tasks, callers).await;
     pacer.join().expect("the pacer");
-    all as f64 / began.elapsed().as_secs_f64()
+    let rate = calls.counted as f64 / begins.elapsed().as_secs_f64();
+    (calls, rate)
 }
 
 /// Kind of loop.
-#[derive(Clone, Copy)]
-enum Loop {
-    Closed { batch: usize },
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Loop {
+    Closed { callers: usize, batch: usize },
     Open { rate: f64 },
 }
 
-/// Measures the builds and, as their baseline, raw SQLite.
-pub(crate) async fn run(binaries: &[String], options: &Options, report: &mut Report) {
-    println!("durable appends of messages of {BODY_BYTES} bytes over the Unix socket, each acknowledged");
-    let mut loops: Vec<(String, usize, Loop)> = Vec::new();
-    for &callers in &options.callers {
-        loops.push((format!("closed, {callers} callers"), callers, Loop::Closed { batch: 1 }));
-    }
-    if !options.closed_only {
-        let batch = options.batch;
-        loops.push((format!("closed, 1 caller, batches of {batch}"), 1, Loop::Closed { batch }));
-        for &rate in &options.rates {
-            loops.push((format!("open, {rate} calls a second"), 64, Loop::Open { rate }));
+impl Loop {
+    pub(crate) fn callers(self) -> usize {
+        match self {
+            Self::Closed { callers, .. } => callers,
+            Self::Open { .. } => OPEN_CALLERS,
         }
     }
-    let mut targets = vec![Target::floor()];
+
+    pub(crate) fn name(self) -> String {
+        match self {
+            Self::Closed { callers: 1, batch: 1 } => "closed, 1 caller".to_owned(),
+            Self::Closed { callers, batch: 1 } => format!("closed, {callers} callers"),
+            Self::Closed { batch, .. } => format!("closed, 1 caller, batches of {batch}"),
+            Self::Open { rate } => format!("open, {rate} calls a second"),
+        }
+    }
+
+    /// Runs the loop once, and adds its figures.
+    pub(crate) async fn round(self, target: &Target, callers: &mut Vec<Caller>, time: Duration, sum: &mut Figures) {
+        let before = (target.cost(), target.cost_of_callers());
+        let (calls, rate, batch) = match self {
+            Self::Closed { batch, .. } => {
+                let (calls, rate) = closed(callers, batch, time).await;
+                (calls, rate * batch as f64, batch)
+            }
+            Self::Open { rate } => {
+                let (calls, rate) = open(callers, rate, time).await;
+                (calls, rate, 1)
+            }
+        };
+        let add = |sum: Cost, more: Cost| Cost { cpu: sum.cpu + more.cpu, written: sum.written + more.written };
+        sum.cost = add(sum.cost, target.cost().since(before.0));
+        sum.cost_of_callers = add(sum.cost_of_callers, target.cost_of_callers().since(before.1));
+        sum.rates.push(rate);
+        sum.latencies.add(&calls.latencies);
+        sum.calls += calls.all;
+        sum.messages += calls.all * batch as u64;
+    }
+
+    /// Targets of the loop: the ratio to raw SQLite, the median latency in milliseconds, and the rate.
+    fn targets(self) -> (Option<f64>, Option<f64>, Option<f64>) {
+        match self {
+            Self::Closed { callers: 1, batch: 1 } => (Some(0.6), Some(0.37), None),
+            Self::Closed { callers: 8, batch: 1 } => (Some(0.35), None, None),
+            Self::Closed { callers: 64, batch: 1 } => (Some(0.3), None, Some(17_000.0)),
+            Self::Closed { batch: 256, .. } => (Some(0.35), None, None),
+            Self::Closed { .. } | Self::Open { .. } => (None, None, None),
+        }
+    }
+}
+
+/// Reports a loop of all targets, the baselines first.
+fn report_loop(measured: Loop, targets: &[Target], figures: &mut [Figures], report: &mut Report) {
+    let what = measured.name();
+    let mut floors = Vec::new();
+    for (target, figures) in targets.iter().zip(figures) {
+        let rate = figures.rate();
+        report.row(&what, &target.name, Some(rate), &figures.latencies, &figures.costs());
+        if target.is_baseline() {
+            floors.push((target.name.as_str(), rate));
+            continue;
+        }
+        let of = |floor: &str| floors.iter().find(|(name, _)| *name == floor).map_or(f64::NAN, |(_, of)| rate / of);
+        let (ratio, latency, least) = measured.targets();
+        if matches!(measured, Loop::Closed { .. }) {
+            report.figures(&what, &target.name, &[("ratio_to_rpc_and_raw", of(RPC_RAW))]);
+        }
+        if let Some(ratio) = ratio {
+            report.target(&what, &target.name, ("ratio_to_raw", of(RAW)), Bound::AtLeast(ratio));
+        }
+        if let Some(latency) = latency {
+            let median = figures.latencies.millis(0.5);
+            report.target(&what, &target.name, ("p50_ms", median), Bound::AtMost(latency));
+        }
+        if let Some(least) = least {
+            report.target(&what, &target.name, ("rate", rate), Bound::AtLeast(least));
+        }
+    }
+}
+
+/// Counts the pages that a short message, alone, writes to the log.
+async fn short_messages(target: &Target, report: &mut Report) {
+    let Some(log) = target.log() else { return };
+    let mut caller = target.callers(1, 1, &Texts::new(SEED, SHORT_BYTES)).await.remove(0);
+    let mut log = Log::open(&log);
+    let mut pages = Vec::new();
+    for _ in 0..SHORT_MESSAGES {
+        let call = caller.prepare(1).await;
+        log.grown();
+        caller.call(call).await;
+        pages.extend(log.grown().map(|grown| grown as f64));
+    }
+    pages.sort_unstable_by(f64::total_cmp);
+    let what = format!("a message of {SHORT_BYTES} bytes");
+    let Some(&most) = pages.last() else { return };
+    let mean = pages.iter().sum::<f64>() / pages.len() as f64;
+    report.figures(&what, &target.name, &[("mean_pages", mean), ("most_pages", most)]);
+    let median = ("median_pages", pages[pages.len() / 2]);
+    if target.is_baseline() {
+        report.figures(&what, &target.name, &[median]);
+    } else {
+        report.target(&what, &target.name, median, Bound::AtMost(6.0));
+    }
+}
+
+/// Measures the builds and their baselines.
+pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, report: &mut Report) {
+    println!("durable appends of messages of {BODY_BYTES} bytes over the Unix socket, each acknowledged");
+    println!("  cpu_us, caller_cpu_us, written_bytes: of the server, of its callers, to disk, for each message");
+    let (seconds, rounds, rates) = match short {
+        true => (1.5, 3, &options.rates[..options.rates.len().min(1)]),
+        false => (options.seconds, options.rounds, &options.rates[..]),
+    };
+    let mut loops: Vec<Loop> =
+        options.callers.iter().map(|callers| Loop::Closed { callers: *callers, batch: 1 }).collect();
+    if !options.closed_only {
+        loops.push(Loop::Closed { callers: 1, batch: options.batch });
+        loops.extend(rates.iter().map(|rate| Loop::Open { rate: *rate }));
+    }
+    let mut targets = Target::floors();
     targets.extend(binaries.iter().map(|binary| Target::daemon(binary)));
-    let time = Duration::from_secs(options.seconds) / options.rounds;
-    for (what, count, measured) in loops {
+    let time = Duration::from_secs_f64(seconds) / rounds;
+    let texts = Texts::new(SEED, BODY_BYTES);
+    for target in &targets {
+        short_messages(target, report).await;
+    }
+    for measured in loops {
         let mut figures: Vec<Figures> = targets.iter().map(|_| Figures::default()).collect();
         let mut callers = Vec::new();
         for target in &targets {
-            let mut of_target = Vec::new();
-            for index in 0..count {
-                of_target.push(target.caller(index).await);
-            }
-            callers.push(of_target);
+            callers.push(target.callers(measured.callers(), options.per_connection, &texts).await);
         }
-        for _ in 0..options.rounds {
-            for (callers, figures) in callers.iter_mut().zip(&mut figures) {
-                let latencies = &mut figures.latencies;
-                let rate = match measured {
-                    Loop::Closed { batch } => closed(callers, batch, time, latencies).await * batch as f64,
-                    Loop::Open { rate } => open(callers, rate, time, latencies).await,
-                };
-                figures.rates.push(rate);
+        for _ in 0..rounds {
+            for ((target, callers), figures) in targets.iter().zip(&mut callers).zip(&mut figures) {
+                measured.round(target, callers, time, figures).await;
             }
         }
-        for (target, figures) in targets.iter().zip(&mut figures) {
-            let rate = figures.rate();
-            report.row(&what, target.name(), Some(rate), &figures.latencies);
-        }
-        let (floor, rest) = figures.split_first_mut().expect("the floor");
-        for (figures, target) in rest.iter_mut().zip(&targets[1..]) {
-            println!("  {:<40} {:>11.2}  of raw SQLite  {}", "", figures.rate() / floor.rate(), target.name());
-        }
+        report_loop(measured, &targets, &mut figures, report);
     }
 }

@@ -1,100 +1,195 @@
-//! Time from an append's call until every watcher of the session has its event.
+//! Time from an append's call until every watcher of the session has its event, at a fixed rate of appends.
 
-use crate::append::{BODY_BYTES, Texts, connect, message, session};
 use crate::fleet::Daemon;
-use crate::report::{Latencies, Report};
+use crate::pace;
+use crate::process::{Cost, Process};
+use crate::report::{Bound, Latencies, Report};
+use crate::target::{self, BODY_BYTES, Texts, connect, message, session};
 use clap::Args;
 use longhand::pb;
-use longhand::pb::event_service_client::EventServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::Channel;
+use tonic::{IntoRequest as _, Streaming};
 
 /// Events.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Options {
-    /// Watchers of the session, each with a connection of its own; several numbers are measured in turn.
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 64])]
+    /// Watchers of the session; several numbers are measured in turn.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 1_000])]
     watchers: Vec<usize>,
+    /// Watchers that share a connection.
+    #[arg(long, default_value_t = 1)]
+    per_connection: usize,
     /// Appends in a second.
-    #[arg(long, default_value_t = 100)]
-    rate: u32,
-    /// Appends of each measurement.
-    #[arg(long, default_value_t = 500)]
-    appends: usize,
+    #[arg(long, default_value_t = 100.0)]
+    rate: f64,
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+}
+
+/// What a watcher reads of a frame. All other fields are skipped, so that a thousand watchers leave the processors to the
+/// daemon.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Frame {
+    #[prost(message, optional, tag = "2")]
+    events: Option<Batch>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Batch {
+    #[prost(message, repeated, tag = "1")]
+    events: Vec<Event>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+struct Event {
+    #[prost(int64, tag = "4")]
+    revision: i64,
+}
+
+/// A watcher's stream.
+pub(crate) struct Watcher(Streaming<Frame>);
+
+impl Watcher {
+    /// Begins the stream, and waits for its first frame.
+    async fn start(channel: Channel, session: &str) -> Self {
+        let mut client = tonic::client::Grpc::new(channel);
+        client.ready().await.expect("it listens");
+        let session_ids = vec![session.to_owned()];
+        let request = pb::SubscribeEventsRequest { session_ids, ..pb::SubscribeEventsRequest::default() };
+        let path = PathAndQuery::from_static("/longhand.v1.EventService/SubscribeEvents");
+        let codec = tonic_prost::ProstCodec::<pb::SubscribeEventsRequest, Frame>::default();
+        let answer = client.server_streaming(request.into_request(), path, codec).await;
+        let mut stream = answer.expect("a stream").into_inner();
+        stream.message().await.expect("it is ready");
+        Self(stream)
+    }
+
+    /// The revisions of the next events; none at the end of the stream.
+    async fn next(&mut self) -> Option<impl Iterator<Item = i64> + use<>> {
+        loop {
+            let frame = self.0.message().await.ok()??;
+            if let Some(batch) = frame.events {
+                return Some(batch.events.into_iter().map(|event| event.revision));
+            }
+        }
+    }
+}
+
+/// Opens streams of a session, several of which may share a connection.
+pub(crate) async fn watchers(address: &str, session: &str, count: usize, per_connection: usize) -> Vec<Watcher> {
+    let mut streams = Vec::new();
+    let mut channel = connect(address).await;
+    for index in 0..count {
+        if index > 0 && index % per_connection == 0 {
+            channel = connect(address).await;
+        }
+        streams.push(Watcher::start(channel.clone(), session).await);
+    }
+    streams
+}
+
+/// Figures of one number of watchers.
+struct Figures {
+    /// From the intended start of an append to its answer.
+    answers: Latencies,
+    /// From there to each watcher.
+    arrivals: Latencies,
+    cost: Cost,
+    cost_of_watchers: Cost,
+    time: Duration,
+    /// Events that were delivered.
+    count: u64,
 }
 
 /// Measures each build by itself.
-pub(crate) async fn run(binaries: &[String], options: &Options, report: &mut Report) {
-    println!("{} appends of {BODY_BYTES} bytes, {} a second: from the call", options.appends, options.rate);
+pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, report: &mut Report) {
+    let seconds = if short { options.seconds.min(2.0) } else { options.seconds };
+    println!("appends of {BODY_BYTES} bytes, {} a second: from the intended start of the call", options.rate);
     for &watchers in &options.watchers {
         for binary in binaries {
             let folder = tempfile::tempdir().expect("a folder");
             let daemon = Daemon::start(binary, folder.path(), "");
-            let before = daemon.memory_kib("VmRSS:");
-            let (commits, arrivals, resident) = measure(&daemon, watchers, options).await;
-            let of = |what: &str| format!("{what}, {watchers} watchers");
-            report.row(&of("to the answer"), binary, None, &commits);
-            report.row(&of("to a watcher"), binary, None, &arrivals);
-            if let (Some(before), Some(resident)) = (before, resident) {
-                let each = resident.saturating_sub(before) as f64 / watchers as f64;
-                println!("  {:<40} {each:>8.1} KiB resident for a watcher", "");
-            }
+            let figures = measure(&daemon, watchers, options, Duration::from_secs_f64(seconds)).await;
+            rows(watchers, &target::name(binary), &figures, report);
         }
     }
 }
 
-/// Latencies of the answer and of each watcher, and resident memory once all watchers are connected, in KiB.
-async fn measure(daemon: &Daemon, watchers: usize, options: &Options) -> (Latencies, Latencies, Option<u64>) {
+fn rows(watchers: usize, name: &str, figures: &Figures, report: &mut Report) {
+    let of = |what: &str| format!("{what}, {watchers} watchers");
+    report.row(&of("to the answer"), name, None, &figures.answers, &[]);
+    report.row(&of("to a watcher"), name, None, &figures.arrivals, &[]);
+    let seconds = figures.time.as_secs_f64();
+    let cores = |cost: Cost| cost.cpu.as_secs_f64() / seconds;
+    let costs = [
+        ("cores", cores(figures.cost)),
+        ("watchers_cores", cores(figures.cost_of_watchers)),
+        ("cpu_us_per_delivery", figures.cost.micros_each(figures.count)),
+        ("deliveries_per_second", figures.count as f64 / seconds),
+    ];
+    report.figures(&of("processors"), name, &costs);
+    let (answer, arrival) = (figures.answers.millis(0.5), figures.arrivals.millis(0.5));
+    match watchers {
+        1 => report.target(&of("after the answer"), name, ("p50_ms", arrival - answer), Bound::AtMost(0.2)),
+        64 => report.target(&of("to a watcher"), name, ("p50_ms", arrival), Bound::AtMost(3.0)),
+        _ => {}
+    }
+}
+
+async fn measure(daemon: &Daemon, count: usize, options: &Options, time: Duration) -> Figures {
     let channel = connect(&daemon.socket).await;
     let session = session(&channel).await;
     let mut messages = MessageServiceClient::new(channel);
-    let mut texts = Texts::new(1);
-    let mut request = || pb::AppendMessagesRequest {
-        session_id: session.clone(),
-        messages: vec![message(texts.text(BODY_BYTES))],
-        ..pb::AppendMessagesRequest::default()
+    let mut texts = Texts::new(1, BODY_BYTES);
+    let mut append = async || {
+        let request = target::request(&session, vec![message(texts.text())]);
+        messages.append_messages(request).await.expect("appended").into_inner().revision
     };
-    let newest = messages.append_messages(request()).await.expect("appended").into_inner().revision;
+    append().await;
     let (sender, mut arrived) = mpsc::unbounded_channel();
-    for _ in 0..watchers {
-        let mut events = EventServiceClient::new(connect(&daemon.socket).await);
-        let request =
-            pb::SubscribeEventsRequest { session_ids: vec![session.clone()], ..pb::SubscribeEventsRequest::default() };
-        let mut stream = events.subscribe_events(request).await.expect("a stream").into_inner();
-        stream.message().await.expect("it is ready");
+    for mut watcher in watchers(&daemon.socket, &session, count, options.per_connection).await {
         let sender = sender.clone();
         tokio::spawn(async move {
-            while let Ok(Some(frame)) = stream.message().await {
+            while let Some(mut revisions) = watcher.next().await {
                 let at = Instant::now();
-                if let Some(pb::subscribe_events_response::Frame::Events(batch)) = frame.frame {
-                    for event in batch.events {
-                        let _ = sender.send((event.revision, at));
-                    }
+                if revisions.any(|revision| sender.send((revision, at)).is_err()) {
+                    break;
                 }
             }
-            drop(events);
         });
     }
-    let resident = daemon.memory_kib("VmRSS:");
-    let mut pace = tokio::time::interval(Duration::from_secs(1) / options.rate);
-    let (mut commits, mut calls) = (Latencies::default(), Vec::new());
-    for _ in 0..options.appends {
-        pace.tick().await;
-        let began = Instant::now();
-        let revision = messages.append_messages(request()).await.expect("appended").into_inner().revision;
-        commits.record(began.elapsed());
-        calls.push((revision, began));
+    let before = (Process::new(daemon.pid()).cost(), Process::own().cost());
+    let began = Instant::now();
+    let (ticks, pacer) = pace::start(began, options.rate, time);
+    let (mut answers, mut calls) = (Latencies::default(), Vec::new());
+    while let Ok(intended) = ticks.recv().await {
+        let revision = append().await;
+        answers.record(intended.elapsed());
+        calls.push((revision, intended));
     }
-    let last = calls.last().map_or(newest, |(revision, _)| *revision);
-    let (mut arrivals, mut there) = (Latencies::default(), 0);
-    while there < watchers {
+    pacer.join().expect("the pacer");
+    let last = calls.last().map_or(0, |(revision, _)| *revision);
+    let (mut arrivals, mut ended, mut deliveries) = (Latencies::default(), 0, 0);
+    while ended < count {
         let (revision, at) = arrived.recv().await.expect("the watchers are there");
         // All events of an append arrive with its last one.
         if let Ok(index) = calls.binary_search_by_key(&revision, |(revision, _)| *revision) {
             arrivals.record(at.saturating_duration_since(calls[index].1));
+            deliveries += 1;
         }
-        there += usize::from(revision == last);
+        ended += usize::from(revision == last);
     }
-    (commits, arrivals, resident)
+    Figures {
+        answers,
+        arrivals,
+        cost: Process::new(daemon.pid()).cost().since(before.0),
+        cost_of_watchers: Process::own().cost().since(before.1),
+        time: began.elapsed(),
+        count: deliveries,
+    }
 }

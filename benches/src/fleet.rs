@@ -123,13 +123,17 @@ impl Daemon {
         Self { socket, child }
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn peak_kib(&self) -> Option<u64> {
         self.memory_kib("VmHWM:")
     }
 
     /// A figure of `/proc/PID/status` in KiB, such as `VmRSS:`; none if the system does not report it.
     pub(crate) fn memory_kib(&self, field: &str) -> Option<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix(field))?;
         line.trim().strip_suffix("kB")?.trim().parse().ok()
     }

@@ -1,6 +1,7 @@
-//! Baseline of the appends: raw SQLite with the daemon's durability and group commit, one table, no RPC. Callers in the
-//! same process wait until their rows are on disk.
+//! Baseline of the appends: raw SQLite with the daemon's durability and group commit, one table. Callers wait until
+//! their rows are on disk.
 
+use crate::process::Process;
 use rusqlite::Connection;
 use std::path::Path;
 use tokio::sync::{mpsc, oneshot};
@@ -10,7 +11,11 @@ type Rows = (i64, Vec<String>, oneshot::Sender<()>);
 
 /// The writer's queue.
 #[derive(Clone)]
-pub(crate) struct Floor(mpsc::UnboundedSender<Rows>);
+pub(crate) struct Floor {
+    queue: mpsc::UnboundedSender<Rows>,
+    /// The writer's thread.
+    pub(crate) thread: Process,
+}
 
 impl Floor {
     /// Opens a database in a folder, with a thread that commits all waiting rows together.
@@ -20,7 +25,9 @@ impl Floor {
              create table message (id integer primary key, session_id integer not null, body text not null) strict;";
         conn.execute_batch(schema).expect("a table");
         let (sender, mut queue) = mpsc::unbounded_channel::<Rows>();
+        let (started, thread) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
+            started.send(Process::thread()).expect("it is waited for");
             while let Some(first) = queue.blocking_recv() {
                 let mut waiting = vec![first];
                 while let Ok(more) = queue.try_recv() {
@@ -32,13 +39,13 @@ impl Floor {
                 }
             }
         });
-        Self(sender)
+        Self { queue: sender, thread: thread.recv().expect("the thread starts") }
     }
 
     /// Writes rows of a session. They are on disk when the call returns.
     pub(crate) async fn append(&self, session: i64, bodies: Vec<String>) {
         let (done, answer) = oneshot::channel();
-        self.0.send((session, bodies, done)).expect("the writer is there");
+        self.queue.send((session, bodies, done)).expect("the writer is there");
         answer.await.expect("the writer is there");
     }
 }

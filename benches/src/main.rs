@@ -1,15 +1,25 @@
-//! The load generator. It drives the real daemon over gRPC, in turn with raw SQLite and with other builds, and prints
-//! medians and percentiles; `benches/run` builds both and starts it.
+//! The load generator. It drives the real daemon over gRPC, in turn with baselines, other builds and other session
+//! stores, and prints medians and percentiles; `benches/run` builds both and starts it.
 
 mod append;
+mod compare;
+mod disk;
 mod events;
 mod fleet;
 mod floor;
+mod growth;
 mod history;
 mod memory;
+mod pace;
+mod pages;
+mod peers;
 mod policies;
+mod process;
 mod reads;
 mod report;
+mod rpc;
+mod start;
+mod target;
 
 use clap::{Parser, Subcommand};
 use mimalloc::MiMalloc;
@@ -31,6 +41,9 @@ struct Arguments {
     /// turn.
     #[arg(long, global = true, value_name = "BINARY")]
     binary: Vec<String>,
+    /// Less time, fewer messages, a smaller store: for a first look.
+    #[arg(long, global = true)]
+    short: bool,
     #[command(subcommand)]
     measure: Measure,
 }
@@ -38,14 +51,25 @@ struct Arguments {
 /// The measurements.
 #[derive(Debug, Subcommand)]
 enum Measure {
-    /// Durable appends, one message or a batch each, by 1 to 64 callers, beside raw SQLite with group commit.
+    /// Durable appends, one message or a batch each, by 1 to 64 callers, beside raw SQLite with group commit and gRPC
+    /// without the daemon.
     Append(append::Options),
+    /// Two builds in turn: ratios of their medians, and their spread. `benches/compare` builds revisions.
+    Compare(compare::Options),
     /// The time from an append's call until watchers have its event.
     Events(events::Options),
     /// Views and pages of sessions of several lengths.
     Reads,
-    /// Resident memory with sessions that are kept in it.
-    Memory,
+    /// Resident memory: idle, of event streams, with loaded sessions.
+    Memory(memory::Options),
+    /// Appends to one long session: its first fifth against its last one.
+    Growth(growth::Options),
+    /// Bytes on disk for each byte of content.
+    Disk(disk::Options),
+    /// Start of the daemon with a large store.
+    Start(start::Options),
+    /// Appends to other session stores. `benches/peers` installs them.
+    Peers(peers::Options),
     /// Sessions that are compacted at the same time, against a provider that takes few requests at a time.
     Compactions {
         /// Sessions.
@@ -59,35 +83,53 @@ enum Measure {
         /// Only presets whose names have one of these in them.
         names: Vec<String>,
     },
+    /// The server of the baselines over gRPC.
+    #[command(hide = true)]
+    ServeFloor(rpc::Options),
 }
 
 /// The daemon that was built beside this program.
 fn own_binary() -> String {
     let own = std::env::current_exe().expect("this program's path");
-    let binary = own.with_file_name("longhand");
-    assert!(binary.exists(), "{} is not there; `benches/run` builds it", binary.display());
-    binary.to_string_lossy().into_owned()
+    own.with_file_name("longhand").to_string_lossy().into_owned()
 }
 
 #[tokio::main]
 async fn main() {
-    let Arguments { json, mut binary, measure } = Arguments::parse();
+    let Arguments { json, mut binary, short, measure } = Arguments::parse();
     if binary.is_empty() {
         binary.push(own_binary());
     }
+    for binary in &binary {
+        assert!(PathBuf::from(binary).exists(), "{binary} is not there; `benches/run` builds Longhand's");
+    }
     let mut report = Report::default();
     match measure {
-        Measure::Append(options) => append::run(&binary, &options, &mut report).await,
-        Measure::Events(options) => events::run(&binary, &options, &mut report).await,
-        Measure::Reads => reads::run(&binary, &mut report).await,
-        Measure::Memory => memory::run(&binary).await,
+        Measure::Append(options) => append::run(&binary, &options, short, &mut report).await,
+        Measure::Compare(options) => compare::run(&options, short, &mut report).await,
+        Measure::Events(options) => events::run(&binary, &options, short, &mut report).await,
+        Measure::Reads => reads::run(&binary, short, &mut report).await,
+        Measure::Memory(options) => memory::run(&binary, &options, short, &mut report).await,
+        Measure::Growth(options) => growth::run(&binary, &options, short, &mut report).await,
+        Measure::Disk(options) => disk::run(&binary, &options, short, &mut report).await,
+        Measure::Start(options) => start::run(&binary, &options, short, &mut report).await,
+        Measure::Peers(options) => peers::run(&binary, &options, short, &mut report).await,
         Measure::Compactions { sessions } => {
             let folder = tempfile::tempdir().expect("a folder");
+            let sessions = if short { sessions.min(100) } else { sessions };
             println!("{sessions} sessions compacted at the same time, the provider takes 8 requests at a time");
-            println!("{}", fleet::run(&binary[0], folder.path(), sessions).await);
+            let done = fleet::run(&binary[0], folder.path(), sessions).await;
+            let figures = [
+                ("compactions", done.compacted as f64),
+                ("seconds", done.elapsed.as_secs_f64()),
+                ("requests_at_once", done.at_once as f64),
+                ("peak_mib", done.peak_kib.map_or(f64::NAN, |kib| kib as f64 / 1_024.0)),
+            ];
+            report.figures("compactions", &target::name(&binary[0]), &figures);
         }
-        Measure::History => history::run().await,
-        Measure::Policies { names } => policies::run(&names),
+        Measure::History => history::run(short, &mut report).await,
+        Measure::Policies { names } => policies::run(&names, short, &mut report),
+        Measure::ServeFloor(options) => rpc::serve(&options).await,
     }
     if let Some(path) = json {
         report.write(&path);

@@ -5,6 +5,7 @@
 //! guards, decision and the condition of the next one. The table also has the duration of the plan that follows the
 //! first decision. Messages are in memory, with the counts that the store keeps of them; reading both is not measured.
 
+use crate::report::Report;
 use longhand::fold::guards::{self, Guards, Past};
 use longhand::fold::{Fold, Rows, wake};
 use longhand::model::Revision;
@@ -178,11 +179,11 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
 }
 
 /// Measures the presets whose names contain one of these texts; all presets if there are none.
-pub(crate) fn run(only: &[String]) {
-    let histories = LENGTHS.map(history);
+pub(crate) fn run(only: &[String], short: bool, report: &mut Report) {
+    let lengths = if short { &LENGTHS[..1] } else { &LENGTHS };
+    let histories: Vec<Vec<SourceMessage>> = lengths.iter().map(|length| history(*length)).collect();
     println!(
-        "{:<33} {:>8} {:>11} {:>10} {:>10} {:>10} {:>10}  goals",
-        "preset", "messages", "estimate ms", "decide ms", "work ms", "idle ms", "next us"
+        "decisions; a first decision should take less than 100 ms, the next one over 1 000 messages less than 1 ms"
     );
     let is_wanted = |preset: &Preset| only.is_empty() || only.iter().any(|name| preset.name.contains(name.as_str()));
     for preset in presets::all().iter().filter(|preset| is_wanted(preset)) {
@@ -191,17 +192,15 @@ pub(crate) fn run(only: &[String]) {
             let millis = |time: Duration| time.as_secs_f64() * 1e3;
             let is_next_fast = messages.len() > NEXT_LENGTH || next < NEXT_MAX;
             let holds = first < FIRST_MAX && idle < FIRST_MAX && is_next_fast;
-            println!(
-                "{:<33} {:>8} {:>11.2} {:>10.2} {:>10.2} {:>10.2} {:>10.2}  {}",
-                preset.name,
-                messages.len(),
-                millis(estimate),
-                millis(first),
-                millis(work),
-                millis(idle),
-                next.as_secs_f64() * 1e6,
-                if holds { "hold" } else { "MISSED" }
-            );
+            let what = format!("{}, {} messages", preset.name, messages.len());
+            let figures = [
+                ("estimate_ms", millis(estimate)),
+                ("decide_ms", millis(first)),
+                ("work_ms", millis(work)),
+                ("idle_ms", millis(idle)),
+                ("next_ms", millis(next)),
+            ];
+            report.figures(&what, if holds { "targets hold" } else { "TARGET MISSED" }, &figures);
         }
     }
 }

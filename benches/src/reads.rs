@@ -1,9 +1,9 @@
 //! Duration of reads over the protocol: whole views, views of which the caller holds all or nearly all messages, and
 //! the newest messages. Several builds are measured in turn, so that their figures are of one run.
 
-use crate::append;
 use crate::fleet::Daemon;
-use crate::report::{Latencies, Report};
+use crate::report::{Bound, Latencies, Report};
+use crate::target;
 use longhand::pb;
 use longhand::pb::context_service_client::ContextServiceClient;
 use longhand::pb::message_service_client::MessageServiceClient;
@@ -28,7 +28,7 @@ pub(crate) struct Build {
 
 /// Kind of read.
 #[derive(Clone, Copy)]
-enum Read {
+pub(crate) enum Read {
     Whole,
     Known,
     Appended,
@@ -42,13 +42,25 @@ const KINDS: [(Read, &str); 4] = [
     (Read::Newest, "the newest 50 messages"),
 ];
 
+impl Read {
+    /// Target of the median, in milliseconds.
+    fn target(self, length: usize) -> Option<Bound> {
+        match self {
+            Self::Whole => (length == 1_000).then_some(Bound::AtMost(3.0)),
+            Self::Known => Some(Bound::AtMost(0.4)),
+            Self::Appended => None,
+            Self::Newest => Some(Bound::AtMost(0.5)),
+        }
+    }
+}
+
 impl Build {
     pub(crate) async fn start(binary: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let daemon = Daemon::start(binary, folder.path(), "");
-        let channel = append::connect(&daemon.socket).await;
+        let channel = target::connect(&daemon.socket).await;
         Self {
-            name: binary.to_owned(),
+            name: target::name(binary),
             daemon,
             _folder: folder,
             contexts: ContextServiceClient::new(channel.clone()).max_decoding_message_size(1 << 30),
@@ -111,7 +123,7 @@ impl Build {
     }
 
     /// The duration of one read.
-    async fn read(&mut self, session: &str, read: Read, length: usize, at: usize) -> Duration {
+    pub(crate) async fn read(&mut self, session: &str, read: Read, length: usize, at: usize) -> Duration {
         let known = match read {
             Read::Whole | Read::Newest => None,
             Read::Known | Read::Appended => Some(self.view(session, None).await.0),
@@ -145,12 +157,13 @@ impl Build {
 }
 
 /// Measures the builds in turn.
-pub(crate) async fn run(binaries: &[String], report: &mut Report) {
+pub(crate) async fn run(binaries: &[String], short: bool, report: &mut Report) {
     let mut builds = Vec::new();
     for binary in binaries {
         builds.push(Build::start(binary).await);
     }
-    for length in [100, 1_000, 10_000] {
+    let lengths: &[usize] = if short { &[100, 1_000] } else { &[100, 1_000, 10_000] };
+    for &length in lengths {
         let mut ids = Vec::new();
         for build in &mut builds {
             ids.push(build.session(length, BODY_BYTES).await);
@@ -165,7 +178,11 @@ pub(crate) async fn run(binaries: &[String], report: &mut Report) {
                 }
             }
             for (build, latencies) in builds.iter().zip(latencies) {
-                report.row(&format!("{length}: {what}"), &build.name, None, &latencies);
+                let what = format!("{length}: {what}");
+                report.row(&what, &build.name, None, &latencies, &[]);
+                if let Some(bound) = read.target(length) {
+                    report.target(&what, &build.name, ("p50_ms", latencies.millis(0.5)), bound);
+                }
             }
         }
     }

@@ -1,0 +1,66 @@
+//! Cost of a process or of a thread, as Linux counts it: processor time and bytes written to disk.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Length of the units of `/proc/PID/stat`, which are the same on every Linux.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Cost since the start of a process or of a thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cost {
+    /// Processor time, of the user and of the system.
+    pub(crate) cpu: Duration,
+    /// Bytes of pages that were made dirty in files.
+    pub(crate) written: u64,
+}
+
+impl Cost {
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self { cpu: self.cpu.saturating_sub(earlier.cpu), written: self.written.saturating_sub(earlier.written) }
+    }
+
+    /// Microseconds of processor time for each of `count`.
+    pub(crate) fn micros_each(self, count: u64) -> f64 {
+        self.cpu.as_secs_f64() * 1e6 / count.max(1) as f64
+    }
+}
+
+/// The files of a process or of a thread in `/proc`.
+#[derive(Debug, Clone)]
+pub(crate) struct Process(PathBuf);
+
+impl Process {
+    pub(crate) fn new(pid: u32) -> Self {
+        Self(format!("/proc/{pid}").into())
+    }
+
+    pub(crate) fn own() -> Self {
+        Self("/proc/self".into())
+    }
+
+    /// The calling thread.
+    pub(crate) fn thread() -> Self {
+        let link = fs::read_link("/proc/thread-self").unwrap_or_default();
+        Self(PathBuf::from("/proc").join(link))
+    }
+
+    /// The cost so far; zero where the system does not report it.
+    pub(crate) fn cost(&self) -> Cost {
+        Cost { cpu: self.cpu().unwrap_or_default(), written: self.written().unwrap_or_default() }
+    }
+
+    fn cpu(&self) -> Option<Duration> {
+        let stat = fs::read_to_string(self.0.join("stat")).ok()?;
+        // The name before it may have spaces and brackets.
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u32>);
+        ticks.sum::<Result<u32, _>>().ok().map(|ticks| TICK * ticks)
+    }
+
+    fn written(&self) -> Option<u64> {
+        let io = fs::read_to_string(self.0.join("io")).ok()?;
+        io.lines().find_map(|line| line.strip_prefix("write_bytes: "))?.parse().ok()
+    }
+}

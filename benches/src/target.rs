@@ -1,0 +1,273 @@
+//! Servers that take appends, and their callers: the daemon, raw SQLite, and the two baselines over gRPC.
+
+use crate::fleet::Daemon;
+use crate::floor::Floor;
+use crate::process::{Cost, Process};
+use crate::rpc;
+use longhand::pb;
+use longhand::pb::message_service_client::MessageServiceClient;
+use longhand::pb::session_service_client::SessionServiceClient;
+use rand::rngs::StdRng;
+use rand::{Rng as _, SeedableRng as _};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tempfile::TempDir;
+use tonic::transport::{Channel, Endpoint};
+
+/// Size of a message's text, in bytes.
+pub(crate) const BODY_BYTES: usize = 1_024;
+/// Messages after which a caller continues in a new session, as agents do. A session that is never compacted would fill
+/// the memory for loaded sessions.
+const SESSION_MESSAGES: usize = 500;
+/// Different texts of a run.
+const TEXTS: usize = 512;
+/// Digits of the number at the beginning of a text.
+const NUMBER_DIGITS: usize = 12;
+pub(crate) const RAW: &str = "raw SQLite";
+pub(crate) const RPC: &str = "RPC alone";
+pub(crate) const RPC_RAW: &str = "RPC and raw SQLite";
+
+/// Texts of random words, as compressible as prose. They are made in advance, so that the load generator has little
+/// work at each call; a number at the beginning makes each text unique.
+#[derive(Clone)]
+pub(crate) struct Texts {
+    texts: Arc<Vec<String>>,
+    next: usize,
+}
+
+impl Texts {
+    /// Texts of `bytes` bytes each; the same ones for the same seed.
+    pub(crate) fn new(seed: u64, bytes: usize) -> Self {
+        let mut random = StdRng::seed_from_u64(seed);
+        let text = |_| {
+            let mut text = String::with_capacity(bytes + 16);
+            while text.len() < bytes {
+                let word: u32 = random.random_range(0..4_096);
+                text.push_str(["the ", "view", "lo", "src/", "fn ", "is ", "as", "to "][(word % 8) as usize]);
+                write!(text, "{word:x} ").expect("a string takes all");
+            }
+            text.truncate(bytes);
+            text
+        };
+        Self { texts: Arc::new((0..TEXTS).map(text).collect()), next: 0 }
+    }
+
+    /// The texts of one of several callers.
+    fn of_caller(&self, index: usize) -> Self {
+        Self { next: index << 24, ..self.clone() }
+    }
+
+    pub(crate) fn text(&mut self) -> String {
+        let text = &self.texts[self.next % TEXTS];
+        let mut unique = String::with_capacity(text.len() + NUMBER_DIGITS);
+        write!(unique, "{:0NUMBER_DIGITS$x}", self.next).expect("a string takes all");
+        unique.truncate(text.len());
+        unique.push_str(&text[unique.len()..]);
+        self.next += 1;
+        unique
+    }
+}
+
+/// A sealed message of the user.
+pub(crate) fn message(text: String) -> pb::NewMessage {
+    pb::NewMessage {
+        role: pb::Role::User.into(),
+        kind: pb::MessageKind::Normal.into(),
+        parts: vec![pb::Part { body: Some(pb::part::Body::Text(pb::TextPart { text })), ..pb::Part::default() }],
+        finish: Some(pb::Finish::default()),
+        ..pb::NewMessage::default()
+    }
+}
+
+/// A request to append messages to a session.
+pub(crate) fn request(session: &str, messages: Vec<pb::NewMessage>) -> pb::AppendMessagesRequest {
+    pb::AppendMessagesRequest { session_id: session.to_owned(), messages, ..pb::AppendMessagesRequest::default() }
+}
+
+/// A connection to a server.
+pub(crate) async fn connect(address: &str) -> Channel {
+    Endpoint::from_shared(address.to_owned()).expect("an address").connect().await.expect("it listens")
+}
+
+/// Creates a session and returns its id.
+pub(crate) async fn session(channel: &Channel) -> String {
+    let mut sessions = SessionServiceClient::new(channel.clone());
+    let created = sessions.create_session(pb::CreateSessionRequest::default()).await.expect("a session").into_inner();
+    created.session.expect("a session").session_id
+}
+
+enum Kind {
+    Floor(Floor),
+    Rpc(rpc::Server),
+    Daemon(Daemon),
+}
+
+/// A server that takes appends, with its store in a folder of its own.
+pub(crate) struct Target {
+    pub(crate) name: String,
+    kind: Kind,
+    process: Process,
+    folder: TempDir,
+}
+
+impl Target {
+    /// A daemon.
+    pub(crate) fn daemon(binary: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let daemon = Daemon::start(binary, folder.path(), "");
+        let process = Process::new(daemon.pid());
+        Self { name: name(binary), kind: Kind::Daemon(daemon), process, folder }
+    }
+
+    /// The baselines: raw SQLite, gRPC without a store, gRPC with raw SQLite.
+    pub(crate) fn floors() -> Vec<Self> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let floor = Floor::start(folder.path());
+        let process = floor.thread.clone();
+        let mut floors = vec![Self { name: RAW.to_owned(), kind: Kind::Floor(floor), process, folder }];
+        for (name, commits) in [(RPC, false), (RPC_RAW, true)] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let server = rpc::Server::start(folder.path(), commits);
+            let process = Process::new(server.pid());
+            floors.push(Self { name: name.to_owned(), kind: Kind::Rpc(server), process, folder });
+        }
+        floors
+    }
+
+    /// The address of a daemon's or a baseline's socket.
+    pub(crate) fn address(&self) -> &str {
+        match &self.kind {
+            Kind::Floor(_) => "",
+            Kind::Rpc(server) => &server.address,
+            Kind::Daemon(daemon) => &daemon.socket,
+        }
+    }
+
+    pub(crate) fn is_baseline(&self) -> bool {
+        !matches!(self.kind, Kind::Daemon(_))
+    }
+
+    /// Cost of the server so far.
+    pub(crate) fn cost(&self) -> Cost {
+        let cost = self.process.cost();
+        match self.kind {
+            // Nothing else in this process writes.
+            Kind::Floor(_) => Cost { written: Process::own().cost().written, ..cost },
+            Kind::Rpc(_) | Kind::Daemon(_) => cost,
+        }
+    }
+
+    /// Processor time of the callers so far.
+    pub(crate) fn cost_of_callers(&self) -> Cost {
+        match self.kind {
+            Kind::Floor(_) => Process::own().cost().since(Cost { written: 0, ..self.process.cost() }),
+            Kind::Rpc(_) | Kind::Daemon(_) => Process::own().cost(),
+        }
+    }
+
+    /// The write-ahead log of its store; none if it has no store.
+    pub(crate) fn log(&self) -> Option<PathBuf> {
+        let folder = match self.kind {
+            Kind::Floor(_) | Kind::Rpc(_) => self.folder.path().to_owned(),
+            Kind::Daemon(_) => self.folder.path().join("store"),
+        };
+        log_in(&folder)
+    }
+
+    /// Creates callers, several of which may share a connection.
+    pub(crate) async fn callers(&self, count: usize, per_connection: usize, texts: &Texts) -> Vec<Caller> {
+        let mut callers = Vec::new();
+        let mut shared: Option<Channel> = None;
+        for index in 0..count {
+            let address = match &self.kind {
+                Kind::Floor(floor) => {
+                    let to = To::Floor(floor.clone(), index as i64);
+                    callers.push(Caller { texts: texts.of_caller(index), to });
+                    continue;
+                }
+                Kind::Rpc(server) => &server.address,
+                Kind::Daemon(daemon) => &daemon.socket,
+            };
+            let channel = match &shared {
+                Some(channel) if index % per_connection != 0 => channel.clone(),
+                _ => connect(address).await,
+            };
+            shared = Some(channel.clone());
+            let sessions = matches!(self.kind, Kind::Daemon(_));
+            let id = if sessions { session(&channel).await } else { "ses_00000000000000000000000000000000".to_owned() };
+            let messages = MessageServiceClient::new(channel.clone());
+            let to = To::Remote(Box::new(Connection { channel, messages, sessions, session: id, count: 0 }));
+            callers.push(Caller { texts: texts.of_caller(index), to });
+        }
+        callers
+    }
+}
+
+/// The name of a build in the report.
+pub(crate) fn name(binary: &str) -> String {
+    if binary == crate::own_binary() { "Longhand".to_owned() } else { binary.to_owned() }
+}
+
+/// The write-ahead log in a folder.
+pub(crate) fn log_in(folder: &Path) -> Option<PathBuf> {
+    let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
+    files.into_iter().find(|path| path.to_string_lossy().ends_with("-wal"))
+}
+
+/// One caller of a server.
+pub(crate) struct Caller {
+    texts: Texts,
+    to: To,
+}
+
+enum To {
+    Remote(Box<Connection>),
+    Floor(Floor, i64),
+}
+
+struct Connection {
+    channel: Channel,
+    messages: MessageServiceClient<Channel>,
+    /// The server has sessions.
+    sessions: bool,
+    session: String,
+    /// Messages in the session.
+    count: usize,
+}
+
+/// A call that is ready to be made.
+pub(crate) enum Call {
+    Remote(pb::AppendMessagesRequest),
+    Floor(Vec<String>),
+}
+
+impl Caller {
+    /// Prepares an append of `count` messages. Continues in a new session if the caller's session is long enough.
+    pub(crate) async fn prepare(&mut self, count: usize) -> Call {
+        let texts = &mut self.texts;
+        let texts = (0..count).map(|_| texts.text());
+        match &mut self.to {
+            To::Floor(..) => Call::Floor(texts.collect()),
+            To::Remote(connection) => {
+                if connection.sessions && connection.count >= SESSION_MESSAGES {
+                    connection.session = session(&connection.channel).await;
+                    connection.count = 0;
+                }
+                connection.count += count;
+                Call::Remote(request(&connection.session, texts.map(message).collect()))
+            }
+        }
+    }
+
+    /// Makes a call that this caller prepared.
+    pub(crate) async fn call(&mut self, call: Call) {
+        match (&mut self.to, call) {
+            (To::Remote(connection), Call::Remote(request)) => {
+                connection.messages.append_messages(request).await.expect("appended");
+            }
+            (To::Floor(floor, session), Call::Floor(texts)) => floor.append(*session, texts).await,
+            (To::Remote(_), Call::Floor(_)) | (To::Floor(..), Call::Remote(_)) => panic!("a call of another caller"),
+        }
+    }
+}
