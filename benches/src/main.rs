@@ -2,6 +2,7 @@
 //! stores, and prints medians and percentiles; `benches/run` builds both and starts it.
 
 mod append;
+mod client;
 mod compare;
 mod disk;
 mod events;

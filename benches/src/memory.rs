@@ -10,6 +10,8 @@ use clap::Args;
 
 const MESSAGES: usize = 100;
 const BODY_BYTES: usize = 200;
+/// Streams before those that are measured.
+const FIRST: usize = 10;
 /// Streams of a connection that is shared; the daemon takes few more.
 const SHARED: usize = 50;
 
@@ -35,21 +37,25 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         let name = target::name(binary);
         let folder = tempfile::tempdir().expect("a folder");
         let daemon = Daemon::start(binary, folder.path(), "");
+        let resident = ("resident_mib", mebibytes(&daemon, "VmRSS:"));
         let anonymous =
             [("anonymous_mib", mebibytes(&daemon, "RssAnon:")), ("file_mib", mebibytes(&daemon, "RssFile:"))];
-        report.target("idle", &name, ("resident_mib", mebibytes(&daemon, "VmRSS:")), Bound::AtMost(20.0));
+        report.target("idle", &name, resident, Bound::AtMost(20.0));
         report.figures("idle", &name, &anonymous);
-        streams(&daemon, &name, options.streams, report).await;
         drop(daemon);
+        streams(binary, &name, options.streams, report).await;
         sessions(binary, &name, if short { &options.sessions[..1] } else { &options.sessions }, report).await;
     }
 }
 
-async fn streams(daemon: &Daemon, name: &str, count: usize, report: &mut Report) {
-    let session = session(&connect(&daemon.socket).await).await;
+async fn streams(binary: &str, name: &str, count: usize, report: &mut Report) {
     for (what, per_connection) in [("a stream with a connection", 1), ("a stream of a shared connection", SHARED)] {
+        // A daemon of its own, because memory that ended streams leave would be used again.
+        let folder = tempfile::tempdir().expect("a folder");
+        let daemon = Daemon::start(binary, folder.path(), "");
+        let session = session(&connect(&daemon.socket).await).await;
         // The first ones also allocate what all streams share.
-        let first = events::watchers(&daemon.socket, &session, 10, 1).await;
+        let first = events::watchers(&daemon.socket, &session, FIRST, 1).await;
         let before = daemon.memory_kib("VmRSS:").unwrap_or_default();
         let streams = events::watchers(&daemon.socket, &session, count, per_connection).await;
         let after = daemon.memory_kib("VmRSS:").unwrap_or_default();

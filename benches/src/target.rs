@@ -1,11 +1,12 @@
 //! Servers that take appends, and their callers: the daemon, raw SQLite, and the two baselines over gRPC.
 
+use crate::client::{self, Client};
 use crate::fleet::Daemon;
 use crate::floor::Floor;
 use crate::process::{Cost, Process};
 use crate::rpc;
+use bytes::Bytes;
 use longhand::pb;
-use longhand::pb::message_service_client::MessageServiceClient;
 use longhand::pb::session_service_client::SessionServiceClient;
 use rand::rngs::StdRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -177,27 +178,28 @@ impl Target {
 
     /// Creates callers, several of which may share a connection.
     pub(crate) async fn callers(&self, count: usize, per_connection: usize, texts: &Texts) -> Vec<Caller> {
+        let sessions = match &self.kind {
+            Kind::Floor(_) | Kind::Rpc(_) => None,
+            Kind::Daemon(daemon) => Some(connect(&daemon.socket).await),
+        };
         let mut callers = Vec::new();
-        let mut shared: Option<Channel> = None;
+        let mut shared: Option<Client> = None;
         for index in 0..count {
-            let address = match &self.kind {
-                Kind::Floor(floor) => {
-                    let to = To::Floor(floor.clone(), index as i64);
-                    callers.push(Caller { texts: texts.of_caller(index), to });
-                    continue;
+            let to = match &self.kind {
+                Kind::Floor(floor) => To::Floor(floor.clone(), index as i64),
+                Kind::Rpc(_) | Kind::Daemon(_) => {
+                    let client = match &shared {
+                        Some(client) if index % per_connection != 0 => client.clone(),
+                        _ => Client::connect(self.address()).await,
+                    };
+                    shared = Some(client.clone());
+                    let id = match &sessions {
+                        Some(sessions) => session(sessions).await,
+                        None => "ses_00000000000000000000000000000000".to_owned(),
+                    };
+                    To::Remote(Connection { client, sessions: sessions.clone(), session: id, count: 0 })
                 }
-                Kind::Rpc(server) => &server.address,
-                Kind::Daemon(daemon) => &daemon.socket,
             };
-            let channel = match &shared {
-                Some(channel) if index % per_connection != 0 => channel.clone(),
-                _ => connect(address).await,
-            };
-            shared = Some(channel.clone());
-            let sessions = matches!(self.kind, Kind::Daemon(_));
-            let id = if sessions { session(&channel).await } else { "ses_00000000000000000000000000000000".to_owned() };
-            let messages = MessageServiceClient::new(channel.clone());
-            let to = To::Remote(Box::new(Connection { channel, messages, sessions, session: id, count: 0 }));
             callers.push(Caller { texts: texts.of_caller(index), to });
         }
         callers
@@ -222,15 +224,14 @@ pub(crate) struct Caller {
 }
 
 enum To {
-    Remote(Box<Connection>),
+    Remote(Connection),
     Floor(Floor, i64),
 }
 
 struct Connection {
-    channel: Channel,
-    messages: MessageServiceClient<Channel>,
-    /// The server has sessions.
-    sessions: bool,
+    client: Client,
+    /// The connection on which sessions are created; none if the server has no sessions.
+    sessions: Option<Channel>,
     session: String,
     /// Messages in the session.
     count: usize,
@@ -238,7 +239,7 @@ struct Connection {
 
 /// A call that is ready to be made.
 pub(crate) enum Call {
-    Remote(pb::AppendMessagesRequest),
+    Remote(Bytes),
     Floor(Vec<String>),
 }
 
@@ -250,12 +251,14 @@ impl Caller {
         match &mut self.to {
             To::Floor(..) => Call::Floor(texts.collect()),
             To::Remote(connection) => {
-                if connection.sessions && connection.count >= SESSION_MESSAGES {
-                    connection.session = session(&connection.channel).await;
+                if let Some(sessions) = &connection.sessions
+                    && connection.count >= SESSION_MESSAGES
+                {
+                    connection.session = session(sessions).await;
                     connection.count = 0;
                 }
                 connection.count += count;
-                Call::Remote(request(&connection.session, texts.map(message).collect()))
+                Call::Remote(client::encode(&request(&connection.session, texts.map(message).collect())))
             }
         }
     }
@@ -263,9 +266,7 @@ impl Caller {
     /// Makes a call that this caller prepared.
     pub(crate) async fn call(&mut self, call: Call) {
         match (&mut self.to, call) {
-            (To::Remote(connection), Call::Remote(request)) => {
-                connection.messages.append_messages(request).await.expect("appended");
-            }
+            (To::Remote(connection), Call::Remote(body)) => connection.client.append(body).await,
             (To::Floor(floor, session), Call::Floor(texts)) => floor.append(*session, texts).await,
             (To::Remote(_), Call::Floor(_)) | (To::Floor(..), Call::Remote(_)) => panic!("a call of another caller"),
         }
