@@ -4,12 +4,14 @@
 -- `revision` is dense per session, one for each event, and is also the position of a message in its history.
 -- Rows that a view or a replay reads never change once they are complete: triggers at the end see to it.
 
--- One row: the identity of the store. Cursors name it, so that a cursor of another store is refused.
+-- The identity of the store: the newest row. Cursors name it, so that a cursor of another store is refused. A backup has
+-- `user_version` 1 in its header; its first start as a store adds a row, so that cursors of the original are refused.
 create table store (
-    id integer primary key check (id = 1),
+    id integer primary key,
     public_id blob not null,
     create_time integer not null,                   -- microseconds since 1970, as all times here
-    secret blob not null                            -- the random key of view tokens; a copy of the store accepts them too
+    secret blob not null                            -- the random key of view tokens; a restored store keeps it, since
+                                                    -- tokens name sessions and revisions that both stores share
 ) strict;
 
 -- A session. The first columns never change; the rest is its head: the result of its events, stored so that an append

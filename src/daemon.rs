@@ -3,6 +3,7 @@
 mod accept;
 mod call;
 mod connection;
+pub mod offline;
 mod request;
 mod socket;
 

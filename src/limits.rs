@@ -117,6 +117,12 @@ pub const SUBSCRIPTION_PAGE_EVENTS: i64 = 256;
 pub const EVENTS_SCAN_MAX: i64 = 4_096;
 /// Sessions that one subscription names.
 pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
+/// Length of the log at which a backup is given up: the log cannot be reused while the backup reads its snapshot.
+pub const BACKUP_LOG_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// Room that a backup or a restored store leaves on its file system.
+pub const COPY_ROOM_BYTES: i64 = 64 * 1024 * 1024;
+/// Interval between reports of the progress of a copy.
+pub const COPY_PROGRESS_MS: u64 = 250;
 /// Findings of a check that wait for their reader.
 pub const CHECK_QUEUE_MAX: usize = 64;
 /// Open event streams.

@@ -5,6 +5,7 @@ use crate::model::Seq;
 use crate::store::Store;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use uuid::Uuid;
 
 /// Version of the cursor format, the first byte of a cursor.
 const CURSOR_FORM: u8 = 1;
@@ -39,8 +40,14 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
     let foreign = |why: &str| {
         Error::new(Reason::CursorForeign, format!("the cursor {why}; start from the beginning or with a snapshot"))
     };
-    if id != store.id().as_bytes() {
-        return Err(foreign("belongs to another store"));
+    let id = Uuid::from_slice(id).map_err(|_| invalid())?;
+    if id != store.id() {
+        let restored = store.was_restored_from(id);
+        return Err(foreign(if restored {
+            "is from before the store was restored"
+        } else {
+            "belongs to another store"
+        }));
     }
     let seq = Seq::from_le_bytes(seq.try_into().map_err(|_| invalid())?);
     if seq == 0 {

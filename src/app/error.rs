@@ -118,6 +118,16 @@ pub enum Reason {
     RequestTooLarge,
     /// The request is not a message of the protocol.
     RequestMalformed,
+    /// A file of the backup's name exists; it is never replaced.
+    BackupExists,
+    /// Another backup is being made.
+    BackupRunning,
+    /// The backup could not be made: no room, no permission, or too many writes meanwhile; nothing is left of it.
+    BackupFailed,
+    /// The backup was made and then found damaged, as the store itself probably is; nothing is left of it.
+    BackupDamaged,
+    /// The call is only accepted on the daemon's Unix socket.
+    SocketRequired,
     /// A row is damaged.
     RowCorrupt,
     /// An unexpected failure; the log has the details.
@@ -126,7 +136,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Self; 56] = [
+    pub const ALL: [Self; 61] = [
         Self::SessionNotFound,
         Self::MessageNotFound,
         Self::DraftNotFound,
@@ -181,6 +191,11 @@ impl Reason {
         Self::MethodUnknown,
         Self::RequestTooLarge,
         Self::RequestMalformed,
+        Self::BackupExists,
+        Self::BackupRunning,
+        Self::BackupFailed,
+        Self::BackupDamaged,
+        Self::SocketRequired,
         Self::RowCorrupt,
         Self::Internal,
     ];
@@ -242,6 +257,11 @@ impl Reason {
             Self::MethodUnknown => "METHOD_UNKNOWN",
             Self::RequestTooLarge => "REQUEST_TOO_LARGE",
             Self::RequestMalformed => "REQUEST_MALFORMED",
+            Self::BackupExists => "BACKUP_EXISTS",
+            Self::BackupRunning => "BACKUP_RUNNING",
+            Self::BackupFailed => "BACKUP_FAILED",
+            Self::BackupDamaged => "BACKUP_DAMAGED",
+            Self::SocketRequired => "SOCKET_REQUIRED",
             Self::RowCorrupt => "ROW_CORRUPT",
             Self::Internal => "INTERNAL",
         }
@@ -364,6 +384,11 @@ impl From<store::Error> for Error {
                 let error = plain(Reason::RowCorrupt).with("table", table);
                 if row.is_empty() { error } else { error.with("row", row) }
             }
+            E::PathInvalid(why) => Self::field("path", why),
+            E::CopyExists(path) => plain(Reason::BackupExists).with("path", path.display()),
+            E::BackupRunning => plain(Reason::BackupRunning),
+            E::CopyFailed(_) => plain(Reason::BackupFailed),
+            E::CopyDamaged { findings, .. } => plain(Reason::BackupDamaged).with("findings", findings),
             E::LeaseLost | E::Database(_) | E::Disk(_) | E::Open(_) => Self::internal(message),
         }
     }

@@ -3,6 +3,7 @@
 
 pub mod admin;
 pub mod append;
+pub mod backup;
 mod branch_request_log;
 mod branches;
 pub mod compactions;

@@ -5,6 +5,7 @@
 
 mod address;
 mod audit;
+mod backup;
 mod brief;
 mod changes;
 mod client;
@@ -154,6 +155,10 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Check hash chains, or export their heads
     Audit(audit::Arguments),
+    /// Make a verified backup of the running daemon's store in a new file
+    Backup(backup::BackupArguments),
+    /// Make a store from a backup, in a new data directory and without a daemon
+    Restore(backup::RestoreArguments),
     /// Print the state of the daemon, or the guards of a session
     Status(status::Arguments),
     /// Print a script that completes commands and options in a shell
@@ -210,6 +215,8 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),
         Command::Evaluate(arguments) => evaluate::run(globals, arguments).await,
+        Command::Backup(arguments) => backup::backup(globals, arguments).await,
+        Command::Restore(arguments) => backup::restore(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
         Command::Status(arguments) => status::run(globals, arguments).await,
         Command::Completions(arguments) => completions::run(globals, &arguments),

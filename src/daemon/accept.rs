@@ -34,6 +34,9 @@ pub(super) trait Listener: Send + 'static {
     /// Type of a connection.
     type Io: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
+    /// True if only the daemon's own user can connect.
+    const IS_OWNERS: bool;
+
     /// The next connection.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Io>> + Send;
 
@@ -43,6 +46,7 @@ pub(super) trait Listener: Send + 'static {
 
 impl Listener for UnixListener {
     type Io = UnixStream;
+    const IS_OWNERS: bool = true;
 
     async fn accept(&self) -> io::Result<UnixStream> {
         Self::accept(self).await.map(|(connection, _)| connection)
@@ -55,6 +59,7 @@ impl Listener for UnixListener {
 
 impl Listener for TcpListener {
     type Io = TcpStream;
+    const IS_OWNERS: bool = false;
 
     async fn accept(&self) -> io::Result<TcpStream> {
         let (connection, _) = Self::accept(self).await?;
@@ -106,7 +111,7 @@ fn is_exhausted(error: &io::Error) -> bool {
 fn accept<L: Listener>(server: &Arc<Server>, io: L::Io) {
     match server.connections.entry(&server.traffic) {
         Some(entry) => {
-            server.tasks.spawn(connection::serve(io, entry, server.clone()));
+            server.tasks.spawn(connection::serve(io, L::IS_OWNERS, entry, server.clone()));
         }
         None => {
             server.traffic.refused_connections.add(1);

@@ -2,6 +2,7 @@
 
 use super::accept::{ConnectionEntry, Server};
 use super::call;
+use crate::grpc::OwnerSocket;
 use crate::limits;
 use bytes::Bytes;
 use h2::server::{Builder, Connection};
@@ -23,8 +24,8 @@ fn builder() -> Builder {
     builder
 }
 
-/// Serves a connection to its end. All its calls end with it.
-pub(super) async fn serve<Io>(io: Io, entry: ConnectionEntry, server: Arc<Server>)
+/// Serves a connection to its end. All its calls end with it. `is_owners` is true on the Unix socket.
+pub(super) async fn serve<Io>(io: Io, is_owners: bool, entry: ConnectionEntry, server: Arc<Server>)
 where
     Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -40,13 +41,17 @@ where
     };
     tokio::select! {
         () = server.ending.cancelled() => {}
-        () = calls(connection, &entry, &server) => {}
+        () = calls(connection, is_owners, &entry, &server) => {}
     }
 }
 
 /// Accepts calls until the client is gone, or the connection has to close and its calls have ended.
-async fn calls<Io>(mut connection: Connection<Io, Bytes>, entry: &ConnectionEntry, server: &Arc<Server>)
-where
+async fn calls<Io>(
+    mut connection: Connection<Io, Bytes>,
+    is_owners: bool,
+    entry: &ConnectionEntry,
+    server: &Arc<Server>,
+) where
     Io: AsyncRead + AsyncWrite + Unpin,
 {
     let mut calls = JoinSet::new();
@@ -67,7 +72,10 @@ where
                 }
             }
             accepted = connection.accept() => match accepted {
-                Some(Ok((request, respond))) => {
+                Some(Ok((mut request, respond))) => {
+                    if is_owners {
+                        request.extensions_mut().insert(OwnerSocket);
+                    }
                     if calls.is_empty() {
                         entry.is_idle(false);
                     }

@@ -87,7 +87,7 @@ fn server(traffic: Traffic) -> Arc<Server> {
 fn serve(server: &Arc<Server>, bytes: usize) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(bytes);
     let entry = server.connections.entry(&server.traffic).expect("a place");
-    tokio::spawn(connection::serve(theirs, entry, server.clone()));
+    tokio::spawn(connection::serve(theirs, true, entry, server.clone()));
     ours
 }
 

@@ -1,5 +1,6 @@
 //! The daemon's description of itself, over gRPC.
 
+use super::backup;
 use super::convert::compaction::{contradiction_kind, kind, level, state, trigger};
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
@@ -166,6 +167,7 @@ fn check(items: Receiver<crate::app::Result<CheckItem>>) -> CheckStream {
 #[tonic::async_trait]
 impl AdminService for Admin {
     type CheckIntegrityStream = CheckStream;
+    type CreateBackupStream = backup::BackupStream;
 
     async fn get_server_info(
         &self,
@@ -227,5 +229,12 @@ impl AdminService for Admin {
         let (heads, next_page_token) =
             self.app.list_heads(session_id.as_deref(), page_size.into(), &page_token, &at).await?;
         Ok(Response::new(pb::ListHeadsResponse { heads: heads.into_iter().map(head).collect(), next_page_token }))
+    }
+
+    async fn create_backup(
+        &self,
+        request: Request<pb::CreateBackupRequest>,
+    ) -> Result<Response<Self::CreateBackupStream>, Status> {
+        backup::create(&self.app, &request)
     }
 }

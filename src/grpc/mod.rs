@@ -3,6 +3,7 @@
 //! No decisions are made here. A method converts its request into domain types, calls `app`, and converts the answer.
 
 mod admin;
+mod backup;
 mod compactions;
 mod contexts;
 mod convert;
@@ -29,6 +30,10 @@ use tonic_health::server::HealthReporter;
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";
+
+/// Extension of a request that came over the Unix socket, which only the daemon's own user can open.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnerSocket;
 
 /// The names with a health status: the daemon as a whole, and each service.
 const HEALTH_NAMES: [&str; 8] = [

@@ -40,9 +40,9 @@ fn code(reason: Reason) -> Code {
         | Reason::SummaryRefused
         | Reason::RequestMalformed => Code::InvalidArgument,
         Reason::MethodUnknown | Reason::EncodingUnknown => Code::Unimplemented,
-        Reason::ClientIdReused => Code::AlreadyExists,
+        Reason::ClientIdReused | Reason::BackupExists => Code::AlreadyExists,
         Reason::CursorOutOfRange | Reason::RevisionOutOfRange => Code::OutOfRange,
-        Reason::RevisionMismatch | Reason::OffsetMismatch => Code::Aborted,
+        Reason::RevisionMismatch | Reason::OffsetMismatch | Reason::BackupRunning => Code::Aborted,
         Reason::CursorForeign
         | Reason::SessionArchived
         | Reason::MessageSealed
@@ -57,6 +57,7 @@ fn code(reason: Reason) -> Code {
         | Reason::OverflowAgain
         | Reason::SummaryTasksOff
         | Reason::SummaryLeaseLost
+        | Reason::BackupFailed
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
         Reason::ContextTooLarge
         | Reason::TooManyStreams
@@ -72,7 +73,8 @@ fn code(reason: Reason) -> Code {
         | Reason::StoreStopped
         | Reason::StorageReadOnly
         | Reason::ShuttingDown => Code::Unavailable,
-        Reason::RowCorrupt => Code::DataLoss,
+        Reason::SocketRequired => Code::PermissionDenied,
+        Reason::RowCorrupt | Reason::BackupDamaged => Code::DataLoss,
         Reason::AnswerLost | Reason::Internal => Code::Internal,
     }
 }

@@ -147,6 +147,26 @@ pub enum Error {
     /// The store cannot be opened.
     #[error("{0}")]
     Open(String),
+    /// A path cannot be used for a backup or for what is made from one.
+    #[error("{0}")]
+    PathInvalid(String),
+    /// A file of this name exists, and is never replaced.
+    #[error("{} exists, and is not replaced", .0.display())]
+    CopyExists(std::path::PathBuf),
+    /// Another backup of the store is being made.
+    #[error("another backup is being made")]
+    BackupRunning,
+    /// The copy could not be made.
+    #[error("{0}")]
+    CopyFailed(String),
+    /// The copy has findings, as the store itself probably has.
+    #[error("the copy has {findings} findings, and is not kept; the first: {first}")]
+    CopyDamaged {
+        /// The number of findings.
+        findings: usize,
+        /// The first of them.
+        first: String,
+    },
 }
 
 /// The kind of item that an id names.

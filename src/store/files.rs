@@ -320,6 +320,12 @@ fn database_state(directory: &Path) -> io::Result<Result<DatabaseState>> {
     })
 }
 
+/// True if the file is a database of Longhand, by its header.
+pub(super) fn is_store(path: &Path) -> io::Result<bool> {
+    let Some(file) = Readable::open(path)? else { return Err(io::ErrorKind::NotFound.into()) };
+    Ok(FirstPage::of(&file.bytes(0, HEADER_BYTES)?) == FirstPage::Ours)
+}
+
 /// A file that is read at offsets.
 struct Readable {
     file: File,

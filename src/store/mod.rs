@@ -4,12 +4,14 @@
 
 mod ahead;
 mod append;
+mod backup;
 mod by_hand;
 mod calls;
 mod chain;
 mod claims;
 mod checkpoint;
 mod codec;
+mod copies;
 mod counts;
 mod drafts;
 mod error;
@@ -18,6 +20,7 @@ mod expand;
 mod files;
 mod head;
 mod health;
+mod identity;
 mod jobs;
 mod layouts;
 mod ancestry;
@@ -32,6 +35,7 @@ mod compactions;
 mod reversals;
 mod requests;
 mod reread;
+mod restore;
 mod script;
 mod search;
 mod sessions;
@@ -48,6 +52,7 @@ mod writer;
 pub use append::{NewEntry, Seal};
 pub use claims::{Claim, Planned};
 pub use compactions::{Commit, Committed};
+pub use copies::{CheckedCopy, CopyProgress, OnProgress};
 pub use counts::Counted;
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
@@ -63,6 +68,7 @@ pub use position::MessagePosition;
 pub use recent::Newest;
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
+pub use restore::{Restored, restore};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
 pub use sources::{News, Source};
@@ -99,14 +105,15 @@ pub struct Store {
 struct Shared {
     writer: WriterHandle,
     readers: SqlitePool,
-    id: Uuid,
-    view_key: [u8; 32],
+    identity: identity::Identity,
     durability: Durability,
     announced: writer::Announced,
     health: Arc<Health>,
     recent: Arc<Recent>,
     rows_read: AtomicU64,
     directory: std::path::PathBuf,
+    /// Held while a backup is made.
+    backing_up: tokio::sync::Mutex<()>,
 }
 
 /// A draft of an open message: its id, true for reasoning, its text so far.
@@ -128,12 +135,17 @@ async fn end<T>(transaction: Transaction<'_, Sqlite>, answer: Result<T>) -> Resu
 impl Store {
     /// The store's id; cursors name it.
     pub fn id(&self) -> Uuid {
-        self.shared.id
+        self.shared.identity.id
+    }
+
+    /// True if the store is a restored backup of the store with this id.
+    pub fn was_restored_from(&self, id: Uuid) -> bool {
+        self.shared.identity.earlier.contains(&id)
     }
 
     /// The secret key of the store's view tokens; no answer contains it.
     pub fn view_key(&self) -> &[u8; 32] {
-        &self.shared.view_key
+        &self.shared.identity.view_key
     }
 
     /// The kind of crash that an acknowledged write survives.
@@ -610,7 +622,7 @@ impl Store {
     /// Checks one session's chain, or all chains and the log, against the rows; findings are sent to `found` as they
     /// occur.
     pub async fn verify(&self, session: Option<SessionKey>, found: mpsc::Sender<Finding>) -> Result<Checked> {
-        verify::run(self, session.map(|session| session.0), &found).await
+        verify::run(&self.shared.readers, session.map(|session| session.0), &found, &|_| {}).await
     }
 
     /// Statistics of the compactions in the whole store, as of an instant.

@@ -4,10 +4,11 @@ use super::ahead;
 use super::error::{Error, Result};
 use super::files::{self, DATABASE, DatabaseState};
 use super::health::Health;
+use super::identity;
 use super::open_messages;
 use super::writer::Writer;
 use super::{Shared, Store};
-use crate::clock::{Clock, fresh_id};
+use crate::clock::Clock;
 use crate::limits;
 use crate::telemetry::failpoint;
 use sqlx::migrate::{Migration, MigrationType, Migrator};
@@ -62,7 +63,7 @@ fn migrator() -> Migrator {
     Migrator { migrations: Cow::Owned(migrations), ..Migrator::DEFAULT }
 }
 
-fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
+pub(super) fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(directory.join(DATABASE))
         // Readers continue while the writer commits.
@@ -85,7 +86,7 @@ fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
 }
 
 /// Refuses a library that can corrupt the store.
-async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
+pub(super) async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
     let version: String = sqlx::query_scalar("select sqlite_version()").fetch_one(conn).await?;
     let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
     let (major, minor, patch) = SQLITE_MIN;
@@ -98,7 +99,7 @@ async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
 }
 
 /// Refuses a store with a schema that this program does not know, because its content could be misread.
-async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<()> {
+pub(super) async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<()> {
     const IS_MIGRATED: &str = "select count(*) from sqlite_master where type = 'table' and name = '_sqlx_migrations'";
     let is_migrated: i64 = sqlx::query_scalar(IS_MIGRATED).fetch_one(&mut *conn).await?;
     if is_migrated == 0 {
@@ -130,7 +131,7 @@ async fn prepare(conn: &mut SqliteConnection, directory: &Path, state: DatabaseS
 
 /// Locks a data directory, with retries. A child process that a daemon has just forked holds the daemon's lock until it
 /// executes its own program, even if that daemon is gone, so the lock is tried again for a moment.
-async fn claim(directory: &Path) -> Result<(std::fs::File, files::DatabaseState)> {
+pub(super) async fn claim(directory: &Path) -> Result<(std::fs::File, files::DatabaseState)> {
     for _ in 0..limits::LOCK_ATTEMPTS {
         if let Some(claimed) = files::claim(directory)? {
             return Ok(claimed);
@@ -172,7 +173,7 @@ impl Store {
         files::sync_directory(&held, &directory)?;
         ahead::settle(&mut conn, &clock).await?;
         open_messages::restart(&mut conn, clock.now()).await?;
-        let (id, view_key) = identity(&mut conn, &clock).await?;
+        let identity = identity::settle(&mut conn, &clock).await?;
         let readers = SqlitePoolOptions::new()
             .max_connections(limits::READERS)
             // Opened now: later there may be no file descriptors left.
@@ -191,14 +192,14 @@ impl Store {
         let shared = Shared {
             writer: handle,
             readers,
-            id,
-            view_key,
+            identity,
             durability,
             announced,
             health,
             recent,
             rows_read: AtomicU64::new(0),
             directory,
+            backing_up: tokio::sync::Mutex::default(),
         };
         let running = async move {
             writer.run().await;
@@ -223,20 +224,4 @@ async fn has_ended(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
         conn.ping().await?;
     }
     Ok(!conn.is_in_transaction())
-}
-
-/// The store's id, and the key of its view tokens; both are made the first time.
-async fn identity(conn: &mut SqliteConnection, clock: &Clock) -> Result<(uuid::Uuid, [u8; 32])> {
-    const INSERT: &str =
-        "insert into store (id, public_id, create_time, secret) values (1, $1, $2, $3) on conflict (id) do nothing";
-    let secret: [u8; 32] = rand::random();
-    sqlx::query(INSERT)
-        .bind(fresh_id().as_bytes().to_vec())
-        .bind(clock.now().0)
-        .bind(secret.to_vec())
-        .execute(&mut *conn)
-        .await?;
-    let (id, secret): (Vec<u8>, Vec<u8>) =
-        sqlx::query_as("select public_id, secret from store where id = 1").fetch_one(conn).await?;
-    Ok((super::codec::uuid(&id)?, blake3::derive_key("longhand 2026-12-06 view tokens", &secret)))
 }

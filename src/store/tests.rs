@@ -10,8 +10,9 @@ use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 /// Statements that scan a whole table on purpose: the check of the log, a count for the status page, and its counters.
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
-/// subject of a claim.
-const WHOLE: [&str; 5] = [
+/// subject of a claim; a store has one identity for each time that it was restored.
+const WHOLE: [&str; 6] = [
+    identity::IDENTITIES,
     statistics::COUNTERS,
     statistics::CONTRADICTIONS,
     spending::SPENT,
@@ -32,6 +33,7 @@ fn statements() -> Vec<&'static str> {
         events::STATEMENTS,
         expand::STATEMENTS,
         head::STATEMENTS,
+        identity::STATEMENTS,
         jobs::STATEMENTS,
         layouts::STATEMENTS,
         ancestry::STATEMENTS,

@@ -5,7 +5,7 @@ use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::error::{Error, Result};
 use super::messages::Numbered;
-use super::{Store, end, events, messages};
+use super::{end, events, messages};
 use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId, SessionId};
@@ -15,7 +15,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use sqlx::sqlite::SqliteRow;
-use sqlx::{Connection as _, Row as _};
+use sqlx::{Connection as _, Row as _, SqlitePool};
 use tokio::sync::mpsc;
 
 /// Evidence that something was altered, dropped or inserted.
@@ -101,24 +101,6 @@ pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
 }
 
-/// Checks one session in a snapshot, whatever is written meanwhile. Returns the findings and the number of checked
-/// events.
-async fn session(reader: &mut Reader<'_>, key: i64) -> Result<(Vec<Finding>, i64)> {
-    let mut check = Check::new(key);
-    snapshot(reader, async |reader| check.session(reader).await).await?;
-    Ok((check.findings, check.events))
-}
-
-/// Reads in one transaction, so that all reads see the same rows. The transaction ends when it is dropped, so neither
-/// an error nor an abandoned check leaves it open.
-async fn snapshot<T>(reader: &mut Reader<'_>, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-    let mut transaction = reader.conn.begin().await?;
-    let mut inner = Reader::new(&mut transaction);
-    let answer = read(&mut inner).await;
-    reader.rows += inner.rows;
-    end(transaction, answer).await
-}
-
 async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {
     for finding in findings {
         checked.findings += 1;
@@ -127,40 +109,54 @@ async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: 
 }
 
 /// The next sessions to check.
-async fn sessions_behind(reader: &mut Reader<'_>, after: i64) -> Result<Vec<i64>> {
-    let rows = reader.all(sqlx::query(SESSIONS).bind(after).bind(limits::PAGE_SIZE_MAX)).await?;
+pub(super) async fn sessions_after(pool: &SqlitePool, after: i64) -> Result<Vec<i64>> {
+    let rows = sqlx::query(SESSIONS).bind(after).bind(limits::PAGE_SIZE_MAX).fetch_all(pool).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
-/// Checks one session, or all sessions and the log.
+/// Checks one session, or all sessions and the log. `progress` is called after each page of events.
 ///
-/// The reader is returned before a finding is sent, so a slow caller blocks neither other readers nor the checkpoints
-/// of the log. A caller that is gone does not stop the check, which must be dropped instead.
-pub(crate) async fn run(store: &Store, only: Option<i64>, found: &mpsc::Sender<Finding>) -> Result<Checked> {
+/// Each page is read in a snapshot of its own, and the reader is returned before a finding is sent, so neither a long
+/// check nor a slow caller blocks other readers or the checkpoints of the log. A caller that is gone does not stop the
+/// check, which must be dropped instead.
+pub(super) async fn run(
+    pool: &SqlitePool,
+    only: Option<i64>,
+    found: &mpsc::Sender<Finding>,
+    progress: &(dyn Fn(Checked) + Send + Sync),
+) -> Result<Checked> {
     let mut checked = Checked::default();
     let mut keys = match only {
         Some(key) => vec![key],
-        None => store.reading(async |reader| sessions_behind(reader, 0).await).await?,
+        None => sessions_after(pool, 0).await?,
     };
     while let Some(last) = keys.last().copied() {
         for key in keys {
-            let (findings, events) = store.reading(async |reader| session(reader, key).await).await?;
+            let mut check = SessionCheck::new(key);
+            let mut has_more = true;
+            while has_more {
+                let (findings, events);
+                (findings, events, has_more) = check.page(pool).await?;
+                checked.events += events;
+                report(findings, found, &mut checked).await;
+                progress(checked);
+            }
             checked.sessions += 1;
-            checked.events += events;
-            report(findings, found, &mut checked).await;
         }
         if only.is_some() {
             return Ok(checked);
         }
-        keys = store.reading(async |reader| sessions_behind(reader, last).await).await?;
+        keys = sessions_after(pool, last).await?;
     }
-    let findings = store.reading(async |reader| snapshot(reader, log).await).await?;
-    report(findings, found, &mut checked).await;
+    report(log(pool).await?, found, &mut checked).await;
+    progress(checked);
     Ok(checked)
 }
 
 /// Checks that the log has no gap, and no event without a session.
-async fn log(reader: &mut Reader<'_>) -> Result<Vec<Finding>> {
+pub(super) async fn log(pool: &SqlitePool) -> Result<Vec<Finding>> {
+    let mut conn = pool.acquire().await?;
+    let mut reader = Reader::new(&mut conn);
     let mut findings = Vec::new();
     let mut find = |message| findings.push(Finding { session: None, revision: 0, message });
     if let Some(row) = reader.one(sqlx::query(LOG)).await? {
@@ -199,20 +195,25 @@ struct Accounted {
     voided: i64,
 }
 
-struct Check {
+/// The check of one session, page by page.
+pub(super) struct SessionCheck {
     key: i64,
     id: Option<SessionId>,
+    /// The revision of the last checked event, with the chain's hash there; none before the first page.
+    position: Option<(Revision, Vec<u8>)>,
     findings: Vec<Finding>,
     events: i64,
     event_fields: EventFields,
     accounted: Accounted,
 }
 
-impl Check {
-    fn new(key: i64) -> Self {
+impl SessionCheck {
+    /// The check of the session with this key, before its first page.
+    pub(super) fn new(key: i64) -> Self {
         Self {
             key,
             id: None,
+            position: None,
             findings: Vec::new(),
             events: 0,
             event_fields: EventFields::default(),
@@ -225,40 +226,60 @@ impl Check {
         self.findings.push(Finding { session: self.id, revision, message });
     }
 
-    /// Checks all rows of one session. Only a database that cannot be read at all is an error.
-    async fn session(&mut self, reader: &mut Reader<'_>) -> Result<()> {
-        let Some(row) = reader.one(sqlx::query(SESSION).bind(self.key)).await? else { return Ok(()) };
+    /// Checks the next page of events in one snapshot, and after the last one the session's row and the number of rows.
+    /// Returns the findings, the number of checked events, and true if there may be more pages. Later events and marks
+    /// of a session that is written meanwhile are in its last page. Only a database that cannot be read at all is an
+    /// error.
+    pub(super) async fn page(&mut self, pool: &SqlitePool) -> Result<(Vec<Finding>, i64, bool)> {
+        let mut conn = pool.acquire().await?;
+        // The transaction ends when it is dropped, so neither an error nor an abandoned check leaves it open.
+        let mut tx = conn.begin().await?;
+        let before = self.events;
+        let page = self.read_page(&mut Reader::new(&mut tx)).await;
+        let has_more = end(tx, page).await?;
+        Ok((std::mem::take(&mut self.findings), self.events - before, has_more))
+    }
+
+    async fn read_page(&mut self, reader: &mut Reader<'_>) -> Result<bool> {
+        let Some(row) = reader.one(sqlx::query(SESSION).bind(self.key)).await? else { return Ok(false) };
+        let (mut revision, mut before) = match self.position.take() {
+            Some(position) => position,
+            None => self.start(reader, &row).await?,
+        };
+        let query = sqlx::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
+        let events = reader.all(query).await?;
+        for event in &events {
+            let at: Revision = event.try_get(1)?;
+            if at != revision + 1 {
+                self.find(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
+            }
+            revision = at;
+            self.events += 1;
+            before = self.event(reader, &row, event, &before).await?;
+        }
+        if i64::try_from(events.len()).is_ok_and(|count| count == limits::SUBSCRIPTION_PAGE_EVENTS) {
+            self.position = Some((revision, before));
+            return Ok(true);
+        }
+        self.head(&row, revision, &before)?;
+        self.counts(reader, revision).await?;
+        Ok(false)
+    }
+
+    /// The revision before the session's first event, with the chain's hash there.
+    async fn start(&mut self, reader: &mut Reader<'_>, row: &SqliteRow) -> Result<(Revision, Vec<u8>)> {
         match codec::uuid(row.try_get(0)?) {
             Ok(id) => self.id = Some(SessionId(id)),
             Err(error) => self.find(0, error.to_string()),
         }
-        let fork_revision: Option<Revision> = row.try_get(4)?;
-        let mut before = chain::GENESIS.to_vec();
-        if let Some(fork) = fork_revision {
-            match self.parent_hash(reader, row.try_get(13)?, fork).await {
-                Ok(hash) => before = hash,
-                Err(error) => self.find(fork, format!("what the fork starts from cannot be read: {error}")),
+        let Some(fork) = row.try_get::<Option<Revision>, _>(4)? else { return Ok((0, chain::GENESIS.to_vec())) };
+        match self.parent_hash(reader, row.try_get(13)?, fork).await {
+            Ok(hash) => Ok((fork, hash)),
+            Err(error) => {
+                self.find(fork, format!("what the fork starts from cannot be read: {error}"));
+                Ok((fork, chain::GENESIS.to_vec()))
             }
         }
-        let mut revision = fork_revision.unwrap_or(0);
-        loop {
-            let query = sqlx::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
-            let events = reader.all(query).await?;
-            if events.is_empty() {
-                break;
-            }
-            for event in &events {
-                let at: Revision = event.try_get(1)?;
-                if at != revision + 1 {
-                    self.find(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
-                }
-                revision = at;
-                self.events += 1;
-                before = self.event(reader, &row, event, &before).await?;
-            }
-        }
-        self.head(&row, revision, &before)?;
-        self.counts(reader, revision).await
     }
 
     async fn parent_hash(&self, reader: &mut Reader<'_>, parent: Option<i64>, at: Revision) -> Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 mod support;
 
 mod append;
+mod backups;
 mod by_hand;
 mod calls;
 mod carried;

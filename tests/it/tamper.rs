@@ -17,7 +17,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A store with every kind of row.
-async fn rich() -> TestApp {
+pub(crate) async fn rich() -> TestApp {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned()), Line::Say("S2".to_owned())])).await;
     let session = test
         .create(NewSession {

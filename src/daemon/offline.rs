@@ -1,0 +1,3 @@
+//! Work on a data directory or a backup without a daemon, for the command line.
+
+pub use crate::store::{CopyProgress, Restored, restore};
