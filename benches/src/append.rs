@@ -5,7 +5,7 @@ use crate::pace;
 use crate::pages::Log;
 use crate::process::Cost;
 use crate::report::{Bound, Figure, Latencies, Report};
-use crate::target::{BODY_BYTES, Caller, RAW, RPC_RAW, Target, Texts};
+use crate::target::{BODY_BYTES, Caller, RAW, RPC, RPC_RAW, Target, Texts};
 use clap::Args;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -223,24 +223,32 @@ impl Loop {
 /// Reports a loop of all targets, the baselines first.
 fn report_loop(measured: Loop, targets: &[Target], figures: &mut [Figures], report: &mut Report) {
     let what = measured.name();
-    let mut floors = Vec::new();
+    // Rates and median latencies of the baselines.
+    let mut floors: Vec<(&str, f64, f64)> = Vec::new();
     for (target, figures) in targets.iter().zip(figures) {
-        let rate = figures.rate();
+        let (rate, median) = (figures.rate(), figures.latencies.millis(0.5));
         report.row(&what, &target.name, Some(rate), &figures.latencies, &figures.costs());
+        let floor = |name: &str| floors.iter().find(|floor| floor.0 == name);
+        let of = |name: &str| floor(name).map_or(f64::NAN, |floor| rate / floor.1);
+        let median_of = |name: &str| floor(name).map_or(f64::NAN, |floor| floor.2 / median);
+        if matches!(measured, Loop::Closed { .. }) && target.name != RAW && target.name != RPC {
+            // The medians of a single caller hardly depend on what else the machine does.
+            let mut ratios = vec![("ratio_to_raw", of(RAW)), ("p50_ratio_to_raw", median_of(RAW))];
+            if !target.is_baseline() {
+                ratios
+                    .extend([("ratio_to_rpc_and_raw", of(RPC_RAW)), ("p50_ratio_to_rpc_and_raw", median_of(RPC_RAW))]);
+            }
+            report.figures(&what, &target.name, &ratios);
+        }
         if target.is_baseline() {
-            floors.push((target.name.as_str(), rate));
+            floors.push((target.name.as_str(), rate, median));
             continue;
         }
-        let of = |floor: &str| floors.iter().find(|(name, _)| *name == floor).map_or(f64::NAN, |(_, of)| rate / of);
         let (ratio, latency, least) = measured.targets();
-        if matches!(measured, Loop::Closed { .. }) {
-            report.figures(&what, &target.name, &[("ratio_to_rpc_and_raw", of(RPC_RAW))]);
-        }
         if let Some(ratio) = ratio {
             report.target(&what, &target.name, ("ratio_to_raw", of(RAW)), Bound::AtLeast(ratio));
         }
         if let Some(latency) = latency {
-            let median = figures.latencies.millis(0.5);
             report.target(&what, &target.name, ("p50_ms", median), Bound::AtMost(latency));
         }
         if let Some(least) = least {
