@@ -161,7 +161,7 @@ class OpenCode:
         self.httpx, self.query = httpx, {"directory": work}
         # The first request of a fresh server migrates its database.
         await self.session()
-        return "journal_mode=wal, synchronous=NORMAL (its own setting, less durable)"
+        return "journal_mode=wal, synchronous=NORMAL (its own settings, which are less durable)"
 
     async def session(self):
         client = self.httpx.AsyncClient(base_url=self.url, timeout=60, params=self.query, trust_env=False)
