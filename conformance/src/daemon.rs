@@ -53,10 +53,10 @@ pub(crate) struct View {
     pub(crate) messages: Vec<pb::ContextMessage>,
 }
 
-/// The path of the daemon's binary: in the parent of the folder of examples, which contains this program.
+/// The path of the daemon's binary, beside this program.
 pub(crate) fn binary() -> Result<PathBuf, PeerFailure> {
     let own = std::env::current_exe().map_err(|error| PeerFailure::new(&format!("no path of our own: {error}")))?;
-    let found = own.ancestors().nth(2).map(|folder| folder.join("longhand")).filter(|path| path.is_file());
+    let found = Some(own.with_file_name("longhand")).filter(|path| path.is_file());
     found.ok_or_else(|| PeerFailure::new("there is no daemon: `cargo build --bin longhand` makes it"))
 }
 

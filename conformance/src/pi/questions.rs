@@ -25,14 +25,14 @@ pub(super) const STOPPED: Class = Class {
     name: "usage of a stopped reply counts",
     reason: Reason::Named("Usage that a stopped or failed reply reports counts"),
     explanation: "pi passes over what a stopped or failed reply reports; we take the newest report there is.",
-    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_usage"),
+    test: ("conformance/src/pi/questions.rs", "only_the_newest_report_explains_another_usage"),
 };
 
 pub(super) const UNREPORTED: Class = Class {
     name: "no usage is no usage of nothing",
     reason: Reason::Named("pi 0.73 takes it for one that read nothing"),
     explanation: "pi 0.73 takes a reply that reports no usage for one that read nothing; we pass over it.",
-    test: ("conformance/pi/questions.rs", "only_the_newest_report_explains_another_usage"),
+    test: ("conformance/src/pi/questions.rs", "only_the_newest_report_explains_another_usage"),
 };
 
 pub(super) const REFUSED: Class = Class {
@@ -40,7 +40,7 @@ pub(super) const REFUSED: Class = Class {
     reason: Reason::Named("recognised by the sentences of other agents and of later versions too"),
     explanation: "pi does not know some sentences by which OpenCode, or a later pi, knows that a request was too long; we \
                   know them all.",
-    test: ("conformance/pi/questions.rs", "sentences_are_classified"),
+    test: ("conformance/src/pi/questions.rs", "sentences_are_classified"),
 };
 
 /// Providers' error messages about requests that are too long, in the list of every version of pi.
