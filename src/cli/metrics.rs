@@ -4,6 +4,9 @@
 //! The families below are all there are, and their names are stable: dashboards rely on them. Every family is printed
 //! with its type, even without a sample. Counters are kept in the store and survive a restart of the daemon; the
 //! figures of providers start anew.
+//!
+//! Crates for metrics keep the figures themselves, in a registry of the process that counts; here they come from the
+//! daemon's answer, and only the text is left to write.
 
 use super::output::word;
 use crate::pb;

@@ -1,4 +1,6 @@
 //! Tables that fit the terminal.
+//!
+//! Crates for tables wrap long cells; here a row is one line: columns are left out by rank, and texts end in `…`.
 
 use super::output::{DIMMED, HEADING, Output, PLAIN, truncate, width};
 use crate::telemetry::escape;

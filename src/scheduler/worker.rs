@@ -691,6 +691,7 @@ pub(super) fn no_gain(gain: i64) -> Failure {
 }
 
 /// Delay before an attempt in milliseconds: twice as long each time, with jitter so that sessions do not run in step.
+/// Crates for retries repeat a call in a process; here the number of the attempt is stored with the job.
 pub(super) fn backoff(attempt: i64) -> i64 {
     let doubled = limits::RETRY_MS_MIN << (attempt - 1).clamp(0, 16);
     let most = doubled.min(limits::RETRY_MS_MAX);

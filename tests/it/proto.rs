@@ -1,6 +1,7 @@
 //! The rules of the protocol, checked on the compiled protos, and its surface, compared with the reviewed one.
 //!
-//! Numbers in the findings are those of the rules in `CONTRIBUTING.md`, section "The protocol".
+//! Numbers in the findings are those of the rules in `CONTRIBUTING.md`, section "The protocol". Linters of protos are
+//! programs outside of the crates registry, and do not know the limits, error reasons and verbs that are compared here.
 
 use crate::tidy::assert_reviewed;
 use longhand::app::Reason;

@@ -2,7 +2,8 @@
 //! of files, and the agreement of documentation with the code.
 //!
 //! Rules apply to paths, not text: comments and literals are blanked first, `use` trees are flattened, imported names
-//! and `super` are resolved. The rules about layers ignore everything under `#[cfg(test)]`.
+//! and `super` are resolved. The rules about layers ignore everything under `#[cfg(test)]`. A syntax tree (`syn`) has no
+//! paths within macros, where much of the code is; tokens have them.
 
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,6 +2,9 @@
 //!
 //! Bytes come in pieces of any size; events follow the standard: lines end in CR, LF or both, a blank line ends an
 //! event, several data lines are one text, comments are ignored.
+//!
+//! Crates for the client side have no bound on an event, end a stream at bytes that are no UTF-8, and drop the last event
+//! of providers that omit its blank line.
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
