@@ -43,14 +43,6 @@ impl Check {
         if self.folder.is_empty() { command } else { format!("{command} in {}", text::code(&self.folder)) }
     }
 
-    /// The check's subject without the tested part: of several passed runs of one program on different parts the last
-    /// counts.
-    pub(super) fn subject(&self) -> String {
-        let words = self.command.split_whitespace();
-        let verbs = words.take_while(|word| !word.starts_with('-') && !word.contains(['/', '.']));
-        format!("{} {}", self.folder, verbs.collect::<Vec<_>>().join(" "))
-    }
-
     /// The text for a failure in the past.
     pub(super) fn failure(&self) -> String {
         let says = text::code(&text::clip(&self.says, 160));

@@ -35,7 +35,7 @@ static CHANGE: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?x)\b(?:install|add|remove|uninstall|rm|mv|cp|mkdir|close|create|update|delete|merge|rebase|checkout|switch
         |revert|reset|stash|deploy|apply|migrate|publish|start|stop|restart|kill|chmod|ln|upgrade|set|enable|disable
-        |codegen|generate|init|sync|download|get|curl\s+-X)\b",
+        |codegen|generate|init|sync|download|(?:deps\.|^go\s+)get|curl\s+-X)\b",
     )
 });
 
@@ -195,6 +195,7 @@ pub(super) fn purpose(part: &str) -> Purpose {
         "ls",
         "ready",
         "ps",
+        "get",
         "logs",
         "describe",
         "info",
@@ -216,7 +217,7 @@ pub(super) fn purpose(part: &str) -> Purpose {
     ];
     // In `git -C there log` and `gh issue view` the verb comes one word later.
     let inspects = part.split_whitespace().skip(1).take(2).any(|verb| INSPECTIONS.contains(&verb));
-    if INSPECTORS.contains(&program) || inspects && !VERIFY.is_match(part) || program.is_empty() {
+    if INSPECTORS.contains(&program) || inspects && program != "go" && !VERIFY.is_match(part) || program.is_empty() {
         return Purpose::Inspect;
     }
     // Files are arguments, whatever their names.
@@ -344,6 +345,25 @@ pub(super) fn commits(output: &str) -> Vec<(String, String, String)> {
     let output = text::clean(head(output, 8_000));
     let found = COMMITTED.captures_iter(&output);
     found.map(|found| (found[1].to_owned(), found[2].to_owned(), found[3].trim().to_owned())).collect()
+}
+
+/// True for a command that pushes commits.
+pub(super) fn pushes(part: &str) -> bool {
+    let mut words = part.split_whitespace().take_while(|word| !word.starts_with(['"', '\'']));
+    !words.any(|word| word == "commit") && part.split_whitespace().any(|word| word == "push")
+}
+
+/// The commit of a quiet command: an id that the output prints before the subject, and the subject.
+pub(super) fn quiet_commit(part: &str, output: &str) -> Option<(String, String)> {
+    static SUBJECT: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r#"^(?:git|jj|hg)\s(?:.*\s)?commit\b.*?\s(?:-\w*m|--message)[=\s]*(?:"([^"\n]+)|'([^'\n]+))"#)
+    });
+    let found = SUBJECT.captures(part)?;
+    let subject = found.get(1).or_else(|| found.get(2))?.as_str().trim();
+    let ids = head(output, 8_000).lines().filter_map(|line| line.trim().strip_suffix(subject));
+    let is_id = |id: &&str| (7..=40).contains(&id.len()) && id.bytes().all(|letter| letter.is_ascii_hexdigit());
+    let id = ids.map(str::trim).find(is_id).unwrap_or_default();
+    Some((id.to_owned(), text::one_line(&text::clean(subject))))
 }
 
 /// The message of a commit after its first line, without trailers.

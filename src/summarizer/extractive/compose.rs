@@ -6,23 +6,35 @@ use std::collections::HashMap;
 
 /// Each topic's share of the budget, in percent, in the order in which the remainder is offered to them. Files are
 /// lists: they get no more than their share.
-pub(super) const SHARES: [(Topic, usize); 9] = [
-    (Topic::Goal, 7),
+const SHARES: [(Topic, usize); 9] = [
+    (Topic::Goal, 20),
     (Topic::InProgress, 14),
-    (Topic::NextSteps, 7),
-    (Topic::Constraints, 18),
+    (Topic::NextSteps, 11),
+    (Topic::Constraints, 20),
     (Topic::Blocked, 3),
-    (Topic::Decisions, 8),
-    (Topic::Done, 30),
+    (Topic::Done, 26),
+    (Topic::Decisions, 9),
     (Topic::Context, 8),
     (Topic::Files, 5),
 ];
+
+/// Minimum length of the constraints, in length units, and the share of the budget that it may take, in percent: what
+/// binds has its length, however small the budget.
+const BINDING_MIN: usize = 1_000;
+const BINDING_SHARE: usize = 28;
 
 /// Maximum number of candidates of a topic. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
 
 /// Minimum length of a token in length units, if tokens are counted exactly: names and numbers split into small ones.
 const EXACT_UNITS: u32 = 2;
+
+/// A topic's part of a budget of this length.
+pub(super) fn part(topic: Topic, units: usize) -> usize {
+    let share = SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| units * share / 100);
+    let least = if topic == Topic::Constraints { BINDING_MIN.min(units * BINDING_SHARE / 100) } else { 0 };
+    share.max(least)
+}
 
 /// One line of a section, before the selection.
 #[derive(Debug, Clone)]
@@ -120,13 +132,12 @@ pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fing
     let free = room.units.saturating_sub(frame(form, room));
     let mut selection = Selection { sections: form.sections, room, left: free, taken: Vec::new() };
     let mut candidates = ranked(items, focus);
-    for (topic, share) in SHARES {
-        selection.fill(&mut candidates, topic, free * share / 100);
-    }
-    // The remainder is shared out by the same percentages, then offered to each topic in turn, but not to lists.
-    let left = selection.left;
-    for (topic, share) in SHARES {
-        selection.fill(&mut candidates, topic, left * share / 100);
+    // The remainder is shared out in the same way, then offered to each topic in turn, but not to lists.
+    for _ in 0..2 {
+        let left = selection.left;
+        for (topic, _) in SHARES {
+            selection.fill(&mut candidates, topic, part(topic, left));
+        }
     }
     for (topic, _) in SHARES.into_iter().filter(|(topic, _)| *topic != Topic::Files) {
         selection.widen(topic);
@@ -194,7 +205,10 @@ impl Selection<'_> {
             // An item that does not fit now may fit into the remainder.
             candidate.wanted = Some(std::mem::replace(&mut candidate.item.text, text));
             let cost = self.cost(section, &candidate.item.text);
-            if !self.taken.iter().any(|(position, other)| *position == section && repeats(&candidate, other)) {
+            if !self.taken.iter().any(|(place, other)| {
+                let is_free = topic == Topic::Context || self.sections[section].holds != Some(topic);
+                repeats(&candidate, other, *place == section, is_free)
+            }) {
                 left -= cost;
                 self.left -= cost;
                 self.taken.push((section, candidate));
@@ -242,11 +256,16 @@ impl Selection<'_> {
     }
 }
 
-/// True if another item of the section already states the item's text. Only quoted statements are compared by their
-/// words: other facts are unique by subject and may have similar wording.
-fn repeats(candidate: &Candidate, other: &Candidate) -> bool {
-    let is_words = matches!(candidate.item.topic, Topic::Constraints | Topic::Decisions | Topic::Context);
-    candidate.item.text == other.item.text || is_words && candidate.says.is_said_by(&other.says)
+/// True if another item already states the item's text. Only quoted statements are compared by their words: other facts
+/// are unique by subject and may have similar wording. In another section every word must be there, and a constraint or a
+/// decision that has a section of its own (not `is_free`) stays in it.
+fn repeats(candidate: &Candidate, other: &Candidate, is_same_section: bool, is_free: bool) -> bool {
+    let Item { topic, text, .. } = &candidate.item;
+    let is_words = matches!(topic, Topic::Constraints | Topic::Decisions | Topic::Context);
+    if is_same_section {
+        return *text == other.item.text || is_words && candidate.says.is_said_by(&other.says);
+    }
+    is_words && is_free && !text.starts_with('`') && candidate.says.share_in(&other.says) >= 1.0
 }
 
 /// The index of a topic's section, or of the next best one that the rules have.

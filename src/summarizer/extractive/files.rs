@@ -64,14 +64,6 @@ pub(super) struct File {
     pub(super) is_gone: bool,
 }
 
-impl File {
-    /// True for a test of other files: the names of its tests matter more than their code.
-    pub(super) fn is_test(&self) -> bool {
-        let path = self.path.to_lowercase();
-        ["/test", "_test.", ".test.", "test_", ".spec.", "_spec.", "/spec"].iter().any(|mark| path.contains(mark))
-    }
-}
-
 /// The files of a history.
 #[derive(Debug, Default)]
 pub(super) struct Files {
@@ -108,16 +100,7 @@ impl Files {
             }
         }
         let surplus = file.lines.len().saturating_sub(LINES_MAX);
-        if is_whole && surplus > 0 {
-            // Of a new or replaced file, definitions matter more than the last lines.
-            let mut order: Vec<usize> = (0..file.lines.len()).collect();
-            order.sort_by_key(|at| std::cmp::Reverse(file.lines[*at].importance()));
-            let kept: HashSet<usize> = order.into_iter().take(LINES_MAX).collect();
-            let mut index = 0..;
-            file.lines.retain(|_| index.next().is_some_and(|at| kept.contains(&at)));
-        } else {
-            file.lines.drain(..surplus);
-        }
+        file.lines.drain(..surplus);
     }
 
     /// True if a file was changed.

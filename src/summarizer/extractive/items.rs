@@ -362,9 +362,11 @@ fn points(lines: &[&str]) -> Vec<Point> {
             continue;
         }
         let is_relation = line.trim_start().starts_with(['→', '←', '↑', '↓', '↳']);
-        // Lines before the first heading state author and time.
-        let is_label = part.lead == Lead::Plain && group.is_none();
-        if is_relation || is_label || points.len() >= POINTS_MAX {
+        // Lines before the first heading state author and time, unless they are rules.
+        let is_label = part.lead == Lead::Plain && group.is_none() && !words::is_rule(part.text);
+        // A line that leads to a nested list says nothing alone.
+        let leads = part.text.ends_with([':', '：']);
+        if is_relation || is_label || leads || points.len() >= POINTS_MAX {
             continue;
         }
         let words = text::clip(&text::one_line(&text::plain(part.text)), POINT_CHARS_MAX);

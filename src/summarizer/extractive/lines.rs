@@ -4,9 +4,10 @@
 
 use super::checks::{Check, Outcome};
 use super::commands::{self, Purpose};
-use super::compose::{Item, SHARES};
+use super::compose::{self, Item};
 use super::files::{File, Line};
 use super::items::{self, Point, Status};
+use super::previous::CODE;
 use super::record::{Commit, Note, Record, Task};
 use super::text;
 use super::tools::Progress;
@@ -29,6 +30,12 @@ pub(super) const PLANNED: &str = "Announced: ";
 /// Labels of files with changes that are not committed, or not checked.
 pub(super) const UNCOMMITTED: &str = "Not committed: ";
 pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
+/// Label of files with changes that are neither committed nor checked.
+pub(super) const UNSETTLED: &str = "Not committed, and edited since the last check passed: ";
+/// Label of files that the current item wants changed, and that were not changed yet.
+const LEFT: &str = "Not changed yet: ";
+/// Label of a step: to commit the changes.
+const TO_COMMIT: &str = "Commit the changes";
 /// Text for changes without any commit.
 pub(super) const NO_COMMIT: &str = "No commit was made of these changes";
 /// Separator between a program and the last line that it printed.
@@ -44,8 +51,6 @@ pub(super) const READ: &str = "Only read: ";
 pub(super) const HOLDS: &str = " now has ";
 /// Label of the ids of closed items.
 pub(super) const CLOSED: &str = "Closed: ";
-/// Separator between a failure and the text about it.
-pub(super) const THEN: &str = "; then: ";
 /// Label of a quotation that looks like a fact.
 pub(super) const SAID: &str = "Said: ";
 /// Separator between a request, its result, and the lines of its changes.
@@ -58,12 +63,12 @@ pub(super) const BETWEEN: &str = " · ";
 pub(super) const DERIVED: [&str; 9] = [
     "Get `",
     "Run `",
-    "Commit: ",
+    TO_COMMIT,
     "Last act: ",
     "No result yet: ",
     "Go on with: ",
     "Was about to: ",
-    "Newest commit ",
+    LEFT,
     "Runs in the background: ",
 ];
 
@@ -74,14 +79,12 @@ const DETAIL_MIN: usize = 110;
 const REQUEST_MIN: usize = 90;
 const ANSWER_MIN: usize = 80;
 
-/// Length in characters from which a task is written with its changed lines.
-const LINES_FROM: usize = 340;
+/// Length in characters from which a commit is written with the rest of its message, and a task with its changed lines.
+const BODY_FROM: usize = 250;
+const LINES_FROM: usize = 500;
 
 /// Maximum number of tasks in a summary.
 const TASKS_MAX: usize = 250;
-
-/// Number of new lines of a file up to which all are used, whatever their importance.
-const FEW_LINES: usize = 6;
 
 /// Maximum number of new lines of a file in one place: a file that was written whole can be read again.
 const LINES_MAX: usize = 12;
@@ -92,9 +95,6 @@ const FILES_MAX: usize = 60;
 /// Maximum number of steps with their reasons, the newest.
 const REASONS_MAX: usize = 250;
 
-/// Importance of text without a reason or a finding, which is used only if there is space left.
-const FILLER: f64 = 0.1;
-
 /// Maximum number of notes of each topic, the newest: no summary holds more.
 const NOTES_MAX: usize = 600;
 
@@ -104,9 +104,12 @@ const NOTE_CHARS_MIN: usize = 320;
 /// Share of the budget for the settings in one file, in percent.
 const SETTINGS_SHARE: usize = 4;
 
+/// Minimum length of the settings in one file, in characters.
+const SETTINGS_MIN: usize = 320;
+
 /// Share of the budget for constraints that goes to the requirements of items, in percent: the current one, the next
 /// one, and the later ones. Issues are written for their implementer, and no other source states the requirements.
-const DEMANDS_PERCENT: [usize; 3] = [60, 90, 40];
+const DEMANDS_PERCENT: [usize; 3] = [60, 75, 40];
 
 /// Maximum number of programs with the line that they printed.
 const PRINTS_MAX: usize = 4;
@@ -154,7 +157,7 @@ impl LineBuilder<'_> {
 
     /// The part of the budget for a topic.
     fn share(&self, topic: Topic) -> usize {
-        self.room * SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| *share) / 100
+        compose::part(topic, self.room)
     }
 
     /// Length of an entry of a topic by its rank from the newest: a third of the topic's budget for the newest, a
@@ -205,7 +208,7 @@ impl LineBuilder<'_> {
     /// Adds the user's constraints, findings and decisions.
     fn notes(&mut self) {
         let mut counts: HashMap<Topic, usize> = HashMap::new();
-        for note in self.record.notes.iter().rev() {
+        for note in self.record.notes.iter().rev().filter(|note| !note.words.is_empty()) {
             let count = counts.entry(note.topic).or_default();
             *count += 1;
             if *count > NOTES_MAX {
@@ -259,25 +262,19 @@ impl LineBuilder<'_> {
         };
         let entries: Vec<(usize, &Task)> =
             record.tasks.iter().enumerate().rev().filter(is_listed).take(TASKS_MAX).collect();
-        let changes = |number: usize, task: &Task| {
-            task.commit.is_some()
-                || !task.ran.is_empty()
-                || self.steps_of(number).any(|step| self.by_step.contains_key(&step))
-        };
-        let entries: Vec<(usize, &Task, bool)> =
-            entries.into_iter().map(|(number, task)| (number, task, changes(number, task))).collect();
         let room = self.share(Topic::Done);
         // Each gets a part of what the newer ones left, so that the newest few use most of it.
         let part = 1.0 / (1.0 + entries.len().min(6) as f64 / 2.0);
         let mut left = room as f64;
-        for (rank, (number, task, changes)) in entries.into_iter().enumerate() {
+        let mut stated = HashSet::new();
+        for (rank, (number, task)) in entries.into_iter().enumerate() {
             let limit = (part * left) as usize;
             left -= part * left;
-            // A change stays relevant longer than text.
-            let score = (if changes { 1.5 } else { 1.0 }) / (1.0 + rank as f64 / 8.0);
+            let score = 1.5 / (1.0 + rank as f64 / 8.0);
             let score = if task.at < 0 { 0.5 * score } else { score };
-            let shorter = self.task(number, task, 0);
-            for (position, (text, at)) in self.task(number, task, limit).into_iter().enumerate() {
+            let answer = newest_values(&task.answer, &mut stated);
+            let shorter = self.task(number, task, &answer, 0);
+            for (position, (text, at)) in self.task(number, task, &answer, limit).into_iter().enumerate() {
                 let item = Item::new(Topic::Done, &text, score, at);
                 self.items.push(shorter.get(position).map_or(item.clone(), |(text, _)| item.or(text)));
             }
@@ -285,7 +282,7 @@ impl LineBuilder<'_> {
     }
 
     /// The lines for a task in this number of characters: its commit and its request.
-    fn task(&self, number: usize, task: &Task, limit: usize) -> Vec<(String, i64)> {
+    fn task(&self, number: usize, task: &Task, answer: &str, limit: usize) -> Vec<(String, i64)> {
         let mut entries = Vec::new();
         let of_lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
         let unreported: Vec<usize> = self.steps_of(number).filter(|step| self.is_unreported(*step)).collect();
@@ -294,10 +291,12 @@ impl LineBuilder<'_> {
         let is_asked = !task.request.is_empty() && !is_current;
         if let Some(commit) = &task.commit {
             let pushed = self.pushed(commit);
-            let (id, branch) = (text::code(&commit.id), text::code(&commit.branch));
-            let mut head = format!("Commit {id} on {branch}{pushed}: {}", text::clip(&commit.subject, 160));
+            let id = if commit.id.is_empty() { String::new() } else { format!(" {}", text::code(&commit.id)) };
+            let branch =
+                if commit.branch.is_empty() { String::new() } else { format!(" on {}", text::code(&commit.branch)) };
+            let mut head = format!("Commit{id}{branch}{pushed}: {}", text::clip(&commit.subject, 160));
             let gist = text::clip(&commit.body, limit * 3 / 5);
-            if !gist.is_empty() && of_lines > 0 {
+            if !gist.is_empty() && limit > BODY_FROM {
                 head = format!("{head}{BODY}{gist}");
             }
             entries.push((with_lines(head, &lines), commit.at));
@@ -305,16 +304,12 @@ impl LineBuilder<'_> {
         if !is_asked {
             return entries;
         }
-        let gist = words::gist(&task.answer, (limit * 2 / 5).max(ANSWER_MIN));
+        let gist = words::gist(answer, (limit * 2 / 5).max(ANSWER_MIN));
         let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
-        if !task.ran.is_empty() && of_lines > 0 {
-            let ran: Vec<String> = task.ran.iter().rev().take(3).rev().map(|ran| text::code(ran)).collect();
-            parts.push(text::clip(&format!("ran {}", ran.join(", ")), limit / 2));
-        }
         if task.commit.is_none() && !lines.is_empty() {
             parts.push(lines);
         }
-        let request = text::clip(&task.request, (limit * 2 / 5).max(REQUEST_MIN)).replace('”', "\"");
+        let request = text::clip(words::bare(&task.request), (limit * 2 / 5).max(REQUEST_MIN)).replace('”', "\"");
         if parts.is_empty() {
             let files: HashSet<usize> = self
                 .steps_of(number)
@@ -329,8 +324,8 @@ impl LineBuilder<'_> {
             // An old request without an answer and without changes is dropped.
             let is_news = self.record.tasks[number + 1..].iter().filter(|task| !task.request.is_empty()).count() < 3;
             match (names.is_empty(), is_news) {
-                (true, true) => parts.push("(no answer)".to_owned()),
-                (true, false) => return entries,
+                (true, true) if task.answer.is_empty() => parts.push("(no answer)".to_owned()),
+                (true, _) => return entries,
                 (false, _) => parts.push(format!("changed {}", names.join(", "))),
             }
         }
@@ -350,33 +345,23 @@ impl LineBuilder<'_> {
     fn reasons(&mut self) {
         let current = self.current_from();
         let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
-        let (relevant, others): (Vec<_>, Vec<_>) = steps.partition(|(_, step)| step.topic.is_some());
-        for (_, step) in others.into_iter().take(REASONS_MAX) {
-            let words = words::without_intentions(&step.words);
-            if words::is_standalone(&words) && !words::is_passing(&words) {
-                let text = unlike_facts(words, true);
-                self.add(Topic::Context, &text, FILLER * self.record.recency(step.at), step.at);
-            }
-        }
-        for (rank, (number, step)) in relevant.into_iter().take(REASONS_MAX).enumerate() {
+        let relevant = steps.filter(|(_, step)| step.topic.is_some());
+        for (rank, (number, step)) in relevant.take(REASONS_MAX).enumerate() {
             let lines = self.lines([number].into_iter(), self.detail(Topic::Decisions, rank));
             if lines.is_empty() && words::is_passing(&step.words) {
                 continue;
             }
             let is_decision = step.topic == Some(Topic::Decisions) || !lines.is_empty();
             let topic = if is_decision { Topic::Decisions } else { Topic::Context };
-            let worth = 0.5 + if lines.is_empty() { 0.0 } else { 0.3 } + if step.after.is_empty() { 0.0 } else { 0.2 };
+            let worth = if lines.is_empty() { 0.5 } else { 0.8 };
             let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
             let words = words::without_guesses(&step.words);
             let words = if lines.is_empty() { words::without_intentions(&words) } else { words };
-            // A failure explains a change; without one it is irrelevant.
-            let explains = !lines.is_empty() || step.topic == Some(Topic::Decisions) || words.contains('`');
-            let after = if explains { step.after.as_str() } else { "" };
-            let is_vague = step.at >= 0 && after.is_empty() && !words::is_standalone(&words);
+            let is_vague = step.at >= 0 && !words::is_standalone(&words);
             if lines.is_empty() && (is_vague || words.is_empty()) {
                 continue;
             }
-            let said = unlike_facts(said_after(after, &words), after.is_empty());
+            let said = unlike_facts(words.clone(), true);
             let item = Item::new(topic, &with_lines(said, &lines), worth * aged, step.at);
             let short = with_lines(
                 unlike_facts(text::clip(&words, DETAIL_MIN), true),
@@ -391,7 +376,17 @@ impl LineBuilder<'_> {
         let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
         checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.says.is_empty());
         checks.sort_by_key(|check| Reverse(check.at));
-        let (prints, mut checks): (Vec<&Check>, Vec<&Check>) =
+        // A later pass of a wider run covers a narrower one.
+        let mut wider: Vec<String> = Vec::new();
+        checks.retain(|check| {
+            let passed = check.verifies && check.outcome == Outcome::Passed;
+            let is_covered = passed && wider.iter().any(|command| check.command.starts_with(command));
+            if passed && wider.len() < CHECKS_MAX {
+                wider.push(format!("{} ", check.command));
+            }
+            !is_covered
+        });
+        let (prints, checks): (Vec<&Check>, Vec<&Check>) =
             checks.into_iter().partition(|check| !check.verifies && check.outcome == Outcome::Passed);
         let began_at = self.record.tasks.last().map_or(i64::MIN, |task| task.at);
         for check in prints.into_iter().take(PRINTS_MAX).filter(|check| check.at >= began_at) {
@@ -401,8 +396,6 @@ impl LineBuilder<'_> {
         let changed_at = self.record.files.changed.iter().map(|file| file.changed_at).max().unwrap_or(i64::MIN);
         let passed_at = self.record.checks.passed().first().map_or(i64::MIN, |check| check.at);
         let passed = self.record.checks.passed().first().map(|check| check.named()).unwrap_or_default();
-        let mut subjects: HashSet<String> = HashSet::new();
-        checks.retain(|check| check.outcome != Outcome::Passed || subjects.insert(check.subject()));
         for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
             let aged = 1.0 / (1.0 + rank as f64 / 3.0);
             // If files were edited after a failure and another check passed since, the failure may be fixed.
@@ -458,6 +451,13 @@ impl LineBuilder<'_> {
             let topic = if item.status == Status::Active { Topic::InProgress } else { Topic::NextSteps };
             let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
             self.add(topic, &head, score, order);
+            if rank == 0 && item.status == Status::Active {
+                let left: Vec<String> = self.untouched(item).iter().map(|path| text::code(path)).collect();
+                if !left.is_empty() {
+                    let line = format!("{LEFT}{} ({})", left.join(", "), text::code(&item.id));
+                    self.add(Topic::NextSteps, &line, 2.6, i64::MIN + 2);
+                }
+            }
             if !item.points.is_empty() {
                 let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
                 // The requirements of the items in progress and of the next one matter most.
@@ -465,6 +465,17 @@ impl LineBuilder<'_> {
                 self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
             }
         }
+    }
+
+    /// The files that an item wants changed, and that were not changed since it was begun.
+    fn untouched<'i>(&self, item: &'i items::Item) -> Vec<&'i str> {
+        let wanted = item.points.iter().filter(|point| words::is_deliverable(&point.group));
+        let paths = wanted.filter_map(|point| CODE.captures(&point.words)?.get(1)).map(|path| path.as_str());
+        let is_changed = |path: &str| {
+            let changed = self.record.files.changed.iter().filter(|file| file.changed_at >= item.at);
+            changed.rev().take(FILES_MAX).any(|file| file.path.ends_with(path))
+        };
+        paths.filter(|path| path.contains(['/', '.']) && !is_changed(path)).take(8).collect()
     }
 
     /// Adds the newest list of tasks, and the steps announced after the newest request.
@@ -518,20 +529,17 @@ impl LineBuilder<'_> {
             self.add(Topic::NextSteps, &format!("Was about to: {intention}"), 2.5, i64::MIN);
         }
         let asked = record.tasks.iter().rev().find(|task| !task.request.is_empty());
-        let item = record.items.all.iter().filter(|item| item.status == Status::Active).max_by_key(|item| item.at);
-        let goes_on = match (item, asked) {
-            (Some(item), _) => Some(format!("{} ({})", text::code(&item.id), item.title)),
-            (None, Some(task)) => Some(format!("“{}”", text::clip(&task.request, 120))),
-            (None, None) => None,
-        };
-        if let Some(line) = goes_on {
-            self.add(Topic::NextSteps, &format!("Go on with: {line}"), 1.0, i64::MIN + 1);
+        // An item in progress says by itself what to go on with.
+        let has_item = record.items.all.iter().any(|item| item.status == Status::Active);
+        if let Some(task) = asked.filter(|_| !has_item) {
+            let line = format!("Go on with: “{}”", text::clip(&task.request, 120));
+            self.add(Topic::NextSteps, &line, 1.0, i64::MIN + 1);
         }
         let from = self.current_from();
         for (rank, (number, step)) in record.steps.iter().enumerate().skip(from).rev().take(200).enumerate() {
             let detail = self.detail(Topic::InProgress, rank);
             let lines = self.lines([number].into_iter(), detail);
-            let words = text::clip(&said_after(&step.after, &step.words), detail);
+            let words = text::clip(&step.words, detail);
             if !lines.is_empty() || (rank == 0 || step.topic.is_some()) && !words.is_empty() {
                 let score = 2.4 / (1.0 + 0.1 * rank as f64);
                 self.add(Topic::InProgress, &with_lines(words, &lines), score, step.at);
@@ -542,23 +550,23 @@ impl LineBuilder<'_> {
     /// Adds changes that are neither checked nor committed.
     fn unsettled(&mut self) {
         let record = self.record;
-        let committed = record.committed();
-        let committed_at = committed.map_or(i64::MIN, |commit| commit.at);
+        let committed_at = record.committed().map_or(i64::MIN, |commit| commit.at);
         let uncommitted = self.changed_since(committed_at);
-        if let Some(commit) = committed.filter(|_| self.is_unfinished() || !uncommitted.is_empty()) {
-            let pushed = self.pushed(commit);
-            let line = format!("Newest commit {} on {}{pushed}", text::code(&commit.id), text::code(&commit.branch));
-            self.add(Topic::InProgress, &line, 1.2, i64::MAX - 3);
-        }
-        if committed_at > i64::MIN && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, i64::MAX - 1);
-        } else if committed_at == i64::MIN && !uncommitted.is_empty() {
-            self.add(Topic::InProgress, NO_COMMIT, 1.0, i64::MAX - 1);
-        }
         let passed = record.checks.passed();
         let unchecked = passed.first().map(|check| self.changed_since(check.at)).unwrap_or_default();
-        if !unchecked.is_empty() {
-            self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
+        let has_commits = committed_at > i64::MIN;
+        if !has_commits && !uncommitted.is_empty() {
+            self.add(Topic::InProgress, NO_COMMIT, 1.0, i64::MAX - 1);
+        }
+        if has_commits && !uncommitted.is_empty() && uncommitted == unchecked {
+            self.add(Topic::InProgress, &format!("{UNSETTLED}{uncommitted}"), 2.6, i64::MAX - 1);
+        } else {
+            if has_commits && !uncommitted.is_empty() {
+                self.add(Topic::InProgress, &format!("{UNCOMMITTED}{uncommitted}"), 2.6, i64::MAX - 1);
+            }
+            if !unchecked.is_empty() {
+                self.add(Topic::InProgress, &format!("{UNCHECKED}{unchecked}"), 2.5, i64::MAX - 1);
+            }
         }
         // The steps before the newest commit are those before the next one too.
         let mut maintenance: Vec<&String> = Vec::new();
@@ -571,13 +579,13 @@ impl LineBuilder<'_> {
         let begins = maintenance.iter().position(|step| commands::purpose(step) == Purpose::Verify);
         let maintenance = maintenance.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
         let maintenance: Vec<String> = maintenance.map(|step| text::code(step)).collect();
-        if committed_at > i64::MIN && !uncommitted.is_empty() {
+        if has_commits && !uncommitted.is_empty() {
             let by_way = if maintenance.is_empty() {
                 String::new()
             } else {
                 format!(", as before, behind {}", maintenance.join(", "))
             };
-            self.add(Topic::NextSteps, &format!("Commit: {uncommitted}{by_way}"), 1.3, record.length + 100);
+            self.add(Topic::NextSteps, &format!("{TO_COMMIT}{by_way}"), 1.3, record.length + 100);
         }
         if maintenance.is_empty() && !unchecked.is_empty() {
             let again: Vec<String> = passed.iter().take(3).map(|check| check.named()).collect();
@@ -602,20 +610,26 @@ impl LineBuilder<'_> {
                 path.rsplit_once('/').map_or(("./", path), |_| path.split_at(path.rfind('/').unwrap_or(0) + 1));
             let new = if file.is_new { " (new)" } else { "" };
             folders.entry(folder).or_insert((rank, Vec::new())).1.push(format!("{}{new}", text::code(base)));
-            let values = self.values(file);
-            if !values.is_empty() {
-                let text = format!("{}{HOLDS}{values}", self.shown(&file.path));
-                self.add(Topic::Context, &text, 0.9 + 0.9 * self.record.recency(file.changed_at), file.changed_at);
+            let limit = (self.room * SETTINGS_SHARE / 100).max(SETTINGS_MIN);
+            let text_at = |limit| format!("{}{HOLDS}{}", self.shown(&file.path), self.values(file, limit));
+            if !self.values(file, limit).is_empty() {
+                let named = file.lines.iter().filter(|line| self.is_named(&line.text)).count().min(4);
+                let score = 0.9 + 0.9 * self.record.recency(file.changed_at) + 0.2 * named as f64;
+                let item = Item::new(Topic::Context, &text_at(limit), score, file.changed_at);
+                self.items.push(item.or(&text_at(limit / 2)));
             }
         }
-        let line_of = |(folder, (rank, bases)): (&str, (usize, Vec<String>))| match bases.as_slice() {
+        let line_of = |folder: &str, bases: &[String]| match bases {
             // The only file of a folder is written as a path.
-            [base] => (format!("`{}{}", folder.trim_start_matches("./"), &base[1..]), rank),
-            _ => (format!("{}: {}", text::code(folder), bases.join(", ")), rank),
+            [base] => format!("`{}{}", folder.trim_start_matches("./"), &base[1..]),
+            _ => format!("{}: {}", text::code(folder), bases.join(", ")),
         };
-        let lines: Vec<(String, usize)> = folders.into_iter().map(line_of).collect();
-        for (line, rank) in lines {
-            self.add(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), rank as i64);
+        for (folder, (rank, bases)) in folders {
+            let line = line_of(folder, &bases);
+            let item = Item::new(Topic::Files, &line, 2.0 / (1.0 + rank as f64 / 8.0), rank as i64);
+            // The newest files come first.
+            let few = |count: usize| line_of(folder, &bases[..bases.len().min(count)]);
+            self.items.push(item.or(&few(3)).or(&few(1)));
         }
         let mut read: Vec<(&String, &i64)> =
             self.record.files.read.iter().filter(|(path, _)| !known.contains(path.as_str())).collect();
@@ -626,22 +640,29 @@ impl LineBuilder<'_> {
         }
     }
 
-    /// The new lines of a settings file, which are the state itself.
-    fn values(&self, file: &File) -> String {
+    /// True if a line has a value that the user named.
+    fn is_named(&self, line: &str) -> bool {
+        let mut words = line.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| word.len() > 2);
+        words.any(|word| self.record.values.contains(&word.to_ascii_lowercase()))
+    }
+
+    /// The new lines of a settings file, which are the state itself: those with values that the user named come first.
+    fn values(&self, file: &File, limit: usize) -> String {
         const SETTINGS: [&str; 9] = [".json", ".yaml", ".yml", ".toml", ".ini", ".env", ".cfg", ".conf", ".properties"];
         if !SETTINGS.iter().any(|end| file.path.ends_with(end)) {
             return String::new();
         }
-        let mut left = self.room * SETTINGS_SHARE / 100;
-        let newest = file.lines.iter().rev().take_while(|line| {
-            let cost = line.text.chars().count() + 5;
+        let mut left = limit;
+        let mut order: Vec<usize> = (0..file.lines.len()).rev().collect();
+        order.sort_by_key(|at| !self.is_named(&file.lines[*at].text));
+        order.retain(|at| {
+            let cost = file.lines[*at].text.chars().count() + 5;
             let fits = cost <= left;
             left = left.saturating_sub(cost);
             fits
         });
-        let mut lines: Vec<String> = newest.map(|line| text::code(&line.text)).collect();
-        lines.reverse();
-        lines.join(BETWEEN)
+        order.sort_unstable();
+        order.into_iter().map(|at| text::code(&file.lines[at].text)).collect::<Vec<_>>().join(BETWEEN)
     }
 
     /// True if the model was in the middle of work when the history ended.
@@ -689,16 +710,11 @@ impl LineBuilder<'_> {
             |(file, position): &(usize, usize)| (*file, *position, &self.record.files.changed[*file].lines[*position]);
         let mut chosen: Vec<(usize, usize, &Line)> = positions.map(line).collect();
         chosen.sort_by_key(|(file, position, line)| (*file, Reverse(line.importance()), *position));
-        // The most important line of each file comes before the second of any; unimportant lines of files with more
-        // than [`FEW_LINES`] are omitted.
+        // The most important line of each file comes before the second of any.
         let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
         for group in chosen.chunk_by(|left, right| left.0 == right.0) {
-            let is_body = group.len() > FEW_LINES && self.record.files.changed[group[0].0].is_test();
-            let least = if is_body { 2 } else { usize::from(group.len() > FEW_LINES) };
-            let relevant =
-                group.iter().enumerate().filter(|(turn, (_, _, line))| *turn == 0 || line.importance() >= least);
-            turns
-                .extend(relevant.take(LINES_MAX).map(|(turn, (file, position, line))| (turn, *file, *position, *line)));
+            let best = group.iter().enumerate().take(LINES_MAX);
+            turns.extend(best.map(|(turn, (file, position, line))| (turn, *file, *position, *line)));
         }
         turns.sort_by_key(|(turn, file, _, line)| (*turn, Reverse(line.importance()), Reverse(*file)));
         let mut chosen: Vec<(usize, usize, &Line)> =
@@ -724,21 +740,33 @@ impl LineBuilder<'_> {
     }
 }
 
-/// Labels a quotation that looks like a fact of ours, so that it is not read back as one.
-fn unlike_facts(words: String, are_said: bool) -> String {
-    const LABELS: [&str; 9] = [FIRST, LATEST, TODO, DOING, DID, PLANNED, CLOSED, UNCOMMITTED, UNCHECKED];
-    let is_like = words.starts_with(['`', '“']) || words.starts_with("Commit `");
-    let is_like = is_like || LABELS.iter().any(|label| words.starts_with(label));
-    if are_said && is_like { format!("{SAID}{words}") } else { words }
+/// An answer without the lines whose subject a newer answer states anew: a name in code at their beginning.
+fn newest_values(answer: &str, stated: &mut HashSet<String>) -> String {
+    let subject = |line: &str| {
+        let behind = words::bare(line).trim_start_matches(|letter: char| !letter.is_alphanumeric() && letter != '`');
+        behind.strip_prefix('`')?.split_once('`').map(|(name, _)| name.to_owned())
+    };
+    let head = commands::head(answer, 12_000);
+    let mut kept: Vec<&str> = Vec::new();
+    for line in head.lines() {
+        if subject(line).is_none_or(|name| !stated.contains(&name)) {
+            kept.push(line);
+        } else {
+            // The sentence that leads to the list goes with it.
+            kept.pop_if(|above| above.trim_end_matches(['*', ' ']).ends_with([':', '：']));
+        }
+    }
+    stated.extend(head.lines().filter_map(subject));
+    kept.join("\n")
 }
 
-/// The text of a step, after the failure before it.
-fn said_after(after: &str, words: &str) -> String {
-    match (after.is_empty(), words.is_empty()) {
-        (true, _) => words.to_owned(),
-        (false, true) => after.to_owned(),
-        (false, false) => format!("{after}{THEN}{words}"),
-    }
+/// Labels a quotation that looks like a fact of ours, so that it is not read back as one.
+fn unlike_facts(words: String, are_said: bool) -> String {
+    const LABELS: [&str; 11] =
+        [FIRST, LATEST, TODO, DOING, DID, PLANNED, CLOSED, UNCOMMITTED, UNCHECKED, UNSETTLED, "Commit "];
+    let is_like = words.starts_with(['`', '“']);
+    let is_like = is_like || LABELS.iter().any(|label| words.starts_with(label));
+    if are_said && is_like { format!("{SAID}{words}") } else { words }
 }
 
 fn with_lines(words: String, lines: &str) -> String {

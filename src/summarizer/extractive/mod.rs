@@ -129,10 +129,7 @@ fn history<'a>(
     // If there are few facts for the limit, each is written in more detail.
     let mut text = String::new();
     for percent in DETAIL_PERCENT {
-        let wider = compose::compose(form, room, lines::lines(&record, room.units * percent / 100), &focus);
-        if room.measure(&wider) >= room.measure(&text) {
-            text = wider;
-        }
+        text = compose::compose(form, room, lines::lines(&record, room.units * percent / 100), &focus);
         if room.measure(&text) * 20 >= room.units * 19 {
             break;
         }

@@ -9,11 +9,12 @@ use super::commands;
 use super::items::{Point, Status};
 use super::lines::{
     ARROW, ASKED, BODY, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, PLANNED, READ, ROOT, SAID,
-    STOPPED, THEN, TODO, UNCHECKED, UNCOMMITTED,
+    STOPPED, TODO, UNCHECKED, UNCOMMITTED, UNSETTLED,
 };
 use super::record::{Commit, Document, Note, Record, Step, Task};
 use super::text::{self, Lead, Line};
 use super::tools::{self, Progress};
+use super::words;
 use crate::policy::{Section, Summary, Topic, files};
 use regex::Regex;
 use std::sync::LazyLock;
@@ -34,14 +35,15 @@ static CHECKED: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 static COMMITTED: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^Commit `([^`]+)` on `([^`]+)`(, pushed|, not pushed)?: (.*)$"));
+    LazyLock::new(|| pattern(r"^Commit(?: `([^`]+)`)?(?: on `([^`]+)`)?(, pushed|, not pushed)?: (.*)$"));
 static ITEM: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` \((in progress|open)\): (.*)$"));
 static DEMANDS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]+)` (demands|says): (.*)$"));
 static GROUP: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+[^`/])`: ((?:`[^`]+`(?: · )?)+)"));
+static GROUP_OF_POINTS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\p{Lu}[\w ]{2,29}|\p{Han}{2,8}): (.+)$"));
 static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^`]+`(?: \(new\))?(?:, )?)+)$"));
 static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
 static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`[^`]*[^`/]`(?: \(new\))?$"));
-static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then:? "));
+static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then `"));
 /// A code quote.
 pub(super) static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 
@@ -117,7 +119,12 @@ impl Reader<'_> {
         // Presets without a section for constraints have them under the goal.
         let binds = matches!(topic, Topic::Constraints | Topic::Goal);
         if binds && (words.starts_with('“') && words.ends_with('”') || words.starts_with(ASKED)) {
-            self.note(Topic::Constraints, words.trim_matches(['“', '”']));
+            let words = words.trim_matches(['“', '”']);
+            if words.starts_with(ASKED) {
+                self.note(Topic::Constraints, words);
+            } else {
+                self.record.wish(words.strip_prefix(SAID).unwrap_or(words).to_owned(), self.at);
+            }
         } else if matches!(topic, Topic::Decisions | Topic::Context) {
             self.reason(topic, words, line);
         } else if topic == Topic::InProgress && GROUP.is_match(words) {
@@ -125,6 +132,12 @@ impl Reader<'_> {
             self.held.push((said.to_owned(), lines.to_owned()));
         } else if !self.goes_on || !matches!(topic, Topic::InProgress | Topic::NextSteps | Topic::Blocked) {
             self.note_or_more(topic, words, line);
+        } else if topic == Topic::InProgress
+            && !words.starts_with('`')
+            && let Some(topic) = text::sentences_of(words).into_iter().find_map(words::sense)
+        {
+            // The work goes on, but its reasons and findings hold.
+            self.note(topic, words);
         }
     }
 
@@ -166,10 +179,7 @@ impl Reader<'_> {
                 self.record.tasks.push(Task { request: request.to_owned(), at, ..Task::default() });
             }
             let came = self.lines(came, number);
-            let (ran, answer): (Vec<&str>, Vec<&str>) = came.split(ARROW).partition(|part| part.starts_with("ran `"));
-            self.record.tasks[number].answer = answer.join(" ").trim_matches(['(', ')']).replace("no answer", "");
-            let ran = ran.iter().flat_map(|ran| CODE.captures_iter(ran)).map(|found| found[1].to_owned());
-            self.record.tasks[number].ran = ran.collect();
+            self.record.tasks[number].answer = came.trim_matches(['(', ')']).replace("no answer", "");
             return true;
         }
         let Some(found) = COMMITTED.captures(words) else { return false };
@@ -177,7 +187,8 @@ impl Reader<'_> {
         let subject = self.lines(&found[4], number).trim_end_matches(ARROW.trim_end()).trim().to_owned();
         let (subject, body) = subject.split_once(BODY).unwrap_or((subject.as_str(), ""));
         let (subject, body) = (subject.to_owned(), body.to_owned());
-        let commit = Commit { at, id: found[1].to_owned(), branch: found[2].to_owned(), subject, body };
+        let name = |group| found.get(group).map_or("", |name| name.as_str()).to_owned();
+        let commit = Commit { at, id: name(1), branch: name(2), subject, body };
         if found.get(3).is_some_and(|pushed| pushed.as_str() == ", pushed") {
             self.record.pushed_at = at;
         }
@@ -220,8 +231,16 @@ impl Reader<'_> {
             return true;
         }
         let Some(found) = DEMANDS.captures(words) else { return false };
-        let points =
-            found[3].split("; ").map(|words| Point { group: String::new(), words: words.to_owned() }).collect();
+        let mut group = "";
+        let point = |words| {
+            let parts = GROUP_OF_POINTS.captures(words).and_then(|found| Some((found.get(1)?, found.get(2)?)));
+            let words = parts.map_or(words, |(name, words)| {
+                group = name.as_str();
+                words.as_str()
+            });
+            Point { group: group.to_owned(), words: words.to_owned() }
+        };
+        let points = found[3].split("; ").map(point).collect();
         let (name, at) = (found[1].to_owned(), self.at);
         if &found[2] == "demands" {
             self.record.items.item(&name, at).points = points;
@@ -272,7 +291,7 @@ impl Reader<'_> {
             return true;
         }
         // Later than every commit of that summary; unchecked files are also later than every check of it.
-        let unsettled = [(UNCOMMITTED, BASE + 500_000), (UNCHECKED, BASE + 600_000)];
+        let unsettled = [(UNCOMMITTED, BASE + 500_000), (UNCHECKED, BASE + 600_000), (UNSETTLED, BASE + 600_000)];
         if let Some((mark, at)) = unsettled.into_iter().find(|(mark, _)| words.starts_with(mark)) {
             for found in CODE.captures_iter(&words[mark.len()..]) {
                 let path = self.path(&found[1]);
@@ -307,8 +326,7 @@ impl Reader<'_> {
         let task = self.record.tasks.len().saturating_sub(1);
         let said = self.lines(words, task);
         if let Some(step) = self.record.steps.last_mut() {
-            let (after, words) = said.split_once(THEN).filter(|_| OURS.is_match(&said)).unwrap_or(("", &said));
-            (step.after, step.words, step.topic) = (after.to_owned(), words.to_owned(), Some(topic));
+            (step.words, step.topic) = (said, Some(topic));
         }
         self.points = 0;
     }
@@ -345,7 +363,10 @@ impl Reader<'_> {
 
 /// True if one request is the shortened form of the other.
 fn begins_alike(left: &str, right: &str) -> bool {
-    let bare = |words: &'_ str| words.split(" (`").next().unwrap_or(words).trim_end_matches('…').to_owned();
+    let bare = |said: &'_ str| {
+        let said = words::bare(said);
+        said.split(" (`").next().unwrap_or(said).trim_end_matches('…').to_owned()
+    };
     let (left, right) = (bare(left), bare(right));
     !left.is_empty() && !right.is_empty() && (left.starts_with(&right) || right.starts_with(&left))
 }

@@ -9,7 +9,7 @@ use super::commands::{self, Purpose};
 use super::files::Files;
 use super::items::{self, Items, Point};
 use super::lines::ASKED;
-use super::text::{self, Lead};
+use super::text::{self, Fingerprint, Lead};
 use super::tools::{self, Kind, Progress, TaskStep, Use};
 use super::words;
 use crate::model::message::{MessageKind, Role};
@@ -18,7 +18,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::Topic;
 use crate::policy::calls::Calls;
 use regex::Regex;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
 
 /// Maximum number of background commands to remember, the newest.
@@ -35,6 +35,12 @@ const STEP_SENTENCES_MAX: usize = 4;
 
 /// Maximum length of the text of a step, in characters.
 const STEP_CHARS_MAX: usize = 360;
+
+/// Maximum number of values of the user to remember.
+const VALUES_MAX: usize = 1_000;
+
+/// Maximum number of wishes that are compared with later ones, the newest.
+const WISHES_MAX: usize = 64;
 
 /// Maximum length of a commit's message after its first line, in characters.
 const BODY_CHARS_MAX: usize = 700;
@@ -59,8 +65,6 @@ pub(super) struct Task {
     pub(super) at: i64,
     /// The model's text at its end.
     pub(super) answer: String,
-    /// Commands that changed something besides files.
-    pub(super) ran: Vec<String>,
     /// The commit at its end.
     pub(super) commit: Option<Commit>,
 }
@@ -70,9 +74,9 @@ pub(super) struct Task {
 pub(super) struct Commit {
     /// Position of the commit.
     pub(super) at: i64,
-    /// Its short id.
+    /// Its short id; empty if it was not printed.
     pub(super) id: String,
-    /// Its branch.
+    /// Its branch; empty if it was not printed.
     pub(super) branch: String,
     /// The first line of its message.
     pub(super) subject: String,
@@ -91,8 +95,6 @@ pub(super) struct Step {
     pub(super) words: String,
     /// The topic of that text, if it states a reason or a finding.
     pub(super) topic: Option<Topic>,
-    /// The failure before it, if any.
-    pub(super) after: String,
 }
 
 /// A statement that holds until it is revoked.
@@ -164,13 +166,15 @@ pub(super) struct Record {
     pub(super) maintenance: Vec<String>,
     /// The commands since the newest commit.
     since_commit: Vec<String>,
-    /// The failure since the model's last text.
-    failure: String,
     /// True if there was no text of the model and no call since the newest request.
     is_idle: bool,
     /// Names of documents that the user mentioned.
     named: HashSet<String>,
     commit_ids: HashSet<String>,
+    /// Names and values with digits in the user's texts.
+    pub(super) values: HashSet<String>,
+    /// The user's wishes that a later one may replace, with their indexes in `notes`.
+    wishes: VecDeque<(usize, Fingerprint)>,
 }
 
 impl Record {
@@ -191,8 +195,12 @@ impl Record {
             let is_branch = source.message.kind == MessageKind::Branch;
             for part in &source.message.parts {
                 match (&*part.body, source.message.role) {
-                    (PartBody::Text(words), Role::User) if !is_branch => self.hear(at, &text::spoken(words)),
-                    (PartBody::Text(words), Role::User | Role::Assistant) => self.say(at, &text::clean(words)),
+                    (PartBody::Text(words), Role::User) if !is_branch => {
+                        self.hear(at, &text::unmarked(&text::spoken(words)));
+                    }
+                    (PartBody::Text(words), Role::User | Role::Assistant) => {
+                        self.say(at, &text::unmarked(&text::clean(words)));
+                    }
                     (PartBody::Marker(marker), Role::User) if marker.name == NOTE => self.note_of_agent(at, marker),
                     (PartBody::ToolCall(call), _) => {
                         let answer = by_call.get(&part.id).map(|answer| answer.result);
@@ -213,6 +221,9 @@ impl Record {
         }
         let named = words.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
         self.named.extend(named.filter(|word| word.contains('.')).map(|word| text::base_name(word).to_lowercase()));
+        let values = words.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| word.len() > 2);
+        let values = values.filter(|word| word.bytes().any(|letter| letter.is_ascii_digit()));
+        self.values.extend(values.map(str::to_ascii_lowercase).take(VALUES_MAX.saturating_sub(self.values.len())));
         let request = words::request_line(words);
         let points = if request.chars().count() > REQUEST_CHARS_MAX { items::points_of(words) } else { Vec::new() };
         if points.len() > 2 {
@@ -223,7 +234,6 @@ impl Record {
         if !words::is_request(words) {
             return;
         }
-        self.failure.clear();
         // Several messages in a row are one request.
         if let Some(task) = self.tasks.last_mut().filter(|task| self.is_idle && !task.request.is_empty()) {
             task.request = format!("{} / {request}", task.request);
@@ -243,10 +253,36 @@ impl Record {
         };
         words::each_sentence(&words, |sentence| {
             let length = sentence.chars().count();
+            self.replace_wishes(sentence);
             if (8..=400).contains(&length) && words::is_rule(sentence) && !sentence.ends_with([':', '：']) {
-                self.note(Topic::Constraints, text::one_line(sentence), at, 1.0);
+                self.wish(text::one_line(sentence), at);
             }
             true
+        });
+    }
+
+    /// Adds a rule or a wish of the user.
+    pub(super) fn wish(&mut self, words: String, at: i64) {
+        if !words::is_prohibition(&words) {
+            self.wishes.push_back((self.notes.len(), Fingerprint::of(&words)));
+            self.wishes.drain(..self.wishes.len().saturating_sub(WISHES_MAX));
+        }
+        self.note(Topic::Constraints, words, at, 1.0);
+    }
+
+    /// Drops the wishes that a later sentence replaces: it is about the same things. A prohibition is never replaced.
+    fn replace_wishes(&mut self, sentence: &str) {
+        if sentence.ends_with(['?', '？']) || self.wishes.is_empty() {
+            return;
+        }
+        let said = Fingerprint::of(sentence);
+        let notes = &mut self.notes;
+        self.wishes.retain(|(position, wish)| {
+            let is_replaced = wish.overlaps(&said);
+            if is_replaced {
+                notes[*position].words.clear();
+            }
+            !is_replaced
         });
     }
 
@@ -299,14 +335,13 @@ impl Record {
             }
             true
         });
-        let after = std::mem::take(&mut self.failure);
         if sentences.len() > STEP_SENTENCES_MAX {
-            for (words, topic) in sentences.into_iter().filter(|(words, _)| !words.ends_with([':', '：', '?', '？']))
-            {
-                // Text without a reason or a finding is used only if there is space left.
-                self.note(topic.unwrap_or(Topic::Context), words, at, if topic.is_some() { 1.0 } else { 0.2 });
+            for (words, topic) in sentences {
+                if let Some(topic) = topic {
+                    self.note(topic, words, at, 1.0);
+                }
             }
-            self.steps.push(Step { at, task, after, ..Step::default() });
+            self.steps.push(Step { at, task, ..Step::default() });
             return;
         }
         let decides = sentences.iter().any(|(_, topic)| *topic == Some(Topic::Decisions));
@@ -314,9 +349,7 @@ impl Record {
         let topic = if decides { Some(Topic::Decisions) } else { finds.then_some(Topic::Context) };
         let said = sentences.into_iter().map(|(words, _)| words).filter(|words| !words.ends_with(['?', '？']));
         let words = text::clip(&said.collect::<Vec<_>>().join(" "), STEP_CHARS_MAX);
-        // A failure and the reaction to it belong together.
-        let topic = topic.or_else(|| (!after.is_empty()).then_some(Topic::Context));
-        self.steps.push(Step { at, task, words, topic, after });
+        self.steps.push(Step { at, task, words, topic });
     }
 
     fn note(&mut self, topic: Topic, words: String, at: i64, worth: f64) {
@@ -366,7 +399,9 @@ impl Record {
             Outcome::Failed => " (failed)",
             Outcome::Stopped => " (stopped)",
         };
-        self.last_act = format!("{what}{end}");
+        // An edited file is named where the unsettled files are.
+        let is_edit = matches!(call.kind, Kind::Edit | Kind::Write) && outcome == Outcome::Passed;
+        self.last_act = if is_edit { String::new() } else { format!("{what}{end}") };
         if is_rejected {
             self.stopped_at = at;
             // The answer so far was only an announcement of the rejected call.
@@ -423,7 +458,8 @@ impl Record {
                 }
             }
             Kind::Fetch => {
-                let prose: Vec<&str> = output.lines().filter(|line| !line.contains("{\"")).collect();
+                let is_echo = |line: &str| line.contains("{\"") || !about.is_empty() && line.contains(&about);
+                let prose: Vec<&str> = output.lines().filter(|line| !is_echo(line)).collect();
                 let gist = words::gist(&prose.join("\n"), 600);
                 if !gist.is_empty() {
                     add(Topic::Context, format!("{tool} “{about}” says: {gist}"), 0.25);
@@ -530,25 +566,28 @@ impl Record {
         if takes_back {
             words.iter().skip(1).for_each(|path| self.files.forget(path));
         }
-        if let Some(task) = self.tasks.last_mut() {
-            task.ran.push(text::clip(&commands::shown(part), 140));
-        }
     }
 
     /// Reads a command that records work: a push, a merge request, a commit.
     fn recorded(&mut self, at: i64, part: &str, command: &str, output: &str) {
-        if part.contains(" push") {
+        if commands::pushes(part) {
             self.pushed_at = at;
         }
         // A merge request is identified by its address.
         if let Some(address) =
             output.split_whitespace().find(|word| word.starts_with("https://") && part.contains("create"))
-            && let Some(task) = self.tasks.last_mut()
         {
-            task.ran.push(format!("{} ({address})", text::clip(&commands::shown(part), 100)));
+            let shown = text::code(&text::clip(&commands::shown(part), 100));
+            let words = format!("Opened {} by {shown}", text::one_line(&text::clean(address)));
+            self.notes.push(Note { topic: Topic::Done, words, at, is_ours: true, worth: 1.0 });
         }
-        for (branch, id, subject) in commands::commits(output) {
-            if !self.commit_ids.insert(id.clone()) {
+        let mut commits = commands::commits(output);
+        if commits.is_empty() {
+            commits.extend(commands::quiet_commit(part, output).map(|(id, subject)| (String::new(), id, subject)));
+        }
+        for (branch, id, subject) in commits {
+            let name = if id.is_empty() { &subject } else { &id };
+            if !self.commit_ids.insert(name.clone()) {
                 continue;
             }
             self.maintenance = std::mem::take(&mut self.since_commit);
@@ -572,12 +611,7 @@ impl Record {
         let says = String::new();
         let lessons = self.checks.end(Check { command, folder, outcome, says, at, verifies }, output);
         for (words, at) in lessons {
-            self.notes.push(Note { topic: Topic::Context, words, at, is_ours: true, worth: 1.0 });
-        }
-        if outcome == Outcome::Failed
-            && let Some(check) = self.checks.newest()
-        {
-            self.failure = check.failure();
+            self.notes.push(Note { topic: Topic::Context, words, at, is_ours: true, worth: 0.6 });
         }
     }
 

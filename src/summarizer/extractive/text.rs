@@ -45,6 +45,15 @@ fn is_invisible(letter: char) -> bool {
         | '\u{e0000}'..='\u{e007f}')
 }
 
+/// A quotation in which nothing looks like the forms of the summary's own facts: a file with its lines, or a result.
+pub(super) fn unmarked(text: &str) -> Cow<'_, str> {
+    if text.contains("`: ") || text.contains(" → ") {
+        Cow::Owned(text.replace("`: ", "` = ").replace(" → ", " -> "))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
 /// A person's own text, without the text that an agent put around it.
 pub(super) fn spoken(text: &str) -> String {
     harness::spoken(&clean(text))
@@ -289,6 +298,12 @@ impl Fingerprint {
     /// True if the other contains nearly all of its words.
     pub(super) fn is_said_by(&self, other: &Self) -> bool {
         self.0.len() >= 3 && self.share_in(other) >= 0.8 || !self.0.is_empty() && self.0 == other.0
+    }
+
+    /// True if both are about the same things: the shorter has half of its words, and at least two, in the other.
+    pub(super) fn overlaps(&self, other: &Self) -> bool {
+        let common = self.0.iter().filter(|word| other.has(**word)).count();
+        common >= 2 && 2 * common >= self.0.len().min(other.0.len())
     }
 
     /// True if the text has only common words.

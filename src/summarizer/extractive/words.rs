@@ -26,6 +26,19 @@ static INSISTS: LazyLock<Regex> = LazyLock::new(|| {
 static FORBIDS: LazyLock<Regex> =
     LazyLock::new(|| any_of(r"must(?:n'?t)?|never|always|not\ allowed", "必须|不要|不能|禁止|不得"));
 
+/// Words of a rule that later words on the same subject do not replace.
+static PROHIBITS: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"must(?:n'?t)?|never|always|don'?t|do\ not|not\ allowed|without|avoid|no|only",
+        "必须|不要|不能|禁止|不得|只能|避免|也不",
+    )
+});
+
+/// True if a rule is a prohibition or a duty.
+pub(super) fn is_prohibition(words: &str) -> bool {
+    PROHIBITS.is_match(words)
+}
+
 /// Words that look like a rule but express a doubt or an observation.
 static WONDERS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
@@ -69,7 +82,7 @@ static INTENDS: LazyLock<Regex> = LazyLock::new(|| {
 static INTERJECTION: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?ix)^\W*(?:(?:right|ok(?:ay)?|good|great|perfect|excellent|exactly|yes|ah|oh|hmm+|wait|well|alright|omfg|omg
-        |dude|done|all\ done|awesome|got\ it|nice|sorry|sure|of\ course|no|expected|you'?re\ (?:absolutely\ )?right
+        |dude|done|all\ done|fixed|awesome|got\ it|nice|sorry|sure|of\ course|no|expected|you'?re\ (?:absolutely\ )?right
         |(?:good|great|fair)\ (?:catch|point|question|idea))\b\s*(?:[,.!:…]+|—|-{1,2}|$)\s*)+",
     )
     .expect("a fixed pattern")
@@ -135,13 +148,15 @@ pub(super) fn is_rule(sentence: &str) -> bool {
     !sentence.ends_with(['?', '？']) && !wonders && is_whole && (shouts || INSISTS.is_match(sentence))
 }
 
-/// The rank of a point of a document as a requirement: 0 for the definition of done, 1 for limits, 2 for other rules
-/// and for the files to work on, 3 for the rest.
+/// The rank of a point of a document as a requirement: 0 for limits and the definition of done, 1 for other rules and for
+/// the files to change, 2 for the rest.
 pub(super) fn demand(group: &str, line: &str) -> usize {
-    static BINDS: LazyLock<Regex> =
-        LazyLock::new(|| any_of(r"constraints?|rules?|scope|edge\ cases?|no-?gos?|requirements?", "约束|规则|要求"));
-    static ENDS: LazyLock<Regex> =
-        LazyLock::new(|| any_of(r"definition\ of\ done|done|accept(?:ance)?|criteria|verification", "验收|完成"));
+    static BINDS: LazyLock<Regex> = LazyLock::new(|| {
+        any_of(
+            r"constraints?|rules?|scope|edge\ cases?|no-?gos?|requirements?|done|accept(?:ance)?|criteria|verification",
+            "约束|规则|要求|验收|完成",
+        )
+    });
     static DEMANDS: LazyLock<Regex> = LazyLock::new(|| {
         any_of(
             r"must|never|always|do(?:n'?t|\ not)|only|no|not|avoid|exactly|required?|keep|without|forbidden|should",
@@ -150,14 +165,22 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
     });
     // Files to read, create or change show where the work is.
     static SOURCES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
-    if ENDS.is_match(group) {
-        return 0;
-    }
     match (BINDS.is_match(group), SOURCES.is_match(group) || DEMANDS.is_match(line)) {
-        (true, _) => 1,
-        (false, true) => 2,
-        (false, false) => 3,
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => 2,
     }
+}
+
+/// True for a heading over the files that an item wants changed.
+pub(super) fn is_deliverable(group: &str) -> bool {
+    static FILES: LazyLock<Regex> = LazyLock::new(|| {
+        any_of(
+            r"(?:output|deliverable|target|changed?|modif\w+)s?\ files?|files?\ to\ \w+|deliverables?",
+            "输出文件|交付",
+        )
+    });
+    FILES.is_match(group)
 }
 
 /// True if a line announces a list of future work.
@@ -176,7 +199,7 @@ pub(super) fn announces(line: &str) -> bool {
 /// True for a sentence that announces an act of its speaker. “Now the page shows …” is no intention.
 pub(super) fn is_intention(sentence: &str) -> bool {
     static STATES: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r"(?i)^\W*(?:and )?now,? (?:the|both|all|it|it's|this|these|that|they|each|every|your?|there|when|with)\b.* ")
+        Regex::new(r"(?i)^\W*(?:and )?now,? (?:the|both|all|it|it's|this|these|that|they|each|every|your?|there|when|with)\b.* |^现在的")
             .expect("a fixed pattern")
     });
     INTENDS.is_match(sentence) && !STATES.is_match(sentence)
@@ -212,19 +235,22 @@ pub(super) fn each_sentence(words: &str, mut take: impl FnMut(&str) -> bool) {
     }
 }
 
-/// The gist of a text: its first sentences and points that are neither intentions nor questions.
+/// The gist of a text: its first sentences and points that are neither intentions nor questions. A sentence that leads to
+/// a list states the result, if it is the first.
 pub(super) fn gist(words: &str, limit: usize) -> String {
     let mut gist = String::new();
     each_sentence(words, |sentence| {
-        if !sentence.ends_with([':', '：', '?', '？']) && !is_intention(sentence) {
+        let leads = sentence.ends_with([':', '：']);
+        let is_whole = sentence.split_whitespace().count() > 4 || sentence.chars().any(text::is_wide);
+        if !sentence.ends_with(['?', '？']) && !is_intention(sentence) && (!leads || gist.is_empty() && is_whole) {
             if !gist.is_empty() {
-                gist.push_str(if gist.ends_with(['.', '!', '。', '！']) { " " } else { "; " });
+                gist.push_str(if gist.ends_with(['.', '!', '。', '！', ':', '：']) { " " } else { "; " });
             }
             gist.push_str(&text::one_line(sentence));
         }
         gist.chars().count() < limit
     });
-    text::clip(&gist, limit)
+    text::clip(&gist, limit).trim_end_matches([':', '：']).to_owned()
 }
 
 /// A request on one line: its prose, point by point, without pasted code.

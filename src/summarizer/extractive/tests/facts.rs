@@ -109,7 +109,7 @@ fn of_work() -> Vec<Case> {
                 ("Done", "Commit `1a2b3c4` on `main`: first → `a.py`: `def first(): return 1`"),
                 ("In Progress", "Not committed: `b.py`"),
                 ("In Progress", "`def second(): return 2`"),
-                ("Next Steps", "Commit: `b.py`"),
+                ("Next Steps", "Commit the changes"),
             ],
             silent: &["Not committed: `a.py`"],
         },
@@ -137,6 +137,75 @@ fn of_work() -> Vec<Case> {
                 "Key Decisions",
                 "because the test helper parses with it. → `mix.exs`: `{:lazy_html, \">= 0.1.0\", only: :test}`",
             )],
+            silent: &[],
+        },
+    ]
+}
+
+fn of_state() -> Vec<Case> {
+    let issue = "ABC-1 · Close the till   [OPEN]\n\nDESCRIPTION\n\nOutput files:\n- `lib/till.ex` (modify)\n\
+                 - `test/till_test.exs` (modify)\n\nNo-gos:\n- No second till.";
+    vec![
+        Case {
+            name: "a quiet commit counts, and its message pushes nothing",
+            talk: edited(Talk::default().user("deliver every message"), "/w/p/queue.go", "x", "func Push() {")
+                .runs(
+                    "git commit -qam 'queue: deliver what is pushed' && git log --oneline -1",
+                    "a81c0de queue: deliver what is pushed",
+                )
+                .runs("go vet ./...", ""),
+            says: &[("Done", "Commit `a81c0de`: queue: deliver what is pushed")],
+            silent: &["No commit was made", "Not committed"],
+        },
+        Case {
+            name: "a later wish on the same thing replaces an earlier one, but no prohibition",
+            talk: Talk::default()
+                .user("The link text should be the same as the accent. Never change the link text of the footer.")
+                .model("Done, the link text follows the accent now.")
+                .user("81a2be is what the link text must be")
+                .model("The link text is blue now."),
+            says: &[
+                ("Constraints & Preferences", "81a2be is what the link text must be"),
+                ("Constraints & Preferences", "Never change the link text of the footer."),
+            ],
+            silent: &["“The link text should be the same as the accent.”"],
+        },
+        Case {
+            name: "values of an older answer give way to those of a newer one",
+            talk: Talk::default()
+                .user("the levels are too bright")
+                .model("The levels of the border are darker now:\n- `levelOff`: `#666666`\n- `levelLow`: `#303030`")
+                .user("off is brighter than low")
+                .model("The levels rise from dark to bright:\n- `levelOff`: `#101010`\n- `levelLow`: `#404040`"),
+            says: &[("Done", "The levels rise from dark to bright: `levelOff` = `#101010`")],
+            silent: &["#666666", "#303030", "are darker now"],
+        },
+        Case {
+            name: "files that the current item wants changed and that were not are next",
+            talk: edited(
+                Talk::default()
+                    .user("do ABC-1")
+                    .runs("bd show ABC-1", issue)
+                    .runs("bd update ABC-1 --status in_progress", "Updated ABC-1"),
+                "/w/p/lib/till.ex",
+                "x",
+                "def close(till), do: till",
+            ),
+            says: &[
+                ("Next Steps", "Not changed yet: `test/till_test.exs` (`ABC-1`)"),
+                ("Constraints & Preferences", "No second till"),
+            ],
+            silent: &["Not changed yet: `lib/till.ex`"],
+        },
+        Case {
+            name: "a wide run is not hidden by a later narrow one of the same program",
+            talk: edited(Talk::default().user("make it fast"), "/w/p/a.go", "x", "func A() {")
+                .runs("go test -race ./queue/...", "ok  queue 0.3s")
+                .runs("go test -run xxx -bench Push ./queue/", "PASS"),
+            says: &[
+                ("Done", "`go test -race ./queue/...` passed"),
+                ("Done", "`go test -run xxx -bench Push ./queue/` passed"),
+            ],
             silent: &[],
         },
     ]
@@ -284,7 +353,7 @@ fn of_findings() -> Vec<Case> {
                 "x",
                 "func Year() error {",
             ),
-            says: &[("Next Steps", "Commit: `b.go`, as before, behind `go test ./...`")],
+            says: &[("Next Steps", "Commit the changes, as before, behind `go test ./...`")],
             silent: &[],
         },
         Case {
@@ -351,7 +420,8 @@ fn section(text: &str, heading: &str) -> String {
 #[test]
 fn facts_are_found_where_a_later_summary_expects_them() {
     let mut wrong = Vec::new();
-    for case in of_checks().into_iter().chain(of_work()).chain(of_words()).chain(of_others()).chain(of_findings()) {
+    let words = of_words().into_iter().chain(of_others()).chain(of_findings());
+    for case in of_checks().into_iter().chain(of_work()).chain(of_state()).chain(words) {
         let text = case.talk.summary();
         let missing = case.says.iter().filter(|(heading, words)| !section(&text, heading).contains(words));
         let missing = missing.map(|(heading, words)| format!("{heading} does not say {words}"));
@@ -413,7 +483,7 @@ fn what_binds_survives_four_summaries_and_what_is_superseded_does_not() {
         ("Done", "Commit `0a1b2c3` on `main`: export by month"),
         ("Done", "`pytest -q` passed (`4 passed in 0.2s`)"),
         ("Key Decisions", "I chose pathlib instead of strings"),
-        ("In Progress", "Not committed: `main.py`"),
+        ("In Progress", "Not committed, and edited since the last check passed: `main.py`"),
         ("Next Steps", "To do: Write the manual"),
         ("Next Steps", "Run `pytest -q` again"),
     ] {

@@ -1,6 +1,8 @@
 //! Laws for every history: the budget, determinism, and history as data.
 
 use super::super::super::SummaryInput;
+use super::super::lines;
+use super::super::record::Record;
 use super::{Talk, assert_says, extract, section};
 use crate::model::message::Role;
 use crate::model::part::{PartBody, ResultStatus};
@@ -232,4 +234,29 @@ proptest! {
         assert_says(&text, "Blocked", "`pytest tests/test_quay.py` failed: `E KeyError: 'quay'`");
         assert_says(&text, "Next Steps", "Get `pytest tests/test_quay.py` to pass");
     }
+}
+
+/// The work per summary after the history is read depends on the number of candidates.
+#[test]
+fn a_long_history_has_no_more_candidates_than_a_shorter_one() {
+    let count = |rounds: usize| {
+        let mut talk = Talk::default();
+        for round in 0..rounds {
+            talk = talk
+                .user(&format!("round {round}: the importer must accept file number {round} of the archive"))
+                .model(&format!("I chose the streaming parser instead of a tree because file {round} is huge."))
+                .works(
+                    "edit",
+                    json!({"path": format!("src/f{round}.rs"), "oldText": "a", "newText": "let b = 1;"}),
+                    "ok",
+                )
+                .runs(&format!("cargo test case_{round}"), "1 passed")
+                .runs(&format!("./tool_{round}"), "error: 1 failed");
+        }
+        let mut record = Record::new();
+        record.read(&talk.0);
+        lines::lines(&record, 14_000).len()
+    };
+    let (short, long) = (count(700), count(1_400));
+    assert!(short > 500 && short == long, "{short} and {long} candidates");
 }

@@ -97,7 +97,6 @@ fn unfinished_work_is_in_progress() {
         .summary();
     assert_says(&text, "Next Steps", "Go on with: “add pagination to the user list”");
     assert_says(&text, "In Progress", "let me render the page links in the template");
-    assert_says(&text, "In Progress", "Last act: Edit `list.html`");
     assert_says(&text, "Relevant Files", "`./`: `list.html`, `routes.go`");
 }
 
@@ -174,7 +173,7 @@ fn plans_in_prose_count_until_another_follows() {
 }
 
 #[test]
-fn what_still_fails_blocks_and_what_was_fixed_is_a_lesson() {
+fn what_still_fails_blocks_and_what_was_fixed_does_not() {
     let failing = Talk::default().user("make the suite pass").fails(
         "bash",
         json!({"command": "cargo test -p core"}),
@@ -189,11 +188,7 @@ fn what_still_fails_blocks_and_what_was_fixed_is_a_lesson() {
         .model("The suite passes now, all nine tests of it.")
         .summary();
     assert_eq!(section(&text, "Blocked"), ["- (none)"], "{text}");
-    assert_says(
-        &text,
-        "Critical Context",
-        "mismatched types (src/lib.rs:4)`; then: The return type of `parse_line` is wrong.",
-    );
+    assert!(!text.contains("mismatched types"), "{text}");
 }
 
 #[test]
