@@ -14,6 +14,7 @@ mod completions;
 mod context;
 mod demo;
 mod diff;
+mod doctor;
 mod evaluate;
 mod event_text;
 mod events;
@@ -155,6 +156,8 @@ enum Command {
     Evaluate(evaluate::Arguments),
     /// Check hash chains, or export their heads
     Audit(audit::Arguments),
+    /// Examine the store of a stopped daemon; with --repair, repair what follows from other rows
+    Doctor(doctor::Arguments),
     /// Make a verified backup of the running daemon's store in a new file
     Backup(backup::BackupArguments),
     /// Make a store from a backup, in a new data directory and without a daemon
@@ -215,6 +218,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),
         Command::Evaluate(arguments) => evaluate::run(globals, arguments).await,
+        Command::Doctor(arguments) => doctor::run(globals, arguments).await,
         Command::Backup(arguments) => backup::backup(globals, arguments).await,
         Command::Restore(arguments) => backup::restore(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,

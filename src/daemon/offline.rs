@@ -1,3 +1,3 @@
 //! Work on a data directory or a backup without a daemon, for the command line.
 
-pub use crate::store::{CopyProgress, Restored, restore};
+pub use crate::store::{CopyProgress, Diagnosis, Examined, Restored, examine, restore};

@@ -17,6 +17,7 @@ mod continuation;
 mod contradictions;
 mod cost;
 mod crash;
+mod doctor;
 mod edits;
 mod evaluate;
 mod expand;

@@ -1,0 +1,58 @@
+//! `longhand doctor`: examines the store of a stopped daemon, and repairs what follows from other rows.
+
+use super::Globals;
+use super::output::{Output, count};
+use crate::daemon::offline::{self, Diagnosis, Examined};
+use anyhow::Context as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Data directory; no daemon may have it
+    data_dir: PathBuf,
+    /// Repair rows and indexes that follow from other rows; without it, nothing is changed
+    #[arg(long)]
+    repair: bool,
+}
+
+pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    let mut output = globals.output();
+    let mut found = Vec::new();
+    let mut note = |diagnosis| found.push(diagnosis);
+    let examined = offline::examine(&arguments.data_dir, arguments.repair, &mut note).await;
+    let examined = examined.with_context(|| format!("cannot examine {}", arguments.data_dir.display()))?;
+    found.iter().try_for_each(|diagnosis| print(&mut output, diagnosis))?;
+    end(&mut output, examined)?;
+    output.flush()?;
+    let is_whole = examined.findings == examined.repaired;
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(output: &mut Output, diagnosis: &Diagnosis) -> anyhow::Result<()> {
+    let Diagnosis { table, row, message, repaired } = diagnosis;
+    if output.json() {
+        return output.value(&serde_json::json!({
+            "table": table, "row": row, "message": message, "repaired": repaired,
+        }));
+    }
+    let subject = if row.is_empty() { table.clone() } else { format!("{table} {row}") };
+    let end = if *repaired { " (repaired)" } else { "" };
+    Ok(output.line(&format!("{subject}: {message}{end}"))?)
+}
+
+fn end(output: &mut Output, examined: Examined) -> anyhow::Result<()> {
+    let Examined { sessions, events, findings, repaired } = examined;
+    if output.json() {
+        return output.value(&serde_json::json!({
+            "sessionCount": sessions, "eventCount": events, "findingCount": findings, "repairedCount": repaired,
+        }));
+    }
+    let extent = format!("{} and {} checked", count(sessions, "session"), count(events, "event"));
+    let verdict = if findings == 0 {
+        "no findings".to_owned()
+    } else {
+        format!("{}, {repaired} repaired", count(findings, "finding"))
+    };
+    Ok(output.line(&format!("{extent}: {verdict}"))?)
+}

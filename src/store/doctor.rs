@@ -1,0 +1,283 @@
+//! The examination of a store without a daemon, and the repair of what follows from other rows.
+
+use super::error::{Error, Result};
+use super::files::{self, DATABASE};
+use super::verify::{self, Checked, Finding, SessionCheck};
+use super::{Durability, open};
+use sqlx::sqlite::SqlitePoolOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqliteConnection, SqlitePool};
+use std::path::Path;
+
+/// Something wrong in a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnosis {
+    /// The table; the name of the database if it is none in particular.
+    pub table: String,
+    /// The row by its key, or the session and revision by their ids; empty if it is none in particular.
+    pub row: String,
+    /// A description.
+    pub message: String,
+    /// True if it was repaired.
+    pub repaired: bool,
+}
+
+/// The extent of an examination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Examined {
+    /// Checked sessions.
+    pub sessions: i64,
+    /// Checked events.
+    pub events: i64,
+    /// Diagnoses.
+    pub findings: i64,
+    /// Diagnoses that were repaired.
+    pub repaired: i64,
+}
+
+/// Rows that follow from others.
+struct Invariant {
+    table: &'static str,
+    message: &'static str,
+    /// Returns the keys of the rows that break it.
+    find: &'static str,
+    /// Makes all of them follow from the others again.
+    repair: &'static str,
+}
+
+/// The invariants, in the order in which they are repaired. What a chain commits to is never repaired.
+const INVARIANTS: [Invariant; 7] = [
+    Invariant {
+        table: "session",
+        message: "its head is not where its events end",
+        find: "select s.id from session s join event e on e.session_id = s.id \
+             and e.revision = (select max(revision) from event where session_id = s.id) \
+             where s.revision is not e.revision or s.chain_hash is not e.hash",
+        repair: "update session set (revision, chain_hash) = (select revision, hash from event \
+             where session_id = session.id order by revision desc limit 1) \
+             where exists (select 1 from event where session_id = session.id)",
+    },
+    Invariant {
+        table: "session",
+        message: "its number of messages is wrong",
+        find: "select id from session s where message_count is not \
+             (select count(*) from message m where m.session_id = s.id and m.kind = 1)",
+        repair: "update session set message_count = \
+             (select count(*) from message m where m.session_id = session.id and m.kind = 1)",
+    },
+    Invariant {
+        table: "open_message",
+        message: "its message is sealed or not there",
+        find: "select message_id from open_message o where not exists \
+             (select 1 from message m where m.id = o.message_id and m.sealed_revision is null)",
+        repair: "delete from open_message where not exists \
+             (select 1 from message m where m.id = open_message.message_id and m.sealed_revision is null)",
+    },
+    Invariant {
+        table: "open_message",
+        message: "the row of an open message is missing",
+        find: "select id from message m where sealed_revision is null \
+             and not exists (select 1 from open_message o where o.message_id = m.id)",
+        // The next start of a daemon sets the times anew.
+        repair: "insert into open_message (message_id, session_id, timeout_ms, expire_time) \
+             select id, session_id, 600000, null from message m where sealed_revision is null \
+             and not exists (select 1 from open_message o where o.message_id = m.id)",
+    },
+    Invariant {
+        table: "draft",
+        message: "its message is sealed or not there",
+        find: "select id from draft d where not exists \
+             (select 1 from message m where m.id = d.message_id and m.sealed_revision is null)",
+        repair: "delete from draft where not exists \
+             (select 1 from message m where m.id = draft.message_id and m.sealed_revision is null)",
+    },
+    Invariant {
+        table: "message_token_count",
+        message: "its message is not there",
+        find: "select hex(message_id) from message_token_count c where not exists \
+             (select 1 from message m where m.public_id = c.message_id)",
+        repair: "delete from message_token_count where not exists \
+             (select 1 from message m where m.public_id = message_token_count.message_id)",
+    },
+    Invariant {
+        table: "search_progress",
+        message: "the index is ahead of the session",
+        find: "select p.session_id from search_progress p left join session s on s.id = p.session_id \
+             where s.id is null or p.revision > s.revision",
+        repair: "update search_progress set revision = (select revision from session s where s.id = session_id) \
+             where revision > (select revision from session s where s.id = session_id)",
+    },
+];
+
+const INTEGRITY: &str = "pragma integrity_check(1000)";
+const FOREIGN_KEYS: &str = "select \"table\", coalesce(rowid, ''), parent from pragma_foreign_key_check";
+
+/// An examination in progress.
+struct Examination<'a> {
+    repair: bool,
+    found: &'a mut (dyn FnMut(Diagnosis) + Send),
+    examined: Examined,
+}
+
+/// Examines the store in a directory, which no daemon may have; `found` gets each diagnosis. With `repair`, rows and
+/// indexes that follow from other rows are made to follow from them; nothing that a chain commits to is changed.
+/// Without it, nothing is changed.
+pub async fn examine(directory: &Path, repair: bool, found: &mut (dyn FnMut(Diagnosis) + Send)) -> Result<Examined> {
+    let directory = files::plain(directory)?;
+    if !directory.join(DATABASE).is_file() {
+        return Err(Error::Open(format!("{} has no {DATABASE}", directory.display())));
+    }
+    let (_held, state) = open::claim(&directory).await?;
+    if state != files::DatabaseState::Ours {
+        return Err(Error::Open(format!("the database in {} is empty", directory.display())));
+    }
+    let mut examination = Examination { repair, found, examined: Examined::default() };
+    match examination.run(&directory).await {
+        // Without a readable schema there is nothing more to examine.
+        Err(error @ Error::Corrupt { .. }) => {
+            examination.find(DATABASE, "", format_args!("it cannot be read: {error}"), false);
+        }
+        outcome => outcome?,
+    }
+    Ok(examination.examined)
+}
+
+impl Examination<'_> {
+    async fn run(&mut self, directory: &Path) -> Result<()> {
+        let options = open::options(directory, Durability::Full).read_only(!self.repair);
+        let mut conn = options.connect().await?;
+        open::check_version(&mut conn).await?;
+        match open::check_schema(&mut conn, directory).await {
+            Err(error @ Error::Corrupt { .. }) => {
+                self.find(DATABASE, "", format_args!("its version cannot be read: {error}"), false);
+            }
+            known => known?,
+        }
+        let rows = self.rows(&mut conn).await;
+        conn.close().await?;
+        rows?;
+        let options = open::options(directory, Durability::Full).read_only(true);
+        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
+        let chains = self.chains(&pool).await;
+        pool.close().await;
+        chains
+    }
+
+    fn find(&mut self, table: &str, row: impl ToString, message: impl ToString, repaired: bool) {
+        self.examined.findings += 1;
+        self.examined.repaired += i64::from(repaired);
+        let (row, message) = (row.to_string(), message.to_string());
+        (self.found)(Diagnosis { table: table.to_owned(), row, message, repaired });
+    }
+
+    /// Pages, indexes, constraints, and rows that follow from others.
+    async fn rows(&mut self, conn: &mut SqliteConnection) -> Result<()> {
+        let mut lines = integrity(conn).await;
+        if self.repair && !lines.is_empty() {
+            let before = lines;
+            // Indexes follow from their tables. Damage elsewhere stays, and may keep an index from being built.
+            drop(sqlx::query("reindex").execute(&mut *conn).await);
+            lines = integrity(conn).await;
+            for line in before.iter().filter(|line| !lines.contains(line)) {
+                self.find(DATABASE, "", line, true);
+            }
+        }
+        for line in &lines {
+            self.find(DATABASE, "", line, false);
+        }
+        for invariant in &INVARIANTS {
+            if let Err(error) = self.invariant(conn, invariant).await {
+                self.find(invariant.table, "", format_args!("it cannot be read: {error}"), false);
+            }
+        }
+        match sqlx::query(FOREIGN_KEYS).fetch_all(&mut *conn).await {
+            Ok(rows) => {
+                for row in rows {
+                    let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
+                    // Tables without row ids have no number here.
+                    let key = row.try_get_unchecked::<i64, _>(1).unwrap_or_default();
+                    self.find(&table, key, format_args!("it refers to a row of {parent} that is not there"), false);
+                }
+            }
+            Err(error) => self.find(DATABASE, "", format_args!("foreign keys cannot be checked: {error}"), false),
+        }
+        Ok(())
+    }
+
+    async fn invariant(&mut self, conn: &mut SqliteConnection, invariant: &Invariant) -> Result<()> {
+        let rows = sqlx::query(AssertSqlSafe(format!("select cast(key as text) from ({})", keyed(invariant))))
+            .fetch_all(&mut *conn)
+            .await?;
+        if self.repair && !rows.is_empty() {
+            sqlx::query(invariant.repair).execute(&mut *conn).await?;
+        }
+        for row in rows {
+            self.find(invariant.table, row.try_get::<String, _>(0)?, invariant.message, self.repair);
+        }
+        Ok(())
+    }
+
+    /// The hash chains. A session that cannot be read is a diagnosis, and the others are still checked.
+    async fn chains(&mut self, pool: &SqlitePool) -> Result<()> {
+        let mut last = 0;
+        loop {
+            let keys = match verify::sessions_after(pool, last).await {
+                Ok(keys) => keys,
+                Err(error) => {
+                    self.find("session", "", format_args!("sessions cannot be listed: {error}"), false);
+                    return Ok(());
+                }
+            };
+            let Some(newest) = keys.last().copied() else { break };
+            for key in keys {
+                self.chain(pool, key).await;
+            }
+            last = newest;
+        }
+        match verify::log(pool).await {
+            Ok(findings) => self.report(findings),
+            Err(error) => self.find("event", "", format_args!("the log cannot be read: {error}"), false),
+        }
+        Ok(())
+    }
+
+    async fn chain(&mut self, pool: &SqlitePool, key: i64) {
+        let mut check = SessionCheck::new(key);
+        let mut checked = Checked::default();
+        let mut has_more = true;
+        while has_more {
+            match check.page(pool).await {
+                Ok((findings, events, more)) => {
+                    has_more = more;
+                    checked.events += events;
+                    self.report(findings);
+                }
+                Err(error) => {
+                    has_more = false;
+                    self.find("session", key, format_args!("its history cannot be read: {error}"), false);
+                }
+            }
+        }
+        self.examined.sessions += 1;
+        self.examined.events += checked.events;
+    }
+
+    fn report(&mut self, findings: Vec<Finding>) {
+        for Finding { session, revision, message } in findings {
+            let row = session.map_or_else(String::new, |session| format!("{session} #{revision}"));
+            self.find("event", row, message, false);
+        }
+    }
+}
+
+/// The keys of the rows that break an invariant, as a column `key`.
+fn keyed(invariant: &Invariant) -> String {
+    format!("with broken (key) as ({}) select key from broken", invariant.find)
+}
+
+/// The findings of SQLite's integrity check.
+async fn integrity(conn: &mut SqliteConnection) -> Vec<String> {
+    match sqlx::query_scalar::<_, String>(INTEGRITY).fetch_all(conn).await {
+        Ok(lines) => lines.into_iter().filter(|line| line != "ok").collect(),
+        Err(error) => vec![format!("it cannot be checked: {error}")],
+    }
+}

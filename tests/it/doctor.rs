@@ -1,0 +1,108 @@
+//! The examination of damaged stores without a daemon.
+
+use crate::cli::{Daemon, longhand};
+use crate::support::{TestApp, connect, copy_database, private_folder};
+use longhand::daemon::offline::{self, Diagnosis};
+use std::path::Path;
+use tempfile::TempDir;
+
+async fn examine(directory: &Path, repair: bool) -> Vec<Diagnosis> {
+    let mut found = Vec::new();
+    let examined = offline::examine(directory, repair, &mut |diagnosis| found.push(diagnosis)).await.expect("examined");
+    assert_eq!(usize::try_from(examined.findings), Ok(found.len()));
+    found
+}
+
+/// A copy of a closed store, altered by SQL.
+async fn altered(closed: &Path, sql: &'static str) -> TempDir {
+    let folder = private_folder();
+    copy_database(closed, folder.path());
+    let mut database = connect(folder.path()).await;
+    sqlx::raw_sql(sql).execute(&mut database).await.expect(sql);
+    sqlx::Connection::close(database).await.expect("closed");
+    folder
+}
+
+#[tokio::test]
+async fn what_follows_from_other_rows_is_repaired_on_request() {
+    let test = crate::tamper::rich().await;
+    test.append("main", "a40 \"still\" open").await;
+    let closed = test.stop().await;
+    assert_eq!(examine(closed.path(), true).await, [], "a whole store");
+    for (table, sql) in [
+        ("session", "update session set revision = revision - 1 where id = 1"),
+        ("session", "update session set chain_hash = x'00' where id = 1"),
+        ("session", "update session set message_count = 99"),
+        ("open_message", "delete from open_message"),
+        ("open_message", "insert into open_message values (1, 1, 1000, null)"),
+        ("draft", "insert into draft values (900, 1, 1, null, 1, 'words')"),
+        (
+            "message_token_count",
+            "insert into message_token_count values (1, x'00112233445566778899aabbccddeeff', x'00')",
+        ),
+        ("search_progress", "insert or replace into search_progress values (1, 1000000)"),
+    ] {
+        let folder = altered(closed.path(), sql).await;
+        let before = std::fs::read(folder.path().join("longhand.db")).expect("a file");
+        let found = examine(folder.path(), false).await;
+        assert!(
+            found.iter().any(|diagnosis| diagnosis.table == table && !diagnosis.row.is_empty()),
+            "{sql}: {found:?}"
+        );
+        assert!(found.iter().all(|diagnosis| !diagnosis.repaired), "{sql}: {found:?}");
+        assert_eq!(std::fs::read(folder.path().join("longhand.db")).expect("a file"), before, "{sql}: unchanged");
+        let found = examine(folder.path(), true).await;
+        assert!(found.iter().all(|diagnosis| diagnosis.repaired) && !found.is_empty(), "{sql}: {found:?}");
+        assert_eq!(examine(folder.path(), true).await, [], "{sql}");
+        assert_eq!(TestApp::copy_of(folder.path()).await.findings().await, [], "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_chain_commits_to_is_reported_and_never_repaired() {
+    let test = crate::tamper::rich().await;
+    let closed = test.stop().await;
+    for (sql, expected) in [
+        ("drop trigger event_is_final; update event set actor = 'eve' where seq = 3", "the event was altered"),
+        ("drop trigger mark_is_final; update mark set body = x'00'", "rows of this revision"),
+    ] {
+        let folder = altered(closed.path(), sql).await;
+        let found = examine(folder.path(), true).await;
+        assert!(found.iter().any(|diagnosis| diagnosis.message.contains(expected)), "{sql}: {found:?}");
+        let of_chain = |found: &[Diagnosis]| found.iter().filter(|diagnosis| diagnosis.table == "event").count();
+        assert_eq!(of_chain(&examine(folder.path(), true).await), of_chain(&found), "{sql}: it stays");
+    }
+}
+
+#[tokio::test]
+async fn damaged_pages_are_reported() {
+    let test = crate::tamper::rich().await;
+    let closed = test.stop().await;
+    let folder = altered(closed.path(), "pragma wal_checkpoint(truncate)").await;
+    let path = folder.path().join("longhand.db");
+    let whole = std::fs::read(&path).expect("a file");
+    let pages = whole.len() / 4_096;
+    // The first of these pages have the schema, so that nothing else can be read.
+    for first in [pages / 2, pages - 9, 1] {
+        let mut bytes = whole.clone();
+        bytes[first * 4_096..][..8 * 4_096].fill(0xa5);
+        std::fs::write(&path, bytes).expect("a file");
+        let found = examine(folder.path(), false).await;
+        assert!(found.iter().any(|diagnosis| diagnosis.table == "longhand.db"), "page {first}: {found:?}");
+    }
+}
+
+#[test]
+fn the_command_needs_a_store_without_a_daemon() {
+    let home = private_folder();
+    let daemon = Daemon::start(home.path());
+    let doctor = |directory: &Path| longhand(home.path()).arg("doctor").arg(directory).output().expect("it runs");
+    let refused = doctor(&daemon.directory);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("another daemon has"), "{refused:?}");
+    let missing = doctor(&home.path().join("nothing"));
+    assert!(!missing.status.success() && !home.path().join("nothing").exists(), "{missing:?}");
+    let directory = daemon.directory.clone();
+    daemon.stop();
+    let whole = doctor(&directory);
+    assert!(whole.status.success() && String::from_utf8_lossy(&whole.stdout).contains("no findings"), "{whole:?}");
+}
