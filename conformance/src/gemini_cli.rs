@@ -17,8 +17,9 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::presets::gemini_cli;
-use longhand::policy::select::{Fraction, FractionBoundary};
-use longhand::policy::{Clear, Omission, Policy, Step, Tail, clear, omission, overflow, select};
+use longhand::policy::{
+    Clear, Fraction, FractionBoundary, Keep, Omission, Policy, Step, Tail, clear, omission, overflow, select,
+};
 use rand::Rng;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -78,7 +79,7 @@ const CLASSES: [Class; 4] = [
         reason: Reason::Named("A masked output shows an excerpt of its words"),
         explanation: "A masked output names a file of Gemini CLI and shows its JSON; with us it names the part and \
                       shows its words, so that masking pays a little earlier or later.",
-        test: ("src/policy/omission/output_budget.rs", "a_truncation_names_its_part"),
+        test: ("src/policy/presets/gemini_cli/output_budget.rs", "a_truncation_names_its_part"),
     },
 ];
 const ALONE: &Class = &CLASSES[0];
@@ -222,7 +223,7 @@ impl Case {
         else {
             return nothing("truncateHistoryToBudget");
         };
-        let rule = Omission::OutputBudget(omission::output_budget::OutputBudget { max_units, ..rule.clone() });
+        let rule = Omission::OutputBudget(gemini_cli::parameters::OutputBudget { max_units, ..rule.clone() });
         let removals = omission::removals(&rule, &policy, &ModelWindow::default(), &self.messages);
         let input = json!({ "history": Contents::of(&self.messages).json(), "maxChars": max_units });
         let reading = Reading { read: |_, value| value, explain: |_, ours, theirs, _| halves(ours, theirs) };
@@ -237,7 +238,7 @@ impl Case {
         let tokens = [100, 2_000, 10_000, 50_000][dice.random_range(0..4)];
         let minimum_tokens = [0, 50, 2_000, 30_000][dice.random_range(0..4)];
         let protects = dice.random_bool(0.8);
-        let keep = clear::Keep { tokens, messages: u32::from(protects), ..rule.keep.clone() };
+        let keep = Keep { tokens, messages: u32::from(protects), ..rule.keep.clone() };
         let rule = Clear { keep, minimum_tokens, ..rule.clone() };
         let removals = clear::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &self.many).removals;
         let input = json!({

@@ -1,6 +1,7 @@
 //! The scope of the summary of an abandoned branch: as much of its end as fits the summarizer's window.
 
-use super::files::{self, FileOperations, FileTools};
+use super::FileTools;
+use super::files::{self, FileOperations};
 use super::prompt;
 use super::tokens::estimate_source;
 use super::turns::only_brings_results;

@@ -9,114 +9,14 @@ mod protection;
 mod replacement;
 mod words;
 
-pub use condition::{Count, OfWindow, When, last_reply};
-pub use excerpt::{Excerpt, Lines, Units};
-pub use protection::{Keep, PartOrder, PastCleared};
-pub use words::{Hint, Words};
+pub use condition::last_reply;
 
-use super::validate::Check;
-use super::{Policy, Step};
+use super::violation::Check;
+use super::{Clear, EstimateOf, Instead, Keep, PartOrder, PastCleared, Policy, Step, Target, Tools, When, Words};
 use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use serde::{Deserialize, Serialize};
-
-/// Parameters of a prune of old outputs, reasoning or media: a walk from the newest part to the oldest.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Clear {
-    /// The kind of parts that are pruned.
-    pub target: Target,
-    /// The estimate of a part, for limits in tokens.
-    pub estimate: EstimateOf,
-    /// The protected parts; a part stays while any of these protects it.
-    pub keep: Keep,
-    /// The condition of the prune.
-    pub when: When,
-    /// Batch size: nothing is pruned until more parts than this can be pruned; then this number of the oldest is.
-    /// Absent: all.
-    pub batch: Option<Count>,
-    /// Nothing is pruned unless more than this number of tokens can be freed …
-    pub minimum_tokens: i64,
-    /// … or exactly this number.
-    pub minimum_inclusive: bool,
-    /// Restricts the prune to outputs of these tools.
-    pub only_tools: Tools,
-    /// Outputs of these tools stay and do not count.
-    pub protected_tools: Vec<String>,
-    /// Includes outputs of calls that failed or were interrupted, besides completed ones.
-    pub failed_too: bool,
-    /// Includes outputs without text and media.
-    pub empty_too: bool,
-    /// The tools whose calls lose their input together with their output: it becomes `{}`. Absent: inputs stay.
-    pub inputs: Option<Tools>,
-    /// The continuation of the walk at a part that was pruned earlier.
-    pub past_cleared: PastCleared,
-    /// The order of the walk within one message.
-    pub part_order: PartOrder,
-    /// Ends the walk at the active summary: at every message written before it, including its tail, wherever these
-    /// messages are in the view.
-    pub ends_at_summary: bool,
-    /// The replacement in the view.
-    pub instead: Instead,
-    /// Keeps a part unless its replacement has fewer tokens.
-    pub only_if_shorter: bool,
-}
-
-/// The kind of parts that a prune replaces.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Target {
-    /// Outputs of tools, with their media.
-    Outputs,
-    /// Media in outputs of tools; the text stays.
-    Attachments,
-    /// Reasoning of the model.
-    Reasoning,
-    /// Media in messages.
-    Media,
-}
-
-/// The estimate of a part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum EstimateOf {
-    /// The whole text of an output alone, even if a view truncates it. Other parts as by the policy's counting.
-    Words,
-    /// The part in its message, by the policy's counting.
-    Part,
-}
-
-/// A set of tools.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Tools {
-    /// All tools.
-    All,
-    /// The tools with these names.
-    These(Vec<String>),
-}
-
-impl Tools {
-    /// True if the set contains a tool; an output without a call has no tool.
-    fn contain(&self, tool: Option<&str>) -> bool {
-        match self {
-            Self::All => true,
-            Self::These(names) => tool.is_some_and(|tool| names.iter().any(|name| name == tool)),
-        }
-    }
-}
-
-/// The replacement of a pruned part in a view.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Instead {
-    /// A placeholder text.
-    Words(Words),
-    /// Its beginning and its end.
-    Excerpt(Box<Excerpt>),
-}
 
 impl Clear {
     /// A prune of all outputs that the model has read, with a placeholder text: the basis of the presets.

@@ -1,21 +1,10 @@
 //! The files that a conversation read and modified, in pi's terms.
 
+use super::FileTools;
 use crate::model::part::{PartBody, ToolCall};
 use crate::model::view::SourceMessage;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-
-/// The tool calls that count as file operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileTools {
-    /// The tools with exactly the names `read`, `write` and `edit`, with a `path`, as in pi.
-    Pi,
-    /// Also the corresponding tools of other agents, by name and by the field with the path.
-    #[default]
-    Any,
-}
 
 /// Files by operation.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

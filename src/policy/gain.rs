@@ -1,9 +1,9 @@
 //! Minimum gain: tokens that an automatic compaction must free. Each compaction invalidates the provider's cache from
 //! the first changed position on, so that one which frees little costs more than it saves.
 
+use super::When;
 use super::calls::Calls;
-use super::clear::When;
-use super::plan::{self, PlanningInput, Work};
+use super::plan::{PlanningInput, Work, foreseen, view};
 use super::{Policy, Step, overflow, tokens};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
@@ -48,14 +48,14 @@ pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, conte
         return false;
     }
     let least = least(policy, window, steps, work.summary.is_some());
-    let after = plan::foreseen(planning, work);
+    let after = foreseen(planning, work);
     let estimated = match &work.summary {
         Some(_) => tokens::estimate_sources(policy, sources) - tokens::estimate_sources(policy, &after),
         None => tokens::freed(policy, sources, &after),
     };
     let slack = CLOSE_TOKENS.saturating_add(unpaired_tokens(policy, sources));
     let is_close = estimated >= least / 2 - slack && estimated / 2 <= least.saturating_add(slack / 2);
-    let tokens = |sources: &[SourceMessage]| plan::view(policy, sources).estimated_tokens;
+    let tokens = |sources: &[SourceMessage]| view(policy, sources).estimated_tokens;
     let freed = if is_close { tokens(sources) - tokens(&after) } else { estimated };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
     let asks = work.summary.is_none() && overflow::room(window).is_none_or(|room| context_tokens <= room);

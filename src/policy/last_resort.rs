@@ -15,7 +15,7 @@
 use super::calls::Calls;
 use super::plan::{self, PlanningInput};
 use super::shorten::{OUTPUT_MARKER, TEXT_MARKER};
-use super::{overflow, tokens, truncate, turns};
+use super::{LengthUnit, overflow, tokens, truncate, turns};
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::layout::Placement;
@@ -305,7 +305,7 @@ fn text_of(body: &PartBody) -> Option<&str> {
 }
 
 /// The truncation of a part: the beginning of an output, or a JSON object with the length of an input.
-fn truncation(unit: tokens::LengthUnit, part: &Part, units: usize) -> Option<Truncation> {
+fn truncation(unit: LengthUnit, part: &Part, units: usize) -> Option<Truncation> {
     match &*part.body {
         PartBody::ToolResult(result) => {
             let (kept, kept_units) = truncate::prefix(unit, &result.output, units);

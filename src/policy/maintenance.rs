@@ -3,8 +3,9 @@
 //! Each number is one that the view must exceed before maintenance can have anything to do. Exceeding it proves
 //! nothing, but a view that exceeds none of them need not be read.
 
-use super::clear::{Count, Target, When, pays_from};
+use super::clear::pays_from;
 use super::{Clear, Omission, Policy, Rounding, Step, TextUnits, omission};
+use super::{Count, Target, When};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;

@@ -1,107 +1,11 @@
 //! Thresholds: limits of a window, and the levels that a view reaches.
 
-use super::{LevelPolicy, Policy};
+use super::{LevelPolicy, Limit, Policy, Threshold};
 use crate::model::compaction::Level;
 use crate::model::usage::ModelWindow;
-use serde::{Deserialize, Serialize};
 
 /// Denominator of the share of the window that stays free after steps that must bring a view into its window.
 pub(super) const FREE_PARTS: i64 = 20;
-
-/// The number of tokens at which a level is due.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Threshold {
-    /// The limit, computed from the window.
-    pub limit: Limit,
-    /// True if the level is due at the limit itself; otherwise only above it.
-    pub inclusive: bool,
-    /// Minimum number of tokens: with fewer the level is never due, however small the window is.
-    pub minimum_tokens: i64,
-}
-
-/// The computation of a limit from a window.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Limit {
-    /// `input - reserved` if the model has an input limit, else `context - output`.
-    ///
-    /// OpenCode's `usable`; `reserved` is the smaller of `buffer_tokens` and the output limit.
-    Usable {
-        /// Maximum tokens kept free under an input limit.
-        buffer_tokens: i64,
-        /// Maximum of the output limit; also its value if the model states none.
-        output_cap_tokens: i64,
-    },
-    /// `context - reserve_tokens`: pi's `shouldCompact`.
-    Reserve {
-        /// Tokens kept free.
-        reserve_tokens: i64,
-    },
-    /// A share of the context.
-    Ratio {
-        /// The share, between 0 and 1.
-        ratio: f64,
-    },
-    /// A number of tokens, independent of the window.
-    Tokens {
-        /// The number of tokens.
-        tokens: i64,
-    },
-    /// The smaller of a share of the context and the context without a reserve: Qwen Code's thresholds.
-    Buffered {
-        /// The share, between 0 and 1.
-        ratio: f64,
-        /// Tokens kept free.
-        reserve_tokens: i64,
-        /// Lower bound: this share of the context, or of the reserve if that is smaller, so that a window hardly larger
-        /// than the reserve is not due at once.
-        floor_ratio: f64,
-    },
-    /// Another limit with an offset, at most the context: Qwen Code's warning and its hard limit.
-    Beside {
-        /// The other limit.
-        limit: Box<Limit>,
-        /// Tokens above the other limit; negative: below it.
-        offset_tokens: i64,
-        /// Lower bound: the context without this reserve; absent: 0.
-        reserve_tokens: Option<i64>,
-    },
-    /// By the model's name: the first entry whose text is part of the name in lower case.
-    Models {
-        /// The entries, in order.
-        models: Vec<ModelLimit>,
-        /// The limit of all other models.
-        otherwise_tokens: i64,
-    },
-    /// The context without a reserve that depends on the size of the context.
-    Steps {
-        /// The steps, largest context first.
-        steps: Vec<WindowStep>,
-        /// The reserve of a context that is smaller than every step.
-        otherwise_reserve_tokens: i64,
-    },
-}
-
-/// The limit of models whose name contains a text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelLimit {
-    /// The text, in lower case.
-    pub contains: String,
-    /// The limit in tokens.
-    pub tokens: i64,
-}
-
-/// The reserve of contexts from a minimum size on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WindowStep {
-    /// The minimum size of the context, in tokens.
-    pub context_tokens: i64,
-    /// The reserve in tokens.
-    pub reserve_tokens: i64,
-}
 
 impl Threshold {
     /// The limit under a window in whole tokens, without regard to `inclusive`; 0 if the window is unknown or too
@@ -183,22 +87,6 @@ fn share(tokens: i64, ratio: f64) -> f64 {
     tokens as f64 * ratio
 }
 
-impl Policy {
-    /// A level of the policy, if it has that level.
-    pub fn level(&self, level: Level) -> Option<&LevelPolicy> {
-        match level {
-            Level::Micro => self.micro.as_ref(),
-            Level::Auto => self.auto.as_ref(),
-            Level::Deep => self.deep.as_ref(),
-        }
-    }
-
-    /// The levels of the policy, lowest first.
-    pub fn levels(&self) -> impl DoubleEndedIterator<Item = (Level, &LevelPolicy)> {
-        [Level::Micro, Level::Auto, Level::Deep].into_iter().filter_map(|level| Some((level, self.level(level)?)))
-    }
-}
-
 /// The maximum input that leaves room for a reply; none if the window is unknown.
 pub fn room(window: &ModelWindow) -> Option<i64> {
     (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
@@ -249,10 +137,23 @@ impl LevelPolicy {
     }
 }
 
+/// The tokens for messages: a share of the main level's limit, without the overhead of a request; none if the window is
+/// unknown.
+pub(super) fn message_target(policy: &Policy, window: &ModelWindow, ratio: f64) -> Option<i64> {
+    let limit = usable(policy, window);
+    let share = (limit as f64 * ratio) as i64;
+    (limit > 0 || window.context > 0).then(|| share.saturating_sub(window.overhead).max(0))
+}
+
+/// The tokens for messages under the main level's limit, without the instructions and the overhead of a request.
+pub(super) fn message_room(policy: &Policy, window: &ModelWindow, instructions: i64) -> i64 {
+    usable(policy, window).saturating_sub(instructions).saturating_sub(window.overhead)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::presets;
+    use crate::policy::{ModelLimit, WindowStep, presets};
 
     fn window(context: i64, input: Option<i64>, output: Option<i64>) -> ModelWindow {
         ModelWindow { model: String::new(), context, input, output, overhead: 0 }

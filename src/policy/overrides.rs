@@ -115,7 +115,7 @@ fn set(target: &mut Value, path: &[String], value: Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::select::{LargeResults, Recent};
+    use crate::policy::{LargeResults, Recent};
     use crate::policy::{Step, Tail, presets};
 
     fn check_error(json: &str, field: &str, message_part: &str) {

@@ -7,6 +7,7 @@
 
 mod chunks;
 mod data;
+mod scope;
 mod substance;
 mod transcript;
 mod whole;
@@ -16,17 +17,15 @@ mod tests;
 
 pub use chunks::{chunks, condensed, estimated_tokens, note_without_middle};
 pub(in crate::policy) use data::defused;
-pub use data::{MARGIN, behind_label, block, ends_line};
+pub use data::{GAP, MARGIN, behind_label, block, ends_line};
+pub use scope::{Scope, sections};
 pub use substance::{COVERED_PER_TOKEN, Expected, SECTIONS_PERCENT, SUBSTANCE_TOKENS_MAX};
 pub use transcript::{Detail, entries};
 pub use whole::whole;
 
-use super::{Bullet, LengthUnit, Section, Summary, SummaryFormat, Topic, Transcript, truncate};
+use super::{Bullet, Section, Summary, SummaryFormat, Topic, Transcript};
 use crate::model::view::SourceMessage;
 use data::tagged;
-
-/// Separator between entries of a transcript and between blocks of a prompt.
-pub const GAP: &str = "\n\n";
 
 /// Text of the summary of the history if a split turn is the first one, as in pi.
 pub const NO_HISTORY: &str = "No prior history.";
@@ -49,15 +48,6 @@ pub struct Prompt {
     pub system: String,
     /// The data and the task.
     pub user: String,
-}
-
-/// The part of the history to summarize.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// The history before the boundary.
-    History,
-    /// The front of the turn that the boundary splits, which has sections of its own.
-    TurnFront,
 }
 
 /// The input of one request.
@@ -163,14 +153,6 @@ pub fn prompt(rules: &Summary, request: &Request<'_>) -> Prompt {
         ));
     }
     Prompt { system: system(rules, request.scope), user: blocks.join(GAP) }
-}
-
-/// The sections of the answer.
-pub fn sections(rules: &Summary, scope: Scope) -> &[Section] {
-    match scope {
-        Scope::History => &rules.sections,
-        Scope::TurnFront => &rules.prompt.split_turn_sections,
-    }
 }
 
 /// The summary in a model's answer: without the policy's elements for thoughts and for the answer, and without the
@@ -407,10 +389,4 @@ fn about(topic: Topic) -> &'static str {
         Topic::Context => "facts, findings, errors and open questions that the work builds on",
         Topic::Files => "each file or folder that matters, and why",
     }
-}
-
-/// The first `units` units of a text, and true if that omits something. Units are UTF-16, as both agents count them.
-fn truncated(text: &str, units: usize) -> (&str, bool) {
-    let (kept, _) = truncate::prefix(LengthUnit::Utf16, text, units);
-    (kept, kept.len() < text.len())
 }

@@ -3,7 +3,8 @@
 //! It supports prose; Chinese, Japanese and Korean, which have no blanks between words; and code, whose names are found
 //! whole and by their pieces. Requests and history are split into the same terms.
 
-use super::tokens::{Counting, estimate_text, length};
+use super::Counting;
+use super::tokens::{estimate_text, length};
 use super::truncate::{prefix, suffix};
 use super::{LengthUnit, Retrieval};
 use std::collections::{HashMap, HashSet};

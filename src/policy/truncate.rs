@@ -1,47 +1,11 @@
 //! Truncation of long texts.
 
-use super::LengthUnit;
-use super::tokens::length;
+use super::tokens::units::length;
+use super::{LengthUnit, Truncate};
 use crate::model::truncation::Truncation;
-use serde::{Deserialize, Serialize};
 
 /// Placeholder in a marker text for the number of omitted units.
 pub(super) const OMITTED: &str = "{omitted}";
-
-/// Limits of long texts. They apply together; the smallest remainder at each end is kept. 0 switches a limit off.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Truncate {
-    /// Maximum units.
-    pub max_units: u32,
-    /// Maximum lines.
-    pub max_lines: u32,
-    /// Maximum bytes.
-    pub max_bytes: u32,
-    /// Share of the kept text at the beginning, between 0 and 1; the rest is at the end.
-    pub head_share: f64,
-    /// Text before a truncated text.
-    pub before: String,
-    /// Text in place of the omission; `{omitted}` becomes the number of omitted units, `{max}` the limit in units.
-    pub marker: String,
-    /// Text after a truncated text.
-    pub after: String,
-}
-
-impl Truncate {
-    /// Keeps the beginning of a text, followed by a marker.
-    pub fn head(max_units: u32, marker: &str) -> Self {
-        Self {
-            max_units,
-            max_lines: 0,
-            max_bytes: 0,
-            head_share: 1.0,
-            before: String::new(),
-            marker: marker.to_owned(),
-            after: String::new(),
-        }
-    }
-}
 
 /// A truncation, with its number of omitted units.
 #[derive(Debug, Clone, PartialEq, Eq)]

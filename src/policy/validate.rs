@@ -1,24 +1,16 @@
 //! Validation of policies.
 
 use super::overflow;
+use super::violation::{Check, Violation};
 use super::{
     LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, Section, Step, Summarize, Summary, SummaryFormat,
-    Tail, Truncate, WAIT_SECONDS_MAX,
+    Tail, Truncate,
 };
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
 
 /// Maximum number of failures that a breaker may count.
 pub const BREAKER_FAILURES_MAX: u32 = 32;
-
-/// An invalid value in a policy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// The path of the field in the policy's JSON.
-    pub field: String,
-    /// The requirement for the value, as a sentence fragment.
-    pub message: String,
-}
 
 /// All violations in the policy; empty if it can be used.
 pub fn validate(policy: &Policy) -> Vec<Violation> {
@@ -78,37 +70,6 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
         }
     }
     check.violations
-}
-
-/// Collects violations. Strategies check their own parameters with it.
-#[derive(Default)]
-pub(super) struct Check {
-    pub(super) violations: Vec<Violation>,
-}
-
-impl Check {
-    /// Adds a violation unless `holds` is true.
-    pub(super) fn that(&mut self, holds: bool, field: &str, message: &str) {
-        if !holds {
-            self.violations.push(Violation { field: field.to_owned(), message: message.to_owned() });
-        }
-    }
-
-    /// Adds a violation if a number is negative.
-    pub(super) fn not_negative(&mut self, value: i64, field: &str) {
-        self.that(value >= 0, field, "must not be negative");
-    }
-
-    /// Adds a violation if a wait exceeds the maximum.
-    pub(super) fn wait(&mut self, seconds: u32, field: &str) {
-        let message = format!("must be at most {WAIT_SECONDS_MAX} seconds");
-        self.that(seconds <= WAIT_SECONDS_MAX, field, &message);
-    }
-
-    /// Adds a violation unless a number is between 0 and 1.
-    pub(super) fn share(&mut self, value: f64, field: &str) {
-        self.that((0.0..=1.0).contains(&value), field, "must be between 0 and 1");
-    }
 }
 
 pub(super) fn check_truncate(check: &mut Check, rule: &Truncate, path: &str) {
@@ -266,9 +227,9 @@ fn is_name(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::clear::Tools;
-    use crate::policy::select::{LargeResults, LastTurns, Recent};
+    use crate::policy::Tools;
     use crate::policy::{Clear, presets};
+    use crate::policy::{LargeResults, LastTurns, Recent};
 
     /// Applies a change to a preset and checks the names of the fields with violations.
     fn check(preset: &str, change: fn(&mut Policy), expected: &[&str]) {

@@ -8,7 +8,8 @@ use longhand::model::part::{Media, PartBody, ResultStatus};
 use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, View, ViewKind, ViewMessage};
-use longhand::policy::files::{FileOperations, FileTools};
+use longhand::policy::FileTools;
+use longhand::policy::files::FileOperations;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::{Policy, Step, Summarize, Tail, tokens};
 use rand::Rng;
@@ -245,7 +246,7 @@ impl Session {
         let layout = Layout::everything();
         let planning =
             PlanningInput { policy, window: &window, layout: &layout, sources: &self.sources, base, now: Timestamp(0) };
-        let plan = plan::summary(planning, &rule)?;
+        let plan = plan::planned_summary(planning, &rule)?;
         let mut operations = FileOperations::default();
         plan.head.iter().chain(&plan.split_turn).for_each(|source| operations.add_all(FileTools::Pi, source));
         if self.compacted {

@@ -1,66 +1,12 @@
 //! Decides if a clear step applies now, and how many of the clearable parts it clears.
 
-use super::Clear;
 use super::protection::{Found, Search};
 use crate::model::message::{FinishReason, Role};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use crate::policy::validate::Check;
-use serde::{Deserialize, Serialize};
-
-/// Condition of a clear step.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum When {
-    /// Always.
-    Always,
-    /// More than this number of parts of the kind are in the view, protected ones included.
-    Items {
-        /// The number of parts.
-        above: Count,
-    },
-    /// The last reply is old enough.
-    Idle {
-        /// Age of the last reply in seconds.
-        seconds: u32,
-    },
-    /// The parts of the kind are longer than `above` together, protected ones included. Parts without text stay.
-    Units {
-        /// Threshold in the policy's unit of length.
-        above: u64,
-        /// The oldest parts are cleared until the rest is no longer than this, in the same unit.
-        down_to: u64,
-    },
-}
-
-/// A number, fixed or derived from the window. As JSON it is the number, or the fields of [`OfWindow`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Count {
-    /// A fixed number.
-    Fixed(u32),
-    /// A number derived from the size of the window.
-    OfWindow(OfWindow),
-}
-
-/// A number derived from the size of the window.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OfWindow {
-    /// Number of context tokens that add one to the number.
-    pub tokens_each: u32,
-    /// Minimum of the number.
-    pub least: u32,
-    /// Maximum of the number.
-    pub most: u32,
-}
-
-impl Default for Count {
-    fn default() -> Self {
-        Self::Fixed(0)
-    }
-}
+use crate::policy::violation::Check;
+use crate::policy::{Clear, Count, When};
 
 impl Count {
     pub(in crate::policy) fn of(&self, window: &ModelWindow) -> u64 {

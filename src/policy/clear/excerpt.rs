@@ -1,57 +1,9 @@
 //! Excerpts of cleared outputs: their beginning and their end.
 
 use crate::model::truncation::Truncation;
-use crate::policy::LengthUnit;
 use crate::policy::tokens::length;
 use crate::policy::truncate::{prefix, suffix};
-use serde::{Deserialize, Serialize};
-
-/// Rules for excerpts: by lines for outputs of some tools, by units for all others. A short output stays whole.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Excerpt {
-    /// Text before an excerpt; `{part}` becomes the id by which the original can be read.
-    pub before: String,
-    /// Text after an excerpt, with the same field.
-    pub after: String,
-    /// Excerpts by lines, for outputs of programs.
-    pub lines: Lines,
-    /// Excerpts by units, for other outputs.
-    pub units: Units,
-}
-
-/// An excerpt by lines.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Lines {
-    /// Names of the tools it applies to.
-    pub tools: Vec<String>,
-    /// Name of the section that is truncated; a line that starts with the name and a colon begins it. An output without
-    /// sections is truncated as a whole.
-    pub section: String,
-    /// The names of the other sections, which stay whole.
-    pub other_sections: Vec<String>,
-    /// Number of lines kept at the beginning.
-    pub head: u32,
-    /// Number of lines kept at the end.
-    pub tail: u32,
-    /// Text between them; `{omitted}` becomes the number of omitted lines.
-    pub marker: String,
-}
-
-/// An excerpt by units.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Units {
-    /// Maximum length of a text that stays whole.
-    pub above: u32,
-    /// Number of units kept at the beginning.
-    pub head: u32,
-    /// Number of units kept at the end.
-    pub tail: u32,
-    /// Text between them; `{omitted}` becomes the number of omitted units.
-    pub marker: String,
-}
+use crate::policy::{Excerpt, LengthUnit, Lines, Units};
 
 impl Excerpt {
     /// The truncation of a tool's output. If nothing is omitted, it keeps the whole text.

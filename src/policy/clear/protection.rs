@@ -1,7 +1,5 @@
 //! Finds the parts that may be cleared, and skips the protected ones.
 
-use super::condition::{Count, When};
-use super::{Clear, EstimateOf, Instead, Target};
 use crate::model::ids::PartId;
 use crate::model::message::MessageKind;
 use crate::model::part::{Part, PartBody, ResultStatus, ToolCall, ToolResult};
@@ -11,49 +9,8 @@ use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::calls::{Called, Calls};
 use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
 use crate::policy::turns::{is_request, says_something};
-use crate::policy::{Policy, select};
-use serde::{Deserialize, Serialize};
+use crate::policy::{Clear, EstimateOf, Instead, PartOrder, PastCleared, Policy, Target, When, select};
 use std::borrow::Cow;
-
-/// Protection from a clear step, counted from the newest.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Keep {
-    /// Number of last turns that are protected; requests begin them.
-    pub turns: u32,
-    /// Number of last turns that are protected, counting only turns that have a part of the kind.
-    pub turns_with_any: u32,
-    /// Number of last messages of the view that are protected; empty messages are not in the view.
-    pub messages: u32,
-    /// Tokens of the newest of the other parts that are protected; the part that crosses the limit is not.
-    pub tokens: i64,
-    /// Number of the newest of the other parts that are protected.
-    pub items: Count,
-    /// Counts outputs of failed calls among these items, although they are never cleared.
-    pub failed_items: bool,
-}
-
-/// Next action of the walk at a part that was cleared before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PastCleared {
-    /// Ends the walk: older parts were evaluated when that part was cleared.
-    Stop,
-    /// Continues with the message before.
-    NextMessage,
-    /// Continues with the next part.
-    GoOn,
-}
-
-/// Order in which the walk visits the parts of one message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PartOrder {
-    /// The last part first.
-    NewestFirst,
-    /// The first part first, although the walk visits the last message first.
-    AsWritten,
-}
 
 /// Result of the walk.
 pub(super) struct Search<'a> {

@@ -1,14 +1,13 @@
 //! The replacement of a cleared part in a view.
 
 use super::protection::{Call, Found};
-use super::{Clear, Instead, Target};
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::truncation::Truncation;
 use crate::model::view::Pruned;
-use crate::policy::Policy;
 use crate::policy::tokens::{estimate_part, estimate_part_of};
+use crate::policy::{Clear, Instead, Policy, Target};
 use uuid::Uuid;
 
 /// The input of a call whose input was cleared.

@@ -3,7 +3,7 @@ use crate::model::ids::PartId;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::PartBody;
 use crate::model::truncation::Truncation;
-use crate::policy::{LengthUnit, dsl, plan, presets};
+use crate::policy::{Count, Excerpt, Hint, LengthUnit, Lines, OfWindow, Units, dsl, plan, presets};
 
 use proptest::prelude::*;
 
@@ -136,7 +136,7 @@ fn an_excerpt_keeps_both_ends() {
     let excerpt = Excerpt {
         before: "<m>\n".to_owned(),
         after: "\n</m>".to_owned(),
-        lines: excerpt::Lines {
+        lines: Lines {
             tools: vec!["shell".to_owned()],
             section: "Output".to_owned(),
             other_sections: vec!["Error".to_owned(), "Exit Code".to_owned()],
@@ -144,7 +144,7 @@ fn an_excerpt_keeps_both_ends() {
             tail: 2,
             marker: "\n[{omitted}]\n".to_owned(),
         },
-        units: excerpt::Units { above: 10, head: 3, tail: 4, marker: "…{omitted}…".to_owned() },
+        units: Units { above: 10, head: 3, tail: 4, marker: "…{omitted}…".to_owned() },
     };
     let excerpt_of = |tool: &str, text: &str| excerpt.truncation(LengthUnit::Utf16, tool, text).apply(text);
     for (tool, text, expected) in [
@@ -174,7 +174,7 @@ fn nothing_has_no_excerpt_and_keeps_its_media() {
     let excerpt = Excerpt {
         before: "{part}".to_owned(),
         after: String::new(),
-        lines: excerpt::Lines {
+        lines: Lines {
             tools: Vec::new(),
             section: marker(),
             other_sections: Vec::new(),
@@ -182,7 +182,7 @@ fn nothing_has_no_excerpt_and_keeps_its_media() {
             tail: 1,
             marker: marker(),
         },
-        units: excerpt::Units { above: 4, head: 1, tail: 1, marker: marker() },
+        units: Units { above: 4, head: 1, tail: 1, marker: marker() },
     };
     let rule = Clear { instead: Instead::Excerpt(Box::new(excerpt)), ..Clear::outputs("") };
     let outputs = |words: &str| format!("a1\n  tool x#c1 out={words} media=image/png done\na2 \"done\"");

@@ -3,35 +3,9 @@
 use super::protection::Found;
 use crate::model::part::{Media, PartBody, ToolCall};
 use crate::model::time::Timestamp;
-use crate::policy::LengthUnit;
 use crate::policy::tokens::length;
-use serde::{Deserialize, Serialize};
+use crate::policy::{Hint, LengthUnit, Words};
 use serde_json::Value;
-
-/// A placeholder for a part.
-///
-/// These fields are filled in: `{tool}`, `{target}` (the object of the call: a path, a command, a pattern), `{lines}`,
-/// `{length}` (in the policy's unit), `{first}` (the first line), `{hint}`, `{mime}` and `{name}` of media, `{time}`
-/// (the time of the clearing, as `2026-01-31T12:00:00.000Z`), and `{message}` and `{part}`, the ids by which the
-/// original can be read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Words {
-    /// Text of the placeholder.
-    pub text: String,
-    /// Hints how to get the content again: the first that applies to the tool becomes `{hint}`.
-    pub hints: Vec<Hint>,
-}
-
-/// A hint how to get an output again.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Hint {
-    /// Names of the tools it applies to; empty: all tools.
-    pub tools: Vec<String>,
-    /// Text of the hint, with the same fields except `{hint}`.
-    pub text: String,
-}
 
 /// The fields of an input that name the object of a call, the most specific first.
 const TARGET_FIELDS: [&str; 13] = [

@@ -2,19 +2,11 @@
 
 use crate::model::truncation::Removals;
 use crate::model::view::SourceMessage;
+use crate::policy::parameters::LastMessages;
 use crate::policy::select;
-use serde::{Deserialize, Serialize};
-
-/// Parameters of the strategy that keeps the newest messages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Last {
-    /// Number of newest messages that stay.
-    pub messages: u32,
-}
 
 /// Omits everything before the newest messages, up to a position that separates no call from its result.
-pub(super) fn removals(rule: &Last, messages: &[SourceMessage]) -> Removals {
+pub(super) fn removals(rule: &LastMessages, messages: &[SourceMessage]) -> Removals {
     let end = select::nearest_safe_boundary(messages, messages.len().saturating_sub(rule.messages as usize));
     let omitted = messages[..end].iter().map(|source| source.message.revision).collect();
     Removals { parts: Vec::new(), omitted }

@@ -1,6 +1,8 @@
 //! A summary of a range of a view that the caller chooses.
 
-use super::{PlanningInput, Work, inline, is_in_front, selected, slot, spare_pinned, summary_of};
+use super::input::{PlanningInput, Work};
+use super::sources::{inline, is_in_front, slot, spare_pinned};
+use super::summary::{selected, summary_of};
 use crate::model::Revision;
 use crate::model::compaction::Bounds;
 use crate::model::ids::PartId;

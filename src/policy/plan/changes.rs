@@ -1,6 +1,8 @@
 //! The changes that a plan makes, as the store or a simulation writes them.
 
-use super::{PlanningInput, SummaryPlan, marker_text, omitted_ranges};
+use super::after::marker_text;
+use super::input::{PlanningInput, SummaryPlan};
+use super::sources::omitted_ranges;
 use crate::model::changes::{Changes, SummaryChange};
 use crate::model::ids::PartId;
 use crate::model::part::Part;

@@ -1,6 +1,8 @@
 //! Plans changed by a caller: another tail, other messages kept beside the summary.
 
-use super::{PlanningInput, SummaryPlan, attached, covered, inline, slot};
+use super::input::{PlanningInput, SummaryPlan};
+use super::sources::{covered, inline, slot};
+use super::summary::attached;
 use crate::model::ids::MessageId;
 use crate::model::layout::Placement;
 use crate::model::view::SourceMessage;

@@ -1,5 +1,9 @@
+use super::summary::previous;
 use super::*;
-use crate::model::layout::{OmitReason, Omitted};
+use crate::model::compaction::RevisionRange;
+use crate::model::layout::{Layout, OmitReason, Omitted};
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
 use crate::policy::{dsl, presets};
 
 #[test]
@@ -26,7 +30,7 @@ fn a_history_is_as_long_as_what_it_says() {
             base: 9,
             now: Timestamp(0),
         };
-        assert_eq!(summary(planning, rule).is_some(), expected, "{text}");
+        assert_eq!(planned_summary(planning, rule).is_some(), expected, "{text}");
     }
 }
 

@@ -1,11 +1,11 @@
 //! The context editing of Anthropic's API, done by Longhand instead.
 
-use super::Preset;
-use crate::policy::clear::{Count, EstimateOf, Keep, Target};
+use super::preset::Preset;
 use crate::policy::{
     Clear, CountPer, Counting, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice, Policy, Rounding, Step,
     SummaryRole, TextUnits, Threshold, Trigger, UsageCount, ViewStyle,
 };
+use crate::policy::{Count, EstimateOf, Keep, Target};
 
 /// `anthropic-context-editing@2025-10`.
 pub const CONTEXT_EDITING: Preset = Preset {

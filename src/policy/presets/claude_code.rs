@@ -2,15 +2,14 @@
 //!
 //! The design calls its highest level dream; here it is the deep level.
 
-use super::Preset;
-use crate::policy::clear::{Count, Hint, Instead, Keep, Words};
-use crate::policy::omission::last;
-use crate::policy::select::Last;
+use super::preset::Preset;
+use crate::policy::LastMessages;
 use crate::policy::{
     Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
     Notice, Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole,
     Tail, TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
+use crate::policy::{Count, Hint, Instead, Keep, Words};
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
                           summarized, cleared or left out.";
@@ -134,7 +133,7 @@ pub fn seed() -> Policy {
                 text: "--- Conversation compacted to save context ({percent}% full) ---".to_owned(),
             },
             steps: vec![summarize(
-                Tail::Last(Last { messages: 10 }),
+                Tail::Last(LastMessages { messages: 10 }),
                 in_tags(summary(auto_sections(), 3_600)),
                 last_20(),
             )],
@@ -247,7 +246,7 @@ fn summarize(tail: Tail, summary: Summary, fallback: Vec<Omission>) -> Step {
 }
 
 fn last_20() -> Vec<Omission> {
-    vec![Omission::Last(last::Last { messages: 20 })]
+    vec![Omission::Last(LastMessages { messages: 20 })]
 }
 
 fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {

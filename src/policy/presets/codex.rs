@@ -1,7 +1,7 @@
 //! Codex CLI: a summary, and before it the user's last requests verbatim.
 
-use super::Preset;
-use crate::policy::select::Requests;
+use super::preset::Preset;
+use crate::policy::Requests;
 use crate::policy::{
     Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
     Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,

@@ -1,15 +1,15 @@
 //! goose: short texts in place of the outputs of old calls as the conversation grows, and a summary of everything when
 //! the window is nearly full.
 
-use super::Preset;
+use super::preset::Preset;
+use crate::policy::Requests;
 use crate::policy::bpe::Encoding;
-use crate::policy::clear::{Count, Keep, OfWindow};
-use crate::policy::select::Requests;
 use crate::policy::{
     Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
     Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
     TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
+use crate::policy::{Count, Keep, OfWindow};
 
 /// `goose@0.8`.
 pub const V0_8: Preset = Preset {

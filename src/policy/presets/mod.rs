@@ -12,6 +12,7 @@ pub mod joyagent;
 pub mod neovate;
 pub mod opencode;
 pub mod pi;
+mod preset;
 pub mod qwen_agent;
 pub mod qwen_code;
 pub mod smolagents;
@@ -20,74 +21,7 @@ pub mod suna;
 #[cfg(test)]
 mod seeds;
 
-use super::{Policy, Step};
-
-/// A named, versioned policy.
-#[derive(Debug, Clone, Copy)]
-pub struct Preset {
-    /// The agent and the version: `opencode@seed`.
-    pub name: &'static str,
-    /// One sentence for a list.
-    pub description: &'static str,
-    /// Deliberate differences between Longhand and this agent, one sentence each.
-    own_deviations: &'static [&'static str],
-    /// Source of each value, by the path of a field in the policy's JSON. The source of a field applies to the fields
-    /// inside it, unless a longer path has another one.
-    pub sources: &'static [(&'static str, &'static str)],
-    policy: fn() -> Policy,
-}
-
-impl Preset {
-    /// The policy.
-    pub fn policy(&self) -> Policy {
-        (self.policy)()
-    }
-
-    /// Deliberate differences between Longhand and the agent, one sentence each: first those of this agent, then those
-    /// of all agents whose summaries a model writes, and of all that act automatically.
-    pub fn deviations(&self) -> Vec<&'static str> {
-        let policy = self.policy();
-        let mut steps = policy.levels().flat_map(|(_, level)| &level.steps);
-        let common: &[&str] = if steps.any(|step| matches!(step, Step::Summarize(_))) { &SUMMARIZING } else { &[] };
-        let automatic: &[&str] = if policy.trigger.auto { &AUTOMATIC } else { &[] };
-        let has_figure = !policy.trigger.auto || policy.guards.minimum_gain_tokens.is_some();
-        let minimum_gain: &[&str] = if has_figure { &[] } else { &MINIMUM_GAIN };
-        self.own_deviations.iter().chain(common).chain(automatic).chain(minimum_gain).copied().collect()
-    }
-
-    /// Source of the value at a path.
-    pub fn source(&self, path: &str) -> Option<&'static str> {
-        let covers =
-            |field: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
-        let covering = self.sources.iter().filter(|(field, _)| covers(field));
-        covering.max_by_key(|(field, _)| field.len()).map(|(_, source)| *source)
-    }
-}
-
-/// Deviations of all agents whose summaries a model writes.
-const SUMMARIZING: [&str; 3] = [
-    "Where no model makes a summary and the agent has no step of its own for that, the built-in summarizer makes it; the \
-     agent ends there, or goes on without.",
-    "What a summarizer reads is quoted: every line that does not begin with a label of the transcript has `> ` in front of \
-     it, so that no output can pass for a message or close a tag.",
-    "An answer without the sections that were asked for and without substance, or that declines, is no summary: the next \
-     summarizer writes it.",
-];
-
-/// Deviations of all agents that act automatically and have no minimum gain of their own.
-const MINIMUM_GAIN: [&str; 2] = [
-    "A compaction that would free less than a twentieth of the window is not made, unless a figure of the agent says what \
-     is worth it.",
-    "Where the agent's own tail leaves a summary too little to free, half of the tail is kept, and half of that, up to \
-     five times.",
-];
-
-/// Deviations of all agents that act automatically.
-const AUTOMATIC: [&str; 2] = [
-    "A threshold, or a target, that leaves no room for a reply counts as one that just leaves it.",
-    "Where the agent's own steps leave a view that exceeds its window, a last resort truncates the longest outputs and \
-     inputs, omits the oldest messages and at last truncates the summary, until a twentieth of the window is free.",
-];
+pub use preset::Preset;
 
 /// All presets, in alphabetical order.
 pub fn all() -> Vec<Preset> {
@@ -130,6 +64,7 @@ pub fn find(name: &str) -> Option<Preset> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Policy;
     use serde_json::Value;
     use std::collections::BTreeSet;
 

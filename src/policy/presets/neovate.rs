@@ -3,14 +3,14 @@
 //! There are two presets because the code of 2026 differs from its own design: `@2026` is the code, `@2026-fixed` the
 //! design.
 
-use super::Preset;
+use super::preset::Preset;
 use crate::policy::bpe::Encoding;
-use crate::policy::clear::{Keep, PartOrder, PastCleared};
 use crate::policy::{
     Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
     Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
     TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
+use crate::policy::{Keep, PartOrder, PastCleared};
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
                           summarized or cleared; Neovate keeps nothing but the summary.";

@@ -6,14 +6,14 @@
 //! The two versions differ in values: the number of turns in the tail and their tokens, the truncation of long outputs
 //! in views, the clearing of old outputs, and the sections of a summary.
 
-use super::Preset;
-use crate::policy::clear::{Keep, PastCleared};
-use crate::policy::select::LastTurns;
+use super::preset::Preset;
+use crate::policy::LastTurns;
 use crate::policy::{
     Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
     Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
     TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
 };
+use crate::policy::{Keep, PastCleared};
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
     summarized (P9); OpenCode summarizes them when they do not fit the tail.";

@@ -2,13 +2,13 @@
 //!
 //! pi neither clears nor truncates anything that the model reads: a summary is its only compaction.
 
-use super::Preset;
-use crate::policy::select::{LargeResults, Recent};
+use super::preset::Preset;
 use crate::policy::{
     Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
     Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,
     Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
 };
+use crate::policy::{LargeResults, Recent};
 
 /// `pi@0.73`.
 pub const V0_73: Preset = Preset {

@@ -1,14 +1,15 @@
 //! Qwen Code: first Gemini CLI's boundary with the last rounds of tool calls kept, later a summary of everything with
 //! the last used files and images, and clearing of old outputs in between.
 
-use super::{Preset, gemini_cli};
-use crate::policy::clear::{Count, Instead, Keep, Target, Tools, When, Words};
-use crate::policy::select::FractionBoundary;
+use super::gemini_cli;
+use super::preset::Preset;
+use crate::policy::FractionBoundary;
 use crate::policy::{
     Attachments, Bullet, Clear, CountPer, Counting, FileText, FileTool, Guards, LengthUnit, LevelPolicy, Limit,
     MediaUnits, Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, Tail, TextUnits, Threshold,
     Topic, Trigger, UsageCount, ViewStyle,
 };
+use crate::policy::{Count, Instead, Keep, Target, Tools, When, Words};
 
 const UNREAD: &str = "The last request, results that no reply has read, open messages and running calls are never \
                       summarized and do not count for the split; Qwen Code decides before they are in its history.";

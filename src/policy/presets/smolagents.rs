@@ -3,7 +3,7 @@
 //! It has no compaction and counts no tokens: the only automatic action is the truncation of outputs in the middle. It
 //! has a summary mode, which writes out the steps so far for a new plan.
 
-use super::Preset;
+use super::preset::Preset;
 use crate::policy::{
     Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
     Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,

@@ -1,7 +1,6 @@
 //! Splits a transcript into pieces that fit a window.
 
-use super::data::{after_split, ends_line};
-use super::{GAP, MARGIN};
+use super::data::{GAP, MARGIN, after_split, ends_line};
 
 /// Upper estimate of the tokens of a text in ordinary cases.
 ///

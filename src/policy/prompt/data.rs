@@ -5,7 +5,7 @@
 //! `[User]:` or a closing tag comes after a margin, in any spelling and with any line endings, and removing the margins
 //! restores exactly the same text.
 
-use crate::policy::Summary;
+use crate::policy::{LengthUnit, Summary, truncate};
 use std::borrow::Cow;
 
 /// The mark before every line of data that does not follow a label.
@@ -82,6 +82,15 @@ fn is_blank(letter: char) -> bool {
         || letter.is_control()
         || matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
             | '\u{feff}')
+}
+
+/// Separator between entries of a transcript and between blocks of a prompt.
+pub const GAP: &str = "\n\n";
+
+/// The first `units` units of a text, and true if that omits something. Units are UTF-16, as both agents count them.
+pub(super) fn truncated(text: &str, units: usize) -> (&str, bool) {
+    let (kept, _) = truncate::prefix(LengthUnit::Utf16, text, units);
+    (kept, kept.len() < text.len())
 }
 
 #[cfg(test)]

@@ -4,7 +4,9 @@
 //! answer must have the requested sections, or enough text for what it covers. It must not be a short refusal, by the
 //! model or by a filter before it.
 
-use super::{Detail, Scope, entries, estimated_tokens, sections};
+use super::chunks::estimated_tokens;
+use super::scope::{Scope, sections};
+use super::transcript::{Detail, entries};
 use crate::model::compaction::{Failure, FailureReason};
 use crate::model::view::SourceMessage;
 use crate::policy::{Summary, SummaryFormat};

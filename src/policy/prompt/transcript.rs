@@ -1,7 +1,7 @@
 //! History as text, in the form that the policy requires. Quoted text has a margin on every line that does not begin
 //! with a label, so that no text can add an entry of its own.
 
-use super::{behind_label as data, block, truncated};
+use super::data::{behind_label as data, block, truncated};
 use crate::model::message::{Message, MessageKind, Role};
 use crate::model::part::{Media, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::view::SourceMessage;

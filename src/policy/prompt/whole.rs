@@ -1,6 +1,8 @@
 //! A transcript in one piece, for summarizers that are asked only once.
 
-use super::{Detail, GAP, chunks, condensed, entries};
+use super::chunks::{chunks, condensed};
+use super::data::GAP;
+use super::transcript::{Detail, entries};
 use crate::model::view::SourceMessage;
 use crate::policy::Transcript;
 

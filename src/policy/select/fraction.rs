@@ -5,40 +5,9 @@
 //! these.
 
 use crate::model::view::SourceMessage;
-use crate::policy::Policy;
 use crate::policy::tokens::{Content, contents};
-use crate::policy::validate::Check;
-use serde::{Deserialize, Serialize};
-
-/// The tail after a share of the history.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Fraction {
-    /// The share of the history's characters that is summarized, more than 0 and less than 1.
-    pub summarize_ratio: f64,
-    /// Rule for the exact boundary.
-    pub boundary: FractionBoundary,
-    /// Nothing is summarized if the boundary covers less than this share.
-    pub minimum_ratio: f64,
-}
-
-/// Rule for the exact boundary of a tail by share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum FractionBoundary {
-    /// Before the message that reaches the share, or before the next request if that message is a reply or a result. If
-    /// there is none, everything is summarized.
-    Reached {},
-    /// Before the first request that has the share before it. If there is none, everything is summarized if the last
-    /// message is a reply without tool calls, and otherwise everything before the last request.
-    Request {},
-    /// The same, except for two cases: if the history ends in tool calls, the boundary is before its last rounds of
-    /// calls and results; if it ends in results, everything is summarized.
-    Rounds {
-        /// Number of rounds that stay, besides the calls at the end.
-        rounds: u32,
-    },
-}
+use crate::policy::violation::Check;
+use crate::policy::{Fraction, FractionBoundary, Policy};
 
 /// A content, and the index of the message that it begins with; none for contents before the messages.
 struct Located {
@@ -173,7 +142,7 @@ fn before_rounds(contents: &[Located], rounds: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{dsl, presets, select, validate};
+    use crate::policy::{dsl, presets, select};
 
     const REQUEST: FractionBoundary = FractionBoundary::Request {};
     const REACHED: FractionBoundary = FractionBoundary::Reached {};
@@ -313,7 +282,7 @@ mod tests {
     #[test]
     fn a_share_of_nothing_or_of_everything_is_refused() {
         for (ratio, is_valid) in [(0.0, false), (1.0, false), (-1.0, false), (f64::NAN, false), (0.5, true)] {
-            let mut check = validate::Check::default();
+            let mut check = Check::default();
             tail(ratio, REQUEST).check(&mut check, "tail");
             assert_eq!(check.violations.is_empty(), is_valid, "{ratio}");
         }

@@ -1,17 +1,9 @@
 //! A tail of a fixed number of messages.
 
 use crate::model::view::SourceMessage;
-use serde::{Deserialize, Serialize};
+use crate::policy::LastMessages;
 
-/// The tail of the last messages.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Last {
-    /// Number of messages.
-    pub messages: u32,
-}
-
-impl Last {
+impl LastMessages {
     pub(super) fn boundary(&self, messages: &[SourceMessage]) -> usize {
         messages.len().saturating_sub(self.messages as usize)
     }

@@ -2,32 +2,9 @@
 
 use crate::model::message::{Message, Role};
 use crate::model::view::SourceMessage;
-use crate::policy::Policy;
 use crate::policy::tokens::estimate_source;
 use crate::policy::turns::only_brings_results;
-use serde::{Deserialize, Serialize};
-
-/// The newest messages whose tokens reach a budget. System messages always stay, beside the summary.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Recent {
-    /// The budget in tokens.
-    pub keep_tokens: i64,
-    /// The tail if the results of the last calls alone exceed the budget.
-    #[serde(default)]
-    pub large_results: LargeResults,
-}
-
-/// The tail if the results of the last calls alone exceed the budget: no boundary may be before any of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LargeResults {
-    /// The results and the reply that made the calls: pi since 0.87.
-    #[default]
-    WithCall,
-    /// Everything: pi up to 0.73, which then has nothing to summarize.
-    WithEverything,
-}
+use crate::policy::{LargeResults, Policy, Recent};
 
 impl Recent {
     pub(super) fn boundary(&self, policy: &Policy, messages: &[SourceMessage]) -> usize {

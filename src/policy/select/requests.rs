@@ -4,27 +4,10 @@ use crate::model::ids::PartId;
 use crate::model::part::PartBody;
 use crate::model::truncation::{Removals, Truncation};
 use crate::model::view::SourceMessage;
-use crate::policy::Policy;
 use crate::policy::tokens::{estimate_part_of, estimate_source};
-use crate::policy::truncate::{self, Truncate};
+use crate::policy::truncate;
 use crate::policy::turns::starts_turn;
-use serde::{Deserialize, Serialize};
-
-/// The newest requests, as many as fit a budget. Everything else is summarized, apart from messages without a reply.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Requests {
-    /// Maximum number of requests; absent: as many as fit.
-    pub messages: Option<u32>,
-    /// The budget in tokens; the request that crosses it is truncated, those before it are summarized. Absent: no
-    /// limit.
-    pub keep_tokens: Option<i64>,
-    /// True if requests with parts other than text are skipped.
-    pub text_only: bool,
-    /// Text between the beginning and the end of the truncated request; `{omitted}` becomes the number of omitted
-    /// units.
-    pub marker: String,
-}
+use crate::policy::{Policy, Requests, Truncate};
 
 impl Requests {
     /// Indexes of the messages before `head_end` that stay, ascending, and the truncation of the crossing one. Requests

@@ -1,5 +1,8 @@
+use super::boundaries::{is_reply, safe_boundaries};
 use super::*;
+use crate::model::message::Role;
 use crate::model::part::PartBody;
+use crate::policy::calls::Calls;
 use crate::policy::tokens::RangeEstimate;
 use crate::policy::{Step, dsl, presets};
 use proptest::prelude::*;

@@ -1,27 +1,12 @@
 //! OpenCode's tail: the last turns as long as they fit, then the end of the turn that does not fit.
 
-use super::SafeBoundaries;
+use super::boundaries::SafeBoundaries;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use crate::policy::Policy;
 use crate::policy::overflow::usable;
 use crate::policy::tokens::RangeEstimate;
 use crate::policy::turns::turns;
-use serde::{Deserialize, Serialize};
-
-/// The last turns that fit a budget.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LastTurns {
-    /// Maximum number of turns; 0 keeps nothing. Absent: as many as fit.
-    pub turns: Option<u32>,
-    /// The budget as a share of the usable window.
-    pub budget_ratio: f64,
-    /// Minimum of the budget, in tokens.
-    pub budget_min_tokens: i64,
-    /// Maximum of the budget, in tokens.
-    pub budget_max_tokens: i64,
-}
+use crate::policy::{LastTurns, Policy};
 
 impl LastTurns {
     /// If no turn fits, or all of them do, there is no tail, and everything is summarized.

@@ -6,10 +6,13 @@
 //! `error` for `output` after a failure, `{"inlineData":{"mimeType":M,"data":D}}` and
 //! `{"fileData":{"mimeType":M,"fileUri":U}}`.
 
-use super::{Counting, LengthUnit, Policy, Shown, json, length, text_units};
+use super::json;
+use super::shown::shown_one_by_one;
+use super::units::{Shown, length, text_units};
 use crate::model::message::Role;
 use crate::model::part::{Media, MediaSource, Opaque, PartBody, ResultStatus, ToolResult};
 use crate::model::view::SourceMessage;
+use crate::policy::{Counting, LengthUnit, Policy};
 use foldhash::HashMap;
 
 /// The units of one message, as Gemini CLI estimates the parts of a request.
@@ -113,7 +116,7 @@ pub(in crate::policy) fn contents(policy: &Policy, messages: &[SourceMessage]) -
         .collect();
     let mut contents: Vec<(usize, Content)> = Vec::with_capacity(messages.len());
     for (index, source) in messages.iter().enumerate() {
-        for part in super::shown_one_by_one(policy, source) {
+        for part in shown_one_by_one(policy, source) {
             let is_result = matches!(part, Shown::Result { .. });
             let is_model = source.message.role == Role::Assistant && !is_result;
             // Text of a user beside results is in the same content; text of the model is not.

@@ -3,7 +3,8 @@
 //! It only compares. Where texts must be encoded to be counted, it encodes those that a comparison depends on: a list
 //! of many messages is above a limit whatever their texts are.
 
-use super::{addend, bounds, list_tokens, source_units};
+use super::messages::{bounds, source_units};
+use super::sums::{addend, list_tokens};
 use crate::model::view::SourceMessage;
 use crate::policy::Policy;
 

@@ -1,11 +1,13 @@
 //! Stored counts of messages, with the name of the counting that they were made by.
 
-use super::{Counting, TextUnits, as_is, shown, text_units, units};
+use super::messages::units;
+use super::shown::{as_is, shown};
+use super::units::text_units;
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::{Part, PartBody};
 use crate::model::view::{Counts, PartCounts, SourceMessage, ViewKind, ViewMessage};
-use crate::policy::{Policy, Truncate};
+use crate::policy::{Counting, Policy, TextUnits, Truncate};
 use foldhash::HashMap;
 use serde::Serialize;
 

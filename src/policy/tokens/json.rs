@@ -9,9 +9,10 @@
 //! All media items have the same number of units, whatever their size, and the input of a call counts as its JSON
 //! without blanks between tokens.
 
-use super::{Counting, LengthUnit, Shown, length, role_name};
+use super::units::{Shown, length, role_name};
 use crate::model::message::Role;
 use crate::model::part::ResultStatus;
+use crate::policy::{Counting, LengthUnit};
 
 /// The units of one message, which has parts; the caller adds the comma after it.
 pub(super) fn units(counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {

@@ -2,11 +2,14 @@ use super::*;
 use crate::model::ids::CompactionId;
 use crate::model::part::{Media, Opaque, ToolCall};
 use crate::model::truncation::{Removals, Truncation};
-use crate::model::view::ViewPart;
-use crate::policy::{dsl, plan, presets};
+use crate::model::view::{ViewKind, ViewPart};
+use crate::policy::bpe::{Encoding, Vocabulary};
+use crate::policy::presets::suna::parameters::ChatFormat;
+use crate::policy::{Attached, MediaUnits, Rounding, UsageCount, dsl, plan, presets};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use uuid::Uuid;
 
 fn view(kind: ViewKind, role: Role, bodies: Vec<PartBody>) -> ViewMessage {

@@ -2,7 +2,9 @@
 //!
 //! Blocks of other kinds count nothing, and neither does the wrapper that a view puts around a summary.
 
-use super::{Counting, Shown, TextUnits, json, text_units};
+use super::json;
+use super::units::{Shown, text_units};
+use crate::policy::{Counting, TextUnits};
 
 /// The units of one message.
 pub(super) fn units(counting: &Counting, parts: &[Shown<'_>]) -> i64 {

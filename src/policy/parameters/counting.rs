@@ -1,0 +1,144 @@
+//! Parameters of token counts.
+
+use crate::policy::bpe::{Encoding, Vocabulary};
+use crate::policy::presets::joyagent::parameters::Envelope;
+use crate::policy::presets::qwen_agent::parameters::CountedTexts;
+use crate::policy::presets::suna::parameters::ChatFormat;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// The conversion of text to tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counting {
+    /// The unit of lengths, also for truncation.
+    pub unit: LengthUnit,
+    /// The size of a text, in units.
+    pub text: TextUnits,
+    /// Units per token. At least 1.
+    pub units_per_token: u32,
+    /// The rounding of a fraction of a token.
+    pub rounding: Rounding,
+    /// The texts of a message that count, and the place of the rounding.
+    pub per: CountPer,
+    /// The size of media.
+    pub media: MediaUnits,
+    /// The fields of reported usage that make up the context usage.
+    pub usage: UsageCount,
+}
+
+/// The unit of a length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LengthUnit {
+    /// UTF-16 code units, as JavaScript's `length`.
+    Utf16,
+    /// Unicode scalar values, as Python's `len`.
+    CodePoints,
+    /// UTF-8 bytes.
+    Bytes,
+}
+
+/// The size of a text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum TextUnits {
+    /// The length of the text.
+    Length,
+    /// One unit for each ASCII character and more for every other UTF-16 unit, up to a length: Gemini's estimate.
+    Mixed {
+        /// Units for each UTF-16 unit that is not ASCII.
+        other_units: u32,
+        /// Length above which the size of a text is its length.
+        plain_above: u32,
+    },
+    /// One unit for each token of a built-in encoding: exact.
+    Bpe {
+        /// The encoding.
+        encoding: Encoding,
+    },
+    /// One unit for each token of a vocabulary supplied by the user. If the process does not have it, Qwen's encoding
+    /// is used.
+    Vocabulary {
+        /// The name of the vocabulary.
+        name: String,
+        /// The vocabulary, once [`Policy::with_vocabularies`] has found it. It is not part of the policy's text.
+        #[serde(skip)]
+        attached: Attached,
+    },
+}
+
+/// The loaded vocabulary for a name. It is ignored when policies are compared.
+#[derive(Clone, Default)]
+pub struct Attached(pub(in crate::policy) Option<Arc<Vocabulary>>);
+
+impl PartialEq for Attached {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(if self.0.is_some() { "attached" } else { "missing" })
+    }
+}
+
+/// The rounding of a fraction of a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rounding {
+    /// Up.
+    Ceil,
+    /// To the nearest, halves up.
+    HalfUp,
+    /// Down.
+    Floor,
+}
+
+/// The texts of a message that count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountPer {
+    /// Its own text, rounded message by message: pi's estimate per message kind.
+    Message,
+    /// The JSON text of the provider messages, rounded once for a range, as OpenCode measures one.
+    JsonRange,
+    /// Texts and the JSON of calls and results, rounded once for a range, as Gemini measures parts.
+    Contents,
+    /// Texts, outputs and the JSON of calls, rounded once for a range, as Qwen Code counts characters.
+    Characters,
+    /// The texts of a message and the overhead of a chat format, rounded once for a range, as litellm counts.
+    Chat(ChatFormat),
+    /// Texts and outputs of tools without reasoning, as Qwen-Agent counts.
+    Texts(CountedTexts),
+    /// The length of each message with its envelope, rounded once for a range, as JoyAgent counts.
+    Envelope(Envelope),
+}
+
+/// The size of media, in units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MediaUnits {
+    /// An image in a message.
+    pub image: u32,
+    /// A document, such as a PDF, in a message.
+    pub document: u32,
+    /// Any other media item in a message.
+    pub other: u32,
+    /// A media item in the result of a tool.
+    pub attachment: u32,
+}
+
+/// The fields of reported usage that make up the context usage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageCount {
+    /// The provider's total, or else input, output and both cache counts.
+    Total,
+    /// The tokens of the request: input and both cache counts.
+    Prompt,
+    /// None: the policy's own count decides, as in agents that count every request themselves.
+    Nothing,
+}

@@ -1,0 +1,27 @@
+//! Parameters of the strategies that only JoyAgent uses.
+
+use serde::{Deserialize, Serialize};
+
+/// Units that the envelope adds to texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope {
+    /// Units of each message, without its role's name.
+    pub message_units: u32,
+    /// Units of a list of messages.
+    pub list_units: u32,
+    /// Resolution at which a model reads images.
+    pub detail: Detail,
+}
+
+/// Resolution at which a model reads an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    /// The whole image at once, whatever its size.
+    Low,
+    /// In tiles. An image of unknown size has the policy's number of units for images.
+    Medium,
+    /// In tiles. An image of unknown size counts as four tiles.
+    High,
+}

@@ -1,0 +1,66 @@
+//! Keeps as much as fits, from the newest message back. A result that does not fit is truncated; the first other item
+//! that does not fit ends the walk, and is truncated if it is a request.
+//!
+//! Qwen-Agent did this up to 0.0.29. A result is truncated to the remaining room, which stays the same for the messages
+//! before it.
+
+use super::items::{Fate, Items, Kind, Words};
+use super::parameters::NewestFirst;
+use crate::model::truncation::Removals;
+use crate::model::usage::ModelWindow;
+use crate::model::view::SourceMessage;
+use crate::policy::violation::Check;
+use crate::policy::{Policy, overflow};
+
+impl NewestFirst {
+    /// Adds an error to `check` for each invalid parameter.
+    pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
+        check.that(!self.placeholder.is_empty(), &format!("{path}.placeholder"), "must have words");
+    }
+}
+
+/// Brings the messages within the limit of the policy's main level.
+///
+/// If nothing at all would be left, nothing is removed: the original refuses such a list.
+pub(in crate::policy) fn removals(
+    rule: &NewestFirst,
+    policy: &Policy,
+    window: &ModelWindow,
+    messages: &[SourceMessage],
+) -> Removals {
+    let items = Items::of(policy, messages);
+    let mut room = overflow::message_room(policy, window, items.instructions);
+    if room < 0 {
+        return Removals::default();
+    }
+    let mut fates = vec![Fate::Goes; items.list.len()];
+    for (index, item) in items.list.iter().enumerate().rev() {
+        let is_newest = index + 1 == items.list.len();
+        fates[index] = match item.kind {
+            _ if item.tokens <= room => {
+                room -= item.tokens;
+                Fate::Stays
+            }
+            Kind::Request if !is_newest && !items.has_media(item) => Fate::Beginning(room),
+            Kind::Result if !items.has_media(item) => Fate::BothSides(room),
+            Kind::Request | Kind::Reply | Kind::Call | Kind::Result => Fate::Goes,
+        };
+        if matches!(fates[index], Fate::Beginning(_) | Fate::Goes) {
+            break;
+        }
+    }
+    // A request of which nothing is left is omitted.
+    fates.iter_mut().filter(|fate| **fate == Fate::Beginning(0)).for_each(|fate| *fate = Fate::Goes);
+    if fates.iter().all(|fate| *fate == Fate::Goes) {
+        return Removals::default();
+    }
+    // The last request stays, truncated to the remaining room.
+    let last_request = items.list.iter().rposition(|item| items.starts_turn(item));
+    if let Some(request) = last_request.filter(|&request| fates[request] == Fate::Goes && room > 0) {
+        fates[request] = Fate::Beginning(room);
+    }
+    items.removals(&fates, Words { ellipsis: &rule.ellipsis, placeholder: &rule.placeholder })
+}
+
+#[cfg(test)]
+mod tests;

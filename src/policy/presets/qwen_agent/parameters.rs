@@ -1,0 +1,43 @@
+//! Parameters of the strategies that only Qwen-Agent uses.
+
+use serde::{Deserialize, Serialize};
+
+/// Options of the count of texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CountedTexts {
+    /// Counts calls too.
+    pub calls: bool,
+    /// End of the note that names the media of a request.
+    pub note: NoteEnd,
+}
+
+/// End of the note that names the media of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NoteEnd {
+    /// The text follows on the same line.
+    Line,
+    /// The text follows in a paragraph of its own.
+    Paragraph,
+}
+
+/// Parameters of the strategy that starts at the oldest turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TurnsAndSteps {
+    /// Text between the two ends of a truncated text.
+    pub ellipsis: String,
+    /// Text in place of a text that is removed while its message stays.
+    pub placeholder: String,
+}
+
+/// Parameters of the strategy that starts at the newest message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewestFirst {
+    /// Text between the two ends of a truncated result.
+    pub ellipsis: String,
+    /// Text in place of a text that is removed while its message must stay.
+    pub placeholder: String,
+}

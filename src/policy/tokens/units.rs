@@ -1,0 +1,118 @@
+//! The size of a text in units, and the parts of a message as a model sees them.
+
+use crate::model::message::Role;
+use crate::model::part::{Media, Opaque, ToolCall, ToolResult};
+use crate::model::usage::Usage;
+use crate::policy::bpe::{self, Encoding, Tokenized, Vocabulary};
+use crate::policy::{Attached, Counting, LengthUnit, MediaUnits, Policy, TextUnits, UsageCount};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+impl Policy {
+    /// The same policy with the vocabulary that it names, if it is among these.
+    pub fn with_vocabularies(mut self, vocabularies: &[Arc<Vocabulary>]) -> Self {
+        if let TextUnits::Vocabulary { name, attached } = &mut self.counting.text {
+            *attached = Attached(vocabularies.iter().find(|vocabulary| vocabulary.name() == name).cloned());
+        }
+        self
+    }
+}
+
+impl UsageCount {
+    /// The context usage according to reported usage; 0 if it has none of these fields.
+    pub fn tokens(self, usage: &Usage) -> i64 {
+        match self {
+            Self::Total => usage.context_tokens(),
+            Self::Prompt => usage.prompt_tokens(),
+            Self::Nothing => 0,
+        }
+    }
+}
+
+impl MediaUnits {
+    /// The same size for every media item.
+    pub const fn all(units: u32) -> Self {
+        Self { image: units, document: units, other: units, attachment: units }
+    }
+
+    pub(in crate::policy) fn of(&self, media: &Media) -> i64 {
+        let units = match media.mime_type.as_str() {
+            mime if mime.starts_with("image/") => self.image,
+            "application/pdf" => self.document,
+            _ => self.other,
+        };
+        i64::from(units)
+    }
+
+    pub(in crate::policy) fn of_attachments(&self, attachments: &[Media]) -> i64 {
+        i64::from(self.attachment).saturating_mul(attachments.len() as i64)
+    }
+}
+
+/// The length of a text in the given unit.
+pub fn length(unit: LengthUnit, text: &str) -> usize {
+    match unit {
+        LengthUnit::Utf16 if text.is_ascii() => text.len(),
+        // Each character has one lead byte; characters of four bytes have two UTF-16 units.
+        LengthUnit::Utf16 => {
+            let units = |byte: &u8| usize::from(byte & 0xc0 != 0x80) + usize::from(*byte >= 0xf0);
+            text.as_bytes().iter().map(units).sum()
+        }
+        LengthUnit::CodePoints => text.chars().count(),
+        LengthUnit::Bytes => text.len(),
+    }
+}
+
+/// The size of a text, in units.
+pub fn text_units(counting: &Counting, text: &str) -> i64 {
+    match &counting.text {
+        TextUnits::Length => length(counting.unit, text) as i64,
+        TextUnits::Mixed { other_units, plain_above } => {
+            let units = length(LengthUnit::Utf16, text) as i64;
+            if units > i64::from(*plain_above) {
+                return units;
+            }
+            let ascii = text.bytes().filter(u8::is_ascii).count() as i64;
+            ascii.saturating_add((units - ascii).saturating_mul(i64::from(*other_units)))
+        }
+        TextUnits::Bpe { encoding } => bpe::count(*encoding, text),
+        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count(text),
+        TextUnits::Vocabulary { attached: Attached(None), .. } => bpe::count(Encoding::Qwen, text),
+    }
+}
+
+/// A text with the ends of its tokens; none if the policy only estimates them.
+pub fn tokenize<'a>(counting: &Counting, text: &'a str) -> Option<Tokenized<'a>> {
+    match &counting.text {
+        TextUnits::Length | TextUnits::Mixed { .. } => None,
+        TextUnits::Bpe { encoding } => Some(encoding.tokenize(text)),
+        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => Some(vocabulary.tokenize(text)),
+        TextUnits::Vocabulary { attached: Attached(None), .. } => Some(Encoding::Qwen.tokenize(text)),
+    }
+}
+
+/// A part as a model sees it.
+#[derive(Debug, Clone)]
+pub(in crate::policy) enum Shown<'a> {
+    Text(Cow<'a, str>),
+    Reasoning(Cow<'a, str>),
+    Call { call: &'a ToolCall, input_json: Cow<'a, str> },
+    Result { result: &'a ToolResult, output: Cow<'a, str>, attachments: &'a [Media] },
+    Media(&'a Media),
+    Opaque(&'a Opaque),
+}
+
+/// The name of a role in most formats.
+pub(in crate::policy) fn role_name(role: Role) -> &'static str {
+    match role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        Role::System => "system",
+    }
+}
+
+/// True if texts must be encoded to be counted.
+pub(in crate::policy) fn is_encoded(counting: &Counting) -> bool {
+    matches!(counting.text, TextUnits::Bpe { .. } | TextUnits::Vocabulary { .. })
+}
