@@ -1,6 +1,5 @@
 //! Health of the scheduler: failures to read the store, and sessions on which work fails.
 
-use super::SchedulerHandle;
 use crate::limits;
 use crate::model::time::Timestamp;
 use crate::store::SessionKey;
@@ -35,6 +34,11 @@ pub(super) struct Reports {
 }
 
 impl Reports {
+    /// The health, current and future.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Health> {
+        self.health.subscribe()
+    }
+
     /// Records that the store could not be read.
     pub(super) fn unreadable(&self, why: &impl std::fmt::Display, now: Timestamp) {
         self.health.send_modify(|health| {
@@ -60,13 +64,6 @@ impl Reports {
             health.failing = failing;
             is_news
         });
-    }
-}
-
-impl SchedulerHandle {
-    /// The scheduler's health, current and future.
-    pub fn health(&self) -> watch::Receiver<Health> {
-        self.reports.health.subscribe()
     }
 }
 

@@ -3,7 +3,6 @@
 //! Nothing waits for it and nothing depends on it: a search fills the gaps of the index first. It works in small
 //! batches, one commit each, so that appends get in between.
 
-use super::SchedulerHandle;
 use crate::limits;
 use crate::model::Revision;
 use crate::policy::{Policy, recall};
@@ -34,13 +33,6 @@ impl Noted {
 
     fn take(&self) -> Option<SessionKey> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner).pop_first()
-    }
-}
-
-impl SchedulerHandle {
-    /// Records a write to a session whose policy has retrieval.
-    pub fn note(&self, session: SessionKey) {
-        self.noted.add(session);
     }
 }
 

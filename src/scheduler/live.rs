@@ -1,7 +1,6 @@
 //! Delta frames of summaries in progress, for subscribers. They are sent beside the log, best effort: nothing waits for
 //! them, and no view contains them.
 
-use super::SchedulerHandle;
 use super::request_log::RequestLog;
 use crate::limits;
 use crate::model::ids::CompactionId;
@@ -37,10 +36,10 @@ impl Default for Live {
     }
 }
 
-impl SchedulerHandle {
-    /// The delta frames of all summaries from now on. A slow receiver misses the oldest.
-    pub fn summary_words(&self) -> broadcast::Receiver<SummaryDelta> {
-        self.live.watchers.subscribe()
+impl Live {
+    /// The delta frames from now on.
+    pub(super) fn subscribe(&self) -> broadcast::Receiver<SummaryDelta> {
+        self.watchers.subscribe()
     }
 }
 

@@ -6,9 +6,12 @@
 mod request_log;
 mod client;
 mod draft;
+mod error;
+mod handle;
 mod health;
 mod hooks;
 mod index;
+mod job;
 mod live;
 #[cfg(test)]
 mod model;
@@ -32,12 +35,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 use step::{Input, State, Work, step};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
 
+pub use error::Error;
+pub use handle::SchedulerHandle;
 pub use health::{Health, ReadFailure};
 #[doc(hidden)]
 pub use hooks::read_hook_output;
@@ -45,14 +50,6 @@ pub use index::index;
 pub use live::SummaryDelta;
 pub use preview::Preview;
 pub use request_log::RequestLog;
-
-/// Error of the scheduler.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] store::Error),
-}
 
 /// Options of the scheduler.
 #[derive(Debug, Clone)]
@@ -89,40 +86,6 @@ pub struct Scheduler {
     summarizers: Levels,
     options: Options,
     handle: SchedulerHandle,
-}
-
-/// The scheduler's interface for the other modules. It also wakes the scheduler for work that no commit announces.
-#[derive(Clone)]
-pub struct SchedulerHandle {
-    woken: Arc<Notify>,
-    noted: index::Noted,
-    live: live::Live,
-    reports: health::Reports,
-    tasks: Tasks,
-    summarizers: Levels,
-    loaded: Loaded,
-}
-
-impl SchedulerHandle {
-    /// Wakes the scheduler, since there may be work.
-    pub fn wake(&self) {
-        self.woken.notify_one();
-    }
-
-    /// The sessions in memory.
-    pub fn loaded(&self) -> &Loaded {
-        &self.loaded
-    }
-
-    /// The summarizers by level.
-    pub fn summarizers(&self) -> &Levels {
-        &self.summarizers
-    }
-
-    /// The summary tasks for clients.
-    pub fn tasks(&self) -> &Tasks {
-        &self.tasks
-    }
 }
 
 impl Scheduler {
@@ -183,7 +146,7 @@ impl Scheduler {
                     self.handle.reports.unreadable(&error, self.clock.now());
                 }
             }
-            let wait = worker::backoff(attempt).min(limits::SCHEDULER_RETRY_MS_MAX);
+            let wait = job::backoff(attempt).min(limits::SCHEDULER_RETRY_MS_MAX);
             tokio::select! {
                 () = cancel.cancelled() => return false,
                 () = tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())) => attempt += 1,

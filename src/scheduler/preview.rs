@@ -1,8 +1,8 @@
 //! Plans of compactions by hand, made by the code that runs them and not written anywhere.
 
-use super::SchedulerHandle;
 use super::client::Assignment;
 use super::draft::{Draft, instead};
+use super::handle::SchedulerHandle;
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, PlanningInput};

@@ -1,6 +1,6 @@
 //! Recovery of jobs that have a lease but no worker.
 
-use super::Error;
+use super::error::Error;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};

@@ -1,6 +1,6 @@
 //! The position in the conversation of a message that an id names.
 
-use super::State;
+use super::state::State;
 use crate::model::Revision;
 use crate::model::mark::{Mark, MarkBody};
 

@@ -4,7 +4,7 @@
 //! undo of a redone change the mark of the redo. So every mark is undone at most once, and the active changes follow
 //! from the marks alone.
 
-use super::{State, is_valid};
+use super::state::{State, is_valid};
 use crate::model::Revision;
 use crate::model::mark::{Mark, MarkBody};
 

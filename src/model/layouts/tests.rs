@@ -4,7 +4,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::ids::CompactionId;
-use crate::model::mark::Replay;
+use crate::model::layout::{OmitReason, Placement, Span};
+use crate::model::mark::{CompactedMark, MarkBody, Replay};
 
 mod oracle;
 

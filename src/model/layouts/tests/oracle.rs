@@ -7,6 +7,8 @@ use proptest::test_runner::TestCaseError;
 
 use super::super::*;
 use super::{compaction, edited, left_out, mark, pinned, pruned, range, replayed, rewound, taken_out, undo};
+use crate::model::layout::Span;
+use crate::model::mark::{CompactedMark, MarkBody};
 
 /// A step in the life of a session. Numbers choose among the existing items.
 #[derive(Debug, Clone)]

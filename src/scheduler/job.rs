@@ -1,0 +1,584 @@
+//! Work: evaluates due sessions and runs jobs.
+
+use super::client::{Answer, Assignment};
+use super::draft::{Draft, Proposal, instead};
+use super::error::Error;
+use super::live::Notifier;
+use super::request_log::RequestLog;
+use super::retry::{is_held, with_retry};
+use super::worker::{Attempt, Refusal, Terms, Worker, failure, no_gain, past, planning};
+use crate::fold::guards::{self, Decision, Guards};
+use crate::fold::wake;
+use crate::limits;
+use crate::loaded::{self, LoadedSession, counts};
+use crate::model::Revision;
+use crate::model::changes::ContinuationChange;
+use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Trigger};
+use crate::model::time::Timestamp;
+use crate::model::truncation::Removals;
+use crate::model::usage::ModelWindow;
+use crate::policy::plan::{self, PlanningInput, Work};
+use crate::policy::replay::Overflow;
+use crate::policy::{LevelPolicy, Notice, Policy, continuing, gain, overflow, replay, tokens};
+use crate::store::{
+    self, Caller, Claim, Commit, Committed, Condition, Evaluation, Loss, Pending, SessionKey, Source, WindowUsage,
+};
+use crate::summarizer::{self, Extractive, Observer, Summarizer, SummaryInput, SummaryOutput};
+use crate::telemetry::failpoint;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// The summarizer of an attempt.
+struct Writer<'a> {
+    summarizer: &'a dyn Summarizer,
+    /// True if a later attempt may be waited for. There is none after the last one, and a session whose view exceeds
+    /// its window cannot go on meanwhile.
+    waits: bool,
+    /// The transient failure of the configured summarizer, if it was not waited for: the built-in one writes from then
+    /// on.
+    lost: Option<Failure>,
+}
+
+impl<'a> Writer<'a> {
+    fn of(summarizer: &'a dyn Summarizer, claim: &Claim, policy: &Policy, tokens: i64) -> Self {
+        let is_last = claim.attempt >= i64::from(policy.guards.attempts_max);
+        let over_window = claim.window.request_max().is_some_and(|most| tokens > most);
+        Self { summarizer, waits: !is_last && !over_window, lost: None }
+    }
+}
+
+impl Worker {
+    /// The planning input of a session at a revision, with the counts of its messages, and the active policy.
+    async fn source(&self, session: SessionKey, at: Revision) -> Result<(Source, Policy), Error> {
+        let mut source = self.store.source(session, Some(at)).await?;
+        let policy = loaded::parse_policy(&source.policy, &self.vocabularies).map_err(Error::Store)?;
+        let fresh = counts::fill(&self.store, &policy, &mut source.messages).await?;
+        counts::keep(&self.store, fresh).await?;
+        Ok((source, policy))
+    }
+
+    /// A session at its newest revision, from memory if it is there, with the counts of its messages. Passages of
+    /// hidden messages are not in its view.
+    async fn newest(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
+        if let Some(found) = self.loaded.session(key, None).await? {
+            return Ok(found);
+        }
+        let mut source = self.store.source(key, None).await?;
+        let policy = loaded::parse_policy(&source.policy, &self.vocabularies)?;
+        let fresh = counts::fill(&self.store, &policy, &mut source.messages).await?;
+        counts::keep(&self.store, fresh).await?;
+        let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy), None).await?);
+        self.loaded.keep(&session);
+        let pending = session.source.pending;
+        Ok((session, pending))
+    }
+
+    /// Decides about a due session: requests the compaction that its policy wants, or records that there is nothing to
+    /// do.
+    pub(super) async fn evaluate(&self, key: SessionKey) -> Result<(), Error> {
+        let (session, pending) = self.newest(key).await?;
+        // Read after the session: a change in between makes the session due again.
+        let rows = self.store.guard_rows(key).await?;
+        let LoadedSession { source, policy, fold, .. } = &*session;
+        let (window, now) = (&source.window, self.clock.now());
+        let planning = planning(policy, window, source, now);
+        let tokens = fold.context_tokens(window);
+        let guards = Guards::new(planning, fold, past(&rows));
+        self.recover_overflow(source, planning, tokens, &guards).await?;
+        if pending.compaction.is_none()
+            && let Some(decision) = guards::decide(planning, fold, &guards)
+        {
+            let (request, confirm_until) = request(policy, decision, percent(tokens, window), now);
+            // No confirmation is asked for a compaction that cannot succeed.
+            let fails = decision.level().is_some_and(|level| guards.is_filled(planning, level));
+            let confirm_until = confirm_until.filter(|_| !fails);
+            let condition = Condition::Due { at: source.at };
+            let usage = WindowUsage { window: window.clone(), context_tokens: tokens };
+            self.store.enqueue(key, Caller::default(), request, usage, condition, confirm_until).await?;
+        }
+        let evaluation = Evaluation {
+            at: source.at,
+            appended_bytes: source.appended_bytes,
+            context_tokens: tokens,
+            guards: guards.stated(planning),
+            condition: wake::condition(planning, fold, &guards),
+            over_window: window.request_max().is_some_and(|most| tokens > most),
+        };
+        self.store.evaluated(key, evaluation).await?;
+        Ok(())
+    }
+
+    /// Requests a compaction if the last reply reports that the view was too large for its provider. No guard prevents
+    /// it if the session cannot go on without it. If nothing can be removed, the compaction fails and its event says
+    /// so.
+    async fn recover_overflow(
+        &self,
+        source: &Source,
+        planning: PlanningInput<'_>,
+        tokens: i64,
+        guards: &Guards,
+    ) -> Result<(), Error> {
+        if !planning.policy.trigger.auto {
+            return Ok(());
+        }
+        let is_allowed = |request: &CompactionRequest| {
+            let level_is = |level| guards.allow(planning, level) && !asks(planning.policy, level);
+            !guards.holds_after_undo && request.level.is_none_or(level_is)
+        };
+        let before = self.compactions(source.session).await?;
+        let (request, condition) = match replay::answer(planning, &before, source.changed_revision) {
+            replay::Answer::Nothing => return Ok(()),
+            replay::Answer::Recover(Overflow::Unanswered) => {
+                (replay::recovery_request(planning, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
+            }
+            // If the session can go on, levels that guards hold back are not applied for an overflow either, and a
+            // level that needs confirmation is left to its threshold.
+            replay::Answer::Recover(Overflow::Answered) => match replay::recovery_request(planning, tokens) {
+                Some(request) if is_allowed(&request) && plan::is_worth_it(planning, request.level, tokens) => {
+                    (request, Condition::Due { at: source.at })
+                }
+                Some(_) | None => return Ok(()),
+            },
+            replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
+        };
+        let usage = WindowUsage { window: planning.window.clone(), context_tokens: tokens };
+        match self.store.enqueue(source.session, Caller::default(), request, usage, condition, None).await {
+            Ok(_) | Err(store::Error::Archived) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The newest compactions of a session, as many as the answer to an overflow needs.
+    async fn compactions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
+        let found = self.store.compactions(session, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
+        Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
+    }
+
+    /// Runs a job, as long as its claim holds and the daemon is not stopping. The requests sent until then are in the
+    /// request log when this returns.
+    pub(super) async fn run(&self, job: i64, cancel: &CancellationToken) -> Result<(), Error> {
+        let until = self.clock.now().plus_millis(limits::LEASE_MS);
+        let Some(claim) = self.store.claim(job, self.owner, until).await? else { return Ok(()) };
+        let request_log = Arc::new(RequestLog::new(self.clock.clone(), claim.attempt));
+        let worker = Self { request_log, ..self.clone() };
+        let done = tokio::select! {
+            biased;
+            () = cancel.cancelled() => Ok(()),
+            done = worker.hold(&claim) => done,
+        };
+        worker.store_request_log(&claim).await;
+        if !worker.request_log.take().is_empty() {
+            tracing::warn!(compaction = %claim.compaction, "requests to models could not be noted");
+        }
+        done
+    }
+
+    /// Stores the request log. A failure to store it does not fail the compaction: it is tried again later.
+    async fn store_request_log(&self, claim: &Claim) {
+        let (store, request_log, claim) = (self.store.clone(), self.request_log.clone(), claim.clone());
+        // In a task of its own, since the requests of a compaction that is given up meanwhile cost money too.
+        let kept = tokio::spawn(async move {
+            let mut requests = request_log.take().into_iter();
+            while let Some(request) = requests.next() {
+                if let Err(error) = store.add_requests(&claim, vec![request.clone()]).await {
+                    tracing::debug!(%error, "a request to a model is not noted yet");
+                    request_log.put_back(std::iter::once(request).chain(requests).collect());
+                    return;
+                }
+            }
+        });
+        if let Err(error) = kept.await {
+            tracing::warn!(%error, "the books on requests to models were not kept");
+        }
+    }
+
+    /// Runs the claimed job, and renews the claim meanwhile.
+    async fn hold(&self, claim: &Claim) -> Result<(), Error> {
+        failpoint::reach("work.claimed");
+        let work = self.compact(claim);
+        tokio::pin!(work);
+        let mut beat = tokio::time::interval(Duration::from_millis(limits::HEARTBEAT_MS));
+        beat.tick().await;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => {
+                    done?;
+                    return Ok(self.post_compact(claim).await?);
+                }
+                // Dropping the work also drops its request to a model, its summary task and the operator's program.
+                () = claim.ended() => {
+                    tracing::info!(compaction = %claim.compaction, "somebody ended a compaction that ran");
+                    return Ok(());
+                }
+                _ = beat.tick() => {
+                    let until = self.clock.now().plus_millis(limits::LEASE_MS);
+                    // Another worker took the job over: this worker's result is void.
+                    if !is_held(self.store.heartbeat(claim.clone(), until).await)? {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs the claimed job. Whatever fails, this ends the job or puts it back: nothing else would.
+    async fn compact(&self, claim: &Claim) -> Result<(), Error> {
+        let mut terms = Terms::unknown();
+        match self.carry_out(claim, &mut terms).await {
+            Ok(()) | Err(Error::Store(store::Error::LeaseLost)) => Ok(()),
+            Err(Error::Store(error)) => {
+                let why = Refusal::Retry(failure(FailureReason::Store, error.to_string()), None);
+                self.end(claim, &terms, why).await
+            }
+        }
+    }
+
+    async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
+        let rows = self.store.guard_rows(claim.session).await?;
+        let (source, policy) = self.source(claim.session, claim.base).await?;
+        let planning = planning(&policy, &claim.window, &source, self.clock.now());
+        let fold = loaded::fold(&policy, &source);
+        let guards = Guards::new(planning, &fold, past(&rows));
+        let attempt = Attempt { claim, planning, fold, guards };
+        *terms = attempt.terms();
+        let is_overflow = claim.request.trigger == Trigger::Overflow;
+        if is_overflow && replay::is_answered(&source.messages, &self.compactions(claim.session).await?) {
+            let why = failure(
+                FailureReason::OverflowAgain,
+                "the view was compacted for this request before, and is still too large",
+            );
+            return self.end(claim, terms, Refusal::Final(why)).await;
+        }
+        let level_policy = claim.request.level.and_then(|level| policy.level(level));
+        match level_policy {
+            _ if claim.request.trigger == Trigger::Window => self.apply_last_resort(&attempt).await,
+            Some(level_policy) => self.apply_level(&attempt, level_policy).await,
+            None => self.clear(&attempt).await,
+        }
+    }
+
+    /// Applies the last resort, or fails with the parts that fill the window if it may remove nothing. It also follows
+    /// steps that turned out to free nothing.
+    async fn apply_last_resort(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
+        let Attempt { claim, planning, fold, guards } = attempt;
+        let removals = guards::last_resort_removals(*planning, fold, guards);
+        match Draft::of(*planning, &removals, None) {
+            Some(draft) => self.commit(draft.commit(attempt)).await,
+            None if fold.fits(planning.window) || guards.reported_overhead.is_some() => self.nothing(claim).await,
+            None => {
+                let why = guards::fixed_failure(*planning, fold, guards);
+                Ok(with_retry(|| self.store.fail_job((*claim).clone(), why.clone(), false)).await?)
+            }
+        }
+    }
+
+    async fn nothing(&self, claim: &Claim) -> Result<(), Error> {
+        let why = failure(FailureReason::NothingToCompact, "nothing in the view can be taken away");
+        Ok(with_retry(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
+    }
+
+    /// Applies the clearings of maintenance, or, by hand, every clearing of any step of the policy.
+    async fn clear(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
+        let Attempt { claim, planning, .. } = *attempt;
+        let work = match claim.request.trigger {
+            Trigger::Manual => plan::clear_all(planning),
+            Trigger::Overflow => Work { removals: replay::given_up(planning), summary: None },
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Supplied | Trigger::Window => {
+                plan::maintenance(planning)
+            }
+        };
+        let least = attempt.least_gain(&planning.policy.maintenance, false);
+        match Draft::of(planning, &work.removals, None).filter(|draft| draft.gain() >= least) {
+            Some(draft) => self.commit(draft.commit(attempt)).await,
+            None if claim.request.trigger == Trigger::Manual => self.nothing(claim).await,
+            None => self.apply_last_resort(attempt).await,
+        }
+    }
+
+    /// Applies a level's steps. A summary that would free too little is tried with a smaller tail. If no summary can be
+    /// made, the policy's fallback replaces it, or else the truncations of the other steps.
+    async fn apply_level(&self, attempt: &Attempt<'_>, level_policy: &LevelPolicy) -> Result<(), Error> {
+        let Attempt { claim, planning, .. } = *attempt;
+        let (policy, by_hand) = (planning.policy, claim.request.trigger == Trigger::Manual);
+        if claim.request.trigger == Trigger::Threshold
+            && let Some(why) = guards::overhead_failure(level_policy, planning.window, &attempt.guards)
+        {
+            return Ok(with_retry(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?);
+        }
+        let tokens = attempt.fold.view.estimated_tokens.max(attempt.fold.context_tokens(&claim.window));
+        let candidates = if by_hand { vec![plan::by_hand(level_policy)] } else { plan::tail_fallbacks(level_policy) };
+        // A view that a provider refused is compacted as if its media were gone, and loses them in the same compaction;
+        // a reply that had no room is treated likewise.
+        let given_up = match claim.request.trigger {
+            Trigger::Overflow => replay::given_up(planning),
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
+                Removals::default()
+            }
+        };
+        let stripped = plan::with_removals(planning.sources, &given_up, claim.compaction);
+        let (mut refused, mut fallback_draft, mut vetoed) = (None, None, false);
+        let mut is_first = true;
+        let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
+        for candidate in candidates {
+            let here = PlanningInput { sources: &stripped, ..planning };
+            let bounds = claim.request.bounds;
+            let mut work = if bounds.is_open() {
+                plan::apply(here, &candidate, tokens)
+            } else {
+                plan::summary_within(here, &candidate, bounds)
+            };
+            let mut removals = given_up.clone();
+            plan::merge(&mut removals, std::mem::take(&mut work.removals));
+            work.removals = removals;
+            // A summary that cannot free enough is not requested, so that it costs nothing.
+            if !attempt.is_needed() && !gain::is_enough(planning, &level_policy.steps, &work, tokens) {
+                continue;
+            }
+            let least = attempt.least_gain(&level_policy.steps, work.summary.is_some());
+            let first = std::mem::take(&mut is_first).then_some(&mut vetoed);
+            match self.propose(claim, planning, Proposal { work: &work, least }, &mut writer, first).await {
+                Ok(Some(draft)) => {
+                    let mut commit = draft.commit(attempt);
+                    if !vetoed {
+                        commit.changes.continuation = self.continuation(&commit, policy).await?;
+                    }
+                    return self.commit(commit).await;
+                }
+                Ok(None) => {}
+                Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
+                    return self.end(claim, &attempt.terms(), why).await;
+                }
+                Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.terms(), why).await,
+                Err(why) => {
+                    fallback_draft = fallback_draft.or_else(|| instead(planning, &work, least));
+                    let is_lost = matches!(why, Refusal::Retry(..));
+                    refused = Some(why);
+                    if is_lost {
+                        break;
+                    }
+                }
+            }
+        }
+        match (fallback_draft, refused) {
+            (Some(draft), _) => self.commit(draft.commit(attempt)).await,
+            (None, Some(why)) => {
+                // The built-in summarizer failed too: the configured one may be back by the next attempt, which starts
+                // earlier than a provider's delay may ask for.
+                let why = writer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
+                self.end(claim, &attempt.terms(), why).await
+            }
+            (None, None) if by_hand => self.nothing(claim).await,
+            (None, None) => self.apply_last_resort(attempt).await,
+        }
+    }
+
+    /// Has the summary of a level's work written, if it has one, and measures the effect of all of it. The operator's
+    /// program and clients are asked for the first proposal of an attempt only; `first` is then set to true if the
+    /// program vetoes the continuation.
+    async fn propose(
+        &self,
+        claim: &Claim,
+        planning: PlanningInput<'_>,
+        proposal: Proposal<'_>,
+        writer: &mut Writer<'_>,
+        first: Option<&mut bool>,
+    ) -> Result<Option<Draft>, Refusal> {
+        let Proposal { work, least } = proposal;
+        let Some(planned) = &work.summary else {
+            return Ok(Draft::of(planning, &work.removals, None).filter(|draft| draft.gain() >= least));
+        };
+        self.announce(claim, planned).await?;
+        let mut assignment = Assignment::of(planning, planned, &claim.request.instructions);
+        assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, planned).await?;
+        if let Some(vetoed) = first {
+            *vetoed = self.pre_compact(claim, &mut assignment).await?;
+            match self.ask_clients(claim, planning, proposal, assignment).await? {
+                Answer::Written(draft) => return Ok(Some(*draft)),
+                Answer::Left(left) => assignment = *left,
+            }
+        }
+        let Assignment { plan, input, details_json } = assignment;
+        let measure = |output: &SummaryOutput| Draft::of(planning, &work.removals, Some((&plan, output)));
+        let room = overflow::room(planning.window).map(|room| room - planning.window.overhead);
+        let accept = |output: &SummaryOutput| match measure(output) {
+            Some(draft) if draft.gain() >= least => Ok(room.is_none_or(|room| draft.tokens_after <= room)),
+            Some(draft) => Err(draft.gain()),
+            None => Err(0),
+        };
+        let notifier = Notifier::new(&self.live, &self.request_log, claim.session, claim.compaction);
+        let output = self.write(writer, &input, &notifier, accept).await;
+        // The request log is stored before the compaction is done, so that subscribers to it find the log.
+        self.store_request_log(claim).await;
+        Ok(measure(&output?).map(|draft| draft.with_details(details_json)))
+    }
+
+    /// Has a summary written, and refuses one that is empty or frees too little: `accept` returns the freed tokens as
+    /// the error then, and otherwise whether the view fits with the summary. The built-in summarizer is tried again
+    /// with half the room, since a session with little to cover may need a shorter one, or the view a smaller one for
+    /// its window. It also writes if the configured one is unavailable and cannot be waited for.
+    async fn write(
+        &self,
+        writer: &mut Writer<'_>,
+        input: &SummaryInput,
+        observer: &dyn Observer,
+        accept: impl Fn(&SummaryOutput) -> Result<bool, i64>,
+    ) -> Result<SummaryOutput, Refusal> {
+        let mut why = no_gain(0);
+        if writer.summarizer.name() != Extractive.name() {
+            why = match self.ask(writer.summarizer, input, observer).await {
+                Ok(output) if output.text.trim().is_empty() => {
+                    failure(FailureReason::SummaryEmpty, "the summary is empty")
+                }
+                Ok(output) => match accept(&output) {
+                    // A summary that cost money is used, even if the view then needs a second compaction.
+                    Ok(_) => return Ok(output),
+                    Err(gain) => no_gain(gain),
+                },
+                Err(Refusal::Retry(why, _)) if !writer.waits => {
+                    tracing::warn!(
+                        reason = why.reason.as_str(),
+                        message = why.message,
+                        "the built-in summarizer stands in"
+                    );
+                    writer.lost = Some(why.clone());
+                    writer.summarizer = &Extractive;
+                    why
+                }
+                Err(refusal @ (Refusal::Retry(..) | Refusal::Hook(_))) => return Err(refusal),
+                Err(Refusal::Final(why)) => why,
+            };
+        }
+        let mut input = input.clone();
+        let mut longest = None;
+        for _ in 0..limits::SUMMARY_TRIES {
+            if let Ok(output) = self.ask(&Extractive, &input, observer).await {
+                match accept(&output) {
+                    Ok(true) => return Ok(output),
+                    Ok(false) => longest = longest.or(Some(output)),
+                    Err(gain) => why = no_gain(gain),
+                }
+            }
+            input.budget_tokens /= 2;
+        }
+        longest.ok_or(Refusal::Final(why))
+    }
+
+    async fn ask(
+        &self,
+        summarizer: &dyn Summarizer,
+        input: &SummaryInput,
+        observer: &dyn Observer,
+    ) -> Result<SummaryOutput, Refusal> {
+        let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
+        match tokio::time::timeout(limit, summarizer.summarize_before(input, observer)).await {
+            Ok(Ok(output)) => Ok(output.completed(input)),
+            Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
+                Err(Refusal::Retry(failure(FailureReason::SummarizerUnavailable, message), retry_after_ms))
+            }
+            Ok(Err(summarizer::Error::Permanent { message })) => {
+                Err(Refusal::Final(failure(FailureReason::SummarizerFailed, message)))
+            }
+            Err(_) => {
+                Err(Refusal::Retry(failure(FailureReason::SummarizerTimeout, "the summarizer took too long"), None))
+            }
+        }
+    }
+
+    /// The continuation, if the policy wants one: after a summary for a threshold, in a turn that is not finished by
+    /// now.
+    async fn continuation(&self, commit: &Commit, policy: &Policy) -> Result<Option<ContinuationChange>, Error> {
+        let Some(text) = &policy.auto_continue else { return Ok(None) };
+        if commit.changes.summary.is_none() || commit.claim.request.trigger != Trigger::Threshold {
+            return Ok(None);
+        }
+        let source = self.store.source(commit.claim.session, None).await?;
+        let tokens = tokens::estimate_text(&policy.counting, text);
+        let continuation = ContinuationChange { text: text.clone(), tokens, seen: source.at };
+        Ok(continuing::is_interrupted(&source.messages).then_some(continuation))
+    }
+
+    /// Commits, and retries if the store cannot commit now: the summary is not made twice because of a full queue or a
+    /// failed transaction.
+    async fn commit(&self, commit: Commit) -> Result<(), Error> {
+        let compaction = commit.claim.compaction;
+        failpoint::reach("work.done");
+        match with_retry(|| self.store.commit(commit.clone())).await? {
+            Committed::Done => tracing::info!(%compaction, "compaction in force"),
+            Committed::Superseded => tracing::info!(%compaction, "compaction superseded"),
+        }
+        Ok(())
+    }
+
+    /// Ends a job without effect, or puts it back.
+    async fn end(&self, claim: &Claim, terms: &Terms, why: Refusal) -> Result<(), Error> {
+        let attempts_max = terms.attempts_max;
+        // The failure's message also says why no other compaction follows.
+        let failed = |why: Failure| match &terms.stopped {
+            Some(stopped) => Failure { message: format!("{}; {}", why.message, stopped.message), ..why },
+            None => why,
+        };
+        match why {
+            Refusal::Final(why) | Refusal::Hook(why) => {
+                let why = failed(why);
+                with_retry(|| self.store.fail_job(claim.clone(), why.clone(), false)).await?;
+            }
+            Refusal::Retry(why, _) if claim.attempt >= attempts_max => {
+                let why = failed(why);
+                with_retry(|| self.store.fail_job(claim.clone(), why.clone(), true)).await?;
+            }
+            Refusal::Retry(why, after) => {
+                let wait = after.unwrap_or(0).max(backoff(claim.attempt));
+                let at = self.clock.now().plus_millis(wait);
+                with_retry(|| self.store.retry_job(claim.clone(), why.clone(), at, Loss::None)).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Context usage in whole percent of a window.
+fn percent(tokens: i64, window: &ModelWindow) -> i64 {
+    if window.context > 0 { tokens.saturating_mul(100) / window.context } else { 0 }
+}
+
+/// True if a level needs confirmation.
+fn asks(policy: &Policy, level: Level) -> bool {
+    policy.level(level).is_some_and(|level_policy| matches!(level_policy.notice, Notice::Confirm { .. }))
+}
+
+/// The request for a decision of a level or of maintenance, and the end of the wait for confirmation, if the level
+/// needs one.
+fn request(
+    policy: &Policy,
+    decision: Decision,
+    percent: i64,
+    now: Timestamp,
+) -> (CompactionRequest, Option<Timestamp>) {
+    let level = decision.level();
+    let level_policy = level.and_then(|level| policy.level(level));
+    let steps = level_policy.map_or(&policy.maintenance, |level_policy| &level_policy.steps);
+    let with_percent = |text: &str| text.replace("{percent}", &percent.to_string());
+    let (notice, confirm_until) = match level_policy.map(|level_policy| &level_policy.notice) {
+        None | Some(Notice::None) => (String::new(), None),
+        Some(Notice::Inform { text }) => (with_percent(text), None),
+        Some(Notice::Confirm { text, wait_seconds }) => {
+            (with_percent(text), Some(now.plus_millis(i64::from(*wait_seconds) * 1_000)))
+        }
+    };
+    let (trigger, kind) = match decision {
+        Decision::Steps(plan::Decision::Level(_)) => (Trigger::Threshold, plan::kind(steps)),
+        Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, plan::kind(steps)),
+        Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
+    };
+    (CompactionRequest { notice, ..CompactionRequest::new(kind, trigger, level) }, confirm_until)
+}
+
+/// Delay before an attempt in milliseconds: twice as long each time, with jitter so that sessions do not run in step.
+/// Crates for retries repeat a call in a process; here the number of the attempt is stored with the job.
+pub(super) fn backoff(attempt: i64) -> i64 {
+    let doubled = limits::RETRY_MS_MIN << (attempt - 1).clamp(0, 16);
+    let most = doubled.min(limits::RETRY_MS_MAX);
+    rand::random_range(most / 2..=most)
+}
