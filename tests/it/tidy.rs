@@ -5,6 +5,10 @@
 //! and `super` are resolved. The rules about layers ignore everything under `#[cfg(test)]`. A syntax tree (`syn`) has no
 //! paths within macros, where much of the code is; tokens have them.
 
+mod circles;
+mod paths;
+
+use paths::{absolute, module_of, paths};
 use regex::Regex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,20 +19,20 @@ const LAYERS: [(&str, &str); 19] = [
     ("model", ""),
     ("policy", "model"),
     ("fold", "model policy"),
-    ("limits", "model"),
+    ("limits", ""),
     ("clock", "model"),
     ("config", "model policy limits"),
-    ("telemetry", "model"),
-    ("store", "model limits clock config telemetry"),
-    ("bus", "model limits clock config telemetry store"),
+    ("telemetry", ""),
+    ("store", "model limits clock telemetry"),
+    ("bus", "model store"),
     ("loaded", "model policy fold limits config store"),
     ("summarizer", "model policy limits clock config telemetry"),
-    ("scheduler", "model policy fold limits clock config telemetry store bus loaded summarizer"),
-    ("app", "model policy fold limits clock config telemetry store bus loaded summarizer scheduler"),
+    ("scheduler", "model policy fold limits clock config telemetry store loaded summarizer"),
+    ("app", "model policy fold limits clock store bus loaded summarizer scheduler"),
     ("interop", "model limits"),
     ("pb", ""),
-    ("grpc", "model limits clock config telemetry app pb"),
-    ("daemon", "model policy limits clock config telemetry store bus summarizer scheduler app grpc"),
+    ("grpc", "model limits app pb"),
+    ("daemon", "limits clock config store summarizer scheduler app grpc"),
     ("cli", "model policy fold limits clock config telemetry summarizer interop pb daemon"),
     ("main", "cli"),
 ];
@@ -265,165 +269,6 @@ fn item_length(item: &str) -> usize {
     item.len()
 }
 
-/// A resolved path, and its line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Used {
-    segments: Vec<String>,
-    line: usize,
-}
-
-impl Used {
-    /// True if the path is the prefix, is below it, or is a glob that may import it.
-    fn reaches(&self, prefix: &str) -> bool {
-        let prefix: Vec<&str> = prefix.split("::").collect();
-        let (own, glob) = match self.segments.split_last() {
-            Some((last, parent)) if last == "*" => (parent, true),
-            _ => (self.segments.as_slice(), false),
-        };
-        let shared = own.iter().zip(&prefix).take_while(|(left, right)| left == *right).count();
-        shared == prefix.len() || (glob && shared == own.len())
-    }
-}
-
-struct Token<'a> {
-    text: &'a str,
-    line: usize,
-}
-
-fn tokens(code: &str) -> Vec<Token<'_>> {
-    let pattern = Regex::new(r"\w+|::|\S").expect("a pattern");
-    let number =
-        |(line, text)| pattern.find_iter(text).map(move |found| Token { text: found.as_str(), line: line + 1 });
-    code.lines().enumerate().flat_map(number).collect()
-}
-
-/// Walks the tokens and collects paths: those of `use` trees flattened, and those in the code.
-struct PathReader<'a> {
-    tokens: Vec<Token<'a>>,
-    at: usize,
-    imports: BTreeMap<String, Vec<String>>,
-    paths: Vec<Used>,
-}
-
-impl<'a> PathReader<'a> {
-    fn text(&self, offset: usize) -> &'a str {
-        self.tokens.get(self.at + offset).map_or("", |token| token.text)
-    }
-
-    fn run(mut self) -> Vec<Used> {
-        while self.at < self.tokens.len() {
-            if self.text(0) == "use" && self.text(1) != "<" {
-                self.at += 1;
-                self.use_tree(&[]);
-            } else {
-                self.path();
-            }
-        }
-        let imports = self.imports;
-        self.paths.into_iter().map(|path| resolve_import(path, &imports)).collect()
-    }
-
-    fn path(&mut self) {
-        let line = self.tokens[self.at].line;
-        let mut segments = Vec::new();
-        while self.text(0).starts_with(is_word) {
-            segments.push(self.text(0).to_owned());
-            self.at += 1;
-            if self.text(0) != "::" || !self.text(1).starts_with(is_word) {
-                break;
-            }
-            self.at += 1;
-        }
-        match segments.len() {
-            0 => self.at += 1,
-            1 => {}
-            _ => self.paths.push(Used { segments, line }),
-        }
-    }
-
-    fn use_tree(&mut self, prefix: &[String]) {
-        let mut segments = prefix.to_vec();
-        let line = self.tokens.get(self.at).map_or(0, |token| token.line);
-        loop {
-            match self.text(0) {
-                "::" => self.at += 1,
-                "{" => {
-                    self.at += 1;
-                    while !matches!(self.text(0), "}" | "") {
-                        self.use_tree(&segments);
-                        self.at += usize::from(self.text(0) == ",");
-                    }
-                    self.at += 1;
-                    return;
-                }
-                "*" => {
-                    segments.push("*".to_owned());
-                    self.at += 1;
-                    break;
-                }
-                word if word.starts_with(is_word) && word != "as" => {
-                    if word != "self" || segments.is_empty() {
-                        segments.push(word.to_owned());
-                    }
-                    self.at += 1;
-                }
-                _ => break,
-            }
-        }
-        let mut name = segments.last().cloned().unwrap_or_default();
-        if self.text(0) == "as" {
-            name = self.text(1).to_owned();
-            self.at += 2;
-        }
-        self.imports.insert(name, segments.clone());
-        self.paths.push(Used { segments, line });
-        if prefix.is_empty() && self.text(0) == ";" {
-            self.at += 1;
-        }
-        // A token that cannot be part of a tree must not stop the walk.
-        self.at += usize::from(!prefix.is_empty() && !matches!(self.text(0), "," | "}" | ""));
-    }
-}
-
-/// Replaces an imported name by its path.
-fn resolve_import(mut path: Used, imports: &BTreeMap<String, Vec<String>>) -> Used {
-    for _ in 0..4 {
-        match imports.get(&path.segments[0]) {
-            Some(full) if full[0] != path.segments[0] => {
-                path.segments = full.iter().chain(&path.segments[1..]).cloned().collect();
-            }
-            _ => break,
-        }
-    }
-    path
-}
-
-/// The module of a source file, as segments below the crate's root.
-fn module_of(file: &str) -> Vec<String> {
-    let path = file.trim_start_matches("src/").trim_end_matches(".rs");
-    let path = path.strip_suffix("/mod").unwrap_or(path);
-    path.split('/').filter(|segment| *segment != "lib").map(str::to_owned).collect()
-}
-
-/// The paths of a file, with `self`, `super` and the library's own name made absolute.
-fn paths(file: &str, code: &str) -> Vec<Used> {
-    let module = module_of(file);
-    let reader = PathReader { tokens: tokens(code), at: 0, imports: BTreeMap::new(), paths: Vec::new() };
-    let absolute = |mut path: Used| {
-        let supers = path.segments.iter().take_while(|segment| *segment == "super").count();
-        let from_self = path.segments[0] == "self";
-        if supers > 0 || from_self {
-            let base = module.len().saturating_sub(supers);
-            let below = path.segments.split_off(supers.max(usize::from(from_self)));
-            path.segments = std::iter::once("crate".to_owned()).chain(module[..base].to_vec()).chain(below).collect();
-        } else if path.segments[0] == "longhand" {
-            path.segments[0] = "crate".to_owned();
-        }
-        path
-    };
-    reader.run().into_iter().map(absolute).collect()
-}
-
 /// Checks one source file of the package against the rules about paths and words.
 fn check_source(file: &str, code: &str) -> Vec<Breach> {
     let Some(own) = module_of(file).into_iter().next() else { return Vec::new() };
@@ -505,6 +350,24 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
     breaches
 }
 
+/// Permissions of the table of layers that no file uses.
+fn unused_permissions(code: &BTreeMap<String, String>) -> Vec<Breach> {
+    let mut used: BTreeSet<(String, String)> = BTreeSet::new();
+    for (file, code) in code {
+        let Some(own) = module_of(file).into_iter().next() else { continue };
+        let ours = paths(file, code).into_iter().filter(|path| path.segments[0] == "crate" && path.segments.len() > 1);
+        used.extend(ours.map(|path| (own.clone(), path.segments[1].clone())));
+    }
+    let permissions = LAYERS.iter().flat_map(|(own, allowed)| allowed.split_whitespace().map(move |name| (*own, name)));
+    let unused = permissions.filter(|(own, name)| !used.contains(&((*own).to_owned(), (*name).to_owned())));
+    let breach = |(own, name): (&str, &str)| Breach {
+        file: "tests/it/tidy.rs".to_owned(),
+        line: 1,
+        rule: format!("`{own}` may use `{name}`, but does not"),
+    };
+    unused.map(breach).collect()
+}
+
 /// The sources of the package without test modules.
 fn product_code() -> BTreeMap<String, String> {
     let mut code = BTreeMap::new();
@@ -532,6 +395,11 @@ fn assert_none(breaches: Vec<Breach>) {
 #[test]
 fn modules_use_only_the_layers_below_them() {
     assert_none(product_code().iter().flat_map(|(file, code)| check_source(file, code)).collect());
+}
+
+#[test]
+fn every_permission_is_used() {
+    assert_none(unused_permissions(&product_code()));
 }
 
 #[test]
@@ -701,6 +569,15 @@ mod checker {
         );
         check("src/main.rs", "use longhand::cli;\nfn main() { cli::run::<u8>() }", &[]);
         check("src/lib.rs", "pub mod model;", &[]);
+    }
+
+    #[test]
+    fn a_permission_that_nothing_uses_is_caught() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let files = [file("src/policy/a.rs", "use crate::model::Seq;"), file("src/fold.rs", "use crate::model::Seq;")];
+        let found: Vec<String> = unused_permissions(&files.into()).into_iter().map(|breach| breach.rule).collect();
+        assert!(found.contains(&"`fold` may use `policy`, but does not".to_owned()), "{found:?}");
+        assert!(!found.iter().any(|rule| rule.contains("`policy` may use") || rule.contains("`fold` may use `model`")));
     }
 
     #[test]
