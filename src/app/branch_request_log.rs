@@ -28,7 +28,7 @@ impl BranchRequestLog {
         if let Some(storing) = self.storing()
             && let Err(error) = storing.await
         {
-            tracing::warn!(%error, "the books on requests to models were not kept");
+            tracing::warn!(%error, "the request log was not kept");
         }
     }
 

@@ -6,7 +6,7 @@ pub mod guards;
 mod hash;
 #[cfg(test)]
 mod laws;
-mod seams;
+mod resume;
 #[cfg(test)]
 mod tests;
 pub mod usage;
@@ -20,10 +20,10 @@ use crate::policy::last_resort::Size;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
 use crate::policy::{Policy, overflow, recall, render, shorten};
-use seams::Seams;
+use resume::ResumePoints;
 use usage::{CurrentUsage, Reply};
 
-pub use seams::Seam;
+pub use resume::ResumePoint;
 
 /// A session's rows at one revision.
 #[derive(Debug, Clone, Copy)]
@@ -53,14 +53,14 @@ pub struct Fold {
     /// The running hash of the view after each of its messages.
     pub hashes: Vec<[u8; 32]>,
     usage: Option<CurrentUsage>,
-    /// State for folding later messages; none if the view contains passages.
-    rest: Option<Rest>,
+    /// The state from which later messages are folded; none if the view contains passages.
+    incremental: Option<Incremental>,
 }
 
-/// The state of a fold, besides the view, for folding later messages.
+/// The state of a fold besides its view, from which later messages are folded.
 #[derive(Debug, Clone, Default)]
-struct Rest {
-    seams: Seams,
+struct Incremental {
+    resume_points: ResumePoints,
     estimate: RunningEstimate,
     reply: Option<Reply>,
 }
@@ -68,39 +68,40 @@ struct Rest {
 impl Fold {
     /// The fold of these rows, from scratch.
     pub fn new(rows: Rows<'_>, passages: Option<Passages>) -> Self {
-        let mut fold = Self { view: View::default(), hashes: Vec::new(), usage: None, rest: Some(Rest::default()) };
+        let mut fold =
+            Self { view: View::default(), hashes: Vec::new(), usage: None, incremental: Some(Incremental::default()) };
         fold.extend(rows, 0);
         if let Some(Passages { request, message }) = passages {
             fold.view = recall::join(rows.policy, fold.view, request, message);
             fold.hashes = hash::hashes(&fold.view.messages);
-            let reply = fold.rest.take().and_then(|rest| rest.reply);
+            let reply = fold.incremental.take().and_then(|incremental| incremental.reply);
             fold.usage = reply.map(|reply| usage::current(rows.policy, rows.messages, &fold.view, &reply));
         }
         fold
     }
 
     /// Folds later rows of the same session, the first `kept` messages of which were folded before; the result equals
-    /// the fold from scratch. Returns the seam up to which the view has not changed.
-    pub fn extend(&mut self, rows: Rows<'_>, kept: usize) -> Seam {
+    /// the fold from scratch. Returns the resume point up to which the view has not changed.
+    pub fn extend(&mut self, rows: Rows<'_>, kept: usize) -> ResumePoint {
         let Rows { policy, messages, changed_revision } = rows;
-        let mut rest = self.rest.take().unwrap_or_default();
-        let seam = rest.seams.behind(messages, kept);
-        let behind = &messages[seam.sources..];
-        let rendered = render::render_behind(policy, Some(rest.seams.earlier(seam)), behind);
-        rest.seams.extend(seam, &rendered, behind.len());
-        self.view.messages.truncate(seam.shown);
+        let mut incremental = self.incremental.take().unwrap_or_default();
+        let from = incremental.resume_points.behind(messages, kept);
+        let behind = &messages[from.sources..];
+        let rendered = render::render_behind(policy, Some(incremental.resume_points.earlier(from)), behind);
+        incremental.resume_points.extend(from, &rendered, behind.len());
+        self.view.messages.truncate(from.shown);
         self.view.messages.extend(rendered.messages.into_iter().map(|(_, message)| message));
-        carried::carry(behind, &mut self.view.messages[seam.shown..]);
-        self.hashes.truncate(seam.shown);
+        carried::carry(behind, &mut self.view.messages[from.shown..]);
+        self.hashes.truncate(from.shown);
         hash::extend(&mut self.hashes, &self.view.messages);
-        rest.estimate.truncate(seam.shown);
-        rest.estimate.extend(policy, &self.view.messages[seam.shown..], behind);
-        self.view.estimated_tokens = rest.estimate.tokens(policy);
-        let known = rest.reply.take().filter(|reply| reply.index < seam.sources);
-        rest.reply = usage::newest_reply(policy, messages, seam.sources, changed_revision, known);
-        self.usage = rest.reply.as_ref().map(|reply| usage::current(policy, messages, &self.view, reply));
-        self.rest = Some(rest);
-        seam
+        incremental.estimate.truncate(from.shown);
+        incremental.estimate.extend(policy, &self.view.messages[from.shown..], behind);
+        self.view.estimated_tokens = incremental.estimate.tokens(policy);
+        let known = incremental.reply.take().filter(|reply| reply.index < from.sources);
+        incremental.reply = usage::newest_reply(policy, messages, from.sources, changed_revision, known);
+        self.usage = incremental.reply.as_ref().map(|reply| usage::current(policy, messages, &self.view, reply));
+        self.incremental = Some(incremental);
+        from
     }
 
     /// The hash of the whole view.

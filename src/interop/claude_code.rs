@@ -9,7 +9,7 @@ mod tests;
 mod tree;
 
 use super::branches::settle;
-use super::draft::Draft;
+use super::draft::MessageDraft;
 use super::name_index::{CLIENT_ID_BYTES, Line, NameIndex, record};
 use super::raw::Object;
 use super::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript, title_of, title_of_request};
@@ -147,7 +147,7 @@ impl<'a> Row<'a> {
 /// An entry of a branch, or a reply that later lines may still extend.
 enum Slot<'a> {
     Done(Entry),
-    Reply { client_id: String, draft: Draft<'a>, stop_reason: String },
+    Reply { client_id: String, draft: MessageDraft<'a>, stop_reason: String },
 }
 
 impl Slot<'_> {
@@ -160,7 +160,7 @@ impl Slot<'_> {
 }
 
 /// A builder of a conversation.
-struct Writer<'a, 'b> {
+struct Converter<'a, 'b> {
     names: &'b mut NameIndex,
     metadata_bytes: usize,
     /// The branches so far: the branch that each leaves, the last shared entry, and its own entries.
@@ -174,11 +174,12 @@ struct Writer<'a, 'b> {
 fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, names: &mut NameIndex) -> Transcript {
     let tree = Tree::grow(rows);
     let branches = vec![(0, None, Vec::new())];
-    let mut writer = Writer { names, metadata_bytes, branches, replies: HashMap::new(), entry_of: HashMap::new() };
+    let mut converter =
+        Converter { names, metadata_bytes, branches, replies: HashMap::new(), entry_of: HashMap::new() };
     let mut used = HashSet::new();
     for (index, row) in rows.iter().enumerate() {
         for fork in tree.forks.iter().filter(|fork| fork.leaves_at == index) {
-            writer.open(fork.branch, fork.from);
+            converter.open(fork.branch, fork.from);
         }
         if used.contains(&index) {
             continue;
@@ -188,18 +189,18 @@ fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, name
         match summary {
             Some(summary) => {
                 used.insert(summary);
-                writer.compaction(branch, row, &rows[summary]);
+                converter.compaction(branch, row, &rows[summary]);
             }
-            None => writer.row(branch, row),
+            None => converter.row(branch, row),
         }
     }
-    let mut branches = writer.close();
+    let mut branches = converter.close();
     settle(&mut branches, &mut names.problems);
     let title = title(rows, &branches[0]);
     Transcript { format: Format::ClaudeCode, source_id, title, branches, children: Vec::new(), problems: Vec::new() }
 }
 
-impl<'a> Writer<'a, '_> {
+impl<'a> Converter<'a, '_> {
     /// Sets the fork position of a branch; its own lines come later.
     fn open(&mut self, branch: usize, from: usize) {
         while self.branches.len() <= branch {
@@ -250,7 +251,7 @@ impl<'a> Writer<'a, '_> {
 
     /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
     fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
-        let mut said = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
+        let mut said = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
         said.origin_time = object.time("timestamp");
         let mut results = said.sibling(Role::Tool);
         if let Err(problem) = blocks::user(&mut said, &mut results, message, self.names) {
@@ -278,7 +279,7 @@ impl<'a> Writer<'a, '_> {
 
     /// Reads a line of a reply. A reply has one line for each of its blocks, with results of its calls in between.
     fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
-        let mut draft = Draft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
+        let mut draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
         if let Err(problem) = blocks::assistant(&mut draft, message, self.names) {
             return self.malformed(branch, row, problem);
         }
@@ -391,7 +392,7 @@ impl<'a> Writer<'a, '_> {
 
 /// Turns texts that Claude Code wrote with the user's role into notes: a model read them, but they are no request of a
 /// person.
-fn take_for_notes(said: &mut Draft<'_>) {
+fn take_for_notes(said: &mut MessageDraft<'_>) {
     for part in &mut said.parts {
         if let PartBody::Text(text) = &*part.body {
             part.body = PartBody::Marker(Marker { name: NOTE.to_owned(), text: text.clone() }).into();
@@ -400,7 +401,7 @@ fn take_for_notes(said: &mut Draft<'_>) {
 }
 
 /// Assigns the ids of a line's parts: the line's own id, numbered if there are several.
-fn name_parts(draft: &mut Draft<'_>, own: &str) {
+fn name_parts(draft: &mut MessageDraft<'_>, own: &str) {
     let several = draft.parts.len() > 1;
     for (index, part) in draft.parts.iter_mut().enumerate() {
         let id = if several { format!("{own}:{index}") } else { own.to_owned() };
@@ -409,7 +410,7 @@ fn name_parts(draft: &mut Draft<'_>, own: &str) {
 }
 
 /// Sets the finish reason of a reply. A line that was written during the reply has none.
-fn seal(draft: &mut Draft<'_>, stop_reason: &str) {
+fn seal(draft: &mut MessageDraft<'_>, stop_reason: &str) {
     if draft.finish.reason.is_some() {
         return;
     }
@@ -428,7 +429,7 @@ fn seal(draft: &mut Draft<'_>, stop_reason: &str) {
     }
 }
 
-fn first_text(draft: &Draft<'_>) -> String {
+fn first_text(draft: &MessageDraft<'_>) -> String {
     let texts = draft.parts.iter().filter_map(|part| match &*part.body {
         PartBody::Text(text) => Some(text.clone()),
         _ => None,

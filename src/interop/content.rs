@@ -1,6 +1,6 @@
 //! Content blocks that all agents have: text, reasoning, media, and opaque blocks of a provider.
 
-use super::draft::{Draft, Kept};
+use super::draft::{Kept, MessageDraft};
 use super::raw;
 use crate::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::Usage;
@@ -9,16 +9,21 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::value::RawValue;
 
 /// Adds a text part, if the value is a string.
-pub(super) fn text(draft: &mut Draft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
+pub(super) fn text(draft: &mut MessageDraft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
     words(draft, value, pointer, PartBody::Text)
 }
 
 /// Adds a reasoning part, if the value is a string.
-pub(super) fn reasoning(draft: &mut Draft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
+pub(super) fn reasoning(draft: &mut MessageDraft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
     words(draft, value, pointer, PartBody::Reasoning)
 }
 
-fn words(draft: &mut Draft<'_>, value: &RawValue, pointer: String, body: fn(String) -> PartBody) -> Option<usize> {
+fn words(
+    draft: &mut MessageDraft<'_>,
+    value: &RawValue,
+    pointer: String,
+    body: fn(String) -> PartBody,
+) -> Option<usize> {
     let text = raw::text(value)?;
     let part = draft.push(body(text.text));
     if text.exact {
@@ -28,7 +33,13 @@ fn words(draft: &mut Draft<'_>, value: &RawValue, pointer: String, body: fn(Stri
 }
 
 /// Adds an opaque block, which is returned to its provider unchanged.
-pub(super) fn opaque(draft: &mut Draft<'_>, provider: &str, kind: &str, block: &RawValue, pointer: String) -> usize {
+pub(super) fn opaque(
+    draft: &mut MessageDraft<'_>,
+    provider: &str,
+    kind: &str,
+    block: &RawValue,
+    pointer: String,
+) -> usize {
     let data = block.get().as_bytes().to_vec();
     let body = Opaque { provider: provider.to_owned(), kind: kind.to_owned(), data };
     let part = draft.push(PartBody::Opaque(body));
@@ -38,7 +49,7 @@ pub(super) fn opaque(draft: &mut Draft<'_>, provider: &str, kind: &str, block: &
 
 /// Adds a tool call with its input as the model wrote it.
 pub(super) fn call(
-    draft: &mut Draft<'_>,
+    draft: &mut MessageDraft<'_>,
     call_id: String,
     tool: String,
     input: Option<&RawValue>,
@@ -61,7 +72,7 @@ pub(super) fn media(mime_type: String, name: String, data: &RawValue) -> Option<
 }
 
 /// Adds a media part; `bytes` is the value of its bytes and the pointer to it.
-pub(super) fn attach(draft: &mut Draft<'_>, media: Media, bytes: Option<(&RawValue, String)>) -> usize {
+pub(super) fn attach(draft: &mut MessageDraft<'_>, media: Media, bytes: Option<(&RawValue, String)>) -> usize {
     let part = draft.push(PartBody::Media(media));
     if let Some((value, pointer)) = bytes {
         draft.move_out(value, pointer, part, Kept::Body);
@@ -80,7 +91,12 @@ pub(super) enum Output<'a> {
 }
 
 /// Adds a tool result; its texts are joined by line feeds.
-pub(super) fn result(draft: &mut Draft<'_>, call_id: String, status: ResultStatus, outputs: Vec<Output<'_>>) -> usize {
+pub(super) fn result(
+    draft: &mut MessageDraft<'_>,
+    call_id: String,
+    status: ResultStatus,
+    outputs: Vec<Output<'_>>,
+) -> usize {
     let mut texts = Vec::new();
     let mut moved = Vec::new();
     let mut attachments = Vec::new();

@@ -49,7 +49,7 @@ impl<'a> Piece<'a> {
 
 /// A builder of a message.
 #[derive(Debug, Clone)]
-pub(super) struct Draft<'a> {
+pub(super) struct MessageDraft<'a> {
     format: Format,
     metadata_bytes: usize,
     /// Role of the message.
@@ -67,7 +67,7 @@ pub(super) struct Draft<'a> {
     pieces: Vec<Piece<'a>>,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> MessageDraft<'a> {
     /// Creates a message that starts with a line and keeps the rest of it.
     pub(super) fn new(format: Format, metadata_bytes: usize, role: Role, line: &'a Line) -> Self {
         Self {

@@ -10,7 +10,7 @@ mod tests;
 
 use super::branches::settle;
 use super::content::{self, Output};
-use super::draft::Draft;
+use super::draft::MessageDraft;
 use super::name_index::{Line, NameIndex, record};
 use super::raw::{self, Object};
 use super::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript, title_of, title_of_request};
@@ -57,7 +57,7 @@ struct Node {
 
 /// The content of an entry.
 enum Content<'a> {
-    Message(Box<Draft<'a>>),
+    Message(Box<MessageDraft<'a>>),
     Record(String),
     Compaction { summary: String, tail: Option<String> },
     Edit { target: String, parts: Vec<NewPart> },
@@ -200,7 +200,7 @@ impl Reader {
         kind: &str,
         parent: Option<usize>,
     ) -> Result<Content<'a>, String> {
-        let user = || Draft::new(Format::Pi, self.metadata_bytes, Role::User, line);
+        let user = || MessageDraft::new(Format::Pi, self.metadata_bytes, Role::User, line);
         match kind {
             "message" => {
                 let message = entry.object("message").ok_or("the entry has no message")?;
@@ -247,7 +247,7 @@ impl Reader {
 
     fn message<'a>(&mut self, line: &'a Line, message: &Object<'a>) -> Result<Content<'a>, String> {
         let role = message.id("role").ok_or("the message has no role")?;
-        let mut draft = Draft::new(Format::Pi, self.metadata_bytes, Role::User, line);
+        let mut draft = MessageDraft::new(Format::Pi, self.metadata_bytes, Role::User, line);
         draft.origin_time = message.time("timestamp");
         match role.as_str() {
             // Version 2 called them hook messages.
@@ -270,7 +270,7 @@ impl Reader {
         Ok(Content::Message(Box::new(draft)))
     }
 
-    fn reply<'a>(&mut self, draft: &mut Draft<'a>, message: &Object<'a>) -> Result<(), String> {
+    fn reply<'a>(&mut self, draft: &mut MessageDraft<'a>, message: &Object<'a>) -> Result<(), String> {
         draft.role = Role::Assistant;
         draft.model = message.string("model");
         draft.provider = message.string("provider");
@@ -295,7 +295,7 @@ impl Reader {
         Ok(())
     }
 
-    fn result<'a>(&mut self, draft: &mut Draft<'a>, message: &Object<'a>) -> Result<(), String> {
+    fn result<'a>(&mut self, draft: &mut MessageDraft<'a>, message: &Object<'a>) -> Result<(), String> {
         draft.role = Role::Tool;
         let own = message.id("toolCallId").ok_or("the tool result names no call")?;
         let call_id = self.names.answered(draft.line(), &own);
@@ -308,7 +308,7 @@ impl Reader {
     /// Adds the content of a message: a text, or a list of blocks.
     fn blocks<'a>(
         &mut self,
-        draft: &mut Draft<'a>,
+        draft: &mut MessageDraft<'a>,
         message: &Object<'a>,
         pointer: &str,
         provider: &str,
@@ -338,7 +338,7 @@ impl Reader {
     /// Adds a block, if its kind has a part type of its own.
     fn block<'a>(
         &mut self,
-        draft: &mut Draft<'a>,
+        draft: &mut MessageDraft<'a>,
         block: &Object<'a>,
         kind: &str,
         pointer: &str,
@@ -426,7 +426,7 @@ fn sort(nodes: Vec<Node>) -> Vec<Branch> {
 }
 
 /// A message with the text that pi composes from an entry's fields; the entry stays whole in the metadata.
-fn text_message<'a>(mut draft: Draft<'a>, words: String) -> Content<'a> {
+fn text_message<'a>(mut draft: MessageDraft<'a>, words: String) -> Content<'a> {
     draft.push(PartBody::Text(words));
     Content::Message(Box::new(draft))
 }

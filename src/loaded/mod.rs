@@ -133,8 +133,8 @@ impl LoadedSession {
         let source = &mut self.source;
         (source.at, source.first_open, source.pending, source.appended_bytes) =
             (at, first_open, pending, appended_bytes);
-        let seam = self.fold.extend(rows(&self.source, &self.policy), kept);
-        let (behind, shown) = (&self.source.messages[seam.sources..], &mut self.fold.view.messages[seam.shown..]);
+        let from = self.fold.extend(rows(&self.source, &self.policy), kept);
+        let (behind, shown) = (&self.source.messages[from.sources..], &mut self.fold.view.messages[from.shown..]);
         provenance::sign(behind, shown, self.provenance.as_ref());
         let changed: HashSet<Revision> = behind.iter().map(|source| source.message.revision).collect();
         self.empty.retain(|revision| !changed.contains(revision));

@@ -60,9 +60,9 @@ pub struct Calls<'a> {
     /// Number of calls that are in `of_message`.
     indexed: usize,
     /// Results that answer no call.
-    unasked: Vec<Unasked<'a>>,
+    orphans: Vec<Orphan<'a>>,
     /// The index of each writer's last reply.
-    last_word: ByWriter<'a>,
+    last_reply: ByWriter<'a>,
 }
 
 /// An index of calls by id and writer.
@@ -139,7 +139,7 @@ struct Links {
 
 /// A result that answers no call.
 #[derive(Debug, Clone, Copy)]
-struct Unasked<'a> {
+struct Orphan<'a> {
     /// Index of its message.
     index: usize,
     /// The writer of the result.
@@ -217,7 +217,7 @@ impl<'a> Calls<'a> {
         let mut calls = Self::default();
         for (index, source) in messages.into_iter().enumerate() {
             if source.message.role == Role::Assistant {
-                *calls.last_word.of(source.message.writer()) = Some(index);
+                *calls.last_reply.of(source.message.writer()) = Some(index);
             }
             for part in &source.message.parts {
                 match &*part.body {
@@ -226,7 +226,7 @@ impl<'a> Calls<'a> {
                         Some(number) => {
                             calls.calls[number].answer = Some(Answer { index, source, part, result });
                         }
-                        None => calls.unasked.push(Unasked { index, writer: source.message.writer() }),
+                        None => calls.orphans.push(Orphan { index, writer: source.message.writer() }),
                     },
                     PartBody::Text(_)
                     | PartBody::Reasoning(_)
@@ -300,8 +300,8 @@ impl<'a> Calls<'a> {
     }
 
     /// The indices of the messages with results that answer no call, once for each result.
-    pub fn unasked_messages(&self) -> impl Iterator<Item = usize> {
-        self.unasked.iter().map(|unasked| unasked.index)
+    pub fn orphan_results(&self) -> impl Iterator<Item = usize> {
+        self.orphans.iter().map(|orphan| orphan.index)
     }
 
     /// All calls, in reading order.
@@ -333,10 +333,11 @@ impl<'a> Calls<'a> {
 
     /// The calls that no boundary may pass. `messages` are those from which the calls were read.
     pub fn unfinished(&self, messages: &'a [SourceMessage]) -> Unfinished {
-        let mut heard = Heard::of(messages, self);
-        let running = self.iter().find(|called| called.answer.is_none() && !heard.is_over(called));
+        let mut read_input = ReadInput::of(messages, self);
+        let running = self.iter().find(|called| called.answer.is_none() && !read_input.is_over(called));
         let running = running.map(|called| called.index);
-        let unread = self.iter().find(|called| called.answer.is_some_and(|answer| heard.is_unread(called, answer)));
+        let unread =
+            self.iter().find(|called| called.answer.is_some_and(|answer| read_input.is_unread(called, answer)));
         Unfinished { running, unread: unread.map(|called| called.index) }
     }
 }
@@ -364,37 +365,37 @@ fn nearest(calls: &[Called<'_>], waiting: &mut Waiting, earlier: impl Fn(usize) 
 }
 
 /// The newest input that was available at the models' last replies.
-struct Heard<'a> {
+struct ReadInput<'a> {
     /// Index of the last user or system message before a reply.
     requests: Option<usize>,
     /// For each writer, the index of the last result of its own calls before its last reply.
     results: ByWriter<'a>,
     /// For each writer, the index of its last reply.
-    last_word: ByWriter<'a>,
+    last_reply: ByWriter<'a>,
 }
 
-impl<'a> Heard<'a> {
+impl<'a> ReadInput<'a> {
     fn of(messages: &'a [SourceMessage], calls: &Calls<'a>) -> Self {
-        let last_word = calls.last_word.clone();
-        let spoken = last_word.indexes.iter().copied().flatten().max().unwrap_or(0);
+        let last_reply = calls.last_reply.clone();
+        let replied = last_reply.indexes.iter().copied().flatten().max().unwrap_or(0);
         let is_request = |source: &SourceMessage| {
             matches!(source.message.role, Role::User | Role::System) && !only_brings_results(&source.message)
         };
-        let requests = messages[..spoken].iter().rposition(is_request);
-        let mut heard = Self { requests, results: ByWriter::default(), last_word };
+        let requests = messages[..replied].iter().rposition(is_request);
+        let mut read_input = Self { requests, results: ByWriter::default(), last_reply };
         for called in calls.iter() {
             if let Some(answer) = called.answer {
-                heard.hear(called.source.message.writer(), answer.index);
+                read_input.note(called.source.message.writer(), answer.index);
             }
         }
         // A result without a call counts for its own writer.
-        calls.unasked.iter().for_each(|unasked| heard.hear(unasked.writer, unasked.index));
-        heard
+        calls.orphans.iter().for_each(|orphan| read_input.note(orphan.writer, orphan.index));
+        read_input
     }
 
     /// Notes a result for a writer, if it is before the writer's last reply.
-    fn hear(&mut self, writer: &'a str, index: usize) {
-        if self.last_word.of(writer).is_some_and(|spoken| index < spoken) {
+    fn note(&mut self, writer: &'a str, index: usize) {
+        if self.last_reply.of(writer).is_some_and(|replied| index < replied) {
             let last = self.results.of(writer);
             *last = (*last).max(Some(index));
         }
@@ -402,14 +403,14 @@ impl<'a> Heard<'a> {
 
     /// True if a call no longer runs.
     fn is_over(&mut self, called: &Called<'a>) -> bool {
-        self.requests.is_some_and(|heard| called.index <= heard)
-            || self.results.of(called.source.message.writer()).is_some_and(|heard| called.index <= heard)
+        self.requests.is_some_and(|read_input| called.index <= read_input)
+            || self.results.of(called.source.message.writer()).is_some_and(|read_input| called.index <= read_input)
     }
 
     /// True if the writer of a call has not replied since its result, nor any writer since a later request.
     fn is_unread(&mut self, called: &Called<'a>, answer: Answer<'_>) -> bool {
         self.requests.is_none_or(|request| request < answer.index)
-            && self.last_word.of(called.source.message.writer()).is_some_and(|spoken| spoken < answer.index)
+            && self.last_reply.of(called.source.message.writer()).is_some_and(|replied| replied < answer.index)
     }
 }
 

@@ -75,7 +75,7 @@ pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, conte
 /// no view shows, and calls without a result, to which a view adds one.
 fn unpaired_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let calls = Calls::of(sources);
-    let hidden = calls.unasked_messages().map(|index| tokens::estimate_source(policy, &sources[index]));
+    let hidden = calls.orphan_results().map(|index| tokens::estimate_source(policy, &sources[index]));
     let added = calls.iter().filter(|called| called.answer.is_none()).map(|_| RESULT_TOKENS);
     hidden.chain(added).fold(0, i64::saturating_add)
 }

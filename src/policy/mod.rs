@@ -1,7 +1,8 @@
 //! Decisions about the contents of a view, as total functions of their arguments.
 //!
 //! A policy is data (`parameters`). The general strategies that it names are here, a file each; those of one agent alone
-//! are in `presets`. No file uses another one that uses it. Nothing in this module waits, fails, logs, reads a clock or uses randomness: "no decision" is a value.
+//! are in `presets`. No file uses another one that uses it. Nothing in this module waits, fails, logs, reads a clock or
+//! uses randomness: "no decision" is a value.
 
 pub mod attachments;
 pub mod bpe;

@@ -1,7 +1,7 @@
 //! Summaries by clients: a task is offered to clients before the configured summarizers are asked, and a client's
 //! summary is checked like any other.
 
-use super::draft::{Draft, Proposal};
+use super::prepared::{PreparedCompaction, Proposal};
 use super::worker::{Refusal, Worker, failure, no_gain};
 use crate::model::compaction::{Failure, FailureReason};
 use crate::model::event::EventBody;
@@ -27,8 +27,8 @@ impl Assignment {
     /// The assignment of a plan.
     pub(super) fn of(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
         let input = SummaryInput {
-            messages: said(&plan.head),
-            split_turn: said(&plan.split_turn),
+            messages: summarizable(&plan.head),
+            split_turn: summarizable(&plan.split_turn),
             previous: plan.previous.clone(),
             previous_is_supplied: false,
             rules: plan.rules.clone(),
@@ -43,8 +43,8 @@ impl Assignment {
     fn edited(&self, planning: PlanningInput<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
         let plan = plan::edited(planning, &self.plan, &edit.plan)?;
         let input = SummaryInput {
-            messages: said(&plan.head),
-            split_turn: said(&plan.split_turn),
+            messages: summarizable(&plan.head),
+            split_turn: summarizable(&plan.split_turn),
             instructions: edit.instructions.unwrap_or_else(|| self.input.instructions.clone()),
             ..self.input.clone()
         };
@@ -75,14 +75,14 @@ impl Assignment {
 }
 
 /// The messages that are worth summarizing: all but Longhand's own continuations.
-fn said(messages: &[SourceMessage]) -> Vec<SourceMessage> {
+fn summarizable(messages: &[SourceMessage]) -> Vec<SourceMessage> {
     messages.iter().filter(|source| source.message.kind != MessageKind::Continuation).cloned().collect()
 }
 
 /// Result of offering a summary to the clients.
-pub(super) enum Answer {
+pub(super) enum Outcome {
     /// A client wrote the summary, and it was accepted.
-    Written(Box<Draft>),
+    Written(Box<PreparedCompaction>),
     /// The configured summarizers are to write it.
     Left(Box<Assignment>),
 }
@@ -114,9 +114,9 @@ impl Worker {
         planning: PlanningInput<'_>,
         proposal: Proposal<'_>,
         assignment: Assignment,
-    ) -> Result<Answer, Refusal> {
+    ) -> Result<Outcome, Refusal> {
         if !self.tasks.are_offered() {
-            return Ok(Answer::Left(Box::new(assignment)));
+            return Ok(Outcome::Left(Box::new(assignment)));
         }
         let shortened = plan::with_removals(planning.sources, &proposal.work.removals, claim.compaction);
         let here = PlanningInput { sources: &shortened, ..planning };
@@ -141,14 +141,14 @@ impl Worker {
                     drop(answer.send(changed));
                 }
                 Request::Complete(reply, answer) => match check(planning, proposal, &edited, reply) {
-                    Ok(draft) => {
+                    Ok(prepared) => {
                         drop(offer);
                         drop(answer.send(Ok(())));
-                        return Ok(Answer::Written(Box::new(draft)));
+                        return Ok(Outcome::Written(Box::new(prepared)));
                     }
                     Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
                 },
-                Request::Release(Release::Delegated) => return Ok(Answer::Left(Box::new(edited))),
+                Request::Release(Release::Delegated) => return Ok(Outcome::Left(Box::new(edited))),
                 Request::Release(Release::Permanent) => break,
                 Request::Release(Release::Transient) => {
                     edited = assignment.clone();
@@ -161,17 +161,17 @@ impl Worker {
             }
         }
         tracing::debug!(compaction = %claim.compaction, "no client wrote the summary");
-        Ok(Answer::Left(Box::new(assignment)))
+        Ok(Outcome::Left(Box::new(assignment)))
     }
 }
 
-/// The draft with a client's summary, or the reason why the summary is refused.
+/// The compaction with a client's summary, or the reason why the summary is refused.
 fn check(
     planning: PlanningInput<'_>,
     proposal: Proposal<'_>,
     assignment: &Assignment,
     reply: TaskReply,
-) -> Result<Draft, Failure> {
+) -> Result<PreparedCompaction, Failure> {
     let plan = &assignment.plan;
     let input = &assignment.input;
     let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
@@ -192,11 +192,11 @@ fn check(
         output.completed_beside(input, &behind)
     };
     let Proposal { work, least } = proposal;
-    match Draft::of(planning, &work.removals, Some((plan, &output))) {
-        Some(draft) if draft.gain() >= least => {
-            Ok(draft.with_details(assignment.details_json.clone()).supplied(reply.supplied))
+    match PreparedCompaction::of(planning, &work.removals, Some((plan, &output))) {
+        Some(prepared) if prepared.gain() >= least => {
+            Ok(prepared.with_details(assignment.details_json.clone()).supplied(reply.supplied))
         }
-        Some(draft) => Err(no_gain(draft.gain())),
+        Some(prepared) => Err(no_gain(prepared.gain())),
         None => Err(no_gain(0)),
     }
 }

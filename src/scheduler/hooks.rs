@@ -70,7 +70,7 @@ enum Phase<'a> {
 /// Output of `pre_compact`.
 #[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Said {
+struct HookOutput {
     /// Added to the summarizer's instructions.
     instructions: String,
     /// The request for the summary, instead of the policy's.
@@ -190,11 +190,11 @@ pub fn read_hook_output(output: &[u8]) -> Result<(), String> {
 }
 
 /// Parses a program's output; empty output means no changes.
-fn read(output: &[u8], instructions: &str) -> Result<Said, String> {
+fn read(output: &[u8], instructions: &str) -> Result<HookOutput, String> {
     if output.trim_ascii().is_empty() {
-        return Ok(Said::default());
+        return Ok(HookOutput::default());
     }
-    let said: Said = serde_json::from_slice(output).map_err(|error| {
+    let said: HookOutput = serde_json::from_slice(output).map_err(|error| {
         // The error's own text would quote the output.
         format!("printed what cannot be understood, at line {} column {}", error.line(), error.column())
     })?;
@@ -280,9 +280,9 @@ mod tests {
     #[test]
     fn what_a_program_prints_is_read_strictly() {
         let said = |text: &str| read(text.as_bytes(), "old");
-        assert_eq!(said(" \n"), Ok(Said::default()));
-        assert_eq!(said("{}"), Ok(Said::default()));
-        let expected = Said { instructions: "be brief".to_owned(), ..Said::default() };
+        assert_eq!(said(" \n"), Ok(HookOutput::default()));
+        assert_eq!(said("{}"), Ok(HookOutput::default()));
+        let expected = HookOutput { instructions: "be brief".to_owned(), ..HookOutput::default() };
         assert_eq!(said("{\"instructions\": \"be brief\"}"), Ok(expected));
         assert_eq!(said("{\"refuse\": \"no\"}").expect("read").refuse.as_deref(), Some("no"));
         assert_eq!(said("{\"auto_continue\": false}").expect("read").auto_continue, Some(false));

@@ -1,9 +1,9 @@
 //! Work: evaluates due sessions and runs jobs.
 
-use super::client::{Answer, Assignment};
-use super::draft::{Draft, Proposal, instead};
+use super::client::{Assignment, Outcome};
 use super::error::Error;
 use super::live::Notifier;
+use super::prepared::{PreparedCompaction, Proposal, instead};
 use super::request_log::RequestLog;
 use super::retry::{is_held, with_retry};
 use super::worker::{Attempt, Refusal, Terms, Worker, failure, no_gain, past, planning};
@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// The summarizer of an attempt.
-struct Writer<'a> {
+struct AttemptSummarizer<'a> {
     summarizer: &'a dyn Summarizer,
     /// True if a later attempt may be waited for. There is none after the last one, and a session whose view exceeds
     /// its window cannot go on meanwhile.
@@ -40,7 +40,7 @@ struct Writer<'a> {
     lost: Option<Failure>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> AttemptSummarizer<'a> {
     fn of(summarizer: &'a dyn Summarizer, claim: &Claim, policy: &Policy, tokens: i64) -> Self {
         let is_last = claim.attempt >= i64::from(policy.guards.attempts_max);
         let over_window = claim.window.request_max().is_some_and(|most| tokens > most);
@@ -189,7 +189,7 @@ impl Worker {
             }
         });
         if let Err(error) = kept.await {
-            tracing::warn!(%error, "the books on requests to models were not kept");
+            tracing::warn!(%error, "the request log was not kept");
         }
     }
 
@@ -264,8 +264,8 @@ impl Worker {
     async fn apply_last_resort(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
         let Attempt { claim, planning, fold, guards } = attempt;
         let removals = guards::last_resort_removals(*planning, fold, guards);
-        match Draft::of(*planning, &removals, None) {
-            Some(draft) => self.commit(draft.commit(attempt)).await,
+        match PreparedCompaction::of(*planning, &removals, None) {
+            Some(prepared) => self.commit(prepared.commit(attempt)).await,
             None if fold.fits(planning.window) || guards.reported_overhead.is_some() => self.nothing(claim).await,
             None => {
                 let why = guards::fixed_failure(*planning, fold, guards);
@@ -290,8 +290,8 @@ impl Worker {
             }
         };
         let least = attempt.least_gain(&planning.policy.maintenance, false);
-        match Draft::of(planning, &work.removals, None).filter(|draft| draft.gain() >= least) {
-            Some(draft) => self.commit(draft.commit(attempt)).await,
+        match PreparedCompaction::of(planning, &work.removals, None).filter(|prepared| prepared.gain() >= least) {
+            Some(prepared) => self.commit(prepared.commit(attempt)).await,
             None if claim.request.trigger == Trigger::Manual => self.nothing(claim).await,
             None => self.apply_last_resort(attempt).await,
         }
@@ -318,9 +318,10 @@ impl Worker {
             }
         };
         let stripped = plan::with_removals(planning.sources, &given_up, claim.compaction);
-        let (mut refused, mut fallback_draft, mut vetoed) = (None, None, false);
+        let (mut refused, mut prepared_fallback, mut vetoed) = (None, None, false);
         let mut is_first = true;
-        let mut writer = Writer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
+        let mut attempt_summarizer =
+            AttemptSummarizer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
         for candidate in candidates {
             let here = PlanningInput { sources: &stripped, ..planning };
             let bounds = claim.request.bounds;
@@ -338,9 +339,9 @@ impl Worker {
             }
             let least = attempt.least_gain(&level_policy.steps, work.summary.is_some());
             let first = std::mem::take(&mut is_first).then_some(&mut vetoed);
-            match self.propose(claim, planning, Proposal { work: &work, least }, &mut writer, first).await {
-                Ok(Some(draft)) => {
-                    let mut commit = draft.commit(attempt);
+            match self.propose(claim, planning, Proposal { work: &work, least }, &mut attempt_summarizer, first).await {
+                Ok(Some(prepared)) => {
+                    let mut commit = prepared.commit(attempt);
                     if !vetoed {
                         commit.changes.continuation = self.continuation(&commit, policy).await?;
                     }
@@ -352,7 +353,7 @@ impl Worker {
                 }
                 Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.terms(), why).await,
                 Err(why) => {
-                    fallback_draft = fallback_draft.or_else(|| instead(planning, &work, least));
+                    prepared_fallback = prepared_fallback.or_else(|| instead(planning, &work, least));
                     let is_lost = matches!(why, Refusal::Retry(..));
                     refused = Some(why);
                     if is_lost {
@@ -361,12 +362,12 @@ impl Worker {
                 }
             }
         }
-        match (fallback_draft, refused) {
-            (Some(draft), _) => self.commit(draft.commit(attempt)).await,
+        match (prepared_fallback, refused) {
+            (Some(prepared), _) => self.commit(prepared.commit(attempt)).await,
             (None, Some(why)) => {
                 // The built-in summarizer failed too: the configured one may be back by the next attempt, which starts
                 // earlier than a provider's delay may ask for.
-                let why = writer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
+                let why = attempt_summarizer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
                 self.end(claim, &attempt.terms(), why).await
             }
             (None, None) if by_hand => self.nothing(claim).await,
@@ -382,12 +383,14 @@ impl Worker {
         claim: &Claim,
         planning: PlanningInput<'_>,
         proposal: Proposal<'_>,
-        writer: &mut Writer<'_>,
+        attempt_summarizer: &mut AttemptSummarizer<'_>,
         first: Option<&mut bool>,
-    ) -> Result<Option<Draft>, Refusal> {
+    ) -> Result<Option<PreparedCompaction>, Refusal> {
         let Proposal { work, least } = proposal;
         let Some(planned) = &work.summary else {
-            return Ok(Draft::of(planning, &work.removals, None).filter(|draft| draft.gain() >= least));
+            return Ok(
+                PreparedCompaction::of(planning, &work.removals, None).filter(|prepared| prepared.gain() >= least)
+            );
         };
         self.announce(claim, planned).await?;
         let mut assignment = Assignment::of(planning, planned, &claim.request.instructions);
@@ -395,23 +398,23 @@ impl Worker {
         if let Some(vetoed) = first {
             *vetoed = self.pre_compact(claim, &mut assignment).await?;
             match self.ask_clients(claim, planning, proposal, assignment).await? {
-                Answer::Written(draft) => return Ok(Some(*draft)),
-                Answer::Left(left) => assignment = *left,
+                Outcome::Written(prepared) => return Ok(Some(*prepared)),
+                Outcome::Left(left) => assignment = *left,
             }
         }
         let Assignment { plan, input, details_json } = assignment;
-        let measure = |output: &SummaryOutput| Draft::of(planning, &work.removals, Some((&plan, output)));
+        let measure = |output: &SummaryOutput| PreparedCompaction::of(planning, &work.removals, Some((&plan, output)));
         let room = overflow::room(planning.window).map(|room| room - planning.window.overhead);
         let accept = |output: &SummaryOutput| match measure(output) {
-            Some(draft) if draft.gain() >= least => Ok(room.is_none_or(|room| draft.tokens_after <= room)),
-            Some(draft) => Err(draft.gain()),
+            Some(prepared) if prepared.gain() >= least => Ok(room.is_none_or(|room| prepared.tokens_after <= room)),
+            Some(prepared) => Err(prepared.gain()),
             None => Err(0),
         };
         let notifier = Notifier::new(&self.live, &self.request_log, claim.session, claim.compaction);
-        let output = self.write(writer, &input, &notifier, accept).await;
+        let output = self.write(attempt_summarizer, &input, &notifier, accept).await;
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.store_request_log(claim).await;
-        Ok(measure(&output?).map(|draft| draft.with_details(details_json)))
+        Ok(measure(&output?).map(|prepared| prepared.with_details(details_json)))
     }
 
     /// Has a summary written, and refuses one that is empty or frees too little: `accept` returns the freed tokens as
@@ -420,14 +423,14 @@ impl Worker {
     /// its window. It also writes if the configured one is unavailable and cannot be waited for.
     async fn write(
         &self,
-        writer: &mut Writer<'_>,
+        attempt_summarizer: &mut AttemptSummarizer<'_>,
         input: &SummaryInput,
         observer: &dyn Observer,
         accept: impl Fn(&SummaryOutput) -> Result<bool, i64>,
     ) -> Result<SummaryOutput, Refusal> {
         let mut why = no_gain(0);
-        if writer.summarizer.name() != Extractive.name() {
-            why = match self.ask(writer.summarizer, input, observer).await {
+        if attempt_summarizer.summarizer.name() != Extractive.name() {
+            why = match self.ask(attempt_summarizer.summarizer, input, observer).await {
                 Ok(output) if output.text.trim().is_empty() => {
                     failure(FailureReason::SummaryEmpty, "the summary is empty")
                 }
@@ -436,14 +439,14 @@ impl Worker {
                     Ok(_) => return Ok(output),
                     Err(gain) => no_gain(gain),
                 },
-                Err(Refusal::Retry(why, _)) if !writer.waits => {
+                Err(Refusal::Retry(why, _)) if !attempt_summarizer.waits => {
                     tracing::warn!(
                         reason = why.reason.as_str(),
                         message = why.message,
                         "the built-in summarizer stands in"
                     );
-                    writer.lost = Some(why.clone());
-                    writer.summarizer = &Extractive;
+                    attempt_summarizer.lost = Some(why.clone());
+                    attempt_summarizer.summarizer = &Extractive;
                     why
                 }
                 Err(refusal @ (Refusal::Retry(..) | Refusal::Hook(_))) => return Err(refusal),

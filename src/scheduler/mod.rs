@@ -5,7 +5,7 @@
 
 mod request_log;
 mod client;
-mod draft;
+mod prepared;
 mod error;
 mod handle;
 mod health;

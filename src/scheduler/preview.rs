@@ -1,8 +1,8 @@
 //! Plans of compactions by hand, made by the code that runs them and not written anywhere.
 
 use super::client::Assignment;
-use super::draft::{Draft, instead};
 use super::handle::SchedulerHandle;
+use super::prepared::{PreparedCompaction, instead};
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, PlanningInput};
@@ -47,22 +47,22 @@ impl SchedulerHandle {
             Some(level_policy) => plan::summary_within(planning, level_policy, bounds),
             None => plan::clear_all(planning),
         };
-        let without_summary = |draft: Draft| Preview {
-            changes: draft.changes,
-            tokens_before: draft.tokens_before,
-            tokens_after: draft.tokens_after,
-            first_changed_index: draft.first_changed_index,
+        let without_summary = |prepared: PreparedCompaction| Preview {
+            changes: prepared.changes,
+            tokens_before: prepared.tokens_before,
+            tokens_after: prepared.tokens_after,
+            first_changed_index: prepared.first_changed_index,
             summary_tokens: 0,
             foreseen: None,
         };
         let Some(planned) = &work.summary else {
-            return Draft::of(planning, &work.removals, None).map(without_summary);
+            return PreparedCompaction::of(planning, &work.removals, None).map(without_summary);
         };
         // A blank text takes the summary's position and next to no tokens.
         let blank = SummaryOutput::new(" ", "");
-        let draft = Draft::of(planning, &work.removals, Some((planned, &blank)))?;
-        let most = draft.tokens_before - LEAST_GAIN;
-        if draft.tokens_after > most {
+        let prepared = PreparedCompaction::of(planning, &work.removals, Some((planned, &blank)))?;
+        let most = prepared.tokens_before - LEAST_GAIN;
+        if prepared.tokens_after > most {
             // Even the shortest summary would free too little.
             return instead(planning, &work, LEAST_GAIN).map(without_summary);
         }
@@ -71,10 +71,10 @@ impl SchedulerHandle {
         let summary_tokens = input.most_tokens(!foreseen.requests.is_empty());
         Some(Preview {
             // A summary that would free too little is written again, shorter.
-            tokens_after: draft.tokens_after.saturating_add(summary_tokens).min(most),
+            tokens_after: prepared.tokens_after.saturating_add(summary_tokens).min(most),
             summary_tokens,
             foreseen: Some(foreseen),
-            ..without_summary(draft)
+            ..without_summary(prepared)
         })
     }
 }

@@ -4,7 +4,7 @@ use super::lives::lines;
 use super::session::{self, message_tokens};
 use crate::generate::{Conversation, Profile, Results, text};
 use crate::harness::PeerFailure;
-use longhand::cli::simulate::engine::{Session, Writer, input_of};
+use longhand::cli::simulate::engine::{Session, WriteSummary, input_of};
 use longhand::model::Revision;
 use longhand::model::compaction::Level;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
@@ -152,7 +152,7 @@ impl Life {
         SummaryOutput::new(text, "conformance").completed(input).text
     }
 
-    pub(super) fn session<'a>(&'a self, writer: Writer<'a>) -> Ours<'a> {
+    pub(super) fn session<'a>(&'a self, writer: WriteSummary<'a>) -> Ours<'a> {
         Ours { life: self, session: Session::new(&self.policy, &self.window, writer), revisions: Vec::new(), seen: 0 }
     }
 

@@ -107,7 +107,7 @@ impl Outcome {
 }
 
 /// The writer of a summary's text.
-pub type Writer<'a> = &'a dyn Fn(&SummaryInput) -> String;
+pub type WriteSummary<'a> = &'a dyn Fn(&SummaryInput) -> String;
 
 /// Plays a conversation under a policy.
 pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happening]) -> Outcome {
@@ -176,7 +176,7 @@ pub fn input_of(policy: &Policy, planned: &SummaryPlan) -> SummaryInput {
 pub struct Session<'a> {
     policy: &'a Policy,
     window: &'a ModelWindow,
-    writer: Writer<'a>,
+    writer: WriteSummary<'a>,
     /// All messages, derived ones too, by revision.
     history: BTreeMap<Revision, Message>,
     /// Token counts of the messages, if the policy counts by encoding each text.
@@ -206,14 +206,14 @@ pub struct Session<'a> {
 }
 
 /// A compaction and its effect on the view, before it is applied.
-struct Draft {
+struct PreparedCompaction {
     removals: Removals,
     summary: Option<(SummaryPlan, String)>,
     before: View,
     after: View,
 }
 
-impl Draft {
+impl PreparedCompaction {
     /// Tokens that it frees.
     fn gain(&self) -> i64 {
         self.before.estimated_tokens - self.after.estimated_tokens
@@ -222,7 +222,7 @@ impl Draft {
 
 impl<'a> Session<'a> {
     /// A session without messages.
-    pub fn new(policy: &'a Policy, window: &'a ModelWindow, writer: Writer<'a>) -> Self {
+    pub fn new(policy: &'a Policy, window: &'a ModelWindow, writer: WriteSummary<'a>) -> Self {
         Self {
             policy,
             window,
@@ -396,11 +396,11 @@ impl<'a> Session<'a> {
             Some(Decision::Steps(plan::Decision::Maintenance)) => {
                 let least = gain::least(self.policy, self.window, &self.policy.maintenance, false);
                 match self
-                    .draft(plan::maintenance(self.planning()).removals, None)
-                    .filter(|draft| draft.gain() >= least)
+                    .prepare(plan::maintenance(self.planning()).removals, None)
+                    .filter(|prepared| prepared.gain() >= least)
                 {
-                    Some(draft) => {
-                        self.commit(draft, Trigger::Maintenance, None, context_tokens, &guards);
+                    Some(prepared) => {
+                        self.commit(prepared, Trigger::Maintenance, None, context_tokens, &guards);
                         true
                     }
                     // The steps of maintenance freed too little.
@@ -415,8 +415,8 @@ impl<'a> Session<'a> {
     /// Applies the last resort, or records once what fills the window. Returns true if a compaction was applied.
     fn apply_last_resort(&mut self, fold: &Fold, guards: &Guards) -> bool {
         let removals = guards::last_resort_removals(self.planning(), fold, guards);
-        if let Some(draft) = self.draft(removals, None) {
-            self.commit(draft, Trigger::Window, None, fold.context_tokens(self.window), guards);
+        if let Some(prepared) = self.prepare(removals, None) {
+            self.commit(prepared, Trigger::Window, None, fold.context_tokens(self.window), guards);
             return true;
         }
         if !fold.fits(self.window) && guards.reported_overhead.is_none() {
@@ -438,7 +438,7 @@ impl<'a> Session<'a> {
         }
         let tokens = context_tokens.max(self.estimated_tokens());
         let mut refused = None;
-        let mut fallback_draft = None;
+        let mut prepared_fallback = None;
         for candidate in plan::tail_fallbacks(level_policy) {
             let work = plan::apply(self.planning(), &candidate, tokens);
             if !gain::is_enough(self.planning(), &level_policy.steps, &work, tokens) {
@@ -446,17 +446,17 @@ impl<'a> Session<'a> {
             }
             let is_summary = work.summary.is_some();
             let least = gain::least(policy, self.window, &level_policy.steps, is_summary);
-            if let Some(draft) = self.propose(&work, least) {
-                self.commit(draft, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
+            if let Some(prepared) = self.propose(&work, least) {
+                self.commit(prepared, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
                 return true;
             }
             if is_summary {
                 refused.get_or_insert(CompactionKind::Summary);
-                fallback_draft = fallback_draft.or_else(|| self.fallback_draft(work, least));
+                prepared_fallback = prepared_fallback.or_else(|| self.prepare_fallback(work, least));
             }
         }
-        if let Some(draft) = fallback_draft {
-            self.commit(draft, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
+        if let Some(prepared) = prepared_fallback {
+            self.commit(prepared, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
             return true;
         }
         self.end(Trigger::Threshold, Some(level), kind, Err(Failure::new(FailureReason::NoGain, "")));
@@ -477,18 +477,21 @@ impl<'a> Session<'a> {
         true
     }
 
-    /// Draft of a level's compaction, with its summary written; none if it frees too little.
-    fn propose(&self, work: &Work, least: i64) -> Option<Draft> {
-        let is_enough = |draft: &Draft| draft.gain() >= least;
-        let Some(planned) = &work.summary else { return self.draft(work.removals.clone(), None).filter(is_enough) };
+    /// A level's compaction with its summary written; none if it frees too little.
+    fn propose(&self, work: &Work, least: i64) -> Option<PreparedCompaction> {
+        let is_enough = |prepared: &PreparedCompaction| prepared.gain() >= least;
+        let Some(planned) = &work.summary else { return self.prepare(work.removals.clone(), None).filter(is_enough) };
         let mut input = input_of(self.policy, planned);
         let room = overflow::room(self.window).map(|room| room - self.window.overhead);
         let mut longest = None;
         for _ in 0..limits::SUMMARY_TRIES {
-            let draft = self.draft(work.removals.clone(), Some((planned, (self.writer)(&input)))).filter(is_enough);
-            match draft {
-                Some(draft) if room.is_none_or(|room| draft.after.estimated_tokens <= room) => return Some(draft),
-                draft => longest = longest.or(draft),
+            let prepared =
+                self.prepare(work.removals.clone(), Some((planned, (self.writer)(&input)))).filter(is_enough);
+            match prepared {
+                Some(prepared) if room.is_none_or(|room| prepared.after.estimated_tokens <= room) => {
+                    return Some(prepared);
+                }
+                prepared => longest = longest.or(prepared),
             }
             input.budget_tokens /= 2;
         }
@@ -496,17 +499,17 @@ impl<'a> Session<'a> {
     }
 
     /// Fallback for a summary that cannot be made: the policy's fallback, or the level's other steps alone.
-    fn fallback_draft(&self, work: Work, least: i64) -> Option<Draft> {
+    fn prepare_fallback(&self, work: Work, least: i64) -> Option<PreparedCompaction> {
         let summary = work.summary?;
         let fallback = plan::fallback(self.planning(), &summary.fallback);
         let mut others = work.removals;
         others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
-        let draft = |removals| self.draft(removals, None).filter(|draft| draft.gain() >= least);
-        draft(fallback.removals).or_else(|| draft(others))
+        let prepared = |removals| self.prepare(removals, None).filter(|prepared| prepared.gain() >= least);
+        prepared(fallback.removals).or_else(|| prepared(others))
     }
 
-    /// Draft of a compaction with `removals` and `summary`; none if it is empty, or the view would not shrink.
-    fn draft(&self, removals: Removals, summary: Option<(&SummaryPlan, String)>) -> Option<Draft> {
+    /// A compaction with `removals` and `summary`; none if it is empty, or the view would not shrink.
+    fn prepare(&self, removals: Removals, summary: Option<(&SummaryPlan, String)>) -> Option<PreparedCompaction> {
         if removals.is_empty() && summary.is_none() {
             return None;
         }
@@ -518,19 +521,24 @@ impl<'a> Session<'a> {
         }
         let after = plan::view(self.policy, &sources);
         let summary = summary.map(|(planned, text)| (planned.clone(), text));
-        (after.estimated_tokens < before.estimated_tokens).then_some(Draft { removals, summary, before, after })
+        (after.estimated_tokens < before.estimated_tokens).then_some(PreparedCompaction {
+            removals,
+            summary,
+            before,
+            after,
+        })
     }
 
     /// Applies a compaction, and records its effect.
     fn commit(
         &mut self,
-        draft: Draft,
+        prepared: PreparedCompaction,
         trigger: Trigger,
         level_policy: Option<(Level, &LevelPolicy)>,
         context_tokens: i64,
         guards: &Guards,
     ) {
-        let Draft { removals, summary, before, after } = draft;
+        let PreparedCompaction { removals, summary, before, after } = prepared;
         let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
         let changed = after.messages.get(same..).unwrap_or_default();
         let covers = SummaryPlan::covered_count;

@@ -1,7 +1,7 @@
 //! The content blocks of a Claude Code line, in the format of Anthropic's messages.
 
 use crate::interop::content::{self, Output};
-use crate::interop::draft::Draft;
+use crate::interop::draft::MessageDraft;
 use crate::interop::name_index::NameIndex;
 use crate::interop::raw::{self, Object};
 use crate::model::message::Role;
@@ -29,8 +29,8 @@ pub(super) fn words(message: &Object<'_>) -> String {
 
 /// Adds the content of a line with the user's role: tool results to one message, the rest to the other.
 pub(super) fn user<'a>(
-    said: &mut Draft<'a>,
-    results: &mut Draft<'a>,
+    said: &mut MessageDraft<'a>,
+    results: &mut MessageDraft<'a>,
     message: &Object<'a>,
     names: &mut NameIndex,
 ) -> Result<(), &'static str> {
@@ -45,7 +45,7 @@ pub(super) fn user<'a>(
 
 /// Adds the content of a line of a reply.
 pub(super) fn assistant<'a>(
-    draft: &mut Draft<'a>,
+    draft: &mut MessageDraft<'a>,
     message: &Object<'a>,
     names: &mut NameIndex,
 ) -> Result<(), &'static str> {
@@ -53,10 +53,10 @@ pub(super) fn assistant<'a>(
 }
 
 fn each<'a>(
-    draft: &mut Draft<'a>,
+    draft: &mut MessageDraft<'a>,
     message: &Object<'a>,
     names: &mut NameIndex,
-    mut add: impl FnMut(&mut Draft<'a>, &mut NameIndex, &Object<'a>, &str, &str) -> bool,
+    mut add: impl FnMut(&mut MessageDraft<'a>, &mut NameIndex, &Object<'a>, &str, &str) -> bool,
 ) -> Result<(), &'static str> {
     let value = message.get("content").ok_or("the message has no content")?;
     if content::text(draft, value, CONTENT.to_owned()).is_some() {
@@ -79,7 +79,13 @@ fn each<'a>(
 }
 
 /// Adds a block, if its kind has a part type of its own and is valid for the message's role.
-fn block_of<'a>(draft: &mut Draft<'a>, names: &mut NameIndex, block: &Object<'a>, kind: &str, pointer: &str) -> bool {
+fn block_of<'a>(
+    draft: &mut MessageDraft<'a>,
+    names: &mut NameIndex,
+    block: &Object<'a>,
+    kind: &str,
+    pointer: &str,
+) -> bool {
     let reply = draft.role == Role::Assistant;
     let (part, mapped): (_, &[&str]) = match kind {
         "text" => {
@@ -110,7 +116,7 @@ fn block_of<'a>(draft: &mut Draft<'a>, names: &mut NameIndex, block: &Object<'a>
     part.is_some()
 }
 
-fn result<'a>(draft: &mut Draft<'a>, names: &mut NameIndex, block: &Object<'a>, pointer: &str) -> bool {
+fn result<'a>(draft: &mut MessageDraft<'a>, names: &mut NameIndex, block: &Object<'a>, pointer: &str) -> bool {
     let Some(own) = block.id("tool_use_id") else { return false };
     let pointer = format!("{pointer}/content");
     let outputs = match block.get("content") {

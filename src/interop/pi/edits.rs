@@ -3,7 +3,7 @@
 
 use super::{Content, Reader, outputs};
 use crate::interop::content;
-use crate::interop::draft::Draft;
+use crate::interop::draft::MessageDraft;
 use crate::interop::name_index::{Line, NameIndex};
 use crate::interop::raw::Object;
 use crate::interop::{Entry, Format};
@@ -101,7 +101,7 @@ impl Reader {
         replacement: &Object<'a>,
         target: &NewMessage,
     ) -> Result<Vec<NewPart>, String> {
-        let mut draft = Draft::new(Format::Pi, self.metadata_bytes, target.role, line);
+        let mut draft = MessageDraft::new(Format::Pi, self.metadata_bytes, target.role, line);
         let answered = target.parts.iter().find_map(|part| match &*part.body {
             PartBody::ToolResult(result) if target.role == Role::Tool => Some(result),
             _ => None,

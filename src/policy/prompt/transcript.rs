@@ -45,7 +45,7 @@ const CLEARED: &str = "[Old tool result content cleared]";
 
 /// The entries of a transcript, oldest first. Messages without content for it have none.
 pub fn entries(rules: &Transcript, detail: Detail, messages: &[&SourceMessage]) -> Vec<String> {
-    let writer = Writer { rules, detail };
+    let writer = TranscriptWriter { rules, detail };
     let messages = messages.iter().copied().filter(|source| source.message.kind != MessageKind::Record);
     let messages: Vec<&SourceMessage> = messages.collect();
     let texts: Vec<String> = match rules.form {
@@ -58,12 +58,12 @@ pub fn entries(rules: &Transcript, detail: Detail, messages: &[&SourceMessage]) 
 }
 
 /// The common settings of all entries.
-struct Writer<'a> {
+struct TranscriptWriter<'a> {
     rules: &'a Transcript,
     detail: Detail,
 }
 
-impl Writer<'_> {
+impl TranscriptWriter<'_> {
     /// Entries with every result after its call, wherever it was stored.
     fn paired(&self, messages: &[&SourceMessage]) -> Vec<String> {
         let calls = Calls::of(messages.iter().copied());

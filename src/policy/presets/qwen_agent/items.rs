@@ -41,7 +41,7 @@ pub(super) struct Item {
 
 /// Decision about an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Treatment {
     /// The item stays as it is.
     Stays,
     /// This number of tokens stays, at both ends.
@@ -153,16 +153,16 @@ impl<'a> Items<'a> {
         item.parts.iter().any(is_placeholder)
     }
 
-    /// The truncations and omissions that follow from the fates. A message is omitted if all its items are, it is not
+    /// The truncations and omissions that follow from the treatments. A message is omitted if all its items are, it is not
     /// the last request, the model has replied after it, and no call is separated from its result. Otherwise the
     /// placeholder replaces the items that should be omitted, and calls stay.
-    pub(super) fn removals(&self, fates: &[Fate], words: Words<'_>) -> Removals {
-        let omitted = self.omitted(fates);
+    pub(super) fn removals(&self, treatments: &[Treatment], words: Words<'_>) -> Removals {
+        let omitted = self.omitted(treatments);
         let mut removals = Removals::default();
-        for (item, fate) in self.list.iter().zip(fates) {
+        for (item, treatment) in self.list.iter().zip(treatments) {
             let source = &self.messages[item.message];
             if !omitted[item.message] && source.message.sealed_revision.is_some() {
-                self.shorten(item, *fate, words, &mut removals);
+                self.shorten(item, *treatment, words, &mut removals);
             }
         }
         let omitted = self.messages.iter().zip(omitted).filter(|(_, is_omitted)| *is_omitted);
@@ -172,11 +172,11 @@ impl<'a> Items<'a> {
     }
 
     /// For each message, true if it is omitted as a whole.
-    fn omitted(&self, fates: &[Fate]) -> Vec<bool> {
+    fn omitted(&self, treatments: &[Treatment]) -> Vec<bool> {
         let settled = select::nearest_safe_boundary(self.messages, self.messages.len());
         let last_request = self.list.iter().rev().find(|item| self.starts_turn(item)).map(|item| item.message);
-        let items = || self.list.iter().zip(fates);
-        let staying = items().filter(|(_, fate)| **fate != Fate::Goes).map(|(item, _)| item.message);
+        let items = || self.list.iter().zip(treatments);
+        let staying = items().filter(|(_, treatment)| **treatment != Treatment::Goes).map(|(item, _)| item.message);
         let mut omitted = vec![false; self.messages.len()];
         items().filter(|(item, _)| item.message < settled).for_each(|(item, _)| omitted[item.message] = true);
         staying.chain(last_request).for_each(|message| omitted[message] = false);
@@ -196,11 +196,11 @@ impl<'a> Items<'a> {
     }
 
     /// Adds the truncations of one item whose message stays.
-    fn shorten(&self, item: &Item, fate: Fate, words: Words<'_>, removals: &mut Removals) {
+    fn shorten(&self, item: &Item, treatment: Treatment, words: Words<'_>, removals: &mut Removals) {
         let source = &self.messages[item.message];
-        match (fate, item.kind) {
-            (Fate::Stays, _) | (Fate::Goes | Fate::Placeholder, Kind::Call) => {}
-            (Fate::BothSides(_) | Fate::Beginning(_), Kind::Call) => {
+        match (treatment, item.kind) {
+            (Treatment::Stays, _) | (Treatment::Goes | Treatment::Placeholder, Kind::Call) => {}
+            (Treatment::BothSides(_) | Treatment::Beginning(_), Kind::Call) => {
                 // The model need not read the input of the call again, so `{}` replaces it. The call itself stays: its
                 // result needs it.
                 let parts = &source.message.parts;
@@ -213,14 +213,14 @@ impl<'a> Items<'a> {
                     .for_each(|part| self.push_truncation(source, part, Truncation::placeholder("{}"), removals));
             }
             // Text beside calls is removed without a placeholder.
-            (Fate::Goes, Kind::Reply) if self.has_calls(item.message) => self.replace(item, "", removals),
-            (Fate::Goes | Fate::Placeholder, Kind::Request | Kind::Reply | Kind::Result) => {
+            (Treatment::Goes, Kind::Reply) if self.has_calls(item.message) => self.replace(item, "", removals),
+            (Treatment::Goes | Treatment::Placeholder, Kind::Request | Kind::Reply | Kind::Result) => {
                 self.replace(item, words.placeholder, removals);
             }
-            (Fate::BothSides(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
+            (Treatment::BothSides(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
                 self.keep_some(item, tokens, Some(words.ellipsis), words.placeholder, removals);
             }
-            (Fate::Beginning(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
+            (Treatment::Beginning(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
                 self.keep_some(item, tokens, None, words.placeholder, removals);
             }
         }

@@ -4,7 +4,7 @@
 //! Qwen-Agent did this up to 0.0.29. A result is truncated to the remaining room, which stays the same for the messages
 //! before it.
 
-use super::items::{Fate, Items, Kind, Words};
+use super::items::{Items, Kind, Treatment, Words};
 use super::parameters::NewestFirst;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
@@ -33,33 +33,36 @@ pub(in crate::policy) fn removals(
     if room < 0 {
         return Removals::default();
     }
-    let mut fates = vec![Fate::Goes; items.list.len()];
+    let mut treatments = vec![Treatment::Goes; items.list.len()];
     for (index, item) in items.list.iter().enumerate().rev() {
         let is_newest = index + 1 == items.list.len();
-        fates[index] = match item.kind {
+        treatments[index] = match item.kind {
             _ if item.tokens <= room => {
                 room -= item.tokens;
-                Fate::Stays
+                Treatment::Stays
             }
-            Kind::Request if !is_newest && !items.has_media(item) => Fate::Beginning(room),
-            Kind::Result if !items.has_media(item) => Fate::BothSides(room),
-            Kind::Request | Kind::Reply | Kind::Call | Kind::Result => Fate::Goes,
+            Kind::Request if !is_newest && !items.has_media(item) => Treatment::Beginning(room),
+            Kind::Result if !items.has_media(item) => Treatment::BothSides(room),
+            Kind::Request | Kind::Reply | Kind::Call | Kind::Result => Treatment::Goes,
         };
-        if matches!(fates[index], Fate::Beginning(_) | Fate::Goes) {
+        if matches!(treatments[index], Treatment::Beginning(_) | Treatment::Goes) {
             break;
         }
     }
     // A request of which nothing is left is omitted.
-    fates.iter_mut().filter(|fate| **fate == Fate::Beginning(0)).for_each(|fate| *fate = Fate::Goes);
-    if fates.iter().all(|fate| *fate == Fate::Goes) {
+    treatments
+        .iter_mut()
+        .filter(|treatment| **treatment == Treatment::Beginning(0))
+        .for_each(|treatment| *treatment = Treatment::Goes);
+    if treatments.iter().all(|treatment| *treatment == Treatment::Goes) {
         return Removals::default();
     }
     // The last request stays, truncated to the remaining room.
     let last_request = items.list.iter().rposition(|item| items.starts_turn(item));
-    if let Some(request) = last_request.filter(|&request| fates[request] == Fate::Goes && room > 0) {
-        fates[request] = Fate::Beginning(room);
+    if let Some(request) = last_request.filter(|&request| treatments[request] == Treatment::Goes && room > 0) {
+        treatments[request] = Treatment::Beginning(room);
     }
-    items.removals(&fates, Words { ellipsis: &rule.ellipsis, placeholder: &rule.placeholder })
+    items.removals(&treatments, Words { ellipsis: &rule.ellipsis, placeholder: &rule.placeholder })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! Qwen-Agent does this since 0.0.30. A step is text and calls of the model with the results of the calls.
 
-use super::items::{Fate, Items, Kind, Words};
+use super::items::{Items, Kind, Treatment, Words};
 use super::parameters::TurnsAndSteps;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
@@ -41,7 +41,7 @@ pub(in crate::policy) fn removals(
         }
         shortening.turn(turn.clone(), index + 1 == turns.len());
     }
-    items.removals(&shortening.fates, words)
+    items.removals(&shortening.treatments, words)
 }
 
 /// The state of a compaction in progress.
@@ -50,7 +50,7 @@ struct Shortening<'a> {
     words: Words<'a>,
     /// Remaining tokens of each item.
     tokens: Vec<i64>,
-    fates: Vec<Fate>,
+    treatments: Vec<Treatment>,
     /// Number of tokens above the limit.
     exceedance: i64,
 }
@@ -58,7 +58,7 @@ struct Shortening<'a> {
 impl<'a> Shortening<'a> {
     fn of(items: &'a Items<'a>, words: Words<'a>, exceedance: i64) -> Self {
         let tokens = items.list.iter().map(|item| item.tokens).collect();
-        Self { items, words, tokens, fates: vec![Fate::Stays; items.list.len()], exceedance }
+        Self { items, words, tokens, treatments: vec![Treatment::Stays; items.list.len()], exceedance }
     }
 
     /// The turns; the items before the first request are one too.
@@ -164,7 +164,7 @@ impl<'a> Shortening<'a> {
     }
 
     fn leave_out(&mut self, range: Range<usize>) {
-        self.fates[range].fill(Fate::Goes);
+        self.treatments[range].fill(Treatment::Goes);
     }
 
     /// Truncates an item by the tokens above the limit, or replaces it by the placeholder if it has no more than that.
@@ -173,7 +173,7 @@ impl<'a> Shortening<'a> {
             self.shorten(index);
             return;
         }
-        self.fates[index] = Fate::Placeholder;
+        self.treatments[index] = Treatment::Placeholder;
         // An item that is the placeholder already frees nothing.
         if !self.items.is_gone(&self.items.list[index], self.words) {
             self.exceedance -= self.tokens[index];
@@ -182,7 +182,7 @@ impl<'a> Shortening<'a> {
     }
 
     fn shorten(&mut self, index: usize) {
-        self.fates[index] = Fate::BothSides(self.tokens[index] - self.exceedance);
+        self.treatments[index] = Treatment::BothSides(self.tokens[index] - self.exceedance);
         self.exceedance = 0;
     }
 }

@@ -42,32 +42,32 @@ pub(in crate::policy) fn removals(
 ) -> Removals {
     let Some(goal) = overflow::message_target(policy, window, rule.target_ratio) else { return Removals::default() };
     let counter = Counter::of(policy, messages);
-    let mut desk = Desk { policy, messages, written: Vec::new(), changed: BTreeMap::new(), counter };
-    if !desk.exceeds(goal) {
+    let mut copy = WorkingCopy { policy, messages, written: Vec::new(), changed: BTreeMap::new(), counter };
+    if !copy.exceeds(goal) {
         return Removals::default();
     }
-    desk.written = messages.iter().map(Written::of).collect();
+    copy.written = messages.iter().map(Written::of).collect();
     let json: Vec<usize> = match rule.json_starts_over {
-        true => (0..messages.len()).filter(|&index| desk.is_json_object(index)).collect(),
+        true => (0..messages.len()).filter(|&index| copy.is_json_object(index)).collect(),
         false => Vec::new(),
     };
     for round in 0..=rule.halvings.min(31) {
-        desk.restore(&json);
+        copy.restore(&json);
         for tier in &rule.tiers {
-            if desk.exceeds(goal) {
-                tier.passes.iter().for_each(|pass| desk.walk(rule, pass, round, goal));
+            if copy.exceeds(goal) {
+                tier.passes.iter().for_each(|pass| copy.walk(rule, pass, round, goal));
             }
         }
-        if round < rule.halvings && !desk.exceeds(goal) {
-            return desk.removals();
+        if round < rule.halvings && !copy.exceeds(goal) {
+            return copy.removals();
         }
     }
-    desk.restore(&json);
-    desk.removals()
+    copy.restore(&json);
+    copy.removals()
 }
 
 /// The messages and their changes so far.
-struct Desk<'a> {
+struct WorkingCopy<'a> {
     policy: &'a Policy,
     messages: &'a [SourceMessage],
     /// The messages in brief: the walks read few of them in full.
@@ -110,7 +110,7 @@ impl Written {
     }
 }
 
-impl Desk<'_> {
+impl WorkingCopy<'_> {
     fn walk(&mut self, rule: &PerRole, pass: &Pass, round: u32, goal: i64) {
         let above = pass.above_tokens >> round;
         if !(0..self.messages.len()).any(|index| self.exceeds_alone(index, above)) {

@@ -98,54 +98,54 @@ fn shown_texts(policy: &Policy, messages: &[SourceMessage]) -> Vec<String> {
         .collect()
 }
 
-/// Applies one fate to the only item of a message and compares the shown texts.
-fn check(message: &str, fate: Fate, expected: &[&str]) {
+/// Applies one treatment to the only item of a message and compares the shown texts.
+fn check(message: &str, treatment: Treatment, expected: &[&str]) {
     let policy = qwen_agent::v0_0_34();
     let messages = dsl::parse(&format!("{message}\na9 \"x\""));
     let items = Items::of(&policy, &messages);
-    let mut fates = vec![Fate::Stays; items.list.len()];
-    fates[0] = fate;
-    let removals = items.removals(&fates, Words { ellipsis: "...", placeholder: "omit" });
+    let mut treatments = vec![Treatment::Stays; items.list.len()];
+    treatments[0] = treatment;
+    let removals = items.removals(&treatments, Words { ellipsis: "...", placeholder: "omit" });
     let messages = plan::with_removals(&messages, &removals, CompactionId(Uuid::nil()));
     let mut texts = shown_texts(&policy, &messages);
     texts.pop();
-    assert_eq!(texts, expected, "{message} {fate:?}");
+    assert_eq!(texts, expected, "{message} {treatment:?}");
 }
 
 #[test]
 fn a_text_is_truncated_to_tokens_of_both_ends_or_of_the_beginning() {
     let letters = "u1 \"a b c d e f g h i j\"";
-    check(letters, Fate::BothSides(5), &["a b... i j"]);
-    check(letters, Fate::BothSides(4), &["a... i j"]);
-    check(letters, Fate::BothSides(1), &["a"]);
-    check(letters, Fate::BothSides(10), &["a b c d e f g h i j"]);
-    check(letters, Fate::BothSides(0), &["omit"]);
-    check(letters, Fate::Beginning(5), &["a b c d e"]);
-    check(letters, Fate::Placeholder, &["omit"]);
+    check(letters, Treatment::BothSides(5), &["a b... i j"]);
+    check(letters, Treatment::BothSides(4), &["a... i j"]);
+    check(letters, Treatment::BothSides(1), &["a"]);
+    check(letters, Treatment::BothSides(10), &["a b c d e f g h i j"]);
+    check(letters, Treatment::BothSides(0), &["omit"]);
+    check(letters, Treatment::Beginning(5), &["a b c d e"]);
+    check(letters, Treatment::Placeholder, &["omit"]);
 }
 
 #[test]
 fn several_texts_count_as_one_with_line_breaks_between_them() {
     let letters = "u1 \"a b c d\"\n  text \"e f g h\"\n  text \"i j\"";
-    check(letters, Fate::BothSides(7), &["a b c...", "i j"]);
-    check(letters, Fate::BothSides(9), &["a b c d", "... h", "i j"]);
-    check(letters, Fate::BothSides(3), &["a...", " j"]);
-    check(letters, Fate::Beginning(6), &["a b c d", "e"]);
-    check(letters, Fate::Placeholder, &["omit"]);
+    check(letters, Treatment::BothSides(7), &["a b c...", "i j"]);
+    check(letters, Treatment::BothSides(9), &["a b c d", "... h", "i j"]);
+    check(letters, Treatment::BothSides(3), &["a...", " j"]);
+    check(letters, Treatment::Beginning(6), &["a b c d", "e"]);
+    check(letters, Treatment::Placeholder, &["omit"]);
 }
 
 #[test]
 fn a_truncation_never_leaves_half_a_character() {
     // Each of these characters is three tokens.
-    check("u1 \"𓀀𓀁𓀂𓀃\"", Fate::Beginning(4), &["𓀀"]);
-    check("u1 \"𓀀𓀁𓀂𓀃\"", Fate::BothSides(6), &["...𓀃"]);
-    check("u1 \"𓀀𓀁𓀂𓀃\"", Fate::Beginning(1), &["omit"]);
+    check("u1 \"𓀀𓀁𓀂𓀃\"", Treatment::Beginning(4), &["𓀀"]);
+    check("u1 \"𓀀𓀁𓀂𓀃\"", Treatment::BothSides(6), &["...𓀃"]);
+    check("u1 \"𓀀𓀁𓀂𓀃\"", Treatment::Beginning(1), &["omit"]);
 }
 
 #[test]
 fn a_text_in_another_normal_form_is_truncated_in_its_composed_one() {
     let decomposed = "u1 \"e\u{301} e\u{301} e\u{301} e\u{301}\"";
-    check(decomposed, Fate::Beginning(2), &["\u{e9} \u{e9}"]);
+    check(decomposed, Treatment::Beginning(2), &["\u{e9} \u{e9}"]);
 }
 
 #[test]
@@ -191,9 +191,10 @@ fn only_whole_messages_that_are_answered_are_left_out() {
     ] {
         let messages = conversation(short);
         let items = Items::of(&policy, &messages);
-        let fates: Vec<Fate> =
-            (0..items.list.len()).map(|item| if going.contains(&item) { Fate::Goes } else { Fate::Stays }).collect();
-        let removals = items.removals(&fates, Words { ellipsis: "...", placeholder: "omit" });
+        let treatments: Vec<Treatment> = (0..items.list.len())
+            .map(|item| if going.contains(&item) { Treatment::Goes } else { Treatment::Stays })
+            .collect();
+        let removals = items.removals(&treatments, Words { ellipsis: "...", placeholder: "omit" });
         let left = plan::with_removals(&messages, &removals, CompactionId(Uuid::nil()));
         assert_eq!(in_short(&policy, &left), expected, "{short} without {going:?}");
     }
@@ -208,9 +209,9 @@ fn a_call_keeps_an_input_and_one_that_runs_keeps_its_own() {
     ] {
         let messages = dsl::parse(text);
         let items = Items::of(&policy, &messages);
-        let mut fates = vec![Fate::Stays; items.list.len()];
-        fates[1] = Fate::BothSides(3);
-        let removals = items.removals(&fates, Words { ellipsis: "...", placeholder: "omit" });
+        let mut treatments = vec![Treatment::Stays; items.list.len()];
+        treatments[1] = Treatment::BothSides(3);
+        let removals = items.removals(&treatments, Words { ellipsis: "...", placeholder: "omit" });
         let view = plan::view(&policy, &plan::with_removals(&messages, &removals, CompactionId(Uuid::nil())));
         let PartBody::ToolCall(call) = &*view.messages[1].parts[0].body else { panic!("a call") };
         assert_eq!(call.input_json, expected);

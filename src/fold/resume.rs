@@ -1,4 +1,5 @@
-//! Seams: positions from which a view can be continued, because later messages do not change the view before them.
+//! Resume points: positions from which the rendering of a view can be resumed, because later messages do not change the
+//! view before them.
 
 use crate::model::part::PartBody;
 use crate::model::view::SourceMessage;
@@ -8,55 +9,55 @@ use std::collections::HashSet;
 
 /// A position between two stored messages that separates no call from its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Seam {
+pub struct ResumePoint {
     /// The number of stored messages before it.
     pub sources: usize,
     /// The number of view messages that show these.
     pub shown: usize,
 }
 
-/// The seams of a view, with the state for rendering the messages after one.
+/// The resume points of a view, with the state for rendering the messages after one.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Seams {
-    /// The seams, ascending.
-    seams: Vec<Seam>,
+pub(super) struct ResumePoints {
+    /// The resume points, ascending.
+    points: Vec<ResumePoint>,
     /// Calls without a result: the index of the call's message, and the call's id.
     waiting: Vec<(usize, String)>,
     earlier: Earlier,
 }
 
-impl Seams {
-    /// The seam from which the messages must be rendered again if the first `kept` of them were rendered before. If a
+impl ResumePoints {
+    /// The point from which the messages must be rendered again if the first `kept` of them were rendered before. If a
     /// new result answers a waiting call, the message of that call is rendered again as well.
-    pub(super) fn behind(&self, messages: &[SourceMessage], kept: usize) -> Seam {
+    pub(super) fn behind(&self, messages: &[SourceMessage], kept: usize) -> ResumePoint {
         let parts = messages[kept..].iter().flat_map(|source| &source.message.parts);
         let answered: HashSet<&str> = parts.filter_map(|part| result_id(&part.body)).collect();
         let waiting = self.waiting.iter().filter(|(_, call_id)| answered.contains(call_id.as_str()));
         let start = waiting.map(|(index, _)| *index).fold(kept, usize::min);
-        let count = self.seams.partition_point(|seam| seam.sources <= start);
-        self.seams[..count].last().copied().unwrap_or_default()
+        let count = self.points.partition_point(|point| point.sources <= start);
+        self.points[..count].last().copied().unwrap_or_default()
     }
 
-    /// The writers of the calls before a seam.
-    pub(super) fn earlier(&mut self, seam: Seam) -> &Earlier {
-        self.earlier.end_at(seam.sources);
+    /// The writers of the calls before a resume point.
+    pub(super) fn earlier(&mut self, from: ResumePoint) -> &Earlier {
+        self.earlier.end_at(from.sources);
         &self.earlier
     }
 
-    /// Replaces all seams after `from` by those of the `count` messages that were rendered after it.
-    pub(super) fn extend(&mut self, from: Seam, rendered: &Rendered<'_>, count: usize) {
-        self.seams.retain(|seam| seam.sources <= from.sources);
+    /// Replaces all resume points after `from` by those of the `count` messages that were rendered after it.
+    pub(super) fn extend(&mut self, from: ResumePoint, rendered: &Rendered<'_>, count: usize) {
+        self.points.retain(|point| point.sources <= from.sources);
         self.waiting.retain(|(index, _)| *index < from.sources);
         let mut calls = rendered.calls.iter().peekable();
         let mut answered_by = 0;
-        let first = first_seam(rendered);
+        let first = first_resume_point(rendered);
         for sources in 1..=count {
             while let Some(RenderedCall { answer, .. }) = calls.next_if(|call| call.index < sources) {
                 answered_by = answered_by.max(answer.map_or(0, |answer| answer + 1));
             }
             if answered_by <= sources && first.is_some_and(|first| sources >= first) {
                 let shown = rendered.messages.partition_point(|(index, _)| *index < sources);
-                self.seams.push(Seam { sources: from.sources + sources, shown: from.shown + shown });
+                self.points.push(ResumePoint { sources: from.sources + sources, shown: from.shown + shown });
             }
         }
         for RenderedCall { index, answer, call_id, writer } in &rendered.calls {
@@ -73,9 +74,10 @@ fn result_id(body: &PartBody) -> Option<&str> {
     if let PartBody::ToolResult(result) = body { Some(&result.call_id) } else { None }
 }
 
-/// The least number of messages before a seam. The text between a summary and the next message depends on that message.
+/// The least number of messages before a resume point. The text between a summary and the next message depends on that
+/// message.
 /// None if there is no next message yet.
-fn first_seam(rendered: &Rendered<'_>) -> Option<usize> {
+fn first_resume_point(rendered: &Rendered<'_>) -> Option<usize> {
     let Some(summary) = rendered.summary else { return Some(1) };
     rendered.messages.iter().find(|(index, _)| *index > summary).map(|(index, _)| index + 1)
 }

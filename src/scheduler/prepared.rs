@@ -12,14 +12,15 @@ use crate::summarizer::SummaryOutput;
 use uuid::Uuid;
 
 /// The fallback for a summary that cannot be made; none if it frees fewer tokens than `least`.
-pub(super) fn instead(planning: PlanningInput<'_>, work: &Work, least: i64) -> Option<Draft> {
+pub(super) fn instead(planning: PlanningInput<'_>, work: &Work, least: i64) -> Option<PreparedCompaction> {
     let summary = work.summary.as_ref()?;
     let fallback = plan::fallback(planning, &summary.fallback);
     // Truncations in messages that the summary would have retained are useless without the summary.
     let mut others = work.removals.clone();
     others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
-    let draft = |removals| Draft::of(planning, removals, None).filter(|draft| draft.gain() >= least);
-    draft(&fallback.removals).or_else(|| draft(&others))
+    let prepared =
+        |removals| PreparedCompaction::of(planning, removals, None).filter(|prepared| prepared.gain() >= least);
+    prepared(&fallback.removals).or_else(|| prepared(&others))
 }
 
 /// The planned work of some steps, and the tokens that it has to free.
@@ -30,7 +31,7 @@ pub(super) struct Proposal<'a> {
 }
 
 /// A compaction with its measured effect, before it is committed.
-pub(super) struct Draft {
+pub(super) struct PreparedCompaction {
     pub(super) changes: Changes,
     pub(super) tokens_before: i64,
     pub(super) tokens_after: i64,
@@ -38,7 +39,7 @@ pub(super) struct Draft {
     invalidated_tokens: i64,
 }
 
-impl Draft {
+impl PreparedCompaction {
     /// The effect of truncations and a summary on a view; none if they change nothing, or, without a summary, free
     /// nothing.
     pub(super) fn of(
@@ -103,7 +104,7 @@ impl Draft {
         self
     }
 
-    /// The commit of the draft.
+    /// The commit of the compaction.
     pub(super) fn commit(self, attempt: &Attempt<'_>) -> Commit {
         let Attempt { claim, planning, guards, .. } = attempt;
         let has_helped = claim.request.trigger == Trigger::Manual || self.gain() > 0;
