@@ -58,7 +58,7 @@ pub struct Summary {
     #[serde(default)]
     pub prompt: PromptStyle,
     /// Maximum tokens of the built-in summarizer's text (files, commands, errors, open items) after a model's summary.
-    /// 0: none.
+    /// 0: none. No agent has them, so no preset sets it; it is for models that leave out file names and commands.
     #[serde(default)]
     pub facts_tokens: i64,
     /// The handling of claims in a summary that the history contradicts.
@@ -149,7 +149,8 @@ pub struct Transcript {
     pub output_marker: String,
     /// Includes the reasoning.
     pub reasoning: bool,
-    /// Includes the tool calls; otherwise only the text of messages.
+    /// Includes the tool calls; otherwise only the text of messages. Every preset includes them; without them, small
+    /// models can summarize a long history in one request.
     pub calls: bool,
     /// Text in place of a media item, with `{mime}` and `{name}` filled in. Empty: the item is omitted.
     pub media_note: String,

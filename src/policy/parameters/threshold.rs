@@ -10,7 +10,8 @@ pub struct Threshold {
     pub limit: Limit,
     /// True if the level is due at the limit itself; otherwise only above it.
     pub inclusive: bool,
-    /// Minimum number of tokens: with fewer the level is never due, however small the window is.
+    /// Minimum number of tokens: with fewer the level is never due, however small the window is. No preset has one; it is
+    /// for models with small windows, where a share of the window would be due after a few messages.
     pub minimum_tokens: i64,
 }
 
