@@ -97,12 +97,14 @@ pub const RECENT_BYTES: usize = 8 * 1_024 * 1_024;
 pub const RECENT_COMMITS: usize = 16_384;
 /// Bytes of a view token.
 pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
-/// Statements and scripts that the writer keeps prepared.
-pub const WRITER_STATEMENTS_KEPT: usize = 128;
+/// Statements that a connection keeps prepared: more than the store has.
+pub const STATEMENTS_KEPT: usize = 256;
 /// Rows that are read for a layout: a whole one and the differences to it.
 pub const LAYOUT_ROWS_MAX: i64 = 256;
 /// Connections of the reader pool.
-pub const READERS: u32 = 4;
+pub const READERS: usize = 4;
+/// Milliseconds that a read waits for a free connection.
+pub const READER_WAIT_MS: u64 = 30_000;
 /// Size from which bodies are compressed if that makes them smaller.
 pub const COMPRESS_BYTES_MIN: usize = 1_024;
 /// Size from which metadata of messages are compressed if that makes them smaller.

@@ -5,21 +5,21 @@
 //! never in the future either; only instants that were stored without an event remain.
 
 use super::error::Result;
+use super::sqlite::{self, Connection};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::time::Timestamp;
-use sqlx::SqliteConnection;
 
 const NEWEST_EVENT: &str = "select time from event where seq = (select max(seq) from event)";
 /// A job without an attempt waits for nothing, unless it was proposed to people first.
 const FRESH_JOBS: &str =
-    "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and attempt = 0 and proposed <> 1";
-const PROPOSALS: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed = 1";
-const RETRIES: &str = "update job set run_at = $1 where state = 1 and queued = 0 and run_at > $1 and proposed <> 1";
-const WAKE_TIMES: &str = "update session set wake_time = $1 where wake_time > $1";
-const COOLDOWNS: &str = "update session set cooldown_end = $1 where cooldown_end > $1";
+    "update job set run_at = ?1 where state = 1 and queued = 0 and run_at > ?1 and attempt = 0 and proposed <> 1";
+const PROPOSALS: &str = "update job set run_at = ?1 where state = 1 and queued = 0 and run_at > ?1 and proposed = 1";
+const RETRIES: &str = "update job set run_at = ?1 where state = 1 and queued = 0 and run_at > ?1 and proposed <> 1";
+const WAKE_TIMES: &str = "update session set wake_time = ?1 where wake_time > ?1";
+const COOLDOWNS: &str = "update session set cooldown_end = ?1 where cooldown_end > ?1";
 /// Sessions are decided in this order: one with a time in the future would come after all others.
-const DUE: &str = "update session set due_time = $1 where due_revision is not null and due_time > $1";
+const DUE: &str = "update session set due_time = ?1 where due_revision is not null and due_time > ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -30,8 +30,8 @@ const AHEAD_MS: i64 = 60_000;
 
 /// Sets the clock to continue from the newest event, and lowers stored instants to the furthest valid wait. For a store
 /// without readers and writers yet.
-pub(super) async fn settle(conn: &mut SqliteConnection, clock: &Clock) -> Result<()> {
-    let newest: Option<i64> = sqlx::query_scalar(NEWEST_EVENT).fetch_optional(&mut *conn).await?;
+pub(super) fn settle(conn: &Connection, clock: &Clock) -> Result<()> {
+    let newest: Option<i64> = sqlite::scalar(NEWEST_EVENT).optional(conn)?;
     let newest = newest.map(Timestamp).unwrap_or_default();
     if newest > clock.system().plus_millis(AHEAD_MS) {
         let newest = newest.to_iso_8601();
@@ -47,13 +47,9 @@ pub(super) async fn settle(conn: &mut SqliteConnection, clock: &Clock) -> Result
         (COOLDOWNS, limits::POLICY_WAIT_MS_MAX),
         (DUE, 0),
     ] {
-        let done = sqlx::query(statement).bind(now.plus_millis(longest_ms).0).execute(&mut *conn).await?;
-        if done.rows_affected() > 0 {
-            tracing::warn!(
-                rows = done.rows_affected(),
-                statement,
-                "instants that were stored in the future are brought down"
-            );
+        let done = sqlite::query(statement).bind(now.plus_millis(longest_ms).0).execute(conn)?;
+        if done > 0 {
+            tracing::warn!(rows = done, statement, "instants that were stored in the future are brought down");
         }
     }
     Ok(())

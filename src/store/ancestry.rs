@@ -3,36 +3,32 @@
 use super::codec;
 use super::error::{Error, Kind, Result};
 use super::head::SessionKey;
+use super::sqlite::{self, Connection, Query, Row};
 use crate::model::Revision;
 use crate::model::ids::SessionId;
-use sqlx::sqlite::{SqliteArguments, SqliteRow};
-use sqlx::{Row as _, Sqlite, SqliteConnection};
 
 /// A reader on one connection. It counts the fetched rows, because a read must cost what it returns.
 pub(crate) struct Reader<'a> {
-    pub(crate) conn: &'a mut SqliteConnection,
+    pub(crate) conn: &'a Connection,
     pub(crate) rows: u64,
 }
 
-/// A query with its arguments.
-pub(crate) type Query<'q> = sqlx::query::Query<'q, Sqlite, SqliteArguments>;
-
 impl<'a> Reader<'a> {
     /// Reads on this connection.
-    pub(crate) fn new(conn: &'a mut SqliteConnection) -> Self {
+    pub(crate) fn new(conn: &'a Connection) -> Self {
         Self { conn, rows: 0 }
     }
 
     /// All rows of a query, which the caller has bounded.
-    pub(crate) async fn all(&mut self, query: Query<'_>) -> Result<Vec<SqliteRow>> {
-        let rows = query.fetch_all(&mut *self.conn).await?;
+    pub(crate) fn all(&mut self, query: Query<'_>) -> Result<Vec<Row>> {
+        let rows = query.all(self.conn)?;
         self.rows += rows.len() as u64;
         Ok(rows)
     }
 
     /// The first row of a query.
-    pub(crate) async fn one(&mut self, query: Query<'_>) -> Result<Option<SqliteRow>> {
-        let row = query.fetch_optional(&mut *self.conn).await?;
+    pub(crate) fn one(&mut self, query: Query<'_>) -> Result<Option<Row>> {
+        let row = query.optional(self.conn)?;
         self.rows += u64::from(row.is_some());
         Ok(row)
     }
@@ -58,23 +54,23 @@ pub(crate) struct Segment {
     pub(crate) sealed_by: Option<Revision>,
 }
 
-const SELECT_BY_ID: &str = "select id, fork_revision, revision from session where public_id = $1";
-const SELECT_BY_CLIENT: &str = "select id, fork_revision, revision from session where client_id = $1";
-const SELECT_BY_KEY: &str = "select id, fork_revision, revision from session where id = $1";
+const SELECT_BY_ID: &str = "select id, fork_revision, revision from session where public_id = ?1";
+const SELECT_BY_CLIENT: &str = "select id, fork_revision, revision from session where client_id = ?1";
+const SELECT_BY_KEY: &str = "select id, fork_revision, revision from session where id = ?1";
 const SEGMENT_FROM: &str = "select owner_id, first_revision, last_revision from segment \
-     where session_id = $1 and has_messages = 1 and last_revision >= $2 order by last_revision limit 1";
+     where session_id = ?1 and has_messages = 1 and last_revision >= ?2 order by last_revision limit 1";
 const SEGMENT_BEFORE: &str = "select owner_id, first_revision, last_revision from segment \
-     where session_id = $1 and has_messages = 1 and last_revision < $2 order by last_revision desc limit 1";
+     where session_id = ?1 and has_messages = 1 and last_revision < ?2 order by last_revision desc limit 1";
 const SEGMENT_AT: &str = "select owner_id, first_revision, last_revision from segment \
-     where session_id = $1 and first_revision <= $2 order by first_revision desc limit 1";
+     where session_id = ?1 and first_revision <= ?2 order by first_revision desc limit 1";
 const SEGMENTS: &str = "select owner_id, first_revision, last_revision, has_messages from segment \
-     where session_id = $1 order by first_revision";
+     where session_id = ?1 order by first_revision";
 // The direct parent may own no rows of the shared history.
 const SHARED: &str = "select max(last) from (\
      select s.fork_revision as last from session s join session p on p.id = s.fork_id \
-     where s.id = $1 and p.public_id = $2 \
+     where s.id = ?1 and p.public_id = ?2 \
      union all select g.last_revision from segment g join session o on o.id = g.owner_id \
-     where g.session_id = $1 and o.public_id = $2)";
+     where g.session_id = ?1 and o.public_id = ?2)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -82,27 +78,27 @@ pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_BY_ID, SELECT_BY_CLIENT, SELECT_BY_KEY, SEGMENT_FROM, SEGMENT_BEFORE, SEGMENT_AT, SEGMENTS, SHARED];
 
 /// Finds a session by its id or its client's id.
-pub(crate) async fn find(reader: &mut Reader<'_>, id: &str) -> Result<Ancestry> {
+pub(crate) fn find(reader: &mut Reader<'_>, id: &str) -> Result<Ancestry> {
     let row = match id.parse::<SessionId>() {
-        Ok(id) => reader.one(sqlx::query(SELECT_BY_ID).bind(id.0.as_bytes().to_vec())).await?,
-        Err(_) => reader.one(sqlx::query(SELECT_BY_CLIENT).bind(id.to_owned())).await?,
+        Ok(id) => reader.one(sqlite::query(SELECT_BY_ID).bind(id.0.as_bytes().to_vec()))?,
+        Err(_) => reader.one(sqlite::query(SELECT_BY_CLIENT).bind(id.to_owned()))?,
     };
     row.map(|row| from_row(&row)).transpose()?.ok_or_else(|| Error::not_found(Kind::Session, id))
 }
 
 /// Finds a session by its key.
-pub(crate) async fn by_key(reader: &mut Reader<'_>, key: i64) -> Result<Ancestry> {
-    let row = reader.one(sqlx::query(SELECT_BY_KEY).bind(key)).await?;
+pub(crate) fn by_key(reader: &mut Reader<'_>, key: i64) -> Result<Ancestry> {
+    let row = reader.one(sqlite::query(SELECT_BY_KEY).bind(key))?;
     row.map(|row| from_row(&row)).transpose()?.ok_or_else(|| Error::not_found(Kind::Session, key))
 }
 
-fn from_row(row: &SqliteRow) -> Result<Ancestry> {
-    Ok(Ancestry { key: row.try_get(0)?, fork_revision: row.try_get(1)?, revision: row.try_get(2)? })
+fn from_row(row: &Row) -> Result<Ancestry> {
+    Ok(Ancestry { key: row.get(0)?, fork_revision: row.get(1)?, revision: row.get(2)? })
 }
 
-fn segment(row: &SqliteRow) -> Result<Segment> {
-    let last = row.try_get(2)?;
-    Ok(Segment { owner: row.try_get(0)?, first: row.try_get(1)?, last, sealed_by: Some(last) })
+fn segment(row: &Row) -> Result<Segment> {
+    let last = row.get(2)?;
+    Ok(Segment { owner: row.get(0)?, first: row.get(1)?, last, sealed_by: Some(last) })
 }
 
 impl Ancestry {
@@ -126,48 +122,48 @@ impl Ancestry {
     }
 
     /// The first segment with messages that ends at `revision` or later.
-    pub(crate) async fn segment_from(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
+    pub(crate) fn segment_from(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
         let own = self.own();
         if revision >= own.first {
             return Ok(own);
         }
-        let row = reader.one(sqlx::query(SEGMENT_FROM).bind(self.key).bind(revision)).await?;
+        let row = reader.one(sqlite::query(SEGMENT_FROM).bind(self.key).bind(revision))?;
         row.map_or(Ok(own), |row| segment(&row))
     }
 
     /// The last segment with messages that begins at `revision` or before.
-    pub(crate) async fn segment_to(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Option<Segment>> {
+    pub(crate) fn segment_to(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Option<Segment>> {
         let own = self.own();
         if revision >= own.first {
             return Ok(Some(own));
         }
-        let row = reader.one(sqlx::query(SEGMENT_FROM).bind(self.key).bind(revision)).await?;
+        let row = reader.one(sqlite::query(SEGMENT_FROM).bind(self.key).bind(revision))?;
         if let Some(row) = row {
             let found = segment(&row)?;
             if found.first <= revision {
                 return Ok(Some(found));
             }
         }
-        let row = reader.one(sqlx::query(SEGMENT_BEFORE).bind(self.key).bind(revision)).await?;
+        let row = reader.one(sqlite::query(SEGMENT_BEFORE).bind(self.key).bind(revision))?;
         row.map(|row| segment(&row)).transpose()
     }
 
     /// The segment of the event at `revision`.
-    pub(crate) async fn owner_at(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
+    pub(crate) fn owner_at(&self, reader: &mut Reader<'_>, revision: Revision) -> Result<Segment> {
         let own = self.own();
         if revision >= own.first {
             return Ok(own);
         }
-        let row = reader.one(sqlx::query(SEGMENT_AT).bind(self.key).bind(revision)).await?;
+        let row = reader.one(sqlite::query(SEGMENT_AT).bind(self.key).bind(revision))?;
         row.map_or_else(|| Err(Error::corrupt("segment", "a fork has no segment for a revision")), |row| segment(&row))
     }
 
     /// All segments, oldest first, including those without messages (false); the last is the session's own.
-    pub(crate) async fn all(&self, reader: &mut Reader<'_>) -> Result<Vec<(Segment, bool)>> {
+    pub(crate) fn all(&self, reader: &mut Reader<'_>) -> Result<Vec<(Segment, bool)>> {
         let mut segments = Vec::new();
         if self.fork_revision.is_some() {
-            for row in reader.all(sqlx::query(SEGMENTS).bind(self.key)).await? {
-                segments.push((segment(&row)?, row.try_get(3)?));
+            for row in reader.all(sqlite::query(SEGMENTS).bind(self.key))? {
+                segments.push((segment(&row)?, row.get(3)?));
             }
         }
         segments.push((self.own(), true));
@@ -176,13 +172,8 @@ impl Ancestry {
 
     /// The segment of this history that contains the row of `owner` at `revision`; none if it is not part of this
     /// history.
-    pub(crate) async fn contains(
-        &self,
-        reader: &mut Reader<'_>,
-        owner: i64,
-        revision: Revision,
-    ) -> Result<Option<Segment>> {
-        let found = self.owner_at(reader, revision).await;
+    pub(crate) fn contains(&self, reader: &mut Reader<'_>, owner: i64, revision: Revision) -> Result<Option<Segment>> {
+        let found = self.owner_at(reader, revision);
         match found {
             Ok(found) if found.owner == owner && revision <= found.last => Ok(Some(found)),
             // A fork has no segment for a revision that it does not inherit.
@@ -193,14 +184,13 @@ impl Ancestry {
 }
 
 /// The last revision that a session's history shares with a session that it was forked from, directly or not.
-pub(crate) async fn shared_with(reader: &mut Reader<'_>, key: i64, other: SessionId) -> Result<Option<Revision>> {
-    let row = reader.one(sqlx::query(SHARED).bind(key).bind(other.0.as_bytes().to_vec())).await?;
-    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+pub(crate) fn shared_with(reader: &mut Reader<'_>, key: i64, other: SessionId) -> Result<Option<Revision>> {
+    let row = reader.one(sqlite::query(SHARED).bind(key).bind(other.0.as_bytes().to_vec()))?;
+    row.map_or(Ok(None), |row| Ok(row.get(0)?))
 }
 
 /// The id of a session by its key.
-pub(crate) async fn public_id(conn: &mut SqliteConnection, key: i64) -> Result<SessionId> {
-    let id: Vec<u8> =
-        sqlx::query_scalar("select public_id from session where id = $1").bind(key).fetch_one(conn).await?;
+pub(crate) fn public_id(conn: &Connection, key: i64) -> Result<SessionId> {
+    let id: Vec<u8> = sqlite::scalar("select public_id from session where id = ?1").bind(key).one(conn)?;
     codec::uuid(&id).map(SessionId)
 }

@@ -8,6 +8,7 @@ use super::codec;
 use super::counts::Counted;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, SessionKey};
+use super::sqlite::{self, Row};
 use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
 use super::{events, messages, open_messages};
 use crate::limits;
@@ -18,8 +19,6 @@ use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKin
 use crate::model::part::{Answers, NewPart, Part, PartBody, are_notes};
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -97,17 +96,17 @@ pub(crate) struct FinishMessage {
     pub(crate) has_expired: bool,
 }
 
-const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = $1 and request_id = $2";
-const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from json_each($2) wanted \
-     join message m on m.session_id = $1 and m.client_id = wanted.value";
-const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join json_each($2) wanted \
+const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = ?1 and request_id = ?2";
+const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from json_each(?2) wanted \
+     join message m on m.session_id = ?1 and m.client_id = wanted.value";
+const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join json_each(?2) wanted \
      join message m on m.session_id = s.owner_id and m.client_id = wanted.value \
-     where s.session_id = $1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
+     where s.session_id = ?1 and s.has_messages = 1 and m.revision between s.first_revision and s.last_revision \
      and m.sealed_revision <= s.last_revision";
-const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = $1 order by number";
-const DELETE_DRAFTS: &str = "delete from draft where message_id = $1";
-const DELETE_DRAFT: &str = "delete from draft where message_id = $1 and number = $2";
-const SEAL: &str = "update message set sealed_revision = $2, seal = $3 where id = $1 and sealed_revision is null";
+const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = ?1 order by number";
+const DELETE_DRAFTS: &str = "delete from draft where message_id = ?1";
+const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number = ?2";
+const SEAL: &str = "update message set sealed_revision = ?2, seal = ?3 where id = ?1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -115,23 +114,23 @@ pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
 
 /// The kept answer to an earlier request with the same id, if there was one.
-pub(crate) async fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
+pub(crate) fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
     if let Some(answer) = caller.request.as_ref().and_then(|request| tx.fresh_request(key, request)) {
         return answer.map(Some);
     }
-    kept_answer(&mut Reader::new(tx.conn), key, caller).await
+    kept_answer(&mut Reader::new(tx.conn), key, caller)
 }
 
 /// The answer to an earlier committed request with the same id, if there was one.
-pub(crate) async fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
+pub(crate) fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
     let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
-    let row = reader.one(sqlx::query(SELECT_REQUEST).bind(key).bind(id)).await?;
+    let row = reader.one(sqlite::query(SELECT_REQUEST).bind(key).bind(id))?;
     let Some(row) = row else { return Ok(None) };
-    let kept: Vec<u8> = row.try_get(0)?;
+    let kept: Vec<u8> = row.get(0)?;
     if kept != payload_hash {
         return Err(Error::RequestIdReused { request_id: id.clone() });
     }
-    let receipt: &[u8] = row.try_get(1)?;
+    let receipt: &[u8] = row.get(1)?;
     let receipt = codec::decode("request", receipt).map_err(|error| error.in_row(id))?;
     Receipt::from_disk(receipt).map(Some)
 }
@@ -144,14 +143,14 @@ fn with_pending(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> 
 
 /// The common beginning of every change of history: first the kept answer to a repeated request, then the checks that
 /// refuse a new one. All other checks must come after this, or a repeated request could get another answer.
-pub(crate) async fn admitted(
+pub(crate) fn admitted(
     tx: &mut Tx<'_>,
     key: i64,
     caller: &Caller,
     expected_revision: Option<Revision>,
 ) -> Result<Option<Receipt>> {
-    tx.head(key).await?;
-    let answer = answered(tx, key, caller).await?;
+    tx.head(key)?;
+    let answer = answered(tx, key, caller)?;
     if answer.is_none() {
         let head = tx.loaded(key)?;
         head.writable()?;
@@ -161,7 +160,7 @@ pub(crate) async fn admitted(
 }
 
 /// For each message, the existing message of the session's history with the same client id.
-async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
+fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
     let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
     let mut taken = vec![None; messages.len()];
     if wanted.is_empty() {
@@ -172,8 +171,8 @@ async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<
     // A fork's history begins with its inherited messages.
     let inherited = tx.loaded(key)?.fork_revision.map(|_| SELECT_INHERITED);
     for statement in inherited.into_iter().chain([SELECT_CLIENTS]) {
-        for row in sqlx::query(statement).bind(key).bind(&list).fetch_all(&mut *tx.conn).await? {
-            known.insert(row.try_get::<String, _>(0)?, codec::uuid(row.try_get(1)?)?);
+        for row in sqlite::query(statement).bind(key).bind(&list).all(tx.conn)? {
+            known.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
         }
     }
     for (slot, message) in taken.iter_mut().zip(messages) {
@@ -185,9 +184,9 @@ async fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<
 }
 
 /// True if a stored message equals the one that the client sends again.
-async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
-    tx.flush().await?;
-    let stored = messages::by_public_id(tx.conn, key, MessageId(id)).await?;
+fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
+    tx.flush()?;
+    let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
     let head = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
     let parts = stored.parts.len() >= sent.parts.len()
         && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
@@ -204,7 +203,7 @@ async fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<Give
 }
 
 /// Checks the messages that results name as their calls', in this request or in the history, and writes their ids.
-async fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages: &mut [AppendMessage]) -> Result<()> {
+fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages: &mut [AppendMessage]) -> Result<()> {
     if !names_calls(messages.iter().flat_map(|message| &message.original.parts)) {
         return Ok(());
     }
@@ -217,7 +216,7 @@ async fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages:
     }
     for message in messages {
         for (part, input) in message.original.parts.iter_mut().zip(&mut message.input.parts) {
-            calls.resolve(tx, key, part, input).await?;
+            calls.resolve(tx, key, part, input)?;
         }
     }
     Ok(())
@@ -230,19 +229,19 @@ impl Append {
     }
 
     /// Validates first, then writes: an error leaves nothing behind.
-    pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
+        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return with_pending(tx, key, receipt);
         }
         for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
             tx.loaded(key)?.check_view(finish.view.as_ref())?;
         }
-        let taken = taken(tx, key, &self.messages).await?;
-        name_calls(tx, key, &taken, &mut self.messages).await?;
+        let taken = taken(tx, key, &self.messages)?;
+        name_calls(tx, key, &taken, &mut self.messages)?;
         for (taken, message) in taken.iter().zip(&self.messages) {
             if let Some(id) = taken
-                && !same(tx, key, *id, &message.original).await?
+                && !same(tx, key, *id, &message.original)?
             {
                 let client_id = message.original.client_id.clone().unwrap_or_default();
                 return Err(Error::ClientIdReused { client_id });
@@ -257,7 +256,7 @@ impl Append {
                 receipt.ids.push(id);
                 continue;
             }
-            settle_calls(tx, key, &self.caller, &mut message).await?;
+            settle_calls(tx, key, &self.caller, &mut message)?;
             receipt.ids.push(append_one(tx, key, &self.caller, message)?);
         }
         let receipt = with_pending(tx, key, receipt)?;
@@ -266,12 +265,12 @@ impl Append {
 }
 
 /// Finds the calls that the results of a message answer, and records its own calls.
-async fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut AppendMessage) -> Result<()> {
+fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut AppendMessage) -> Result<()> {
     let AppendMessage { original, input, .. } = message;
     let (id, revision) = (input.id, tx.next_revision(key)?);
     let holder = Holder { message: id, revision, writer: &caller.actor };
     for (position, (part, input)) in (0..).zip(original.parts.iter().zip(&mut input.parts)) {
-        calls::settle(tx, key, &holder, position, &part.body, input).await?;
+        calls::settle(tx, key, &holder, position, &part.body, input)?;
     }
     Ok(())
 }
@@ -356,16 +355,16 @@ fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: MessageId, 
 }
 
 /// The row of an open message of a session, or an error with the reason why it is not open.
-pub(super) async fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
-    let head = tx.head(key).await?;
+pub(super) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i64> {
+    let head = tx.head(key)?;
     head.writable()?;
     if let Some(open) = head.open.get(&id.0) {
         return Ok(open.row);
     }
-    tx.flush().await?;
-    let message = messages::by_public_id(tx.conn, key, id).await?;
+    tx.flush()?;
+    let message = messages::by_public_id(tx.conn, key, id)?;
     let has_expired = match message.sealed_revision {
-        Some(at) => events::has_expired(tx.conn, key, at).await?,
+        Some(at) => events::has_expired(tx.conn, key, at)?,
         None => false,
     };
     Err(if has_expired { Error::MessageExpired } else { Error::MessageSealed })
@@ -394,14 +393,14 @@ impl Draft {
 }
 
 /// The drafts of a message, given by its row and its id.
-async fn drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<Draft>> {
-    let rows = sqlx::query(SELECT_DRAFTS).bind(row).fetch_all(&mut *tx.conn).await?;
-    let draft = |row: SqliteRow| {
-        let words: String = row.try_get(2)?;
+fn drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<Draft>> {
+    let rows = sqlite::query(SELECT_DRAFTS).bind(row).all(tx.conn)?;
+    let draft = |row: Row| {
+        let words: String = row.get(2)?;
         let length = i64::try_from(words.len()).unwrap_or(i64::MAX);
-        let body = draft_body(row.try_get(1)?, words);
-        let number = row.try_get::<u16, _>(0)?;
-        Ok(Draft { id: PartId::of(message, number), client_id: row.try_get(3)?, length, body })
+        let body = draft_body(row.get(1)?, words);
+        let number = row.get::<u16>(0)?;
+        Ok(Draft { id: PartId::of(message, number), client_id: row.get(3)?, length, body })
     };
     rows.into_iter().map(draft).collect()
 }
@@ -415,7 +414,7 @@ struct Joining {
 }
 
 /// Finds the calls that results answer which join an open message, and records its new calls.
-async fn settle_parts(
+fn settle_parts(
     tx: &mut Tx<'_>,
     key: i64,
     message: MessageId,
@@ -426,7 +425,7 @@ async fn settle_parts(
     let mut settled = Vec::with_capacity(parts.len());
     for (position, (mut part, body)) in (open.next_position..).zip(parts) {
         if let Some(body) = body {
-            calls::settle(tx, key, &holder, position, &body, &mut part.input).await?;
+            calls::settle(tx, key, &holder, position, &body, &mut part.input)?;
         }
         settled.push(part);
     }
@@ -462,16 +461,16 @@ impl AppendParts {
     }
 
     /// Validates first, then writes.
-    pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        tx.head(key).await?;
-        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+        tx.head(key)?;
+        if let Some(receipt) = answered(tx, key, &self.caller)? {
             return with_pending(tx, key, receipt);
         }
-        let row = open_message(tx, key, self.message).await?;
-        self.name_calls(tx).await?;
-        let there = self.there(tx).await?;
-        let drafts = drafts(tx, row, self.message).await?;
+        let row = open_message(tx, key, self.message)?;
+        self.name_calls(tx)?;
+        let there = self.there(tx)?;
+        let drafts = drafts(tx, row, self.message)?;
         let mut next_number = tx.loaded(key)?.next_number(self.message)?;
         let mut receipt = Receipt::default();
         let mut parts = Vec::with_capacity(self.parts.len());
@@ -509,12 +508,12 @@ impl AppendParts {
         let drafts_left = drafts.len() - closed.len();
         within_message(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
         for id in closed {
-            sqlx::query(DELETE_DRAFT).bind(row).bind(id.number()).execute(&mut *tx.conn).await?;
+            sqlite::query(DELETE_DRAFT).bind(row).bind(id.number()).execute(tx.conn)?;
         }
         tx.loaded(key)?.set_next_number(self.message, next_number);
         tx.written(key, self.message.0);
         if !parts.is_empty() {
-            let parts = settle_parts(tx, key, self.message, parts).await?;
+            let parts = settle_parts(tx, key, self.message, parts)?;
             close_parts(tx, key, &self.caller, self.message, parts)?;
         }
         let receipt = with_pending(tx, key, receipt)?;
@@ -522,7 +521,7 @@ impl AppendParts {
     }
 
     /// Checks the messages that results name as their calls', possibly this message itself, and writes their ids.
-    async fn name_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+    fn name_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let originals = self.parts.iter().filter_map(|part| match part {
             AppendPart::Whole(whole) => Some(&whole.original),
             AppendPart::Draft(..) => None,
@@ -532,23 +531,23 @@ impl AppendParts {
         }
         let originals: Vec<NewPart> = originals.cloned().collect();
         let mut calls = NamedCalls::default();
-        calls.add_named(tx, self.session.0, self.message, &originals).await?;
+        calls.add_named(tx, self.session.0, self.message, &originals)?;
         for part in &mut self.parts {
             if let AppendPart::Whole(whole) = part {
-                calls.resolve(tx, self.session.0, &mut whole.original, &mut whole.input).await?;
+                calls.resolve(tx, self.session.0, &mut whole.original, &mut whole.input)?;
             }
         }
         Ok(())
     }
 
     /// The existing parts of the message, if one of the new ones could be among them.
-    async fn there(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
+    fn there(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
         let named = |part: &AppendPart| matches!(part, AppendPart::Whole(whole) if whole.original.client_id.is_some());
         if !self.parts.iter().any(named) {
             return Ok(Vec::new());
         }
-        tx.flush().await?;
-        Ok(messages::by_public_id(tx.conn, self.session.0, self.message).await?.parts)
+        tx.flush()?;
+        Ok(messages::by_public_id(tx.conn, self.session.0, self.message)?.parts)
     }
 }
 
@@ -596,23 +595,23 @@ impl FinishMessage {
     }
 
     /// Validates first, then writes.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        tx.head(key).await?;
-        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+        tx.head(key)?;
+        if let Some(receipt) = answered(tx, key, &self.caller)? {
             return with_pending(tx, key, receipt);
         }
-        let row = open_message(tx, key, self.message).await?;
+        let row = open_message(tx, key, self.message)?;
         tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
-        self.seal(tx, row).await
+        self.seal(tx, row)
     }
 
     /// Seals the message in this row. Drafts that are still open close with their text so far.
-    pub(crate) async fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
+    pub(crate) fn seal(self, tx: &mut Tx<'_>, row: i64) -> Result<Receipt> {
         let key = self.session.0;
-        let drafts = drafts(tx, row, self.message).await?;
+        let drafts = drafts(tx, row, self.message)?;
         if !drafts.is_empty() {
-            sqlx::query(DELETE_DRAFTS).bind(row).execute(&mut *tx.conn).await?;
+            sqlite::query(DELETE_DRAFTS).bind(row).execute(tx.conn)?;
             let close = |draft: &Draft| Joining {
                 id: draft.id,
                 input: draft.close(None),
@@ -638,9 +637,9 @@ impl FinishMessage {
         }
         let receipt = with_pending(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
-        tx.flush().await?;
-        sqlx::query(SEAL).bind(row).bind(revision).bind(seal).execute(&mut *tx.conn).await?;
-        open_messages::sealed(tx.conn, row).await?;
+        tx.flush()?;
+        sqlite::query(SEAL).bind(row).bind(revision).bind(seal).execute(tx.conn)?;
+        open_messages::sealed(tx.conn, row)?;
         Ok(receipt)
     }
 }

@@ -8,13 +8,12 @@
 use super::copies::{self, CheckedCopy, Interrupt, NewFile, OnProgress};
 use super::error::{Error, Result};
 use super::files::{DATABASE, paths};
-use super::{Durability, Store, identity, open};
+use super::sqlite::{self, Connection};
+use super::{Store, identity, open};
 use crate::limits;
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
-use sqlx::{ConnectOptions as _, Connection as _};
 use std::path::{Path, PathBuf};
 
-const COPY: &str = "vacuum into $1";
+const COPY: &str = "vacuum into ?1";
 const USED_BYTES: &str = "select (page_count - freelist_count) * page_size \
      from pragma_page_count, pragma_freelist_count, pragma_page_size";
 
@@ -31,7 +30,7 @@ impl Store {
         let directory = destination(path, &self.shared.directory)?;
         let file = NewFile::make(partial(path))?;
         self.copy(&file, &directory, log_bytes_max, progress).await?;
-        mark(file.path()).await?;
+        mark(file.path())?;
         file.sync()?;
         let checked = copies::check(file.path(), progress).await?;
         file.rename(path)?;
@@ -41,11 +40,10 @@ impl Store {
 
     async fn copy(&self, file: &NewFile, directory: &Path, log_bytes_max: u64, progress: OnProgress<'_>) -> Result<()> {
         // A connection of its own: the readers stay with the clients, and refuse to write even another file.
-        let options = open::options(&self.shared.directory, Durability::Full).read_only(true);
-        let mut conn = options.connect().await?;
-        let total: i64 = sqlx::query_scalar(USED_BYTES).fetch_one(&mut conn).await?;
+        let conn = open::connect_existing(&self.shared.directory, true)?;
+        let total: i64 = sqlite::scalar(USED_BYTES).one(&conn)?;
         copies::check_room(directory, total)?;
-        let interrupt = Interrupt::of(&mut conn).await?;
+        let interrupt = Interrupt::of(&conn)?;
         let [_, log, ..] = paths(&self.shared.directory);
         let goes_on = || match std::fs::metadata(&log) {
             Ok(found) if found.len() > log_bytes_max => Err(Error::CopyFailed(format!(
@@ -57,26 +55,23 @@ impl Store {
         };
         // Its characters were checked.
         let name = file.path().to_string_lossy().into_owned();
-        let writing = async { Ok(sqlx::query(COPY).bind(name).execute(&mut conn).await?) };
+        let writing = copies::blocking(move || {
+            sqlite::query(COPY).bind(name).execute(&conn)?;
+            Ok(conn.close().map_err(|(_, error)| error)?)
+        });
         let copied = copies::follow(file.path(), total, progress, goes_on, writing).await;
         drop(interrupt);
-        // A connection whose statement was interrupted closes after it.
-        let closed = conn.close().await;
-        copied?;
-        Ok(closed?)
+        copied
     }
 }
 
 /// Marks the copy as a backup.
-pub(super) async fn mark(path: &Path) -> Result<()> {
+pub(super) fn mark(path: &Path) -> Result<()> {
+    let conn = Connection::open(path)?;
     // Nobody else knows the file, so it needs no journal.
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .journal_mode(SqliteJournalMode::Off)
-        .log_statements(tracing::log::LevelFilter::Off);
-    let mut conn = options.connect().await?;
-    identity::mark_as_backup(&mut conn).await?;
-    Ok(conn.close().await?)
+    conn.pragma_update(None, "journal_mode", "off")?;
+    identity::mark_as_backup(&conn)?;
+    Ok(conn.close().map_err(|(_, error)| error)?)
 }
 
 /// The path of a backup until it is complete.
@@ -114,7 +109,7 @@ fn destination(path: &Path, data: &Path) -> Result<PathBuf> {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::store::Options;
+    use crate::store::{Durability, Options};
 
     #[tokio::test]
     async fn a_backup_that_lets_the_log_grow_too_long_is_given_up() {

@@ -4,14 +4,12 @@ use super::ancestry::{self, Ancestry, Reader, Segment};
 use super::codec;
 use super::error::{Error, Kind, Result};
 use super::messages;
-use super::script::Script;
+use super::sqlite::{self, Connection, Row};
 use super::tx::{PartInput, Tx};
 use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::message::Message;
 use crate::model::part::{Answers, NewPart, PartBody, ToolResult};
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -60,11 +58,11 @@ impl NamedCalls {
     }
 
     /// Adds a message of the history. Returns its id, or the id of the original if the message is an edit.
-    async fn add_stored(&mut self, tx: &mut Tx<'_>, key: i64, name: &str) -> Result<MessageId> {
-        tx.flush().await?;
+    fn add_stored(&mut self, tx: &mut Tx<'_>, key: i64, name: &str) -> Result<MessageId> {
+        tx.flush()?;
         let mut reader = Reader::new(tx.conn);
-        let ancestry = ancestry::by_key(&mut reader, key).await?;
-        let message = messages::get(&mut reader, &ancestry, name).await?;
+        let ancestry = ancestry::by_key(&mut reader, key)?;
+        let message = messages::get(&mut reader, &ancestry, name)?;
         // An edit has the position of the original, and the next edit of that message replaces it there.
         let id = message.replaces.as_ref().map_or(message.id, |replaced| replaced.message);
         let known = self.known.entry(name.to_owned()).or_insert_with(|| Known { id, call_ids: HashSet::new() });
@@ -73,15 +71,9 @@ impl NamedCalls {
     }
 
     /// Looks up the messages that these parts name; `own` is the message that they join.
-    pub(super) async fn add_named(
-        &mut self,
-        tx: &mut Tx<'_>,
-        key: i64,
-        own: MessageId,
-        parts: &[NewPart],
-    ) -> Result<()> {
+    pub(super) fn add_named(&mut self, tx: &mut Tx<'_>, key: i64, own: MessageId, parts: &[NewPart]) -> Result<()> {
         for (_, name) in parts.iter().filter_map(naming) {
-            if !self.known.contains_key(name) && self.add_stored(tx, key, name).await? == own {
+            if !self.known.contains_key(name) && self.add_stored(tx, key, name)? == own {
                 self.add(name.clone(), own, parts);
             }
         }
@@ -89,7 +81,7 @@ impl NamedCalls {
     }
 
     /// Replaces the name of a message in a part, if it has one, by the message's own id.
-    pub(super) async fn resolve(
+    pub(super) fn resolve(
         &mut self,
         tx: &mut Tx<'_>,
         key: i64,
@@ -99,7 +91,7 @@ impl NamedCalls {
         let Some((result, name)) = naming(part) else { return Ok(()) };
         let (call_id, name) = (result.call_id.clone(), name.clone());
         if !self.known.contains_key(&name) {
-            self.add_stored(tx, key, &name).await?;
+            self.add_stored(tx, key, &name)?;
         }
         let known = self.known.get(&name).filter(|known| known.call_ids.contains(&call_id));
         let id = known.ok_or_else(|| Error::not_found(Kind::Call, &call_id))?.id;
@@ -112,33 +104,32 @@ impl NamedCalls {
 }
 
 const WAITING: &str = "select writer, revision, position, message from tool_call \
-     where session_id = $1 and call_id = $2 and revision <= $3 and answered_revision is null \
-     and ($4 is null or writer = $4) and ($5 is null or message = $5) order by revision desc, position limit 1";
+     where session_id = ?1 and call_id = ?2 and revision <= ?3 and answered_revision is null \
+     and (?4 is null or writer = ?4) and (?5 is null or message = ?5) order by revision desc, position limit 1";
 const WAITING_INHERITED: &str = "select c.writer, c.revision, c.position, c.message from tool_call c \
-     where c.session_id = $1 and c.call_id = $2 and c.revision between $6 and $3 \
-     and (c.answered_revision is null or c.answered_revision > $7) \
-     and ($4 is null or c.writer = $4) and ($5 is null or c.message = $5) \
-     and exists (select 1 from message m where m.public_id = c.message and m.sealed_revision <= $7) \
-     and not exists (select 1 from tool_call o where o.session_id = $8 and o.call_id = c.call_id \
+     where c.session_id = ?1 and c.call_id = ?2 and c.revision between ?6 and ?3 \
+     and (c.answered_revision is null or c.answered_revision > ?7) \
+     and (?4 is null or c.writer = ?4) and (?5 is null or c.message = ?5) \
+     and exists (select 1 from message m where m.public_id = c.message and m.sealed_revision <= ?7) \
+     and not exists (select 1 from tool_call o where o.session_id = ?8 and o.call_id = c.call_id \
      and o.writer = c.writer and o.revision = c.revision and o.position = c.position) \
      order by c.revision desc, c.position limit 1";
-const IS_CALLER: &str = "select exists (select 1 from tool_call where session_id = $1 and call_id = $2 and writer = $3 \
-     and revision between $4 and $5)";
+const IS_CALLER: &str = "select exists (select 1 from tool_call where session_id = ?1 and call_id = ?2 and writer = ?3 \
+     and revision between ?4 and ?5)";
 const REOPEN: &str = "update tool_call set answered_revision = null \
-     where session_id = $1 and revision <= $2 and answered_revision > $2";
+     where session_id = ?1 and revision <= ?2 and answered_revision > ?2";
 const REOPEN_INHERITED: &str = "insert into tool_call (session_id, call_id, writer, revision, position, message) \
-     select $1, call_id, writer, revision, position, message from tool_call \
-     where session_id = $2 and revision between $3 and $5 and answered_revision > $5 and answered_revision <= $4 \
+     select ?1, call_id, writer, revision, position, message from tool_call \
+     where session_id = ?2 and revision between ?3 and ?5 and answered_revision > ?5 and answered_revision <= ?4 \
      on conflict do nothing";
 
-const INSERT: &str =
-    "insert into tool_call (session_id, call_id, writer, revision, position, message, answered_revision)";
-const ANSWER: &str =
-    " on conflict do update set answered_revision = coalesce(excluded.answered_revision, answered_revision)";
+const INSERT: &str = "insert into tool_call (session_id, call_id, writer, revision, position, message, \
+     answered_revision) values (?1, ?2, ?3, ?4, ?5, ?6, ?7) \
+     on conflict do update set answered_revision = coalesce(excluded.answered_revision, answered_revision)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
+pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED, INSERT];
 
 /// The position of a call: session, call id, writer, the revision of its message, the position of its part.
 type CallKey = (i64, String, String, Revision, i64);
@@ -171,17 +162,19 @@ impl CallRows {
     }
 
     /// Writes all of them.
-    pub(super) fn write(self, script: &mut Script) {
-        script.insert((INSERT, ANSWER), 7, self.0, |script, (call_key, state)| {
-            script
-                .bind(call_key.0)
-                .bind(call_key.1)
-                .bind(call_key.2)
-                .bind(call_key.3)
-                .bind(call_key.4)
-                .bind(state.message.as_bytes().to_vec())
-                .bind(state.answered_revision);
-        });
+    pub(super) fn write(self, conn: &Connection) -> Result<()> {
+        for ((session, call_id, writer, revision, position), state) in self.0 {
+            sqlite::query(INSERT)
+                .bind(session)
+                .bind(call_id)
+                .bind(writer)
+                .bind(revision)
+                .bind(position)
+                .bind(state.message.as_bytes())
+                .bind(state.answered_revision)
+                .execute(conn)?;
+        }
+        Ok(())
     }
 }
 
@@ -222,7 +215,7 @@ pub(super) struct Holder<'a> {
 /// id.
 ///
 /// The event with the part must be the next one.
-pub(super) async fn settle(
+pub(super) fn settle(
     tx: &mut Tx<'_>,
     key: i64,
     holder: &Holder<'_>,
@@ -238,8 +231,8 @@ pub(super) async fn settle(
         }
         PartBody::ToolResult(result) => {
             let found = match input.call_message {
-                Some(message) => waiting(tx, key, &result.call_id, Of::Message(message), holder.revision).await?,
-                None => nearest(tx, key, &result.call_id, holder).await?,
+                Some(message) => waiting(tx, key, &result.call_id, Of::Message(message), holder.revision)?,
+                None => nearest(tx, key, &result.call_id, holder)?,
             };
             if let Some((mut call_key, message)) = found {
                 input.call_message = Some(message);
@@ -251,43 +244,37 @@ pub(super) async fn settle(
         _ => return Ok(()),
     }
     // The waiting calls in memory must be newer than those in the database.
-    if holder.revision == tx.next_revision(key)? { Ok(()) } else { tx.write_calls().await }
+    if holder.revision == tx.next_revision(key)? { Ok(()) } else { tx.write_calls() }
 }
 
 /// The call that is answered by a result which names none.
-async fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallKey, Uuid)>> {
-    let own = waiting(tx, key, call_id, Of::Writer(holder.writer), holder.revision).await?;
-    if own.is_some() || is_caller(tx, key, call_id, holder.writer).await? {
+fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallKey, Uuid)>> {
+    let own = waiting(tx, key, call_id, Of::Writer(holder.writer), holder.revision)?;
+    if own.is_some() || is_caller(tx, key, call_id, holder.writer)? {
         return Ok(own);
     }
-    waiting(tx, key, call_id, Of::Anybody, holder.revision).await
+    waiting(tx, key, call_id, Of::Anybody, holder.revision)
 }
 
 /// The newest waiting call at a position or before it; of several in one message the first.
-async fn waiting(
-    tx: &mut Tx<'_>,
-    key: i64,
-    call_id: &str,
-    of: Of<'_>,
-    before: Revision,
-) -> Result<Option<(CallKey, Uuid)>> {
+fn waiting(tx: &mut Tx<'_>, key: i64, call_id: &str, of: Of<'_>, before: Revision) -> Result<Option<(CallKey, Uuid)>> {
     if !matches!(of, Of::Anybody)
         && let Some(found) = tx.calls().waiting(key, call_id, of, before)
     {
         return Ok(Some(found));
     }
     if tx.calls().of(key, call_id).next().is_some() {
-        tx.write_calls().await?;
+        tx.write_calls()?;
     }
     let ancestry = known_ancestry(tx, key)?;
     let (writer, message) = (of.writer(), of.message().map(|id| id.as_bytes().to_vec()));
     let mut reader = Reader::new(tx.conn);
-    let query = sqlx::query(WAITING).bind(key).bind(call_id).bind(before).bind(writer).bind(message.clone());
-    if let Some(row) = reader.one(query).await? {
+    let query = sqlite::query(WAITING).bind(key).bind(call_id).bind(before).bind(writer).bind(message.clone());
+    if let Some(row) = reader.one(query)? {
         return read(key, call_id, &row).map(Some);
     }
-    for segment in inherited(&mut reader, &ancestry).await?.into_iter().rev() {
-        let query = sqlx::query(WAITING_INHERITED)
+    for segment in inherited(&mut reader, &ancestry)?.into_iter().rev() {
+        let query = sqlite::query(WAITING_INHERITED)
             .bind(segment.owner)
             .bind(call_id)
             .bind(before.min(segment.last))
@@ -296,28 +283,28 @@ async fn waiting(
             .bind(segment.first)
             .bind(segment.last)
             .bind(key);
-        if let Some(row) = reader.one(query).await? {
+        if let Some(row) = reader.one(query)? {
             return read(key, call_id, &row).map(Some);
         }
     }
     Ok(None)
 }
 
-fn read(key: i64, call_id: &str, row: &SqliteRow) -> Result<(CallKey, Uuid)> {
-    let call_key = (key, call_id.to_owned(), row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    Ok((call_key, codec::uuid(row.try_get(3)?)?))
+fn read(key: i64, call_id: &str, row: &Row) -> Result<(CallKey, Uuid)> {
+    let call_key = (key, call_id.to_owned(), row.get(0)?, row.get(1)?, row.get(2)?);
+    Ok((call_key, codec::uuid(row.get(3)?)?))
 }
 
 /// True if a writer has made a call with this id. The calls of this transaction must be written already.
-async fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Result<bool> {
+fn is_caller(tx: &mut Tx<'_>, key: i64, call_id: &str, writer: &str) -> Result<bool> {
     let ancestry = known_ancestry(tx, key)?;
     let mut reader = Reader::new(tx.conn);
     let mut ranges = vec![(key, 0, Revision::MAX)];
-    ranges.extend(inherited(&mut reader, &ancestry).await?.iter().map(|from| (from.owner, from.first, from.last)));
+    ranges.extend(inherited(&mut reader, &ancestry)?.iter().map(|from| (from.owner, from.first, from.last)));
     for (owner, first, last) in ranges {
-        let query = sqlx::query(IS_CALLER).bind(owner).bind(call_id).bind(writer).bind(first).bind(last);
-        let row = reader.one(query).await?.ok_or_else(|| Error::corrupt("tool_call", "exists returned nothing"))?;
-        if row.try_get(0)? {
+        let query = sqlite::query(IS_CALLER).bind(owner).bind(call_id).bind(writer).bind(first).bind(last);
+        let row = reader.one(query)?.ok_or_else(|| Error::corrupt("tool_call", "exists returned nothing"))?;
+        if row.get(0)? {
             return Ok(true);
         }
     }
@@ -330,34 +317,33 @@ fn known_ancestry(tx: &mut Tx<'_>, key: i64) -> Result<Ancestry> {
 }
 
 /// The segments with messages that a fork inherits, oldest first.
-async fn inherited(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Segment>> {
+fn inherited(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Segment>> {
     if ancestry.fork_revision.is_none() {
         return Ok(Vec::new());
     }
-    let all = ancestry.all(reader).await?;
+    let all = ancestry.all(reader)?;
     let inherited = all.into_iter().filter(|(segment, has_messages)| *has_messages && segment.sealed_by.is_some());
     Ok(inherited.map(|(segment, _)| segment).collect())
 }
 
 /// Reopens the calls whose results a rewind to `after` omits.
-pub(super) async fn reopen(tx: &mut Tx<'_>, ancestry: &Ancestry, after: Revision) -> Result<()> {
-    tx.write_calls().await?;
-    for segment in inherited(&mut Reader::new(tx.conn), ancestry).await? {
-        sqlx::query(REOPEN_INHERITED)
+pub(super) fn reopen(tx: &mut Tx<'_>, ancestry: &Ancestry, after: Revision) -> Result<()> {
+    tx.write_calls()?;
+    for segment in inherited(&mut Reader::new(tx.conn), ancestry)? {
+        sqlite::query(REOPEN_INHERITED)
             .bind(ancestry.key)
             .bind(segment.owner)
             .bind(segment.first)
             .bind(segment.last)
             .bind(after)
-            .execute(&mut *tx.conn)
-            .await?;
+            .execute(tx.conn)?;
     }
-    sqlx::query(REOPEN).bind(ancestry.key).bind(after).execute(&mut *tx.conn).await?;
+    sqlite::query(REOPEN).bind(ancestry.key).bind(after).execute(tx.conn)?;
     Ok(())
 }
 
 /// Finds the calls and results of an edit. A result that the edit repeats from the original answers the same call.
-pub(super) async fn settle_edit(
+pub(super) fn settle_edit(
     tx: &mut Tx<'_>,
     key: i64,
     original: &Message,
@@ -376,7 +362,7 @@ pub(super) async fn settle_edit(
             _ => false,
         };
         let Some(same) = before.iter().position(is_same).map(|index| before.remove(index)) else {
-            settle(tx, key, &holder, position, &part.body, input).await?;
+            settle(tx, key, &holder, position, &part.body, input)?;
             continue;
         };
         if let PartBody::ToolResult(ToolResult { answers: Answers::In(message), .. }) = same {

@@ -4,9 +4,9 @@
 use super::error::{Error, Result};
 use super::health::{Health, WriteState};
 use super::open::PAGE_BYTES;
+use super::sqlite::{self, Connection};
 use crate::limits;
 use crate::telemetry::failpoint;
-use sqlx::{Row as _, SqliteConnection};
 
 /// Returns the number of frames in the log, and of those that are in the database; changes nothing.
 const COUNT_FRAMES: &str = "pragma wal_checkpoint(noop)";
@@ -32,18 +32,18 @@ impl Schedule {
     }
 
     /// Makes a checkpoint if the log has grown enough, and records the result.
-    pub(crate) async fn run(&mut self, conn: &mut SqliteConnection, health: &Health) {
+    pub(crate) fn run(&mut self, conn: &Connection, health: &Health) {
         if !self.is_due() || health.writes().is_final() {
             return;
         }
         *self = Self::default();
-        let pending = match pending_bytes(conn, COUNT_FRAMES).await {
+        let pending = match pending_bytes(conn, COUNT_FRAMES) {
             Ok(pending) if pending < limits::CHECKPOINT_BYTES_MIN => {
                 health.note_checkpoint(|now| now.pending_bytes = pending);
                 return;
             }
             Ok(_) if failpoint::fails("checkpoint.refused") => Err(Error::Full),
-            Ok(_) => pending_bytes(conn, FOLD).await,
+            Ok(_) => pending_bytes(conn, FOLD),
             Err(error) => Err(error),
         };
         note(health, pending);
@@ -51,9 +51,9 @@ impl Schedule {
 }
 
 /// Bytes of the log that are not in the database, by the result of a checkpoint pragma.
-async fn pending_bytes(conn: &mut SqliteConnection, pragma: &'static str) -> Result<i64> {
-    let row = sqlx::query(pragma).fetch_one(conn).await?;
-    let (busy, frames, folded): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+fn pending_bytes(conn: &Connection, pragma: &'static str) -> Result<i64> {
+    let row = sqlite::query(pragma).one(conn)?;
+    let (busy, frames, folded): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     if busy != 0 {
         // Only another program's checkpoint can block it.
         return Err(Error::Busy);

@@ -7,6 +7,7 @@ use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{JobRow, by_row, current_row, give_up};
 use super::marks;
+use super::sqlite;
 use super::tx::{Caller, Tx};
 use crate::model::Revision;
 use crate::model::compaction::{CompactionRequest, CompactionState, Failure, FailureReason, RevisionRange};
@@ -22,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 const CLAIM: &str = "update job set state = 2, attempt = attempt + 1, lease_epoch = lease_epoch + 1, \
-     lease_owner = $2, lease_until = $3, proposed = 0, base_revision = $4, started_revision = coalesce(started_revision, $5), \
-     start_time = coalesce(start_time, $6) where id = $1 and state = 1 and queued = 0 and run_at <= $6";
-const HEARTBEAT: &str = "update job set lease_until = $3 where id = $1 and lease_epoch = $2 and state = 2";
+     lease_owner = ?2, lease_until = ?3, proposed = 0, base_revision = ?4, started_revision = coalesce(started_revision, ?5), \
+     start_time = coalesce(start_time, ?6) where id = ?1 and state = 1 and queued = 0 and run_at <= ?6";
+const HEARTBEAT: &str = "update job set lease_until = ?3 where id = ?1 and lease_epoch = ?2 and state = 2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -115,29 +116,28 @@ impl Claims {
 }
 
 /// Claims a job whose time has come; none if another worker was faster. The first claim writes `CompactionStarted`.
-pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
-    tx.flush().await?;
-    let job = by_row(&mut Reader::new(tx.conn), row).await?;
+pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
+    tx.flush()?;
+    let job = by_row(&mut Reader::new(tx.conn), row)?;
     let key = job.session;
     let now = tx.now;
-    let head = tx.head(key).await?;
+    let head = tx.head(key)?;
     let judged_at = job.compaction.base_revision.unwrap_or(job.requested_revision);
     if head.state == SessionState::Archived || (job.is_automatic() && head.compaction_revision > judged_at) {
-        overtaken(tx, key, &job).await?;
+        overtaken(tx, key, &job)?;
         return Ok(None);
     }
     let head = tx.loaded(key)?;
     let (base, was_over_window, context_tokens) = (head.revision, head.over_window, job.compaction.tokens_at_request);
-    let claimed = sqlx::query(CLAIM)
+    let claimed = sqlite::query(CLAIM)
         .bind(row)
         .bind(owner.as_bytes().to_vec())
         .bind(until.0)
         .bind(base)
         .bind(base + 1)
         .bind(now.0)
-        .execute(&mut *tx.conn)
-        .await?;
-    if claimed.rows_affected() == 0 {
+        .execute(tx.conn)?;
+    if claimed == 0 {
         return Ok(None);
     }
     let caller = Caller { actor: job.compaction.actor.clone(), request: None };
@@ -174,7 +174,7 @@ pub(crate) async fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timesta
 /// Ends a compaction that may no longer begin or be tried again: an automatic one that another change of the view has
 /// superseded, or any in an archived session. In the first case the reason for the compaction may be gone, so the
 /// session is evaluated again.
-async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
+fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     let is_archived = tx.loaded(key)?.state == SessionState::Archived;
     let (state, why) = if is_archived {
         (CompactionState::Cancelled, archived())
@@ -182,7 +182,7 @@ async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
         (CompactionState::Superseded, superseded("the view changed before it was tried"))
     };
     let caller = Caller::default();
-    give_up(tx, &caller, job, state, why).await?;
+    give_up(tx, &caller, job, state, why)?;
     tx.end_mutation(key, &caller, Receipt::default())?;
     let head = tx.loaded(key)?;
     if !is_archived {
@@ -192,9 +192,9 @@ async fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
 }
 
 /// The claim of a stopped daemon on a job.
-pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
-    tx.flush().await?;
-    let job = by_row(&mut Reader::new(tx.conn), row).await?;
+pub(crate) fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
+    tx.flush()?;
+    let job = by_row(&mut Reader::new(tx.conn), row)?;
     Ok(Claim {
         job: row,
         epoch: job.epoch,
@@ -213,15 +213,15 @@ pub(crate) async fn lost_claim(tx: &mut Tx<'_>, row: i64) -> Result<Claim> {
 }
 
 /// Keeps a claim alive.
-pub(crate) async fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Result<()> {
-    let done = sqlx::query(HEARTBEAT).bind(claim.job).bind(claim.epoch).bind(until.0).execute(&mut *tx.conn).await?;
-    if done.rows_affected() == 1 { Ok(()) } else { Err(Error::LeaseLost) }
+pub(crate) fn heartbeat(tx: &mut Tx<'_>, claim: &Claim, until: Timestamp) -> Result<()> {
+    let done = sqlite::query(HEARTBEAT).bind(claim.job).bind(claim.epoch).bind(until.0).execute(tx.conn)?;
+    if done == 1 { Ok(()) } else { Err(Error::LeaseLost) }
 }
 
 /// Fails if a claim is no longer valid. Called before anything is written: an error leaves nothing behind.
-pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
-    tx.flush().await?;
-    let job = by_row(&mut Reader::new(tx.conn), claim.job).await?;
+pub(super) fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
+    tx.flush()?;
+    let job = by_row(&mut Reader::new(tx.conn), claim.job)?;
     if job.epoch == claim.epoch && job.compaction.state == CompactionState::Running {
         Ok(())
     } else {
@@ -231,18 +231,18 @@ pub(super) async fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
 
 /// Records the range that the holder of a claim is about to have summarized, so that a change of the range ends the job
 /// at once. If it has changed already, the job ends here.
-pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<()> {
+pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<()> {
     let key = claim.session.0;
-    holds(tx, claim).await?;
+    holds(tx, claim)?;
     if let Some(held) = tx.claims.held.get_mut(&claim.job) {
         held.planned = Some(planned);
     }
     // Usually nothing has changed, and then nothing is written.
-    if tx.read_head(key).await?.compaction_revision > claim.base {
-        let ancestry = marks::ancestry_of(tx, key).await?;
-        let all = marks::all(&mut Reader::new(tx.conn), &ancestry).await?;
+    if tx.read_head(key)?.compaction_revision > claim.base {
+        let ancestry = marks::ancestry_of(tx, key)?;
+        let all = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
         let caller = Caller::default();
-        recheck(tx, key, &caller, &all).await?;
+        recheck(tx, key, &caller, &all)?;
         tx.end_mutation(key, &caller, Receipt::default())?;
     }
     Ok(())
@@ -250,8 +250,8 @@ pub(crate) async fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Re
 
 /// Ends the running job of a session if the range that it is to summarize has changed. The session's marks are given as
 /// they are now, or as they will be with the next one; the caller ends the mutation.
-pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
-    let Some(job) = current_row(tx, key).await? else { return Ok(()) };
+pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
+    let Some(job) = current_row(tx, key)? else { return Ok(()) };
     let Some(Held { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
     let base = job.compaction.base_revision.unwrap_or(job.requested_revision);
     let Planned { covered, tail_start } = planned.clone();
@@ -260,7 +260,7 @@ pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[M
     if layouts::still_applies(all, base, &covered, tail_start, now) {
         return Ok(());
     }
-    give_up(tx, caller, &job, CompactionState::Superseded, history_changed()).await?;
+    give_up(tx, caller, &job, CompactionState::Superseded, history_changed())?;
     let head = tx.loaded(key)?;
     head.set_due(head.revision);
     Ok(())
@@ -268,11 +268,11 @@ pub(super) async fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[M
 
 /// Ends the running job of a session, or one that a trigger requested, because a client undoes a change: no compaction
 /// is to follow that directly. The caller ends the mutation.
-pub(super) async fn end_for_undo(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
-    let Some(job) = current_row(tx, key).await? else { return Ok(()) };
+pub(super) fn end_for_undo(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
+    let Some(job) = current_row(tx, key)? else { return Ok(()) };
     if job.compaction.state == CompactionState::Running || job.is_automatic() {
         let why = superseded("a change was taken back meanwhile");
-        give_up(tx, caller, &job, CompactionState::Superseded, why).await?;
+        give_up(tx, caller, &job, CompactionState::Superseded, why)?;
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
 use super::jobs::{Finish, finish};
 use super::marks;
+use super::sqlite;
 use super::statistics;
 use super::tx::{Caller, MessageInput, Tx};
 use crate::clock::fresh_id;
@@ -66,10 +67,10 @@ pub(crate) struct Supply {
 
 const INSERT_DONE: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      base_revision, requested_revision, tokens_at_request, window, attempt, lease_epoch, run_at, ended_revision, outcome, \
-     create_time, end_time) values ($1, $2, 2, 4, 3, 0, '', $3, $4, $4, $5, $9, 0, 1, $6, $7, $8, $6, $6)";
-const MESSAGE_ROW: &str = "select id from message where public_id = $1";
+     create_time, end_time) values (?1, ?2, 2, 4, 3, 0, '', ?3, ?4, ?4, ?5, ?9, 0, 1, ?6, ?7, ?8, ?6, ?6)";
+const MESSAGE_ROW: &str = "select id from message where public_id = ?1";
 const INSERT_PRUNED: &str = "insert into pruned (message_id, number, session_id, revision, compaction_id, truncation) \
-     values ($1, $2, $3, $4, $5, $6)";
+     values (?1, ?2, ?3, ?4, ?5, ?6)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -112,26 +113,26 @@ pub enum Committed {
 
 impl Commit {
     /// Commits the compaction if its claim is valid and history before the boundary has not changed.
-    pub(crate) async fn apply(mut self, tx: &mut Tx<'_>) -> Result<Committed> {
+    pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Committed> {
         let key = self.claim.session.0;
-        tx.head(key).await?;
-        holds(tx, &self.claim).await?;
+        tx.head(key)?;
+        holds(tx, &self.claim)?;
         // Archiving ends all jobs of a session, so this refuses only after a bug.
         tx.loaded(key)?.writable()?;
         tx.claims.release(self.claim.job);
-        let ancestry = marks::ancestry_of(tx, key).await?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry).await?;
+        let ancestry = marks::ancestry_of(tx, key)?;
+        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
         let caller = Caller::default();
         if let Some(summary) = &self.changes.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
             if !layouts::still_applies(&all_marks, base, &summary.covered, tail, ancestry.revision) {
-                return self.supersede(tx, &caller).await;
+                return self.supersede(tx, &caller);
             }
         }
         // Truncations and replays require that the view has not changed since the base.
         let is_in_place = self.changes.summary.is_none() || self.changes.replay.is_some();
         if is_in_place && tx.loaded(key)?.compaction_revision > self.claim.base {
-            return self.supersede(tx, &caller).await;
+            return self.supersede(tx, &caller);
         }
         let history_revision = tx.loaded(key)?.history_revision;
         self.changes.continuation.take_if(|continuation| history_revision > continuation.seen);
@@ -159,7 +160,7 @@ impl Commit {
             notice: &claim.request.notice,
             window_tokens: claim.window.context,
         };
-        let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome, &mut all_marks).await?;
+        let at = write_changes(tx, &caller, &subject, self.changes, &mut outcome, &mut all_marks)?;
         failpoint::reach("commit.written");
         let end = Finish {
             job: claim.job,
@@ -169,7 +170,7 @@ impl Commit {
             outcome: Some(&outcome),
             failure: None,
         };
-        finish(tx, key, end).await?;
+        finish(tx, key, end)?;
         failpoint::reach("commit.ended");
         let head = tx.loaded(key)?;
         head.compaction_revision = at;
@@ -179,7 +180,7 @@ impl Commit {
         Ok(Committed::Done)
     }
 
-    async fn supersede(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Committed> {
+    fn supersede(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Committed> {
         let key = self.claim.session.0;
         let failure = history_changed();
         let revision = tx.next_revision(key)?;
@@ -191,7 +192,7 @@ impl Commit {
             outcome: None,
             failure: Some(&failure),
         };
-        finish(tx, key, end).await?;
+        finish(tx, key, end)?;
         let body = EventBody::CompactionCancelled { compaction: self.claim.compaction, failure };
         tx.event(key, caller, &body, &Digest::default())?;
         // The change of history may have left the view over the threshold: the scheduler evaluates it again.
@@ -204,7 +205,7 @@ impl Commit {
 
 /// Writes a compaction's rows, each with its event, in one mutation. Returns the revision of the mark that an undo
 /// voids.
-async fn write_changes(
+fn write_changes(
     tx: &mut Tx<'_>,
     caller: &Caller,
     subject: &Subject<'_>,
@@ -238,11 +239,11 @@ async fn write_changes(
                 }
             }
             Row::Pruned(mark, parts) => {
-                pruned = Some(write_prune(tx, caller, key, compaction, mark, parts, all_marks).await?);
+                pruned = Some(write_prune(tx, caller, key, compaction, mark, parts, all_marks)?);
             }
             Row::Compacted(mark) => {
                 let mut digest = Digest::default();
-                marks::write(tx, &mut digest, key, all_marks, mark).await?;
+                marks::write(tx, &mut digest, key, all_marks, mark)?;
                 return tx.event(key, caller, &subject.compacted(CompactionKind::Summary, outcome), &digest);
             }
         }
@@ -253,7 +254,7 @@ async fn write_changes(
 }
 
 /// Writes a prune mark with its parts, and the event that names them.
-async fn write_prune(
+fn write_prune(
     tx: &mut Tx<'_>,
     caller: &Caller,
     key: i64,
@@ -266,39 +267,37 @@ async fn write_prune(
     let mut digest = Digest::default();
     let mut rows = Vec::with_capacity(parts.len());
     for (message, part, truncation) in &parts {
-        let row: Option<i64> =
-            sqlx::query_scalar(MESSAGE_ROW).bind(message.0.as_bytes().to_vec()).fetch_optional(&mut *tx.conn).await?;
+        let row: Option<i64> = sqlite::scalar(MESSAGE_ROW).bind(message.0.as_bytes().to_vec()).optional(tx.conn)?;
         let row = row.ok_or_else(|| Error::corrupt("message", format_args!("{message} is gone")))?;
         rows.push((row, part.number(), part, codec::encode_truncation(truncation)));
     }
     // In row order, so that the check, which reads them by index, sees them in the order of the digest.
     rows.sort_unstable();
     for (row, number, part, truncation) in rows {
-        sqlx::query(INSERT_PRUNED)
+        sqlite::query(INSERT_PRUNED)
             .bind(row)
             .bind(number)
             .bind(key)
             .bind(revision)
             .bind(compaction.0.as_bytes().to_vec())
             .bind(&truncation)
-            .execute(&mut *tx.conn)
-            .await?;
+            .execute(tx.conn)?;
         chain::pruned(&mut digest, part.0.as_bytes(), compaction.0.as_bytes(), Some(&truncation));
     }
     let omitted = match &mark {
         MarkBody::Pruned { omitted, .. } => omitted.clone(),
         _ => Vec::new(),
     };
-    marks::write(tx, &mut digest, key, all_marks, mark).await?;
+    marks::write(tx, &mut digest, key, all_marks, mark)?;
     let ids = parts.iter().map(|(_, part, _)| *part).collect();
     tx.event(key, caller, &EventBody::PartsPruned { compaction, parts: ids, omitted }, &digest)
 }
 
 impl Supply {
     /// Validates first, then writes: the summary is active when the call returns.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
+        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return Ok(receipt);
         }
         if !self.boundary_is_safe {
@@ -308,8 +307,8 @@ impl Supply {
         if head.compaction_revision > self.measured_at {
             return Err(Error::RevisionMismatch { expected: self.measured_at, current: head.compaction_revision });
         }
-        let ancestry = marks::ancestry_of(tx, key).await?;
-        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry).await?;
+        let ancestry = marks::ancestry_of(tx, key)?;
+        let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
         if self.summary.tail_start > self.until + 1 {
             return Err(Error::BoundaryInvalid("the tail starts after the message that ends the range"));
         }
@@ -338,8 +337,8 @@ impl Supply {
             window_tokens: 0,
         };
         let changes = Changes { summary: Some(self.summary), ..Changes::default() };
-        let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome, &mut all_marks).await?;
-        let done = sqlx::query(INSERT_DONE)
+        let at = write_changes(tx, &self.caller, &subject, changes, &mut outcome, &mut all_marks)?;
+        sqlite::query(INSERT_DONE)
             .bind(id.0.as_bytes().to_vec())
             .bind(key)
             .bind(&self.caller.actor)
@@ -350,12 +349,11 @@ impl Supply {
             .bind(codec::encode_outcome(&outcome))
             // There is no window to compare with.
             .bind(codec::encode_window(&ModelWindow::default()))
-            .execute(&mut *tx.conn)
-            .await?;
-        statistics::add(tx.conn, done.last_insert_rowid(), Some(&outcome)).await?;
+            .execute(tx.conn)?;
+        statistics::add(tx.conn, tx.conn.last_insert_rowid(), Some(&outcome))?;
         let head = tx.loaded(key)?;
         head.changed(at);
-        recheck(tx, key, &self.caller, &all_marks).await?;
+        recheck(tx, key, &self.caller, &all_marks)?;
         tx.end_mutation(key, &self.caller, Receipt { ids: vec![id.0], ..Receipt::default() })
     }
 }

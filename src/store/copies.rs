@@ -1,12 +1,13 @@
 //! Copies of a store in a file: the check of a copy, and names that never replace a file.
 
 use super::error::{Error, Result};
+use super::readers::Readers;
+use super::sqlite::{self, Connection};
 use super::verify::{self, Checked, Finding};
 use crate::limits;
 use crate::model::Seq;
+use rusqlite::OpenFlags;
 use rustix::fs::RenameFlags;
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
-use sqlx::{ConnectOptions as _, SqliteConnection, SqlitePool};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -64,10 +65,10 @@ pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
     /// The interrupt of the connection's statements.
-    pub(super) async fn of(conn: &mut SqliteConnection) -> Result<Self> {
+    pub(super) fn of(conn: &Connection) -> Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&ended);
-        conn.lock_handle().await?.set_progress_handler(INTERRUPT_STEPS, move || !seen.load(Ordering::Relaxed));
+        conn.progress_handler(INTERRUPT_STEPS, Some(move || seen.load(Ordering::Relaxed)))?;
         Ok(Self(ended))
     }
 }
@@ -78,52 +79,50 @@ impl Drop for Interrupt {
     }
 }
 
-/// Readers of a database that nobody writes; they make no file beside it.
-pub(super) async fn readers(path: &Path) -> Result<SqlitePool> {
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .read_only(true)
-        .immutable(true)
-        .pragma("trusted_schema", "off")
-        .pragma("cell_size_check", "on")
-        .log_statements(tracing::log::LevelFilter::Off);
-    let pool = SqlitePoolOptions::new().max_connections(1).test_before_acquire(false).idle_timeout(None);
-    Ok(pool.max_lifetime(None).connect_with(options).await?)
+/// Runs a long statement in a thread for such work.
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| Error::CopyFailed(error.to_string()))?
+}
+
+/// Opens a database that nobody writes; no file is made beside it.
+fn connect(path: &Path) -> Result<Connection> {
+    let path = path.to_str().ok_or_else(|| Error::PathInvalid(format!("{} is not UTF-8", path.display())))?;
+    // The characters that end the path of a URI.
+    let path = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(format!("file:{path}?immutable=1"), flags)?;
+    conn.pragma_update(None, "trusted_schema", false)?;
+    conn.pragma_update(None, "cell_size_check", true)?;
+    Ok(conn)
+}
+
+/// A reader of a database that nobody writes.
+fn readers(path: &Path) -> Result<Readers> {
+    let path = path.to_owned();
+    Readers::new(1, Box::new(move || connect(&path)))
 }
 
 /// Checks a copy: pages, indexes and constraints by SQLite, then every hash chain against its rows.
 pub(super) async fn check(path: &Path, progress: OnProgress<'_>) -> Result<CheckedCopy> {
-    let pool = readers(path).await?;
-    let result = check_all(&pool, progress).await;
-    pool.close().await;
-    let (checked, head_seq) = result?;
+    let (checked, head_seq) = check_all(path, progress).await?;
     let found = std::fs::metadata(path).map_err(|error| failed("look at", path, &error))?;
     let bytes = i64::try_from(found.len()).unwrap_or(i64::MAX);
     Ok(CheckedCopy { path: path.to_owned(), bytes, checked, head_seq })
 }
 
-async fn check_all(pool: &SqlitePool, progress: OnProgress<'_>) -> Result<(Checked, Seq)> {
+async fn check_all(path: &Path, progress: OnProgress<'_>) -> Result<(Checked, Seq)> {
     progress(CopyProgress::Checking);
-    let mut conn = pool.acquire().await?;
-    let interrupt = Interrupt::of(&mut conn).await?;
-    let lines: Vec<String> = sqlx::query_scalar(INTEGRITY).fetch_all(&mut *conn).await?;
-    if let Some(line) = lines.iter().find(|line| *line != "ok") {
-        return Err(Error::CopyDamaged { findings: lines.len(), first: line.clone() });
-    }
-    let violations = sqlx::query(FOREIGN_KEYS).fetch_all(&mut *conn).await?.len();
-    if violations > 0 {
-        let first = "rows refer to rows that are not there".to_owned();
-        return Err(Error::CopyDamaged { findings: violations, first });
-    }
-    let head_seq: Seq = sqlx::query_scalar(HEAD).fetch_one(&mut *conn).await?;
-    conn.lock_handle().await?.remove_progress_handler();
-    drop((interrupt, conn));
+    let conn = connect(path)?;
+    let interrupt = Interrupt::of(&conn)?;
+    let head_seq = blocking(move || check_pages(&conn)).await?;
+    drop(interrupt);
+    let readers = readers(path)?;
     let (found, mut findings) = mpsc::channel(limits::CHECK_QUEUE_MAX);
     let verifying = |checked: Checked| progress(CopyProgress::Verifying { events: checked.events, total: head_seq });
     let verified = async {
         // The sender is dropped at the end, so that the other side ends too.
         let found = found;
-        verify::run(pool, None, &found, &verifying).await
+        verify::run(&readers, None, &found, &verifying).await
     };
     let first = async {
         let mut first: Option<Finding> = None;
@@ -142,6 +141,20 @@ async fn check_all(pool: &SqlitePool, progress: OnProgress<'_>) -> Result<(Check
             Err(Error::CopyDamaged { findings, first: format!("{subject}: {message}") })
         }
     }
+}
+
+/// Checks pages, indexes and references. Returns the number of the newest event.
+fn check_pages(conn: &Connection) -> Result<Seq> {
+    let lines: Vec<String> = sqlite::scalar(INTEGRITY).all(conn)?;
+    if let Some(line) = lines.iter().find(|line| *line != "ok") {
+        return Err(Error::CopyDamaged { findings: lines.len(), first: line.clone() });
+    }
+    let violations = sqlite::query(FOREIGN_KEYS).all(conn)?.len();
+    if violations > 0 {
+        let first = "rows refer to rows that are not there".to_owned();
+        return Err(Error::CopyDamaged { findings: violations, first });
+    }
+    sqlite::scalar(HEAD).one(conn)
 }
 
 /// Waits for the writer of a file, and reports the file's length at intervals. `goes_on` can end the wait.

@@ -3,22 +3,22 @@
 //! Counts are derived: missing ones are counted again, and no chain protects them. A sealed message never changes, so
 //! its counts are valid for ever, in forks as well.
 
+use super::Store;
 use super::ancestry::Reader;
 use super::error::{Error, Result};
-use super::script::Script;
+use super::sqlite;
 use super::tx::Tx;
-use super::{Command, Store};
+use super::writer::Mutation;
 use crate::model::ids::MessageId;
 use crate::model::view::{Counts, PartCounts};
 use prost::Message as _;
-use sqlx::Row as _;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-const OF_APPEND: &str = "select m.public_id, m.counts from json_each($2) wanted join message m \
-     on m.public_id = unhex(wanted.value) where m.counting = $1";
-const KEPT: &str = "select c.message_id, c.body from json_each($2) wanted join message_token_count c \
-     on c.counting = $1 and c.message_id = unhex(wanted.value)";
+const OF_APPEND: &str = "select m.public_id, m.counts from json_each(?2) wanted join message m \
+     on m.public_id = unhex(wanted.value) where m.counting = ?1";
+const KEPT: &str = "select c.message_id, c.body from json_each(?2) wanted join message_token_count c \
+     on c.counting = ?1 and c.message_id = unhex(wanted.value)";
 const KEEP: &str =
     "insert into message_token_count (counting, message_id, body) values (?, ?, ?) on conflict do nothing";
 
@@ -38,12 +38,13 @@ pub struct Counted {
 impl Store {
     /// The stored counts of these messages, by the name of a counting.
     pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
-        self.reading(async |reader| kept(reader, counting, &messages).await).await
+        self.reading(|reader| kept(reader, counting, &messages)).await
     }
 
     /// Stores the counts of sealed messages.
     pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
-        self.done(Command::KeepCounts(KeepCounts(counts))).await
+        let keep = KeepCounts(counts);
+        self.write(Mutation::derived("keep_counts", 0), move |tx| keep.apply(tx)).await
     }
 }
 
@@ -87,7 +88,7 @@ pub(super) fn columns(counted: &Counted) -> (i64, Vec<u8>) {
 }
 
 /// The stored counts of these messages. Those of an append are in the message's row, and later ones in a table.
-pub(crate) async fn kept(
+pub(crate) fn kept(
     reader: &mut Reader<'_>,
     counting: &str,
     messages: &[MessageId],
@@ -101,8 +102,8 @@ pub(crate) async fn kept(
             break;
         }
         let list = serde_json::to_string(&wanted).unwrap_or_default();
-        for row in reader.all(sqlx::query(query).bind(number).bind(list)).await? {
-            found.insert(MessageId(super::codec::uuid(row.try_get(0)?)?), from_disk(row.try_get(1)?)?);
+        for row in reader.all(sqlite::query(query).bind(number).bind(list))? {
+            found.insert(MessageId(super::codec::uuid(row.get(0)?)?), from_disk(row.get(1)?)?);
         }
     }
     Ok(found)
@@ -110,12 +111,12 @@ pub(crate) async fn kept(
 
 impl KeepCounts {
     /// Stores them.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
-        let mut script = Script::default();
-        for (message, counted) in self.0 {
-            let (counting, body) = columns(&counted);
-            script.statement(KEEP).bind(counting).bind(message.0.as_bytes().to_vec()).bind(body);
+    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<()> {
+        tx.begin()?;
+        for (message, counted) in &self.0 {
+            let (counting, body) = columns(counted);
+            sqlite::query(KEEP).bind(counting).bind(message.0.as_bytes()).bind(body).execute(tx.conn)?;
         }
-        tx.run(script).await
+        Ok(())
     }
 }

@@ -2,10 +2,10 @@
 
 use super::error::{Error, Result};
 use super::files::{self, DATABASE};
+use super::open;
+use super::readers::Readers;
+use super::sqlite::{self, Connection};
 use super::verify::{self, Checked, Finding, SessionCheck};
-use super::{Durability, open};
-use sqlx::sqlite::SqlitePoolOptions;
-use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _, SqliteConnection, SqlitePool};
 use std::path::Path;
 
 /// Something wrong in a store.
@@ -143,23 +143,19 @@ pub async fn examine(directory: &Path, repair: bool, found: &mut (dyn FnMut(Diag
 
 impl Examination<'_> {
     async fn run(&mut self, directory: &Path) -> Result<()> {
-        let options = open::options(directory, Durability::Full).read_only(!self.repair);
-        let mut conn = options.connect().await?;
-        open::check_version(&mut conn).await?;
-        match open::check_schema(&mut conn, directory).await {
+        let conn = open::connect_existing(directory, !self.repair)?;
+        open::check_version(&conn)?;
+        match open::applied(&conn, directory) {
             Err(error @ Error::Corrupt { .. }) => {
                 self.find(DATABASE, "", format_args!("its version cannot be read: {error}"), false);
             }
-            known => known?,
+            known => drop(known?),
         }
-        let rows = self.rows(&mut conn).await;
-        conn.close().await?;
-        rows?;
-        let options = open::options(directory, Durability::Full).read_only(true);
-        let pool = SqlitePoolOptions::new().max_connections(1).connect_with(options).await?;
-        let chains = self.chains(&pool).await;
-        pool.close().await;
-        chains
+        self.rows(&conn)?;
+        conn.close().map_err(|(_, error)| error)?;
+        let directory = directory.to_owned();
+        let readers = Readers::new(1, Box::new(move || open::connect_existing(&directory, true)))?;
+        self.chains(&readers).await
     }
 
     fn find(&mut self, table: &str, row: impl ToString, message: impl ToString, repaired: bool) {
@@ -170,13 +166,13 @@ impl Examination<'_> {
     }
 
     /// Pages, indexes, constraints, and rows that follow from others.
-    async fn rows(&mut self, conn: &mut SqliteConnection) -> Result<()> {
-        let mut lines = integrity(conn).await;
+    fn rows(&mut self, conn: &Connection) -> Result<()> {
+        let mut lines = integrity(conn);
         if self.repair && !lines.is_empty() {
             let before = lines;
             // Indexes follow from their tables. Damage elsewhere stays, and may keep an index from being built.
-            drop(sqlx::query("reindex").execute(&mut *conn).await);
-            lines = integrity(conn).await;
+            drop(conn.execute_batch("reindex"));
+            lines = integrity(conn);
             for line in before.iter().filter(|line| !lines.contains(line)) {
                 self.find(DATABASE, "", line, true);
             }
@@ -185,16 +181,16 @@ impl Examination<'_> {
             self.find(DATABASE, "", line, false);
         }
         for invariant in &INVARIANTS {
-            if let Err(error) = self.invariant(conn, invariant).await {
+            if let Err(error) = self.invariant(conn, invariant) {
                 self.find(invariant.table, "", format_args!("it cannot be read: {error}"), false);
             }
         }
-        match sqlx::query(FOREIGN_KEYS).fetch_all(&mut *conn).await {
+        match sqlite::query(FOREIGN_KEYS).all(conn) {
             Ok(rows) => {
                 for row in rows {
-                    let (table, parent): (String, String) = (row.try_get(0)?, row.try_get(2)?);
+                    let (table, parent): (String, String) = (row.get(0)?, row.get(2)?);
                     // Tables without row ids have no number here.
-                    let key = row.try_get_unchecked::<i64, _>(1).unwrap_or_default();
+                    let key = row.get::<i64>(1).unwrap_or_default();
                     self.find(&table, key, format_args!("it refers to a row of {parent} that is not there"), false);
                 }
             }
@@ -203,24 +199,23 @@ impl Examination<'_> {
         Ok(())
     }
 
-    async fn invariant(&mut self, conn: &mut SqliteConnection, invariant: &Invariant) -> Result<()> {
-        let rows = sqlx::query(AssertSqlSafe(format!("select cast(key as text) from ({})", keyed(invariant))))
-            .fetch_all(&mut *conn)
-            .await?;
+    fn invariant(&mut self, conn: &Connection, invariant: &Invariant) -> Result<()> {
+        let keys = format!("select cast(key as text) from ({})", keyed(invariant));
+        let rows = sqlite::query(&keys).all(conn)?;
         if self.repair && !rows.is_empty() {
-            sqlx::query(invariant.repair).execute(&mut *conn).await?;
+            sqlite::query(invariant.repair).execute(conn)?;
         }
         for row in rows {
-            self.find(invariant.table, row.try_get::<String, _>(0)?, invariant.message, self.repair);
+            self.find(invariant.table, row.get::<String>(0)?, invariant.message, self.repair);
         }
         Ok(())
     }
 
     /// The hash chains. A session that cannot be read is a diagnosis, and the others are still checked.
-    async fn chains(&mut self, pool: &SqlitePool) -> Result<()> {
+    async fn chains(&mut self, readers: &Readers) -> Result<()> {
         let mut last = 0;
         loop {
-            let keys = match verify::sessions_after(pool, last).await {
+            let keys = match verify::sessions_after(readers, last).await {
                 Ok(keys) => keys,
                 Err(error) => {
                     self.find("session", "", format_args!("sessions cannot be listed: {error}"), false);
@@ -229,23 +224,23 @@ impl Examination<'_> {
             };
             let Some(newest) = keys.last().copied() else { break };
             for key in keys {
-                self.chain(pool, key).await;
+                self.chain(readers, key).await;
             }
             last = newest;
         }
-        match verify::log(pool).await {
+        match verify::log(readers).await {
             Ok(findings) => self.report(findings),
             Err(error) => self.find("event", "", format_args!("the log cannot be read: {error}"), false),
         }
         Ok(())
     }
 
-    async fn chain(&mut self, pool: &SqlitePool, key: i64) {
+    async fn chain(&mut self, readers: &Readers, key: i64) {
         let mut check = SessionCheck::new(key);
         let mut checked = Checked::default();
         let mut has_more = true;
         while has_more {
-            match check.page(pool).await {
+            match check.page(readers).await {
                 Ok((findings, events, more)) => {
                     has_more = more;
                     checked.events += events;
@@ -275,8 +270,8 @@ fn keyed(invariant: &Invariant) -> String {
 }
 
 /// The findings of SQLite's integrity check.
-async fn integrity(conn: &mut SqliteConnection) -> Vec<String> {
-    match sqlx::query_scalar::<_, String>(INTEGRITY).fetch_all(conn).await {
+fn integrity(conn: &Connection) -> Vec<String> {
+    match sqlite::scalar::<String>(INTEGRITY).all(conn) {
         Ok(lines) => lines.into_iter().filter(|line| line != "ok").collect(),
         Err(error) => vec![format!("it cannot be checked: {error}")],
     }

@@ -6,11 +6,11 @@ use super::append::{open_message, within, within_message};
 use super::error::{Error, Kind, Result};
 use super::head::SessionKey;
 use super::messages;
+use super::sqlite;
 use super::tx::Tx;
 use crate::limits;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::part::PartBody;
-use sqlx::Row as _;
 
 /// A draft, and the text to add to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,23 +57,23 @@ pub(crate) struct AppendDraft {
 macro_rules! select_draft {
     ($which:literal) => {
         concat!(
-            "select id, number, kind, octet_length(body), case when octet_length(body) > $3 then ",
-            "substr(cast(body as blob), $3 + 1, $4) end from draft where message_id = $1 and ",
+            "select id, number, kind, octet_length(body), case when octet_length(body) > ?3 then ",
+            "substr(cast(body as blob), ?3 + 1, ?4) end from draft where message_id = ?1 and ",
             $which,
-            " = $2"
+            " = ?2"
         )
     };
 }
 
 const SELECT: &str = select_draft!("number");
 const SELECT_NAMED: &str = select_draft!("client_id");
-const COUNT: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = $1";
+const COUNT: &str = "select count(*), coalesce(sum(octet_length(body)), 0) from draft where message_id = ?1";
 const HAS_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
-     where m.public_id = $1 and p.number = $2)";
+     where m.public_id = ?1 and p.number = ?2)";
 const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
-     where m.public_id = $1 and p.client_id = $2)";
-const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body) values ($1, $2, $3, $4, $5)";
-const EXTEND: &str = "update draft set body = body || $2 where id = $1";
+     where m.public_id = ?1 and p.client_id = ?2)";
+const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body) values (?1, ?2, ?3, ?4, ?5)";
+const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -91,12 +91,12 @@ struct Found {
 
 impl AppendDraft {
     /// Validates first, then writes.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
-        tx.head(self.session.0).await?;
-        tx.flush().await?;
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<DraftReceipt> {
+        tx.head(self.session.0)?;
+        tx.flush()?;
         let open = tx.loaded(self.session.0)?.open.get(&self.message.0).map(|open| open.row);
         let found = match open {
-            Some(row) => self.find(tx, row).await?,
+            Some(row) => self.find(tx, row)?,
             None => None,
         };
         if let Some(found) = &found {
@@ -104,36 +104,36 @@ impl AppendDraft {
             if self.words.end() <= found.length {
                 return Ok(DraftReceipt { part: found.part, length: self.words.end(), added_at: None });
             }
-        } else if let Some(part) = self.closed(tx).await? {
+        } else if let Some(part) = self.closed(tx)? {
             return Ok(DraftReceipt { part, length: self.words.end(), added_at: None });
         }
-        let row = open_message(tx, self.session.0, self.message).await?;
+        let row = open_message(tx, self.session.0, self.message)?;
         let (key, message) = (self.session.0, self.message.0);
         let receipt = match (found, self.words.part) {
-            (Some(found), _) => self.extend(tx, row, found).await?,
+            (Some(found), _) => self.extend(tx, row, found)?,
             (None, Some(part)) => return Err(Error::not_found(Kind::Draft, part)),
-            (None, None) => self.begin(tx, row).await?,
+            (None, None) => self.begin(tx, row)?,
         };
         tx.written(key, message);
         Ok(receipt)
     }
 
     /// The draft that the text is for, if it exists.
-    async fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
+    fn find(&self, tx: &mut Tx<'_>, row: i64) -> Result<Option<Found>> {
         let DraftWordsToAdd { part, client_id, offset, delta, .. } = &self.words;
         let query = match (part, client_id) {
-            (Some(part), _) => sqlx::query(SELECT).bind(row).bind(part.number()),
-            (None, Some(client_id)) => sqlx::query(SELECT_NAMED).bind(row).bind(client_id),
+            (Some(part), _) => sqlite::query(SELECT).bind(row).bind(part.number()),
+            (None, Some(client_id)) => sqlite::query(SELECT_NAMED).bind(row).bind(client_id),
             (None, None) => return Ok(None),
         };
-        let query = query.bind(offset).bind(i64::try_from(delta.len()).unwrap_or(i64::MAX));
-        let Some(row) = query.fetch_optional(&mut *tx.conn).await? else { return Ok(None) };
+        let query = query.bind(*offset).bind(i64::try_from(delta.len()).unwrap_or(i64::MAX));
+        let Some(row) = query.optional(tx.conn)? else { return Ok(None) };
         Ok(Some(Found {
-            row: row.try_get(0)?,
-            part: PartId::of(self.message, row.try_get(1)?),
-            reasoning: row.try_get::<i32, _>(2)? == 2,
-            length: row.try_get(3)?,
-            there: row.try_get::<Option<Vec<u8>>, _>(4)?.unwrap_or_default(),
+            row: row.get(0)?,
+            part: PartId::of(self.message, row.get(1)?),
+            reasoning: row.get::<i32>(2)? == 2,
+            length: row.get(3)?,
+            there: row.get::<Option<Vec<u8>>>(4)?.unwrap_or_default(),
         }))
     }
 
@@ -151,18 +151,18 @@ impl AppendDraft {
     }
 
     /// The part that contains the text already, because the draft closed before the text was sent again.
-    async fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
+    fn closed(&self, tx: &mut Tx<'_>) -> Result<Option<PartId>> {
         let DraftWordsToAdd { part, client_id, reasoning, offset, delta } = &self.words;
         let message = self.message.0.as_bytes().to_vec();
         let has = match (part, client_id) {
-            (Some(part), _) => sqlx::query_scalar(HAS_PART).bind(message).bind(part.number()),
-            (None, Some(client_id)) => sqlx::query_scalar(HAS_NAMED_PART).bind(message).bind(client_id),
+            (Some(part), _) => sqlite::scalar(HAS_PART).bind(message).bind(part.number()),
+            (None, Some(client_id)) => sqlite::scalar(HAS_NAMED_PART).bind(message).bind(client_id),
             (None, None) => return Ok(None),
         };
-        if !has.fetch_one(&mut *tx.conn).await? {
+        if !has.one(tx.conn)? {
             return Ok(None);
         }
-        let stored = messages::by_public_id(tx.conn, self.session.0, self.message).await?;
+        let stored = messages::by_public_id(tx.conn, self.session.0, self.message)?;
         let is_meant = |id: PartId, name: &Option<String>| part.map_or(name == client_id, |part| part == id);
         let closed = stored.parts.iter().find(|closed| is_meant(closed.id, &closed.client_id));
         let there = closed.and_then(|closed| match &*closed.body {
@@ -184,43 +184,42 @@ impl AppendDraft {
     }
 
     /// Adds the new part of the text.
-    async fn extend(self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
+    fn extend(self, tx: &mut Tx<'_>, row: i64, found: Found) -> Result<DraftReceipt> {
         let (length, was) = (self.words.end(), found.length);
         let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
         // The existing text ends with a whole character, and so does the common part of the new text.
         let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
         within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
-        self.room(tx, row, (0, length - was)).await?;
-        sqlx::query(EXTEND).bind(found.row).bind(new).execute(&mut *tx.conn).await?;
+        self.room(tx, row, (0, length - was))?;
+        sqlite::query(EXTEND).bind(found.row).bind(new).execute(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
     }
 
-    async fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
+    fn begin(self, tx: &mut Tx<'_>, row: i64) -> Result<DraftReceipt> {
         if self.words.offset != 0 {
             return Err(Error::OffsetMismatch { offset: self.words.offset, length: 0 });
         }
         let length = self.words.end();
         within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
-        let count = self.room(tx, row, (1, length)).await?;
+        let count = self.room(tx, row, (1, length))?;
         within("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
-        sqlx::query(INSERT)
+        sqlite::query(INSERT)
             .bind(row)
             .bind(number)
             .bind(self.words.client_id)
             .bind(if self.words.reasoning { 2 } else { 1 })
             .bind(self.words.delta)
-            .execute(&mut *tx.conn)
-            .await?;
+            .execute(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
         Ok(DraftReceipt { part: PartId::of(self.message, number), length, added_at: Some(0) })
     }
 
     /// Refuses drafts and text that would exceed the limits of the message when it is sealed; returns the number of its
     /// drafts.
-    async fn room(&self, tx: &mut Tx<'_>, row: i64, (new, bytes): (usize, i64)) -> Result<i64> {
-        let drafts = sqlx::query(COUNT).bind(row).fetch_one(&mut *tx.conn).await?;
-        let (count, there): (i64, i64) = (drafts.try_get(0)?, drafts.try_get(1)?);
+    fn room(&self, tx: &mut Tx<'_>, row: i64, (new, bytes): (usize, i64)) -> Result<i64> {
+        let drafts = sqlite::query(COUNT).bind(row).one(tx.conn)?;
+        let (count, there): (i64, i64) = (drafts.get(0)?, drafts.get(1)?);
         let parts = usize::try_from(count).unwrap_or(usize::MAX).saturating_add(new);
         within_message(tx.loaded(self.session.0)?, self.message, parts, there + bytes)?;
         Ok(count)

@@ -127,7 +127,7 @@ pub enum Error {
     ReadOnly,
     /// The disk failed to write or to sync.
     #[error("the disk failed: {0}")]
-    Disk(#[source] sqlx::Error),
+    Disk(#[source] rusqlite::Error),
     /// The daemon is stopping.
     #[error("the store is closing")]
     Closed,
@@ -143,7 +143,7 @@ pub enum Error {
     },
     /// The database refused the statement.
     #[error("database: {0}")]
-    Database(#[source] sqlx::Error),
+    Database(#[source] rusqlite::Error),
     /// The store cannot be opened.
     #[error("{0}")]
     Open(String),
@@ -215,9 +215,8 @@ impl Error {
 
     /// True if a sync failed or may have: the kernel may have dropped data that was written before.
     pub(crate) fn is_failed_sync(&self) -> bool {
-        let Self::Disk(sqlx::Error::Database(error)) = self else { return true };
-        let code = error.code().and_then(|code| code.parse::<i32>().ok());
-        !matches!(code, Some(sqlite::IO_WRITE))
+        let Self::Disk(rusqlite::Error::SqliteFailure(error, _)) = self else { return true };
+        error.extended_code != sqlite::IO_WRITE
     }
 
     /// True if the error concerns the database and not the command, so that the whole transaction fails with it.
@@ -240,16 +239,14 @@ impl Error {
     }
 }
 
-impl From<sqlx::Error> for Error {
-    fn from(error: sqlx::Error) -> Self {
+impl From<rusqlite::Error> for Error {
+    fn from(error: rusqlite::Error) -> Self {
         let code = match &error {
-            sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()).unwrap_or_default(),
-            sqlx::Error::ColumnDecode { .. } | sqlx::Error::Decode(_) | sqlx::Error::ColumnNotFound(_) => {
+            rusqlite::Error::SqliteFailure(error, _) => error.extended_code,
+            // A text that is not UTF-8.
+            rusqlite::Error::FromSqlConversionFailure(..) | rusqlite::Error::Utf8Error(..) => {
                 return Self::corrupt("database", error);
             }
-            sqlx::Error::PoolTimedOut => return Self::Busy,
-            // The readers are closed when the daemon stops, before its last calls have ended.
-            sqlx::Error::PoolClosed => return Self::Closed,
             _ => return Self::Database(error),
         };
         match (code, code & 0xff) {
@@ -285,13 +282,3 @@ mod sqlite {
 
 /// The result of a store operation.
 pub type Result<T> = std::result::Result<T, Error>;
-
-#[cfg(test)]
-mod tests {
-    use super::Error;
-
-    #[test]
-    fn a_read_of_a_store_that_is_closed_says_that_the_daemon_stops() {
-        assert!(matches!(Error::from(sqlx::Error::PoolClosed), Error::Closed));
-    }
-}

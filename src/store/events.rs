@@ -3,13 +3,12 @@
 use super::ancestry::{Ancestry, Reader};
 use super::codec;
 use super::error::{Error, Result};
+use super::sqlite::{self, Connection, Row};
 use crate::limits;
 use crate::model::event::{Event, EventBody, EventKind};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
 
 macro_rules! select_event {
     ($rest:literal) => {
@@ -21,30 +20,30 @@ macro_rules! select_event {
     };
 }
 
-const OF_STORE: &str = select_event!("where e.seq > $1 order by e.seq limit +$2");
+const OF_STORE: &str = select_event!("where e.seq > ?1 order by e.seq limit +?2");
 // A session's numbers rise with its revisions: the last revision up to a number is found by bisection, so that the log
 // needs no index by session and number.
 const OF_SESSION: &str = select_event!(
-    "where e.session_id = $3 and e.revision > ( \
+    "where e.session_id = ?3 and e.revision > ( \
      with recursive bisection(low, high) as ( \
-     select coalesce(s.fork_revision, 0), s.revision from session s where s.id = $3 \
+     select coalesce(s.fork_revision, 0), s.revision from session s where s.id = ?3 \
      union all \
-     select case when m.seq <= $1 then m.revision else low end, case when m.seq <= $1 then high else m.revision - 1 end \
-     from bisection join event m on m.session_id = $3 and m.revision = (low + high + 1) / 2 where low < high) \
-     select low from bisection where low = high) order by e.revision limit +$2"
+     select case when m.seq <= ?1 then m.revision else low end, case when m.seq <= ?1 then high else m.revision - 1 end \
+     from bisection join event m on m.session_id = ?3 and m.revision = (low + high + 1) / 2 where low < high) \
+     select low from bisection where low = high) order by e.revision limit +?2"
 );
 const OF_SEGMENT: &str =
-    select_event!("where e.session_id = $1 and e.revision between $2 and $3 order by e.revision limit +$4");
-const AT_REVISION: &str = select_event!("where e.session_id = $1 and e.revision = $2");
-const AT_SEQ: &str = "select hash from event where seq = $1";
-const POSITION: &str = "select session_id, revision from event where seq = $1";
+    select_event!("where e.session_id = ?1 and e.revision between ?2 and ?3 order by e.revision limit +?4");
+const AT_REVISION: &str = select_event!("where e.session_id = ?1 and e.revision = ?2");
+const AT_SEQ: &str = "select hash from event where seq = ?1";
+const POSITION: &str = "select session_id, revision from event where seq = ?1";
 const SNAPSHOT: &str = "select (select coalesce(max(seq), 0) from event), s.id, s.revision, \
      (select json_group_array(m.revision) from message m where m.session_id = s.id and m.sealed_revision is null) \
-     from json_each($1) wanted join session s on s.id = wanted.value";
-const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = $1 and revision > $2 \
-     and revision <= (select revision from event where session_id = $1 and revision > $2 and ends_mutation = 1 \
-     order by revision limit 1) and kind in (select value from json_each($3)))";
-const HASH_AT: &str = "select hash from event where session_id = $1 and revision = $2";
+     from json_each(?1) wanted join session s on s.id = wanted.value";
+const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = ?1 and revision > ?2 \
+     and revision <= (select revision from event where session_id = ?1 and revision > ?2 and ends_mutation = 1 \
+     order by revision limit 1) and kind in (select value from json_each(?3)))";
+const HASH_AT: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -52,36 +51,36 @@ pub(crate) const STATEMENTS: &[&str] =
     &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
 
 /// True if the event at a revision is the expiry of a message.
-pub(crate) async fn has_expired(conn: &mut SqliteConnection, key: i64, at: Revision) -> Result<bool> {
-    let row = sqlx::query(AT_REVISION).bind(key).bind(at).fetch_optional(conn).await?;
+pub(crate) fn has_expired(conn: &Connection, key: i64, at: Revision) -> Result<bool> {
+    let row = sqlite::query(AT_REVISION).bind(key).bind(at).optional(conn)?;
     let event = row.map(|row| from_row(&row)).transpose()?;
     Ok(event.is_some_and(|(_, event)| matches!(event.body, EventBody::MessageFinished { expired: true, .. })))
 }
 
-fn from_row(row: &SqliteRow) -> Result<(i64, Event)> {
-    let seq: Seq = row.try_get(0)?;
+fn from_row(row: &Row) -> Result<(i64, Event)> {
+    let seq: Seq = row.get(0)?;
     read(row, seq).map_err(|error| error.in_row(seq))
 }
 
-fn read(row: &SqliteRow, seq: Seq) -> Result<(i64, Event)> {
-    let hash: Vec<u8> = row.try_get(9)?;
+fn read(row: &Row, seq: Seq) -> Result<(i64, Event)> {
+    let hash: Vec<u8> = row.get(9)?;
     let event = Event {
         seq,
-        session_id: SessionId(codec::uuid(row.try_get(1)?)?),
-        revision: row.try_get(2)?,
-        ends_mutation: row.try_get(4)?,
-        time: Timestamp(row.try_get(5)?),
-        actor: row.try_get(6)?,
-        request_id: row.try_get(7)?,
-        body: codec::decode_event(row.try_get(3)?, row.try_get(8)?)?,
+        session_id: SessionId(codec::uuid(row.get(1)?)?),
+        revision: row.get(2)?,
+        ends_mutation: row.get(4)?,
+        time: Timestamp(row.get(5)?),
+        actor: row.get(6)?,
+        request_id: row.get(7)?,
+        body: codec::decode_event(row.get(3)?, row.get(8)?)?,
         hash: hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?,
     };
-    Ok((row.try_get(10)?, event))
+    Ok((row.get(10)?, event))
 }
 
 /// The event of a session's own revision, not of its ancestors'.
-pub(crate) async fn at_revision(reader: &mut Reader<'_>, key: i64, revision: Revision) -> Result<Option<Event>> {
-    let row = reader.one(sqlx::query(AT_REVISION).bind(key).bind(revision)).await?;
+pub(crate) fn at_revision(reader: &mut Reader<'_>, key: i64, revision: Revision) -> Result<Option<Event>> {
+    let row = reader.one(sqlite::query(AT_REVISION).bind(key).bind(revision))?;
     row.map(|row| from_row(&row).map(|(_, event)| event)).transpose()
 }
 
@@ -150,18 +149,18 @@ pub struct ScannedTo {
 
 /// Events after `after`, up to `head`. The page ends at the end of a mutation, unless one mutation is longer than a
 /// page.
-pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
+pub(crate) fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
     let limit = limits::SUBSCRIPTION_PAGE_EVENTS;
     let mut found = Vec::new();
     if filter.sessions.is_empty() {
-        let rows = reader.all(sqlx::query(OF_STORE).bind(after).bind(limit)).await?;
+        let rows = reader.all(sqlite::query(OF_STORE).bind(after).bind(limit))?;
         for row in &rows {
             found.push(from_row(row)?);
         }
     } else {
         for session in &filter.sessions {
-            let query = sqlx::query(OF_SESSION).bind(after).bind(limit).bind(session.0);
-            for row in reader.all(query).await? {
+            let query = sqlite::query(OF_SESSION).bind(after).bind(limit).bind(session.0);
+            for row in reader.all(query)? {
                 found.push(from_row(&row)?);
             }
         }
@@ -175,7 +174,7 @@ pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: S
     }
     let scanned = if full { found.last().map_or(after, |(_, event)| event.seq) } else { head };
     let mut more = match found.last() {
-        Some((key, last)) if full && !last.ends_mutation => goes_on(reader, filter, *key, last.revision).await?,
+        Some((key, last)) if full && !last.ends_mutation => goes_on(reader, filter, *key, last.revision)?,
         _ => false,
     };
     let mut events = Vec::with_capacity(found.len());
@@ -192,19 +191,19 @@ pub(crate) async fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: S
 
 /// True if the filter admits more events of a mutation after the page that splits it. Its session is one that the
 /// filter admits, or it would not have been found.
-async fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, last: Revision) -> Result<bool> {
+fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, last: Revision) -> Result<bool> {
     if filter.kinds.is_empty() {
         return Ok(true);
     }
     let kinds: Vec<i32> = filter.kinds.iter().map(|kind| *kind as i32).collect();
     let kinds = serde_json::to_string(&kinds).unwrap_or_default();
-    let row = reader.one(sqlx::query(MATCHES_IN_MUTATION).bind(key).bind(last).bind(kinds)).await?;
-    row.map_or(Ok(false), |row| Ok(row.try_get(0)?))
+    let row = reader.one(sqlite::query(MATCHES_IN_MUTATION).bind(key).bind(last).bind(kinds))?;
+    row.map_or(Ok(false), |row| Ok(row.get(0)?))
 }
 
 /// Events of a history by revision, including those of ancestors, oldest first, and the last scanned event if more may
 /// follow it.
-pub(crate) async fn of_history(
+pub(crate) fn of_history(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     kinds: &[EventKind],
@@ -213,16 +212,19 @@ pub(crate) async fn of_history(
 ) -> Result<(Vec<Event>, Option<ScannedTo>)> {
     let mut events = Vec::new();
     let mut left = limits::EVENTS_SCAN_MAX;
-    for (segment, _) in ancestry.all(reader).await? {
+    for (segment, _) in ancestry.all(reader)? {
         let (from, to) = (first.max(segment.first), last.min(segment.last));
         if from > to {
             continue;
         }
         let mut from = from;
         while from <= to {
-            let query =
-                sqlx::query(OF_SEGMENT).bind(segment.owner).bind(from).bind(to).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
-            let rows = reader.all(query).await?;
+            let query = sqlite::query(OF_SEGMENT)
+                .bind(segment.owner)
+                .bind(from)
+                .bind(to)
+                .bind(limits::SUBSCRIPTION_PAGE_EVENTS);
+            let rows = reader.all(query)?;
             let full = i64::try_from(rows.len()).unwrap_or(i64::MAX) == limits::SUBSCRIPTION_PAGE_EVENTS;
             for row in &rows {
                 let (_, event) = from_row(row)?;
@@ -246,52 +248,48 @@ pub(crate) async fn of_history(
 }
 
 /// The hash of the event with this number.
-pub(crate) async fn hash_at_seq(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<Vec<u8>>> {
-    let row = reader.one(sqlx::query(AT_SEQ).bind(seq)).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+pub(crate) fn hash_at_seq(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<Vec<u8>>> {
+    let row = reader.one(sqlite::query(AT_SEQ).bind(seq))?;
+    Ok(row.map(|row| row.get(0)).transpose()?)
 }
 
 /// The session and the revision of the event with this number.
-pub(crate) async fn position_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<(i64, Revision)>> {
-    let row = reader.one(sqlx::query(POSITION).bind(seq)).await?;
-    row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).transpose()
+pub(crate) fn position_of(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<(i64, Revision)>> {
+    let row = reader.one(sqlite::query(POSITION).bind(seq))?;
+    row.map(|row| Ok((row.get(0)?, row.get(1)?))).transpose()
 }
 
 /// The chain's hash at a revision of a history.
-pub(crate) async fn hash_at(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    revision: Revision,
-) -> Result<Option<Vec<u8>>> {
+pub(crate) fn hash_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<Vec<u8>>> {
     if revision < 1 || revision > ancestry.revision {
         return Ok(None);
     }
-    let segment = ancestry.owner_at(reader, revision).await?;
-    let row = reader.one(sqlx::query(HASH_AT).bind(segment.owner).bind(revision)).await?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?)
+    let segment = ancestry.owner_at(reader, revision)?;
+    let row = reader.one(sqlite::query(HASH_AT).bind(segment.owner).bind(revision))?;
+    Ok(row.map(|row| row.get(0)).transpose()?)
 }
 
 /// The event of a revision of a history; none if there is no such revision.
-pub(crate) async fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<Event>> {
+pub(crate) fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<Option<Event>> {
     if revision < 1 || revision > ancestry.revision {
         return Ok(None);
     }
-    let segment = ancestry.owner_at(reader, revision).await?;
-    at_revision(reader, segment.owner, revision).await
+    let segment = ancestry.owner_at(reader, revision)?;
+    at_revision(reader, segment.owner, revision)
 }
 
 /// The state of sessions and of the log now, read by one statement and therefore consistent.
-pub(crate) async fn moment(reader: &mut Reader<'_>, sessions: &[super::head::SessionKey]) -> Result<Moment> {
+pub(crate) fn moment(reader: &mut Reader<'_>, sessions: &[super::head::SessionKey]) -> Result<Moment> {
     let wanted: Vec<i64> = sessions.iter().map(|session| session.0).collect();
     let wanted = serde_json::to_string(&wanted).unwrap_or_default();
     let mut moment = Moment::default();
-    for row in reader.all(sqlx::query(SNAPSHOT).bind(wanted)).await? {
-        moment.head = row.try_get(0)?;
+    for row in reader.all(sqlite::query(SNAPSHOT).bind(wanted))? {
+        moment.head = row.get(0)?;
         let mut open: Vec<Revision> =
-            serde_json::from_str(row.try_get(3)?).map_err(|error| Error::corrupt("message", error))?;
+            serde_json::from_str(row.get(3)?).map_err(|error| Error::corrupt("message", error))?;
         open.sort_unstable();
-        let session = super::head::SessionKey(row.try_get(1)?);
-        moment.sessions.push(SessionMoment { session, revision: row.try_get(2)?, open });
+        let session = super::head::SessionKey(row.get(1)?);
+        moment.sessions.push(SessionMoment { session, revision: row.get(2)?, open });
     }
     Ok(moment)
 }

@@ -3,7 +3,7 @@
 use super::ancestry::Reader;
 use super::codec::{self, Number};
 use super::error::{Error, Kind, Result};
-use super::script::Script;
+use super::sqlite::{self, Connection, Row};
 use crate::limits;
 use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::message::GivenView;
@@ -11,8 +11,6 @@ use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
 use uuid::Uuid;
 
@@ -107,83 +105,76 @@ const SELECT: &str = "select id, public_id, fork_revision, title, state, metadat
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
      overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
-     from session where id = $1";
+     from session where id = ?1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms, \
      coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
      coalesce((select max(d.number) from draft d where d.message_id = m.id), 0) \
-     from message m left join open_message o on o.message_id = m.id where m.session_id = $1 and m.sealed_revision is null";
-const SELECT_CURRENT_JOB: &str = "select public_id from job where session_id = $1 and state in (1, 2) and queued = 0";
-const UPDATE: &str = "update session set title = v.column2, state = v.column3, metadata_json = v.column4, \
-     window = v.column5, revision = v.column6, history_revision = v.column7, compaction_revision = v.column8, \
-     chain_hash = v.column9, message_count = v.column10, update_time = v.column11, context_tokens = v.column12, \
-     context_revision = v.column13, appended_bytes = v.column14, due_revision = v.column15, \
-     due_time = v.column16, failures = v.column17, hold_turns = v.column18, hold_breaker = v.column19, \
-     cooldown_end = v.column20, overhead_tokens = v.column21, guard_revision = v.column22, \
-     undo_revision = v.column23, wake_bytes = v.column24, wake_on_reply = v.column25, \
-     wake_on_request = v.column26, wake_time = v.column27 from (";
-const UPDATE_TAIL: &str = ") as v where session.id = v.column1";
-const UPDATE_COLUMNS: usize = 27;
+     from message m left join open_message o on o.message_id = m.id where m.session_id = ?1 and m.sealed_revision is null";
+const SELECT_CURRENT_JOB: &str = "select public_id from job where session_id = ?1 and state in (1, 2) and queued = 0";
+const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json = ?4, window = ?5, revision = ?6, \
+     history_revision = ?7, compaction_revision = ?8, chain_hash = ?9, message_count = ?10, update_time = \
+     ?11, context_tokens = ?12, context_revision = ?13, appended_bytes = ?14, due_revision = ?15, \
+     due_time = ?16, failures = ?17, hold_turns = ?18, hold_breaker = ?19, cooldown_end = ?20, \
+     overhead_tokens = ?21, guard_revision = ?22, undo_revision = ?23, wake_bytes = ?24, wake_on_reply = \
+     ?25, wake_on_request = ?26, wake_time = ?27 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB];
+pub(crate) const STATEMENTS: &[&str] = &[SELECT, SELECT_OPEN, SELECT_CURRENT_JOB, UPDATE];
 
 impl Head {
     /// Reads a head from its row.
-    pub(crate) async fn load(conn: &mut SqliteConnection, key: i64) -> Result<Self> {
-        let row = sqlx::query(SELECT)
-            .bind(key)
-            .fetch_optional(&mut *conn)
-            .await?
-            .ok_or_else(|| Error::not_found(Kind::Session, key))?;
-        let hash: Vec<u8> = row.try_get("chain_hash")?;
+    pub(crate) fn load(conn: &Connection, key: i64) -> Result<Self> {
+        let row =
+            sqlite::query(SELECT).bind(key).optional(conn)?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
+        let hash: Vec<u8> = row.get("chain_hash")?;
         let mut open = HashMap::new();
-        for row in sqlx::query(SELECT_OPEN).bind(key).fetch_all(&mut *conn).await? {
-            let message = row.try_get(0)?;
-            let bytes = super::messages::bytes_of(&mut Reader::new(conn), message).await?;
+        for row in sqlite::query(SELECT_OPEN).bind(key).all(conn)? {
+            let message = row.get(0)?;
+            let bytes = super::messages::bytes_of(&mut Reader::new(conn), message)?;
             let message = OpenMessage {
                 row: message,
-                revision: row.try_get(2)?,
-                writer: codec::decode_message_head(row.try_get(3)?)?.actor,
-                next_position: row.try_get(4)?,
-                next_number: row.try_get::<u16, _>(6)?.max(row.try_get(7)?).saturating_add(1),
+                revision: row.get(2)?,
+                writer: codec::decode_message_head(row.get(3)?)?.actor,
+                next_position: row.get(4)?,
+                next_number: row.get::<u16>(6)?.max(row.get(7)?).saturating_add(1),
                 bytes,
-                timeout_ms: row.try_get::<Option<i64>, _>(5)?.unwrap_or(limits::OPEN_TIMEOUT_MS_DEFAULT),
+                timeout_ms: row.get::<Option<i64>>(5)?.unwrap_or(limits::OPEN_TIMEOUT_MS_DEFAULT),
             };
-            open.insert(codec::uuid(row.try_get(1)?)?, message);
+            open.insert(codec::uuid(row.get(1)?)?, message);
         }
-        let due_revision: Option<Revision> = row.try_get("due_revision")?;
-        let due_time = row.try_get::<Option<i64>, _>("due_time")?.map(Timestamp);
-        let job: Option<Vec<u8>> = sqlx::query_scalar(SELECT_CURRENT_JOB).bind(key).fetch_optional(&mut *conn).await?;
+        let due_revision: Option<Revision> = row.get("due_revision")?;
+        let due_time = row.get::<Option<i64>>("due_time")?.map(Timestamp);
+        let job: Option<Vec<u8>> = sqlite::scalar(SELECT_CURRENT_JOB).bind(key).optional(conn)?;
         Ok(Self {
             key,
-            id: SessionId(codec::uuid(row.try_get("public_id")?)?),
-            fork_revision: row.try_get("fork_revision")?,
-            title: row.try_get("title")?,
-            state: SessionState::from_number(row.try_get("state")?)?,
-            metadata_json: row.try_get("metadata_json")?,
-            window: codec::decode_window(row.try_get("window")?)?,
-            revision: row.try_get("revision")?,
-            history_revision: row.try_get("history_revision")?,
-            compaction_revision: row.try_get("compaction_revision")?,
+            id: SessionId(codec::uuid(row.get("public_id")?)?),
+            fork_revision: row.get("fork_revision")?,
+            title: row.get("title")?,
+            state: SessionState::from_number(row.get("state")?)?,
+            metadata_json: row.get("metadata_json")?,
+            window: codec::decode_window(row.get("window")?)?,
+            revision: row.get("revision")?,
+            history_revision: row.get("history_revision")?,
+            compaction_revision: row.get("compaction_revision")?,
             chain_hash: hash.try_into().map_err(|_| Error::corrupt("session", "chain_hash is not 32 bytes"))?,
-            message_count: row.try_get("message_count")?,
-            update_time: Timestamp(row.try_get("update_time")?),
+            message_count: row.get("message_count")?,
+            update_time: Timestamp(row.get("update_time")?),
             context: context(&row)?,
-            usage_revision: row.try_get("revision")?,
-            appended_bytes: row.try_get("appended_bytes")?,
+            usage_revision: row.get("revision")?,
+            appended_bytes: row.get("appended_bytes")?,
             due_revision,
             due_time,
             due_during_compaction: due_revision.is_none() && due_time.is_some(),
             guards: guards(&row)?,
-            guard_revision: row.try_get("guard_revision")?,
-            undo_revision: row.try_get("undo_revision")?,
+            guard_revision: row.get("guard_revision")?,
+            undo_revision: row.get("undo_revision")?,
             wake: Wake {
-                bytes: row.try_get("wake_bytes")?,
-                on_reply: row.try_get("wake_on_reply")?,
-                on_request: row.try_get("wake_on_request")?,
-                time: row.try_get::<Option<i64>, _>("wake_time")?.map(Timestamp),
+                bytes: row.get("wake_bytes")?,
+                on_reply: row.get("wake_on_reply")?,
+                on_request: row.get("wake_on_request")?,
+                time: row.get::<Option<i64>>("wake_time")?.map(Timestamp),
             },
             over_window: false,
             current_job: job.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
@@ -191,23 +182,18 @@ impl Head {
         })
     }
 
-    /// Writes heads to their rows.
-    pub(super) fn save_all<'h>(script: &mut Script, heads: impl IntoIterator<Item = &'h Self>) {
-        script.update((UPDATE, UPDATE_TAIL), UPDATE_COLUMNS, heads, |script, head| head.bind(script));
-    }
-
-    /// Binds the values for the columns of `UPDATE`.
-    fn bind(&self, script: &mut Script) {
-        script
+    /// Writes the head to its row.
+    pub(super) fn save(&self, conn: &Connection) -> Result<()> {
+        sqlite::query(UPDATE)
             .bind(self.key)
-            .bind(self.title.clone())
+            .bind(&self.title)
             .bind(self.state.number())
-            .bind(self.metadata_json.clone())
+            .bind(self.metadata_json.as_deref())
             .bind(codec::encode_window(&self.window))
             .bind(self.revision)
             .bind(self.history_revision)
             .bind(self.compaction_revision)
-            .bind(self.chain_hash.to_vec())
+            .bind(&self.chain_hash)
             .bind(self.message_count)
             .bind(self.update_time.0)
             .bind(self.context.map(|context| context.tokens))
@@ -225,7 +211,9 @@ impl Head {
             .bind(self.wake.bytes)
             .bind(self.wake.on_reply)
             .bind(self.wake.on_request)
-            .bind(self.wake.time.map(|time| time.0));
+            .bind(self.wake.time.map(|time| time.0))
+            .execute(conn)?;
+        Ok(())
     }
 
     /// Refuses writes to an archived session.
@@ -364,20 +352,20 @@ impl Head {
 }
 
 /// The context usage of the newest decision, from a session's row.
-pub(crate) fn context(row: &SqliteRow) -> Result<Option<ContextSize>> {
-    let (tokens, revision) = (row.try_get("context_tokens")?, row.try_get("context_revision")?);
+pub(crate) fn context(row: &Row) -> Result<Option<ContextSize>> {
+    let (tokens, revision) = (row.get("context_tokens")?, row.get("context_revision")?);
     let tokens: Option<i64> = tokens;
     Ok(tokens.zip(revision).map(|(tokens, revision)| ContextSize { tokens, revision }))
 }
 
 /// The guards of the newest decision, from a session's row.
-pub(crate) fn guards(row: &SqliteRow) -> Result<Guards> {
+pub(crate) fn guards(row: &Row) -> Result<Guards> {
     Ok(Guards {
-        failure_count: row.try_get("failures")?,
-        hold_turns: row.try_get("hold_turns")?,
-        breaker_open: row.try_get("hold_breaker")?,
-        cooldown_end: row.try_get::<Option<i64>, _>("cooldown_end")?.map(Timestamp),
-        overhead_tokens: row.try_get("overhead_tokens")?,
+        failure_count: row.get("failures")?,
+        hold_turns: row.get("hold_turns")?,
+        breaker_open: row.get("hold_breaker")?,
+        cooldown_end: row.get::<Option<i64>>("cooldown_end")?.map(Timestamp),
+        overhead_tokens: row.get("overhead_tokens")?,
     })
 }
 

@@ -2,8 +2,8 @@
 
 use super::codec;
 use super::error::Result;
+use super::sqlite::{self, Connection};
 use crate::clock::{Clock, fresh_id};
-use sqlx::{Connection as _, SqliteConnection};
 use uuid::Uuid;
 
 /// `user_version` of a backup that was never opened as a store.
@@ -12,9 +12,9 @@ const IS_BACKUP: &str = "pragma user_version";
 const MARK: &str = "pragma user_version = 1";
 const CLEAR_MARK: &str = "pragma user_version = 0";
 const FIRST: &str =
-    "insert into store (id, public_id, create_time, secret) values (1, $1, $2, $3) on conflict (id) do nothing";
+    "insert into store (id, public_id, create_time, secret) values (1, ?1, ?2, ?3) on conflict (id) do nothing";
 const NEXT: &str = "insert into store (id, public_id, create_time, secret) \
-     select id + 1, $1, $2, secret from store order by id desc limit 1";
+     select id + 1, ?1, ?2, secret from store order by id desc limit 1";
 pub(super) const IDENTITIES: &str = "select public_id, secret from store order by id desc";
 
 /// The statements of this file, for the test that prepares them all.
@@ -32,27 +32,26 @@ pub(super) struct Identity {
 }
 
 /// The identity, which is made at the first start of a new store and of a restored backup.
-pub(super) async fn settle(conn: &mut SqliteConnection, clock: &Clock) -> Result<Identity> {
+pub(super) fn settle(conn: &Connection, clock: &Clock) -> Result<Identity> {
     let secret: [u8; 32] = rand::random();
-    let (id, now) = (fresh_id().as_bytes().to_vec(), clock.now().0);
-    sqlx::query(FIRST).bind(id.clone()).bind(now).bind(secret.to_vec()).execute(&mut *conn).await?;
-    let mark: i64 = sqlx::query_scalar(IS_BACKUP).fetch_one(&mut *conn).await?;
+    let (id, now) = (fresh_id(), clock.now().0);
+    sqlite::query(FIRST).bind(id.as_bytes()).bind(now).bind(&secret).execute(conn)?;
+    let mark: i64 = sqlite::scalar(IS_BACKUP).one(conn)?;
     if mark == BACKUP {
-        let mut tx = conn.begin().await?;
-        sqlx::query(NEXT).bind(id).bind(now).execute(&mut *tx).await?;
-        sqlx::query(CLEAR_MARK).execute(&mut *tx).await?;
-        tx.commit().await?;
+        let transaction = conn.unchecked_transaction()?;
+        sqlite::query(NEXT).bind(id.as_bytes()).bind(now).execute(&transaction)?;
+        transaction.execute_batch(CLEAR_MARK)?;
+        transaction.commit()?;
     }
-    let mut rows: Vec<(Vec<u8>, Vec<u8>)> = sqlx::query_as(IDENTITIES).fetch_all(conn).await?;
-    let ids = rows.iter().map(|(id, _)| codec::uuid(id)).collect::<Result<Vec<_>>>()?;
-    let secret = rows.pop().map(|(_, secret)| secret).unwrap_or_default();
-    let view_key = blake3::derive_key("longhand 2026-12-06 view tokens", &secret);
+    let rows = sqlite::query(IDENTITIES).all(conn)?;
+    let ids = rows.iter().map(|row| codec::uuid(row.get(0)?)).collect::<Result<Vec<_>>>()?;
+    let secret = rows.last().map(|row| row.get::<&[u8]>(1)).transpose()?.unwrap_or_default();
+    let view_key = blake3::derive_key("longhand 2026-12-06 view tokens", secret);
     let (id, earlier) = ids.split_first().ok_or_else(|| super::Error::corrupt("store", "it has no identity"))?;
     Ok(Identity { id: *id, earlier: earlier.to_vec(), view_key })
 }
 
 /// Marks a database as a backup: its first start as a store gives it a new id.
-pub(super) async fn mark_as_backup(conn: &mut SqliteConnection) -> Result<()> {
-    sqlx::query(MARK).execute(conn).await?;
-    Ok(())
+pub(super) fn mark_as_backup(conn: &Connection) -> Result<()> {
+    Ok(conn.execute_batch(MARK)?)
 }

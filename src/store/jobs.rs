@@ -8,6 +8,7 @@ use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Pending, Receipt, SessionKey};
 use super::open_messages;
+use super::sqlite::{self, Row};
 use super::statistics;
 use super::tx::{Caller, Tx};
 use crate::clock::fresh_id;
@@ -21,8 +22,6 @@ use crate::model::ids::{CompactionId, SessionId};
 use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 
 /// Requests a compaction.
 #[derive(Clone)]
@@ -129,27 +128,27 @@ macro_rules! select_job {
     };
 }
 
-const BY_ID: &str = select_job!("where j.public_id = $1");
-const BY_ROW: &str = select_job!("where j.id = $1");
-const OF_SESSION: &str = select_job!("where j.session_id = $1 and j.id < $2 order by j.id desc limit +$3");
-const CURRENT: &str = select_job!("where j.session_id = $1 and j.state in (1, 2) and j.queued = 0");
-const QUEUED: &str = select_job!("where j.session_id = $1 and j.state = 1 and j.queued = 1 order by j.id");
-const READY: &str = "select id, session_id, run_at from job where state = 1 and queued = 0 and run_at <= $1 \
-     order by run_at, id limit +$2";
+const BY_ID: &str = select_job!("where j.public_id = ?1");
+const BY_ROW: &str = select_job!("where j.id = ?1");
+const OF_SESSION: &str = select_job!("where j.session_id = ?1 and j.id < ?2 order by j.id desc limit +?3");
+const CURRENT: &str = select_job!("where j.session_id = ?1 and j.state in (1, 2) and j.queued = 0");
+const QUEUED: &str = select_job!("where j.session_id = ?1 and j.state = 1 and j.queued = 1 order by j.id");
+const READY: &str = "select id, session_id, run_at from job where state = 1 and queued = 0 and run_at <= ?1 \
+     order by run_at, id limit +?2";
 const NEXT_RUN: &str = "select min(run_at) from job where state = 1 and queued = 0";
 const RUNNING: &str = "select id, session_id, lease_until from job where state = 2 order by lease_until";
-const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit +$1";
-const GUARD: &str = "select guard_revision, undo_revision from session where id = $1";
+const DUE: &str = "select id from session where due_revision is not null order by due_time, id limit +?1";
+const GUARD: &str = "select guard_revision, undo_revision from session where id = ?1";
 // Guards ignore cancelled and superseded compactions, and finished maintenance, of which there are many.
 const ENDED: &str = select_job!(
-    "where j.session_id = $1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit +$2"
+    "where j.session_id = ?1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit +?2"
 );
 const NEXT_WAKE: &str = "select wake_time from session where wake_time is not null order by wake_time limit 1";
 const ASLEEP: &str =
-    "select id from session where wake_time is not null and wake_time <= $1 order by wake_time limit +$2";
-const FORGET_WAKE: &str = "update session set wake_time = null where id = $1";
+    "select id from session where wake_time is not null and wake_time <= ?1 order by wake_time limit +?2";
+const FORGET_WAKE: &str = "update session set wake_time = null where id = ?1";
 const PENDING: &str = "select s.due_revision is not null, j.public_id, s.revision, s.appended_bytes from session s \
-     left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = $1";
+     left join job j on j.session_id = s.id and j.state in (1, 2) and j.queued = 0 where s.id = ?1";
 const COUNTS: &str = "select (select count(*) from job where state = 1 and queued = 0) \
      + (select count(*) from job where state = 1 and queued = 1), \
      (select count(*) from job where state = 2)";
@@ -159,22 +158,22 @@ const IS_IDLE: &str = "select not exists (select 1 from session where due_revisi
      and not exists (select 1 from job where state = 2)";
 const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, state, queued, instructions, actor, \
      tokens_at_request, window, attempt, lease_epoch, run_at, create_time, requested_revision, level, notice, proposed, \
-     head_start, tail_start) values ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, 0, 0, $10, $11, $12, $13, $14, $15, $16, $17)";
+     head_start, tail_start) values (?1, ?2, ?3, ?4, 1, ?5, ?6, ?7, ?8, ?9, 0, 0, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)";
 // `proposed` is 1 while people are asked, and 2 once they have confirmed: in both cases its end is written as an event.
-const EXPEDITE_JOB: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = $2 \
-     where id = $1 and state = 1 and queued = 0 and run_at > $2";
-const EXPEDITE: &str = "update job set run_at = $2 \
-     where session_id = $1 and state = 1 and queued = 0 and proposed = 0 and run_at > $2";
-const RETRY: &str = "update job set state = 1, run_at = $3, lease_owner = null, lease_until = null, \
-     lost_attempts = lost_attempts + $4, attempt = attempt - $5 \
-     where id = $1 and lease_epoch = $2 and state = 2";
-const FINISH: &str = "update job set state = $3, ended_revision = $4, outcome = $5, failure = $6, end_time = $7, \
-     lease_owner = null, lease_until = null where id = $1 and lease_epoch = $2 and state in (1, 2)";
+const EXPEDITE_JOB: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = ?2 \
+     where id = ?1 and state = 1 and queued = 0 and run_at > ?2";
+const EXPEDITE: &str = "update job set run_at = ?2 \
+     where session_id = ?1 and state = 1 and queued = 0 and proposed = 0 and run_at > ?2";
+const RETRY: &str = "update job set state = 1, run_at = ?3, lease_owner = null, lease_until = null, \
+     lost_attempts = lost_attempts + ?4, attempt = attempt - ?5 \
+     where id = ?1 and lease_epoch = ?2 and state = 2";
+const FINISH: &str = "update job set state = ?3, ended_revision = ?4, outcome = ?5, failure = ?6, end_time = ?7, \
+     lease_owner = null, lease_until = null where id = ?1 and lease_epoch = ?2 and state in (1, 2)";
 // A promoted job queues after the jobs of other sessions that are ready already.
-const PROMOTE: &str = "update job set queued = 0, run_at = $2 where id = \
-     (select id from job where session_id = $1 and state = 1 and queued = 1 order by id limit 1) \
-     and not exists (select 1 from job where session_id = $1 and state in (1, 2) and queued = 0) returning public_id";
-const UNDONE: &str = "update job set undone_revision = $3 where session_id = $1 and public_id = $2";
+const PROMOTE: &str = "update job set queued = 0, run_at = ?2 where id = \
+     (select id from job where session_id = ?1 and state = 1 and queued = 1 order by id limit 1) \
+     and not exists (select 1 from job where session_id = ?1 and state in (1, 2) and queued = 0) returning public_id";
+const UNDONE: &str = "update job set undone_revision = ?3 where session_id = ?1 and public_id = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -226,99 +225,92 @@ impl JobRow {
     }
 }
 
-fn from_row(row: &SqliteRow) -> Result<JobRow> {
-    let time = |column: &str| row.try_get::<Option<i64>, _>(column).map(|micros| micros.map(Timestamp));
-    let outcome: Option<Vec<u8>> = row.try_get("outcome")?;
-    let failure: Option<Vec<u8>> = row.try_get("failure")?;
-    let window = codec::decode_window(row.try_get("window")?)?;
-    let proposed: i64 = row.try_get("proposed")?;
+fn from_row(row: &Row) -> Result<JobRow> {
+    let time = |column: &str| row.get::<Option<i64>>(column).map(|micros| micros.map(Timestamp));
+    let outcome: Option<Vec<u8>> = row.get("outcome")?;
+    let failure: Option<Vec<u8>> = row.get("failure")?;
+    let window = codec::decode_window(row.get("window")?)?;
+    let proposed: i64 = row.get("proposed")?;
     let start_time = time("start_time")?;
     let compaction = Compaction {
-        id: CompactionId(codec::uuid(row.try_get("public_id")?)?),
-        session_id: SessionId(codec::uuid(row.try_get("session")?)?),
+        id: CompactionId(codec::uuid(row.get("public_id")?)?),
+        session_id: SessionId(codec::uuid(row.get("session")?)?),
         request: CompactionRequest {
-            kind: CompactionKind::from_number(row.try_get("kind")?)?,
-            trigger: Trigger::from_number(row.try_get("trigger")?)?,
-            level: row.try_get::<Option<i32>, _>("level")?.map(Level::from_number).transpose()?,
-            instructions: row.try_get("instructions")?,
-            notice: row.try_get("notice")?,
-            bounds: Bounds { head_start: row.try_get("head_start")?, tail_start: row.try_get("tail_start")? },
+            kind: CompactionKind::from_number(row.get("kind")?)?,
+            trigger: Trigger::from_number(row.get("trigger")?)?,
+            level: row.get::<Option<i32>>("level")?.map(Level::from_number).transpose()?,
+            instructions: row.get("instructions")?,
+            notice: row.get("notice")?,
+            bounds: Bounds { head_start: row.get("head_start")?, tail_start: row.get("tail_start")? },
         },
         proposed_until: (proposed == 1).then_some(()).and(time("run_at")?),
-        state: CompactionState::from_number(row.try_get("state")?)?,
-        base_revision: row.try_get("base_revision")?,
-        tokens_at_request: row.try_get("tokens_at_request")?,
+        state: CompactionState::from_number(row.get("state")?)?,
+        base_revision: row.get("base_revision")?,
+        tokens_at_request: row.get("tokens_at_request")?,
         window_tokens: window.context,
-        attempt: row.try_get("attempt")?,
+        attempt: row.get("attempt")?,
         outcome: outcome.map(|bytes| codec::decode_outcome(&bytes)).transpose()?,
         failure: failure.map(|bytes| codec::decode_failure(&bytes)).transpose()?,
-        end_revision: row.try_get("ended_revision")?,
-        undone_revision: row.try_get("undone_revision")?,
+        end_revision: row.get("ended_revision")?,
+        undone_revision: row.get("undone_revision")?,
         requests: Vec::new(),
-        actor: row.try_get("actor")?,
-        create_time: Timestamp(row.try_get("create_time")?),
+        actor: row.get("actor")?,
+        create_time: Timestamp(row.get("create_time")?),
         end_time: time("end_time")?,
     };
     Ok(JobRow {
-        row: row.try_get("id")?,
-        session: row.try_get("session_id")?,
-        epoch: row.try_get("lease_epoch")?,
-        lost_attempts: row.try_get("lost_attempts")?,
+        row: row.get("id")?,
+        session: row.get("session_id")?,
+        epoch: row.get("lease_epoch")?,
+        lost_attempts: row.get("lost_attempts")?,
         start_time,
         window,
-        requested_revision: row.try_get("requested_revision")?,
+        requested_revision: row.get("requested_revision")?,
         has_event: start_time.is_some() || proposed != 0,
         compaction,
     })
 }
 
 /// A compaction by its id.
-pub(crate) async fn by_id(reader: &mut Reader<'_>, id: CompactionId) -> Result<JobRow> {
-    let row = reader.one(sqlx::query(BY_ID).bind(id.0.as_bytes().to_vec())).await?;
+pub(crate) fn by_id(reader: &mut Reader<'_>, id: CompactionId) -> Result<JobRow> {
+    let row = reader.one(sqlite::query(BY_ID).bind(id.0.as_bytes().to_vec()))?;
     from_row(&row.ok_or_else(|| Error::not_found(Kind::Compaction, id))?)
 }
 
-pub(super) async fn by_row(reader: &mut Reader<'_>, row: i64) -> Result<JobRow> {
-    let found = reader.one(sqlx::query(BY_ROW).bind(row)).await?;
+pub(super) fn by_row(reader: &mut Reader<'_>, row: i64) -> Result<JobRow> {
+    let found = reader.one(sqlite::query(BY_ROW).bind(row))?;
     from_row(&found.ok_or_else(|| Error::not_found(Kind::Compaction, row))?)
 }
 
 /// A page of a session's compactions, newest first, with their rows.
-pub(crate) async fn of_session(
-    reader: &mut Reader<'_>,
-    key: i64,
-    below: i64,
-    limit: i64,
-) -> Result<Vec<(i64, Compaction)>> {
-    let rows = reader.all(sqlx::query(OF_SESSION).bind(key).bind(below).bind(limit)).await?;
+pub(crate) fn of_session(reader: &mut Reader<'_>, key: i64, below: i64, limit: i64) -> Result<Vec<(i64, Compaction)>> {
+    let rows = reader.all(sqlite::query(OF_SESSION).bind(key).bind(below).bind(limit))?;
     rows.iter().map(|row| from_row(row).map(|job| (job.row, job.compaction))).collect()
 }
 
 /// Jobs whose time has come: row and session, oldest first.
-pub(crate) async fn ready(reader: &mut Reader<'_>, now: Timestamp, limit: i64) -> Result<Vec<(i64, SessionKey)>> {
-    let rows = reader.all(sqlx::query(READY).bind(now.0).bind(limit)).await?;
-    rows.iter().map(|row| Ok((row.try_get(0)?, SessionKey(row.try_get(1)?)))).collect()
+pub(crate) fn ready(reader: &mut Reader<'_>, now: Timestamp, limit: i64) -> Result<Vec<(i64, SessionKey)>> {
+    let rows = reader.all(sqlite::query(READY).bind(now.0).bind(limit))?;
+    rows.iter().map(|row| Ok((row.get(0)?, SessionKey(row.get(1)?)))).collect()
 }
 
 /// The time at which the next job is to run.
-pub(crate) async fn next_run(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
-    let row = reader.one(sqlx::query(NEXT_RUN)).await?;
-    let micros: Option<i64> = row.map(|row| row.try_get(0)).transpose()?.flatten();
+pub(crate) fn next_run(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+    let row = reader.one(sqlite::query(NEXT_RUN))?;
+    let micros: Option<i64> = row.map(|row| row.get(0)).transpose()?.flatten();
     Ok(micros.map(Timestamp))
 }
 
 /// Jobs that workers hold: the row, and the end of the lease.
-pub(crate) async fn running(reader: &mut Reader<'_>) -> Result<Vec<(i64, Timestamp)>> {
-    let rows = reader.all(sqlx::query(RUNNING)).await?;
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, Timestamp(row.try_get::<Option<i64>, _>(2)?.unwrap_or_default()))))
-        .collect()
+pub(crate) fn running(reader: &mut Reader<'_>) -> Result<Vec<(i64, Timestamp)>> {
+    let rows = reader.all(sqlite::query(RUNNING))?;
+    rows.iter().map(|row| Ok((row.get(0)?, Timestamp(row.get::<Option<i64>>(2)?.unwrap_or_default())))).collect()
 }
 
 /// Sessions whose due mark is set, oldest first.
-pub(crate) async fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<SessionKey>> {
-    let rows = reader.all(sqlx::query(DUE).bind(limit)).await?;
-    rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
+pub(crate) fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<SessionKey>> {
+    let rows = reader.all(sqlite::query(DUE).bind(limit))?;
+    rows.iter().map(|row| Ok(SessionKey(row.get(0)?))).collect()
 }
 
 /// The rows from which guards follow, besides a session's view, read in one snapshot.
@@ -333,33 +325,33 @@ pub struct GuardRows {
 }
 
 /// The rows from which a session's guards follow.
-pub(crate) async fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows> {
-    let session = reader.one(sqlx::query(GUARD).bind(key)).await?;
+pub(crate) fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows> {
+    let session = reader.one(sqlite::query(GUARD).bind(key))?;
     let session = session.ok_or_else(|| Error::not_found(Kind::Session, key))?;
-    let rows = reader.all(sqlx::query(ENDED).bind(key).bind(limits::GUARD_COMPACTIONS)).await?;
+    let rows = reader.all(sqlite::query(ENDED).bind(key).bind(limits::GUARD_COMPACTIONS))?;
     let ended = rows.iter().map(|row| from_row(row).map(|job| job.compaction)).collect::<Result<_>>()?;
-    Ok(GuardRows { ended, guard_revision: session.try_get(0)?, undo_revision: session.try_get(1)? })
+    Ok(GuardRows { ended, guard_revision: session.get(0)?, undo_revision: session.get(1)? })
 }
 
 /// The earliest wake time of a session, or the time at which an open message expires before that.
-pub(crate) async fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
-    let row = reader.one(sqlx::query(NEXT_WAKE)).await?;
-    let session = row.map(|row| row.try_get(0).map(Timestamp)).transpose()?;
-    Ok(session.into_iter().chain(open_messages::next(reader).await?).min())
+pub(crate) fn next_wake(reader: &mut Reader<'_>) -> Result<Option<Timestamp>> {
+    let row = reader.one(sqlite::query(NEXT_WAKE))?;
+    let session = row.map(|row| row.get(0).map(Timestamp)).transpose()?;
+    Ok(session.into_iter().chain(open_messages::next(reader)?).min())
 }
 
 /// Sets the due mark of sessions whose wake time has come, the earliest first.
-pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
-    tx.flush().await?;
+pub(crate) fn wake(tx: &mut Tx<'_>) -> Result<()> {
+    tx.flush()?;
     let now = tx.now;
-    let query = sqlx::query_scalar::<_, i64>(ASLEEP).bind(now.0).bind(limits::WAKING_SESSIONS_MAX);
-    for key in query.fetch_all(&mut *tx.conn).await? {
-        match tx.head(key).await {
+    let query = sqlite::scalar::<i64>(ASLEEP).bind(now.0).bind(limits::WAKING_SESSIONS_MAX);
+    for key in query.all(tx.conn)? {
+        match tx.head(key) {
             Ok(head) => head.woken(now),
             // Otherwise it would be first in the queue for ever and block all others.
             Err(Error::Corrupt { table, row, detail }) => {
                 tracing::error!(table, row, detail, "a session whose wake time has come cannot be read");
-                sqlx::query(FORGET_WAKE).bind(key).execute(&mut *tx.conn).await?;
+                sqlite::query(FORGET_WAKE).bind(key).execute(tx.conn)?;
             }
             Err(error) => return Err(error),
         }
@@ -368,40 +360,40 @@ pub(crate) async fn wake(tx: &mut Tx<'_>) -> Result<()> {
 }
 
 /// The compaction of a session that waits or runs.
-pub(crate) async fn current(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
-    let row = reader.one(sqlx::query(CURRENT).bind(key)).await?;
+pub(crate) fn current(reader: &mut Reader<'_>, key: i64) -> Result<Option<CompactionId>> {
+    let row = reader.one(sqlite::query(CURRENT).bind(key))?;
     row.map(|row| from_row(&row).map(|job| job.compaction.id)).transpose()
 }
 
 /// Pending changes of a session's view, the session's newest revision, and the growth of its history in bytes.
-pub(crate) async fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision, i64)> {
-    let row = reader.one(sqlx::query(PENDING).bind(key)).await?;
+pub(crate) fn pending(reader: &mut Reader<'_>, key: i64) -> Result<(Pending, Revision, i64)> {
+    let row = reader.one(sqlite::query(PENDING).bind(key))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Session, key))?;
-    let compaction: Option<Vec<u8>> = row.try_get(1)?;
+    let compaction: Option<Vec<u8>> = row.get(1)?;
     let compaction = compaction.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
-    Ok((Pending { is_due: row.try_get(0)?, compaction }, row.try_get(2)?, row.try_get(3)?))
+    Ok((Pending { is_due: row.get(0)?, compaction }, row.get(2)?, row.get(3)?))
 }
 
 /// The job of a session that waits or runs, for a change of the session. The head names it, so a session without a
 /// job costs no query.
-pub(super) async fn current_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>> {
+pub(super) fn current_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>> {
     if tx.loaded(key)?.current_job.is_none() {
         return Ok(None);
     }
-    let row = Reader::new(tx.conn).one(sqlx::query(CURRENT).bind(key)).await?;
+    let row = Reader::new(tx.conn).one(sqlite::query(CURRENT).bind(key))?;
     row.map(|row| from_row(&row)).transpose()
 }
 
 /// The number of waiting jobs, and of running ones.
-pub(crate) async fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
-    let row = reader.one(sqlx::query(COUNTS)).await?;
-    row.map_or(Ok((0, 0)), |row| Ok((row.try_get(0)?, row.try_get(1)?)))
+pub(crate) fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
+    let row = reader.one(sqlite::query(COUNTS))?;
+    row.map_or(Ok((0, 0)), |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// True if no session waits for a decision, and no job waits or runs.
-pub(crate) async fn is_idle(reader: &mut Reader<'_>) -> Result<bool> {
-    let row = reader.one(sqlx::query(IS_IDLE)).await?;
-    row.map_or(Ok(true), |row| Ok(row.try_get(0)?))
+pub(crate) fn is_idle(reader: &mut Reader<'_>) -> Result<bool> {
+    let row = reader.one(sqlite::query(IS_IDLE))?;
+    row.map_or(Ok(true), |row| Ok(row.get(0)?))
 }
 
 /// True if a job does what another request asks for. Only a compaction for a provider's overflow also removes media, so
@@ -417,11 +409,11 @@ fn is_same(job: &CompactionRequest, asked: &CompactionRequest) -> bool {
 
 impl Enqueue {
     /// Makes the job, joins one with the same request, or queues after the current one.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Option<Enqueued>> {
         let key = self.session.0;
-        tx.head(key).await?;
-        tx.flush().await?;
-        if let Some(receipt) = answered(tx, key, &self.caller).await? {
+        tx.head(key)?;
+        tx.flush()?;
+        if let Some(receipt) = answered(tx, key, &self.caller)? {
             let id = receipt.ids.first().copied().unwrap_or_default();
             return Ok(Some(Enqueued { compaction: CompactionId(id), joined: receipt.existed_count > 0 }));
         }
@@ -445,7 +437,7 @@ impl Enqueue {
         let since = head.due_time.filter(|_| is_due).unwrap_or(tx.now);
         let mut others = Vec::new();
         for query in [CURRENT, QUEUED] {
-            others.extend(Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await?);
+            others.extend(Reader::new(tx.conn).all(sqlite::query(query).bind(key))?);
         }
         for row in &others {
             let job = from_row(row)?;
@@ -453,7 +445,7 @@ impl Enqueue {
             // A repeated request, or one of a session that cannot continue, ends the wait for a confirmation or for the
             // next attempt.
             if same || self.request.trigger == Trigger::Overflow {
-                sqlx::query(EXPEDITE_JOB).bind(job.row).bind(tx.now.0).execute(&mut *tx.conn).await?;
+                sqlite::query(EXPEDITE_JOB).bind(job.row).bind(tx.now.0).execute(tx.conn)?;
             }
             if same {
                 let receipt = Receipt { ids: vec![job.compaction.id.0], existed_count: 1, ..Receipt::default() };
@@ -467,7 +459,7 @@ impl Enqueue {
             return Err(Error::TooManyCompactions { limit: limits::SESSION_COMPACTIONS_WAITING_MAX });
         }
         let id = CompactionId(fresh_id());
-        sqlx::query(INSERT)
+        sqlite::query(INSERT)
             .bind(id.0.as_bytes().to_vec())
             .bind(key)
             .bind(self.request.kind.number())
@@ -485,8 +477,7 @@ impl Enqueue {
             .bind(self.confirm_until.is_some())
             .bind(self.request.bounds.head_start)
             .bind(self.request.bounds.tail_start)
-            .execute(&mut *tx.conn)
-            .await?;
+            .execute(tx.conn)?;
         let head = tx.loaded(key)?;
         if !is_busy {
             head.current_job = Some(id);
@@ -517,8 +508,8 @@ pub(super) struct Finish<'a> {
 
 /// Ends a job's row, fenced by its epoch, and promotes the next job of the session. If a worker still holds the job, it
 /// is notified after the commit; a worker that ends its own job has released it before.
-pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
-    let done = sqlx::query(FINISH)
+pub(super) fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
+    let done = sqlite::query(FINISH)
         .bind(end.job)
         .bind(end.epoch)
         .bind(end.state.number())
@@ -526,15 +517,13 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
         .bind(end.outcome.map(codec::encode_outcome))
         .bind(end.failure.map(codec::encode_failure))
         .bind(tx.now.0)
-        .execute(&mut *tx.conn)
-        .await?;
-    if done.rows_affected() != 1 {
+        .execute(tx.conn)?;
+    if done != 1 {
         return Err(Error::LeaseLost);
     }
     tx.interrupted.extend(tx.claims.interrupt(end.job));
-    statistics::add(tx.conn, end.job, end.outcome).await?;
-    let next: Option<Vec<u8>> =
-        sqlx::query_scalar(PROMOTE).bind(key).bind(tx.now.0).fetch_optional(&mut *tx.conn).await?;
+    statistics::add(tx.conn, end.job, end.outcome)?;
+    let next: Option<Vec<u8>> = sqlite::scalar(PROMOTE).bind(key).bind(tx.now.0).optional(tx.conn)?;
     let next = next.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?;
     tx.loaded(key)?.current_job = next;
     Ok(())
@@ -542,7 +531,7 @@ pub(super) async fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result
 
 /// Ends a job that waits or runs before it has had any effect, with a terminal event if its start or proposal was one.
 /// The caller ends the mutation.
-pub(super) async fn give_up(
+pub(super) fn give_up(
     tx: &mut Tx<'_>,
     caller: &Caller,
     job: &JobRow,
@@ -555,7 +544,7 @@ pub(super) async fn give_up(
     // A compaction without a start or proposal in the log needs no end there.
     let revision = if job.has_event { Some(tx.next_revision(key)?) } else { None };
     let end = Finish { job: job.row, epoch: job.epoch, state, revision, outcome: None, failure: Some(&failure) };
-    finish(tx, key, end).await?;
+    finish(tx, key, end)?;
     if current.is_some() && current != Some(compaction) {
         tx.loaded(key)?.current_job = current;
     }
@@ -568,10 +557,10 @@ pub(super) async fn give_up(
 
 /// Ends all jobs of a session that wait or run, the queued ones first, so that none is promoted. The caller ends the
 /// mutation.
-pub(super) async fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, failure: &Failure) -> Result<()> {
+pub(super) fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, failure: &Failure) -> Result<()> {
     for query in [QUEUED, CURRENT] {
-        for row in Reader::new(tx.conn).all(sqlx::query(query).bind(key)).await? {
-            give_up(tx, caller, &from_row(&row)?, CompactionState::Cancelled, failure.clone()).await?;
+        for row in Reader::new(tx.conn).all(sqlite::query(query).bind(key))? {
+            give_up(tx, caller, &from_row(&row)?, CompactionState::Cancelled, failure.clone())?;
         }
     }
     Ok(())
@@ -579,10 +568,10 @@ pub(super) async fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, fail
 
 impl EndJob {
     /// Ends the job, or returns it to the queue for another attempt.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let key = self.claim.session.0;
-        tx.head(key).await?;
-        holds(tx, &self.claim).await?;
+        tx.head(key)?;
+        holds(tx, &self.claim)?;
         tx.claims.release(self.claim.job);
         let caller = Caller::default();
         let compaction = self.claim.compaction;
@@ -592,14 +581,13 @@ impl EndJob {
                 // The session cannot continue if its view has come to exceed the window meanwhile.
                 let is_urgent = tx.loaded(key)?.over_window && !self.claim.was_over_window;
                 let run_at = if is_urgent { run_at.min(tx.now) } else { run_at };
-                sqlx::query(RETRY)
+                sqlite::query(RETRY)
                     .bind(self.claim.job)
                     .bind(self.claim.epoch)
                     .bind(run_at.0)
                     .bind(loss == Loss::Lost)
                     .bind(loss == Loss::HandedBack)
-                    .execute(&mut *tx.conn)
-                    .await?;
+                    .execute(tx.conn)?;
                 let body = EventBody::CompactionRetried { compaction, attempt: self.claim.attempt, failure };
                 tx.event(key, &caller, &body, &Digest::default())?;
                 tx.end_mutation(key, &caller, Receipt::default())?;
@@ -626,7 +614,7 @@ impl EndJob {
             outcome: None,
             failure: Some(&failure),
         };
-        finish(tx, key, end).await?;
+        finish(tx, key, end)?;
         let at = tx.event(key, &caller, &body, &Digest::default())?;
         let head = tx.loaded(key)?;
         head.ended();
@@ -641,14 +629,14 @@ impl EndJob {
 
 /// Records in a session's list of compactions that one was undone at a revision, or is active again. A compaction that
 /// a fork inherited is in its ancestor's list, which the fork does not change.
-pub(crate) async fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Option<Revision>) -> Result<()> {
-    sqlx::query(UNDONE).bind(key).bind(id.0.as_bytes().to_vec()).bind(at).execute(&mut *tx.conn).await?;
+pub(crate) fn undone(tx: &mut Tx<'_>, key: i64, id: CompactionId, at: Option<Revision>) -> Result<()> {
+    sqlite::query(UNDONE).bind(key).bind(id.0.as_bytes().to_vec()).bind(at).execute(tx.conn)?;
     Ok(())
 }
 
 /// Clears the due mark of a session that was decided, and stores its context usage and guards.
-pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> Result<()> {
-    let head = tx.head(key.0).await?;
+pub(crate) fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> Result<()> {
+    let head = tx.head(key.0)?;
     head.context = Some(ContextSize { tokens: found.context_tokens, revision: found.at });
     head.guards = found.guards;
     if head.due_revision.is_some_and(|due| due <= found.at) {
@@ -660,8 +648,8 @@ pub(crate) async fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluatio
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
     if found.over_window && !was_over && head.current_job.is_some() {
         // The session cannot continue without the compaction that waits for its next attempt.
-        tx.begin().await?;
-        sqlx::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(&mut *tx.conn).await?;
+        tx.begin()?;
+        sqlite::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(tx.conn)?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use super::head::{Receipt, SessionKey};
 use super::messages;
 use super::position::{self, Located};
 use super::reversals;
+use super::sqlite;
 use super::tx::{Caller, MessageInput, PartInput, Tx};
 use crate::clock::fresh_message_id;
 use crate::limits;
@@ -24,7 +25,6 @@ use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::Usage;
-use sqlx::Row as _;
 
 /// A rewrite of a session's history.
 #[derive(Clone)]
@@ -66,53 +66,53 @@ pub(crate) enum Change {
 }
 
 const MARKS: &str = "select revision, kind, body from mark \
-     where session_id = $1 and revision between $2 and $3 order by revision";
-const INSERT_MARK: &str = "insert into mark (session_id, revision, kind, body) values ($1, $2, $3, $4)";
+     where session_id = ?1 and revision between ?2 and ?3 order by revision";
+const INSERT_MARK: &str = "insert into mark (session_id, revision, kind, body) values (?1, ?2, ?3, ?4)";
 const VOID_MARK: &str =
-    "update mark set voided_revision = $3 where session_id = $1 and revision = $2 and voided_revision is null";
+    "update mark set voided_revision = ?3 where session_id = ?1 and revision = ?2 and voided_revision is null";
 
 // A pin counts as well, because it brings back messages that a summary covers.
 const CHANGED: &str = "select max(\
-     coalesce((select max(m.revision) from mark m where m.session_id = $1 and m.revision <= $2), 0), \
-     coalesce((select max(p.revision) from policy p where p.session_id = $1 and p.revision <= $2), 0), \
-     coalesce((select max(w.revision) from window w where w.session_id = $1 and w.revision <= $2), 0))";
+     coalesce((select max(m.revision) from mark m where m.session_id = ?1 and m.revision <= ?2), 0), \
+     coalesce((select max(p.revision) from policy p where p.session_id = ?1 and p.revision <= ?2), 0), \
+     coalesce((select max(w.revision) from window w where w.session_id = ?1 and w.revision <= ?2), 0))";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[MARKS, INSERT_MARK, VOID_MARK, CHANGED];
 
 /// All marks of a history, ascending, including those of ancestors.
-pub(crate) async fn all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Mark>> {
+pub(crate) fn all(reader: &mut Reader<'_>, ancestry: &Ancestry) -> Result<Vec<Mark>> {
     let mut marks = Vec::new();
-    for (segment, _) in ancestry.all(reader).await? {
-        let query = sqlx::query(MARKS).bind(segment.owner).bind(segment.first).bind(segment.last);
-        for row in reader.all(query).await? {
-            let body = codec::decode_mark(row.try_get(1)?, row.try_get(2)?)?;
-            marks.push(Mark { revision: row.try_get(0)?, body });
+    for (segment, _) in ancestry.all(reader)? {
+        let query = sqlite::query(MARKS).bind(segment.owner).bind(segment.first).bind(segment.last);
+        for row in reader.all(query)? {
+            let body = codec::decode_mark(row.get(1)?, row.get(2)?)?;
+            marks.push(Mark { revision: row.get(0)?, body });
         }
     }
     Ok(marks)
 }
 
 /// The ancestry for reads by the writer; gathered rows are flushed to the connection first.
-pub(crate) async fn ancestry_of(tx: &mut Tx<'_>, key: i64) -> Result<Ancestry> {
-    let head = tx.head(key).await?;
+pub(crate) fn ancestry_of(tx: &mut Tx<'_>, key: i64) -> Result<Ancestry> {
+    let head = tx.head(key)?;
     let ancestry = Ancestry { key, fork_revision: head.fork_revision, revision: head.revision };
-    tx.flush().await?;
+    tx.flush()?;
     Ok(ancestry)
 }
 
 /// The newest mark, policy or window of a history up to a revision.
-pub(crate) async fn changed_revision(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Revision> {
-    let owner = ancestry.owner_at(reader, at.max(1)).await?.owner;
-    let row = reader.one(sqlx::query(CHANGED).bind(owner).bind(at)).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+pub(crate) fn changed_revision(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Revision> {
+    let owner = ancestry.owner_at(reader, at.max(1))?.owner;
+    let row = reader.one(sqlite::query(CHANGED).bind(owner).bind(at))?;
+    row.map_or(Ok(0), |row| Ok(row.get(0)?))
 }
 
 /// Writes a mark at the session's next revision, and the layout if the mark changes it.
 ///
 /// The caller adds the event of that revision right after, with the same digest.
-pub(crate) async fn write(
+pub(crate) fn write(
     tx: &mut Tx<'_>,
     digest: &mut Digest,
     key: i64,
@@ -121,21 +121,21 @@ pub(crate) async fn write(
 ) -> Result<Layout> {
     let revision = tx.next_revision(key)?;
     let before = layouts::layout_at(marks, revision);
-    insert(tx, digest, key, revision, &body).await?;
+    insert(tx, digest, key, revision, &body)?;
     if let MarkBody::Undone { mark } = body {
-        sqlx::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(&mut *tx.conn).await?;
+        sqlite::query(VOID_MARK).bind(key).bind(mark).bind(revision).execute(tx.conn)?;
     }
     marks.push(Mark { revision, body });
     let after = layouts::layout_at(marks, revision);
     if after != before {
-        super::layouts::write_next(tx.conn, digest, key, revision, (&before, &after)).await?;
+        super::layouts::write_next(tx.conn, digest, key, revision, (&before, &after))?;
     }
     Ok(after)
 }
 
 /// Writes, at the fork's first revision `at`, the mark that omits the inherited messages after its starting position.
 /// Returns the fork's first layout, which the caller writes. `marks` are the inherited ones.
-pub(crate) async fn write_fork_point(
+pub(crate) fn write_fork_point(
     tx: &mut Tx<'_>,
     digest: &mut Digest,
     key: i64,
@@ -143,37 +143,37 @@ pub(crate) async fn write_fork_point(
     marks: &mut Vec<Mark>,
 ) -> Result<Layout> {
     let body = MarkBody::Rewound { after, has_summary: false, of_fork: true };
-    insert(tx, digest, key, at, &body).await?;
+    insert(tx, digest, key, at, &body)?;
     marks.push(Mark { revision: at, body });
     Ok(layouts::layout_at(marks, at))
 }
 
-async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, revision: Revision, body: &MarkBody) -> Result<()> {
+fn insert(tx: &mut Tx<'_>, digest: &mut Digest, key: i64, revision: Revision, body: &MarkBody) -> Result<()> {
     let (kind, bytes) = (codec::mark_kind(body), codec::encode_mark(body));
     chain::mark(digest, kind, &bytes);
-    sqlx::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(&mut *tx.conn).await?;
+    sqlite::query(INSERT_MARK).bind(key).bind(revision).bind(kind).bind(bytes).execute(tx.conn)?;
     Ok(())
 }
 
 impl Rewrite {
     /// Validates first, then writes.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
-        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision).await? {
+        if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
             return Ok(receipt);
         }
-        let ancestry = ancestry_of(tx, key).await?;
-        let mut marks = all(&mut Reader::new(tx.conn), &ancestry).await?;
+        let ancestry = ancestry_of(tx, key)?;
+        let mut marks = all(&mut Reader::new(tx.conn), &ancestry)?;
         let caller = &self.caller;
         let ids = match self.change {
-            Change::Rewind { message, summary } => rewind(tx, &ancestry, caller, &mut marks, message, summary).await?,
-            Change::Edit { message, parts } => edit(tx, &ancestry, caller, &mut marks, &message, parts).await?,
-            Change::Pin { message } => pin(tx, &ancestry, caller, &mut marks, &message).await?,
-            Change::Unpin { message } => unpin(tx, &ancestry, caller, &mut marks, &message).await?,
-            Change::Undo => reversals::undo(tx, &ancestry, caller, &mut marks).await?,
-            Change::Redo => reversals::redo(tx, &ancestry, caller, &mut marks).await?,
+            Change::Rewind { message, summary } => rewind(tx, &ancestry, caller, &mut marks, message, summary)?,
+            Change::Edit { message, parts } => edit(tx, &ancestry, caller, &mut marks, &message, parts)?,
+            Change::Pin { message } => pin(tx, &ancestry, caller, &mut marks, &message)?,
+            Change::Unpin { message } => unpin(tx, &ancestry, caller, &mut marks, &message)?,
+            Change::Undo => reversals::undo(tx, &ancestry, caller, &mut marks)?,
+            Change::Redo => reversals::redo(tx, &ancestry, caller, &mut marks)?,
         };
-        claims::recheck(tx, key, caller, &marks).await?;
+        claims::recheck(tx, key, caller, &marks)?;
         tx.end_mutation(key, &self.caller, Receipt { ids, ..Receipt::default() })
     }
 }
@@ -185,14 +185,14 @@ pub(super) fn changed(tx: &mut Tx<'_>, key: i64, at: Revision) -> Result<()> {
     Ok(())
 }
 
-async fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
-    position::locate(&mut Reader::new(tx.conn), ancestry, marks, id).await?.sealed()
+fn sealed(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
+    position::locate(&mut Reader::new(tx.conn), ancestry, marks, id)?.sealed()
 }
 
 /// The ids that a rewrite made or found.
 pub(super) type Ids = Vec<uuid::Uuid>;
 
-async fn rewind(
+fn rewind(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Caller,
@@ -201,13 +201,13 @@ async fn rewind(
     summary: Option<BranchSummary>,
 ) -> Result<Ids> {
     let after = match message {
-        Some(id) => sealed(tx, ancestry, marks, &id).await?.in_conversation()?.position.last,
+        Some(id) => sealed(tx, ancestry, marks, &id)?.in_conversation()?.position.last,
         None => 0,
     };
     let body = MarkBody::Rewound { after, has_summary: summary.is_some(), of_fork: false };
     let mut digest = Digest::default();
-    calls::reopen(tx, ancestry, after).await?;
-    write(tx, &mut digest, ancestry.key, marks, body).await?;
+    calls::reopen(tx, ancestry, after)?;
+    write(tx, &mut digest, ancestry.key, marks, body)?;
     let at = tx.event(ancestry.key, caller, &EventBody::SessionRewound { after }, &digest)?;
     let Some(BranchSummary { id, text, summarizer, usage }) = summary else {
         changed(tx, ancestry.key, at)?;
@@ -224,7 +224,7 @@ async fn rewind(
     Ok(vec![id])
 }
 
-async fn edit(
+fn edit(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Caller,
@@ -232,17 +232,17 @@ async fn edit(
     message: &str,
     parts: Vec<(NewPart, PartInput)>,
 ) -> Result<Ids> {
-    let located = sealed(tx, ancestry, marks, message).await?;
+    let located = sealed(tx, ancestry, marks, message)?;
     if !matches!(located.message.kind, MessageKind::Normal | MessageKind::Edit | MessageKind::Replay) {
         return Err(Error::BoundaryInvalid("only messages of the conversation can be edited"));
     }
     // An edit of an edit or of a replay targets the original, so that the newest always applies.
     let target = located.position.first;
     if parts.is_empty() {
-        return leave_out(tx, ancestry, caller, marks, target, located.message.id).await;
+        return leave_out(tx, ancestry, caller, marks, target, located.message.id);
     }
-    let original = original(tx, ancestry, &located).await?;
-    let parts = settled(tx, ancestry, &original, &located.message, parts).await?;
+    let original = original(tx, ancestry, &located)?;
+    let parts = settled(tx, ancestry, &original, &located.message, parts)?;
     let head = codec::MessageHead { actor: caller.actor.clone(), ..codec::MessageHead::replacing(&original) };
     let input = MessageInput {
         id: fresh_message_id(),
@@ -257,7 +257,7 @@ async fn edit(
     };
     let (id, replacement) = tx.message(ancestry.key, caller, input)?;
     let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: Some(replacement) }).await?;
+    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: Some(replacement) })?;
     let body = EventBody::MessageEdited { message: located.message.id, replacement: Some(MessageId(id)) };
     let at = tx.event(ancestry.key, caller, &body, &digest)?;
     changed(tx, ancestry.key, at)?;
@@ -265,18 +265,18 @@ async fn edit(
 }
 
 /// The message that an edit replaces: the original at the position of the edited one.
-async fn original(tx: &mut Tx<'_>, ancestry: &Ancestry, edited: &Located) -> Result<Message> {
+fn original(tx: &mut Tx<'_>, ancestry: &Ancestry, edited: &Located) -> Result<Message> {
     let position = edited.position.first;
     if edited.message.revision == position {
         return Ok(edited.message.clone());
     }
     let mut reader = Reader::new(tx.conn);
-    let id = messages::id_at(&mut reader, ancestry, position).await?;
-    messages::named(&mut reader, ancestry, &id.to_string()).await
+    let id = messages::id_at(&mut reader, ancestry, position)?;
+    messages::named(&mut reader, ancestry, &id.to_string())
 }
 
 /// The parts of an edit, with the messages of the calls that results answer.
-async fn settled(
+fn settled(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     original: &Message,
@@ -286,20 +286,20 @@ async fn settled(
     let (mut written, mut inputs): (Vec<NewPart>, Vec<PartInput>) = parts.into_iter().unzip();
     if names_calls(&written) {
         let mut calls = NamedCalls::default();
-        calls.add_named(tx, ancestry.key, original.id, &written).await?;
+        calls.add_named(tx, ancestry.key, original.id, &written)?;
         for (part, input) in written.iter_mut().zip(&mut inputs) {
-            calls.resolve(tx, ancestry.key, part, input).await?;
+            calls.resolve(tx, ancestry.key, part, input)?;
         }
     }
     let mut reader = Reader::new(tx.conn);
-    let original = messages::get(&mut reader, ancestry, &original.id.to_string()).await?;
-    let edited = messages::get(&mut reader, ancestry, &edited.id.to_string()).await?;
-    calls::settle_edit(tx, ancestry.key, &original, &edited, &written, &mut inputs).await?;
+    let original = messages::get(&mut reader, ancestry, &original.id.to_string())?;
+    let edited = messages::get(&mut reader, ancestry, &edited.id.to_string())?;
+    calls::settle_edit(tx, ancestry.key, &original, &edited, &written, &mut inputs)?;
     Ok(inputs)
 }
 
 /// Omits a message from views without a replacement.
-async fn leave_out(
+fn leave_out(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Caller,
@@ -308,20 +308,14 @@ async fn leave_out(
     message: MessageId,
 ) -> Result<Ids> {
     let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: None }).await?;
+    write(tx, &mut digest, ancestry.key, marks, MarkBody::Edited { target, replacement: None })?;
     let at = tx.event(ancestry.key, caller, &EventBody::MessageEdited { message, replacement: None }, &digest)?;
     changed(tx, ancestry.key, at)?;
     Ok(Ids::new())
 }
 
-async fn pin(
-    tx: &mut Tx<'_>,
-    ancestry: &Ancestry,
-    caller: &Caller,
-    marks: &mut Vec<Mark>,
-    message: &str,
-) -> Result<Ids> {
-    let located = sealed(tx, ancestry, marks, message).await?;
+fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
+    let located = sealed(tx, ancestry, marks, message)?;
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
     }
@@ -331,23 +325,17 @@ async fn pin(
     }
     let mut digest = Digest::default();
     let body = MarkBody::Pinned { target };
-    write(tx, &mut digest, ancestry.key, marks, body).await?;
+    write(tx, &mut digest, ancestry.key, marks, body)?;
     let at = tx.event(ancestry.key, caller, &EventBody::MessagePinned { message: located.message.id }, &digest)?;
     changed(tx, ancestry.key, at)?;
     Ok(Vec::new())
 }
 
-async fn unpin(
-    tx: &mut Tx<'_>,
-    ancestry: &Ancestry,
-    caller: &Caller,
-    marks: &mut Vec<Mark>,
-    message: &str,
-) -> Result<Ids> {
-    let located = sealed(tx, ancestry, marks, message).await?;
+fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
+    let located = sealed(tx, ancestry, marks, message)?;
     let Some(mark) = layouts::pin(marks, ancestry.revision, located.position.first) else { return Ok(Vec::new()) };
     let mut digest = Digest::default();
-    write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark }).await?;
+    write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark })?;
     let at = tx.event(ancestry.key, caller, &EventBody::MessageUnpinned { message: located.message.id }, &digest)?;
     changed(tx, ancestry.key, at)?;
     Ok(Vec::new())

@@ -1,8 +1,9 @@
 //! Reads of history: messages by id, by page, and by layout.
 
-use super::ancestry::{self, Ancestry, Query, Reader, Segment};
+use super::ancestry::{self, Ancestry, Reader, Segment};
 use super::codec::{self, Number as _, StoredPart};
 use super::error::{Error, Kind, Result};
+use super::sqlite::{self, Connection, Query, Row};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
@@ -12,8 +13,6 @@ use crate::model::message::{Finish, Message, MessageKind, Role};
 use crate::model::part::{Answers, MediaSource, Part, PartBody};
 use crate::model::time::Timestamp;
 use crate::model::view::{Pruned, SourceMessage};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
 use std::collections::HashMap;
 
 /// The columns that every read of messages needs, in the order in which `Found::from_row` reads them. `$1` is a
@@ -25,7 +24,7 @@ macro_rules! select_message {
         concat!(
             "select m.id, m.session_id, s.public_id, m.revision, m.public_id, m.client_id, m.role, m.kind, ",
             "m.create_time, m.head, m.sealed_revision, m.seal, coalesce(m.parts_length, ",
-            "(select sum(min(p.length, 4294967296)) from part p where p.message_id = m.id and p.revision <= $1)), ",
+            "(select sum(min(p.length, 4294967296)) from part p where p.message_id = m.id and p.revision <= ?1)), ",
             "m.parts is not null, case when length(m.parts) <= 16384 then m.parts end ",
             "from message m join session s on s.id = m.session_id ",
             $rest
@@ -33,30 +32,30 @@ macro_rules! select_message {
     };
 }
 
-const BY_ID: &str = select_message!("where m.public_id = $2");
-const BY_CLIENT: &str = select_message!("where m.session_id = $2 and m.client_id = $3");
-const BY_REVISION: &str = select_message!("where m.session_id = $2 and m.class in (0, 1, 2, 3) and m.revision = $3");
+const BY_ID: &str = select_message!("where m.public_id = ?2");
+const BY_CLIENT: &str = select_message!("where m.session_id = ?2 and m.client_id = ?3");
+const BY_REVISION: &str = select_message!("where m.session_id = ?2 and m.class in (0, 1, 2, 3) and m.revision = ?3");
 const CLASS_FORWARD: &str = select_message!(
-    "where m.session_id = $2 and m.class = $3 and m.revision between $4 and $5 \
-     and ($6 is null or m.sealed_revision <= $6) order by m.revision limit +$7"
+    "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
+     and (?6 is null or m.sealed_revision <= ?6) order by m.revision limit +?7"
 );
 const CLASS_BACKWARD: &str = select_message!(
-    "where m.session_id = $2 and m.class = $3 and m.revision between $4 and $5 \
-     and ($6 is null or m.sealed_revision <= $6) order by m.revision desc limit +$7"
+    "where m.session_id = ?2 and m.class = ?3 and m.revision between ?4 and ?5 \
+     and (?6 is null or m.sealed_revision <= ?6) order by m.revision desc limit +?7"
 );
 const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
-     p.call_message, p.message_id from json_each($1) wanted join part p on p.message_id = wanted.value \
+     p.call_message, p.message_id from json_each(?1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
-const WHOLE: &str = "select parts from message where id = $1";
+const WHOLE: &str = "select parts from message where id = ?1";
 const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
-     from json_each($1) wanted join pruned q on q.message_id = wanted.value";
+     from json_each(?1) wanted join pruned q on q.message_id = wanted.value";
 const OF_MESSAGE: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
-     from part where message_id = $1";
-const BLOB_LENGTH: &str = "select length from blob where hash = $1";
-const BLOB: &str = "select codec, length, data from blob where hash = $1";
-const NEWEST_RECORD: &str = "select max(revision) from message where session_id = $1 and class = 2";
+     from part where message_id = ?1";
+const BLOB_LENGTH: &str = "select length from blob where hash = ?1";
+const BLOB: &str = "select codec, length, data from blob where hash = ?1";
+const NEWEST_RECORD: &str = "select max(revision) from message where session_id = ?1 and class = 2";
 const DRAFTS: &str = "select d.number, d.kind, d.body from message m join draft d on d.message_id = m.id \
-     where m.public_id = $1 order by d.number";
+     where m.public_id = ?1 order by d.number";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -98,57 +97,56 @@ enum Parts {
 
 impl Found {
     /// Reads a row as of `at`: a later seal is ignored.
-    fn from_row(row: &SqliteRow, at: Revision) -> Result<Self> {
-        Self::read(row, at).map_err(|error| match row.try_get(4).ok().and_then(|id| codec::uuid(id).ok()) {
+    fn from_row(row: &Row, at: Revision) -> Result<Self> {
+        Self::read(row, at).map_err(|error| match row.get(4).ok().and_then(|id| codec::uuid(id).ok()) {
             Some(id) => error.in_row(MessageId(id)),
             None => error,
         })
     }
 
-    fn read(row: &SqliteRow, at: Revision) -> Result<Self> {
-        let head = codec::decode_message_head(row.try_get(9)?)?;
-        let sealed: Option<Revision> = row.try_get(10)?;
+    fn read(row: &Row, at: Revision) -> Result<Self> {
+        let head = codec::decode_message_head(row.get(9)?)?;
+        let sealed: Option<Revision> = row.get(10)?;
         let sealed = sealed.filter(|sealed| *sealed <= at);
         let finish = match sealed {
-            Some(_) => codec::decode_finish(row.try_get(11)?)?,
+            Some(_) => codec::decode_finish(row.get(11)?)?,
             None => Finish::default(),
         };
         let message = Message {
-            id: MessageId(codec::uuid(row.try_get(4)?)?),
-            session_id: SessionId(codec::uuid(row.try_get(2)?)?),
-            client_id: row.try_get(5)?,
-            revision: row.try_get(3)?,
-            role: Role::from_number(row.try_get(6)?)?,
-            kind: MessageKind::from_number(row.try_get(7)?)?,
+            id: MessageId(codec::uuid(row.get(4)?)?),
+            session_id: SessionId(codec::uuid(row.get(2)?)?),
+            client_id: row.get(5)?,
+            revision: row.get(3)?,
+            role: Role::from_number(row.get(6)?)?,
+            kind: MessageKind::from_number(row.get(7)?)?,
             parts: Vec::new(),
             sealed_revision: sealed,
             finish,
             replaces: head.replaces()?,
             model: head.model,
             provider: head.provider,
-            create_time: Timestamp(row.try_get(8)?),
+            create_time: Timestamp(row.get(8)?),
             origin_time: head.origin_time.map(Timestamp),
             actor: head.actor,
             metadata_json: head.metadata_json,
         };
-        let bytes: Option<i64> = row.try_get(12)?;
+        let bytes: Option<i64> = row.get(12)?;
         let bytes = bytes.map_or(0, |bytes| usize::try_from(bytes).unwrap_or(0));
-        let parts = match (row.try_get(13)?, row.try_get::<Option<&[u8]>, _>(14)?) {
+        let parts = match (row.get(13)?, row.get::<Option<&[u8]>>(14)?) {
             (_, Some(parts)) => Parts::Read(codec::decode_parts(parts)?),
             (true, None) => Parts::InRow,
             (false, None) => Parts::Rows,
         };
-        Ok(Self { row: row.try_get(0)?, owner: row.try_get(1)?, bytes, parts, message })
+        Ok(Self { row: row.get(0)?, owner: row.get(1)?, bytes, parts, message })
     }
 }
 
 /// The bytes of a blob before compression.
-pub(crate) async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
     let row = reader
-        .one(sqlx::query(BLOB).bind(hash.to_vec()))
-        .await?
+        .one(sqlite::query(BLOB).bind(hash.to_vec()))?
         .ok_or_else(|| Error::corrupt("blob", "a blob is missing"))?;
-    let plain = codec::decompress("blob", row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)?;
+    let plain = codec::decompress("blob", row.get(0)?, row.get(1)?, row.get::<Vec<u8>>(2)?)?;
     if blake3::hash(&plain).as_bytes().as_slice() == hash {
         Ok(plain)
     } else {
@@ -157,9 +155,9 @@ pub(crate) async fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>
 }
 
 /// The bytes of a part before compression, from its stored form or a blob.
-pub(crate) async fn plain_body(reader: &mut Reader<'_>, part: &mut StoredPart) -> Result<Vec<u8>> {
+pub(crate) fn plain_body(reader: &mut Reader<'_>, part: &mut StoredPart) -> Result<Vec<u8>> {
     if let Some(hash) = &part.blob_hash {
-        return blob(reader, hash).await;
+        return blob(reader, hash);
     }
     let body = part.body.take().ok_or_else(|| Error::corrupt("part", "a part has no body"))?;
     codec::decompress("part", part.codec, part.length, body)
@@ -173,19 +171,19 @@ pub(crate) struct Numbered {
 }
 
 /// A part from its row: number, revision, client id, kind, codec, length, salt, body, blob hash, call message.
-pub(crate) fn part_row(row: &SqliteRow) -> Result<Numbered> {
-    let body: Option<&[u8]> = row.try_get(7)?;
+pub(crate) fn part_row(row: &Row) -> Result<Numbered> {
+    let body: Option<&[u8]> = row.get(7)?;
     let stored = StoredPart {
-        client_id: row.try_get(2)?,
-        kind: row.try_get(3)?,
-        codec: row.try_get(4)?,
-        length: row.try_get(5)?,
-        salt: row.try_get(6)?,
-        body: body.map(|body| codec::without_check("part", body).map(<[u8]>::to_vec)).transpose()?,
-        blob_hash: row.try_get(8)?,
-        call_message: row.try_get(9)?,
+        client_id: row.get(2)?,
+        kind: row.get(3)?,
+        codec: row.get(4)?,
+        length: row.get(5)?,
+        salt: row.get(6)?,
+        body: body.map(|body| codec::without_check("part", body).map(bytes::Bytes::copy_from_slice)).transpose()?,
+        blob_hash: row.get(8)?,
+        call_message: row.get(9)?,
     };
-    Ok(Numbered { number: row.try_get(0)?, revision: row.try_get(1)?, stored })
+    Ok(Numbered { number: row.get(0)?, revision: row.get(1)?, stored })
 }
 
 /// The parts of a message that came sealed at a revision.
@@ -230,7 +228,7 @@ fn together(found: &[Found], room: usize) -> usize {
 
 /// Reads the parts, closed by `at`, of messages in their order, as long as the budget lasts. Returns the number of
 /// messages that have their parts.
-async fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget: &mut Budget) -> Result<usize> {
+fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget: &mut Budget) -> Result<usize> {
     let mut filled = 0;
     while filled < found.len() {
         let room = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
@@ -238,15 +236,15 @@ async fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, 
         if budget.refuses(found[filled].bytes) {
             break;
         }
-        let mut rows = part_rows(reader, &found[filled..end]).await?;
+        let mut rows = part_rows(reader, &found[filled..end])?;
         for found in &mut found[filled..end] {
             let parts = match std::mem::replace(&mut found.parts, Parts::Rows) {
                 Parts::Read(parts) => whole(parts, found.message.revision),
-                Parts::InRow => whole(parts_in_row(reader, found).await?, found.message.revision),
+                Parts::InRow => whole(parts_in_row(reader, found)?, found.message.revision),
                 Parts::Rows => rows.remove(&found.row).unwrap_or_default(),
             };
             for numbered in parts.into_iter().filter(|numbered| numbered.revision <= at) {
-                let part = part(reader, found.message.id, numbered).await?;
+                let part = part(reader, found.message.id, numbered)?;
                 found.message.parts.push(part);
             }
             let bytes = message_bytes(&found.message);
@@ -261,15 +259,15 @@ async fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, 
 }
 
 /// The parts of those messages whose parts are rows, by the message's row.
-async fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<Numbered>>> {
+fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<Numbered>>> {
     let mut rows: HashMap<i64, Vec<Numbered>> = HashMap::new();
     let wanted: Vec<i64> =
         found.iter().filter(|found| matches!(found.parts, Parts::Rows)).map(|found| found.row).collect();
     if wanted.is_empty() {
         return Ok(rows);
     }
-    for row in reader.all(sqlx::query(PARTS).bind(list_of(&wanted))).await? {
-        let message: i64 = row.try_get(10)?;
+    for row in reader.all(sqlite::query(PARTS).bind(list_of(&wanted)))? {
+        let message: i64 = row.get(10)?;
         let id = || found.iter().find(|found| found.row == message).map(|found| found.message.id.to_string());
         let part = part_row(&row).map_err(|error| error.in_row(id().unwrap_or_default()))?;
         rows.entry(message).or_default().push(part);
@@ -278,19 +276,19 @@ async fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i
 }
 
 /// The parts in a message's row that were too many bytes to come with it.
-async fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart>> {
-    let row = reader.one(sqlx::query(WHOLE).bind(found.row)).await?;
+fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart>> {
+    let row = reader.one(sqlite::query(WHOLE).bind(found.row))?;
     let row = row.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
-    let parts: Option<&[u8]> = row.try_get(0)?;
+    let parts: Option<&[u8]> = row.get(0)?;
     let parts = parts.ok_or_else(|| Error::corrupt("message", "the parts are gone"))?;
     codec::decode_parts(parts).map_err(|error| error.in_row(found.message.id))
 }
 
 /// A part of a message from its stored form.
-async fn part(reader: &mut Reader<'_>, message: MessageId, numbered: Numbered) -> Result<Part> {
+fn part(reader: &mut Reader<'_>, message: MessageId, numbered: Numbered) -> Result<Part> {
     let Numbered { number, revision, mut stored } = numbered;
     let id = PartId::of(message, number);
-    let (mut body, metadata_json) = content(reader, &mut stored).await.map_err(|error| error.in_row(id))?;
+    let (mut body, metadata_json) = content(reader, &mut stored).map_err(|error| error.in_row(id))?;
     if let PartBody::ToolResult(result) = &mut body {
         let call_message = stored.call_message.as_deref().map(codec::uuid).transpose();
         let call_message = call_message.map_err(|error| error.in_row(id))?;
@@ -300,45 +298,43 @@ async fn part(reader: &mut Reader<'_>, message: MessageId, numbered: Numbered) -
 }
 
 /// The content of a part, including blobs.
-async fn content(reader: &mut Reader<'_>, stored: &mut StoredPart) -> Result<(PartBody, Option<String>)> {
-    let plain = plain_body(reader, stored).await?;
+fn content(reader: &mut Reader<'_>, stored: &mut StoredPart) -> Result<(PartBody, Option<String>)> {
+    let plain = plain_body(reader, stored)?;
     let mut media = HashMap::new();
     for hash in codec::media_blobs(&plain)? {
-        let bytes = blob(reader, &hash).await?;
+        let bytes = blob(reader, &hash)?;
         media.insert(hash, bytes);
     }
     codec::decode_part(&plain, &|hash| media.get(hash).cloned())
 }
 
 /// A message of one session's own rows, with all its parts. For the writer, which reads its own writes.
-pub(crate) async fn by_public_id(conn: &mut SqliteConnection, key: i64, id: MessageId) -> Result<Message> {
+pub(crate) fn by_public_id(conn: &Connection, key: i64, id: MessageId) -> Result<Message> {
     let mut reader = Reader::new(conn);
-    let ancestry = ancestry::by_key(&mut reader, key).await?;
-    get(&mut reader, &ancestry, &id.to_string()).await
+    let ancestry = ancestry::by_key(&mut reader, key)?;
+    get(&mut reader, &ancestry, &id.to_string())
 }
 
 /// Finds a message of a history by its id or its client's id, without its parts.
-async fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, Revision)> {
+fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<(Found, Revision)> {
     let not_found = || Error::not_found(Kind::Message, id);
     let visible = |found: Found, segment: Segment| match segment.sealed_by {
         Some(by) if found.message.sealed_revision.is_none_or(|sealed| sealed > by) => Err(not_found()),
         _ => Ok((found, segment.sealed_by.unwrap_or(i64::MAX))),
     };
     if let Ok(id) = id.parse::<MessageId>() {
-        let row = reader
-            .one(sqlx::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))
-            .await?
-            .ok_or_else(not_found)?;
+        let row =
+            reader.one(sqlite::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))?.ok_or_else(not_found)?;
         let found = Found::from_row(&row, i64::MAX)?;
-        let segment = ancestry.contains(reader, found.owner, found.message.revision).await?.ok_or_else(not_found)?;
+        let segment = ancestry.contains(reader, found.owner, found.message.revision)?.ok_or_else(not_found)?;
         return visible(found, segment);
     }
-    for (segment, has_messages) in ancestry.all(reader).await?.into_iter().rev() {
+    for (segment, has_messages) in ancestry.all(reader)?.into_iter().rev() {
         if !has_messages {
             continue;
         }
-        let query = sqlx::query(BY_CLIENT).bind(i64::MAX).bind(segment.owner).bind(id.to_owned());
-        if let Some(row) = reader.one(query).await? {
+        let query = sqlite::query(BY_CLIENT).bind(i64::MAX).bind(segment.owner).bind(id.to_owned());
+        if let Some(row) = reader.one(query)? {
             let found = Found::from_row(&row, i64::MAX)?;
             if (segment.first..=segment.last).contains(&found.message.revision) {
                 return visible(found, segment);
@@ -349,32 +345,32 @@ async fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Resul
 }
 
 /// A message of a history by its id or its client's id, as it was written.
-pub(crate) async fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
-    let (found, at) = locate(reader, ancestry, id).await?;
+pub(crate) fn get(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
+    let (found, at) = locate(reader, ancestry, id)?;
     let mut found = [found];
-    fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX)).await?;
+    fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
     let [found] = found;
     Ok(found.message)
 }
 
 /// A message by its id with its row, as it was written.
-pub(crate) async fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
-    let row = reader.one(sqlx::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec())).await?;
+pub(crate) fn with_row(reader: &mut Reader<'_>, id: MessageId) -> Result<(i64, Message)> {
+    let row = reader.one(sqlite::query(BY_ID).bind(i64::MAX).bind(id.0.as_bytes().to_vec()))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, id))?;
     let mut found = [Found::from_row(&row, i64::MAX)?];
-    fill_parts(reader, &mut found, i64::MAX, &mut Budget::of(usize::MAX)).await?;
+    fill_parts(reader, &mut found, i64::MAX, &mut Budget::of(usize::MAX))?;
     let [found] = found;
     Ok((found.row, found.message))
 }
 
 /// The message at a revision of a segment, as of `at`.
 fn by_revision(segment: &Segment, revision: Revision, at: Revision) -> Query<'static> {
-    sqlx::query(BY_REVISION).bind(at).bind(segment.owner).bind(revision)
+    sqlite::query(BY_REVISION).bind(at).bind(segment.owner).bind(revision)
 }
 
 /// Messages of a history at these revisions, as of `at`, in this order. A message that exceeds the rest of `bytes` is
 /// left out, unless it is the first.
-pub(crate) async fn at_revisions(
+pub(crate) fn at_revisions(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     revisions: &[Revision],
@@ -383,8 +379,8 @@ pub(crate) async fn at_revisions(
 ) -> Result<Vec<Message>> {
     let mut wanted = Vec::new();
     for revision in revisions.iter().filter(|revision| **revision <= at) {
-        let segment = ancestry.owner_at(reader, *revision).await?;
-        if let Some(row) = reader.one(by_revision(&segment, *revision, at)).await? {
+        let segment = ancestry.owner_at(reader, *revision)?;
+        if let Some(row) = reader.one(by_revision(&segment, *revision, at))? {
             wanted.push(Found::from_row(&row, at.min(segment.sealed_by.unwrap_or(i64::MAX)))?);
         }
     }
@@ -396,30 +392,30 @@ pub(crate) async fn at_revisions(
         }
         room = room.saturating_sub(found.bytes);
         let mut found = [found];
-        fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX)).await?;
+        fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
         messages.extend(found.map(|found| found.message));
     }
     Ok(messages)
 }
 
 /// The bytes of the parts of a message that was opened first, before compression, including their media.
-pub(crate) async fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i64> {
+pub(crate) fn bytes_of(reader: &mut Reader<'_>, message: i64) -> Result<i64> {
     let mut bytes = 0;
-    for row in reader.all(sqlx::query(OF_MESSAGE).bind(message)).await? {
+    for row in reader.all(sqlite::query(OF_MESSAGE).bind(message))? {
         let mut stored = part_row(&row)?.stored;
         bytes += stored.length;
-        for hash in codec::media_blobs(&plain_body(reader, &mut stored).await?)? {
-            let row = reader.one(sqlx::query(BLOB_LENGTH).bind(hash)).await?;
-            bytes += row.map_or(Ok(0), |row| row.try_get::<i64, _>(0))?;
+        for hash in codec::media_blobs(&plain_body(reader, &mut stored)?)? {
+            let row = reader.one(sqlite::query(BLOB_LENGTH).bind(hash))?;
+            bytes += row.map_or(Ok(0), |row| row.get::<i64>(0))?;
         }
     }
     Ok(bytes)
 }
 
 /// The message of a history with this id, without its parts: its own id, its client's, or that of one of its parts.
-pub(crate) async fn named(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
-    let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, ancestry, id).await?.0.message) };
-    let mut message = match get(reader, ancestry, &part.message().to_string()).await {
+pub(crate) fn named(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<Message> {
+    let Ok(part) = id.parse::<PartId>() else { return Ok(locate(reader, ancestry, id)?.0.message) };
+    let mut message = match get(reader, ancestry, &part.message().to_string()) {
         Err(Error::NotFound { .. }) => return Err(Error::not_found(Kind::Message, id)),
         message => message?,
     };
@@ -431,30 +427,28 @@ pub(crate) async fn named(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str
 }
 
 /// The id of the message of a history with this id or client's id.
-pub(crate) async fn id_of(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<MessageId> {
-    Ok(locate(reader, ancestry, id).await?.0.message.id)
+pub(crate) fn id_of(reader: &mut Reader<'_>, ancestry: &Ancestry, id: &str) -> Result<MessageId> {
+    Ok(locate(reader, ancestry, id)?.0.message.id)
 }
 
 /// The id of the message of a history that came at a revision.
-pub(crate) async fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<MessageId> {
-    let segment = ancestry.owner_at(reader, revision).await?;
-    let row = reader.one(by_revision(&segment, revision, i64::MAX)).await?;
+pub(crate) fn id_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revision) -> Result<MessageId> {
+    let segment = ancestry.owner_at(reader, revision)?;
+    let row = reader.one(by_revision(&segment, revision, i64::MAX))?;
     let row = row.ok_or_else(|| Error::not_found(Kind::Message, revision))?;
     Ok(Found::from_row(&row, i64::MAX)?.message.id)
 }
 
 /// The text so far of an open message's drafts: id, true for reasoning, text.
-pub(crate) async fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
-    let rows = reader.all(sqlx::query(DRAFTS).bind(message.0.as_bytes().to_vec())).await?;
-    rows.into_iter()
-        .map(|row| Ok((PartId::of(message, row.try_get(0)?), row.try_get::<i32, _>(1)? == 2, row.try_get(2)?)))
-        .collect()
+pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<(PartId, bool, String)>> {
+    let rows = reader.all(sqlite::query(DRAFTS).bind(message.0.as_bytes().to_vec()))?;
+    rows.into_iter().map(|row| Ok((PartId::of(message, row.get(0)?), row.get::<i32>(1)? == 2, row.get(2)?))).collect()
 }
 
 /// The revision of the newest record among a session's own rows.
-pub(crate) async fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
-    let row = reader.one(sqlx::query(NEWEST_RECORD).bind(key)).await?;
-    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+pub(crate) fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
+    let row = reader.one(sqlite::query(NEWEST_RECORD).bind(key))?;
+    row.map_or(Ok(None), |row| Ok(row.get(0)?))
 }
 
 /// The selection of a page of history.
@@ -487,7 +481,7 @@ fn classes(page: &PageOf) -> Vec<i32> {
 }
 
 /// Rows of some message classes of one segment, in order, at most `limit`.
-async fn segment_rows(
+fn segment_rows(
     reader: &mut Reader<'_>,
     segment: &Segment,
     (first, last): (Revision, Revision),
@@ -500,15 +494,15 @@ async fn segment_rows(
     let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
     let mut found = Vec::new();
     for class in classes {
-        let query = sqlx::query(if backward { CLASS_BACKWARD } else { CLASS_FORWARD })
+        let query = sqlite::query(if backward { CLASS_BACKWARD } else { CLASS_FORWARD })
             .bind(seen)
             .bind(segment.owner)
-            .bind(class)
+            .bind(*class)
             .bind(first)
             .bind(last)
             .bind(segment.sealed_by)
             .bind(limit);
-        for row in reader.all(query).await? {
+        for row in reader.all(query)? {
             found.push(Found::from_row(&row, seen)?);
         }
     }
@@ -518,17 +512,17 @@ async fn segment_rows(
 }
 
 /// A page of history, and the beginning of the next one.
-pub(crate) async fn page(
+pub(crate) fn page(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     page: &PageOf,
 ) -> Result<(Vec<Message>, Option<Revision>)> {
-    page_until(reader, ancestry, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX)).await
+    page_until(reader, ancestry, page, i64::MAX, &mut Budget::of(limits::PAGE_BYTES_MAX))
 }
 
 /// A page of the messages of some ranges, ascending and disjoint, from a revision on, and the beginning of the next
 /// page.
-pub(crate) async fn page_of_ranges(
+pub(crate) fn page_of_ranges(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     ranges: &[RevisionRange],
@@ -547,7 +541,7 @@ pub(crate) async fn page_of_ranges(
             derived: false,
             records: false,
         };
-        let (found, next) = page_until(reader, ancestry, &page, range.last, &mut budget).await?;
+        let (found, next) = page_until(reader, ancestry, &page, range.last, &mut budget)?;
         messages.extend(found);
         if next.is_some() {
             return Ok((messages, next));
@@ -557,7 +551,7 @@ pub(crate) async fn page_of_ranges(
 }
 
 /// A page of messages up to a revision, which applies to forward pages only.
-async fn page_until(
+fn page_until(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     page: &PageOf,
@@ -570,22 +564,22 @@ async fn page_until(
     let mut messages: Vec<Message> = Vec::new();
     loop {
         let segment = if page.backward {
-            ancestry.segment_to(reader, from).await?
+            ancestry.segment_to(reader, from)?
         } else if from > page.at.min(until) {
             None
         } else {
-            Some(ancestry.segment_from(reader, from).await?)
+            Some(ancestry.segment_from(reader, from)?)
         };
         let Some(segment) = segment else { break };
         let range = if page.backward { (0, from) } else { (from, until) };
         // One more than requested shows if another page follows; its parts are not read.
         let room = limit - messages.len();
         let most = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
-        let mut found = segment_rows(reader, &segment, range, &classes, page.backward, most, page.at).await?;
+        let mut found = segment_rows(reader, &segment, range, &classes, page.backward, most, page.at)?;
         let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
         let seen = page.at.min(segment.sealed_by.unwrap_or(i64::MAX));
         let wanted = found.len().min(room);
-        let filled = fill_parts(reader, &mut found[..wanted], seen, budget).await?;
+        let filled = fill_parts(reader, &mut found[..wanted], seen, budget)?;
         let next = found.get(filled).map(|found| found.message.revision);
         let last = found.last().map(|found| found.message.revision);
         messages.extend(found.into_iter().take(filled).map(|found| found.message));
@@ -634,7 +628,7 @@ pub fn body_bytes(body: &PartBody) -> usize {
 }
 
 /// The messages of a layout as of a revision, with the prune marks that are active then.
-pub(crate) async fn sources(
+pub(crate) fn sources(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     layout: &Layout,
@@ -646,7 +640,7 @@ pub(crate) async fn sources(
     for span in &layout.spans {
         match *span {
             Span::Placed { revision, placement } => {
-                if let Some(source) = placed(reader, ancestry, layout, (revision, placement), at, &mut budget).await? {
+                if let Some(source) = placed(reader, ancestry, layout, (revision, placement), at, &mut budget)? {
                     sources.push(source);
                 }
             }
@@ -654,14 +648,14 @@ pub(crate) async fn sources(
                 let last = last.unwrap_or(i64::MAX).min(at);
                 let mut from = first;
                 while from <= last {
-                    let segment = ancestry.segment_from(reader, from).await?;
+                    let segment = ancestry.segment_from(reader, from)?;
                     let class = [codec::message_class(MessageKind::Normal)];
                     let limit = limits::VIEW_READ_MESSAGES;
-                    let found = segment_rows(reader, &segment, (from, last), &class, false, limit, at).await?;
+                    let found = segment_rows(reader, &segment, (from, last), &class, false, limit, at)?;
                     let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
                     let newest = found.last().map(|found| found.message.revision);
                     let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
-                    sources.extend(with_prunes(reader, ancestry, layout, found, (seen, at), &mut budget).await?);
+                    sources.extend(with_prunes(reader, ancestry, layout, found, (seen, at), &mut budget)?);
                     from = match newest {
                         Some(newest) if full => newest + 1,
                         _ => segment.last.saturating_add(1),
@@ -676,7 +670,7 @@ pub(crate) async fn sources(
     Ok(sources)
 }
 
-async fn placed(
+fn placed(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     layout: &Layout,
@@ -684,17 +678,17 @@ async fn placed(
     at: Revision,
     budget: &mut Budget,
 ) -> Result<Option<SourceMessage>> {
-    let segment = ancestry.owner_at(reader, revision).await?;
+    let segment = ancestry.owner_at(reader, revision)?;
     let seen = at.min(segment.sealed_by.unwrap_or(i64::MAX));
-    let Some(row) = reader.one(by_revision(&segment, revision, seen)).await? else { return Ok(None) };
+    let Some(row) = reader.one(by_revision(&segment, revision, seen))? else { return Ok(None) };
     let found = vec![Found::from_row(&row, seen)?];
-    let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget).await?;
+    let mut sources = with_prunes(reader, ancestry, layout, found, (seen, at), budget)?;
     let source = sources.pop().map(|source| SourceMessage { placement: Some(placement), ..source });
     Ok(source)
 }
 
 /// Reads parts and prune marks; a mark counts if it is part of this history, existed at `at` and was not undone.
-async fn with_prunes(
+fn with_prunes(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     layout: &Layout,
@@ -702,7 +696,7 @@ async fn with_prunes(
     (seen, at): (Revision, Revision),
     budget: &mut Budget,
 ) -> Result<Vec<SourceMessage>> {
-    let filled = fill_parts(reader, &mut found, seen, budget).await?;
+    let filled = fill_parts(reader, &mut found, seen, budget)?;
     if let Some(refused) = found.get(filled) {
         let bytes = budget.spent.saturating_add(message_bytes(&refused.message)).max(budget.most.saturating_add(1));
         return Err(Error::LimitExceeded {
@@ -715,23 +709,23 @@ async fn with_prunes(
     if !found.is_empty() {
         let ids: HashMap<i64, MessageId> = found.iter().map(|found| (found.row, found.message.id)).collect();
         let wanted: Vec<i64> = found.iter().map(|found| found.row).collect();
-        for row in reader.all(sqlx::query(PRUNED).bind(list_of(&wanted))).await? {
-            let (owner, revision): (i64, Revision) = (row.try_get(2)?, row.try_get(3)?);
+        for row in reader.all(sqlite::query(PRUNED).bind(list_of(&wanted)))? {
+            let (owner, revision): (i64, Revision) = (row.get(2)?, row.get(3)?);
             if revision > at || layout.undone_prunes.contains(&revision) {
                 continue;
             }
             if owner != ancestry.key || ancestry.fork_revision.is_some_and(|fork| revision <= fork) {
-                let inherited = ancestry.contains(reader, owner, revision).await?;
+                let inherited = ancestry.contains(reader, owner, revision)?;
                 if inherited.is_none() {
                     continue;
                 }
             }
-            let Some(&message) = ids.get(&row.try_get::<i64, _>(0)?) else { continue };
-            let part = PartId::of(message, row.try_get(1)?);
+            let Some(&message) = ids.get(&row.get::<i64>(0)?) else { continue };
+            let part = PartId::of(message, row.get(1)?);
             // Of several marks on a part, the newest counts.
             if pruned.get(&part).is_none_or(|(before, _)| *before < revision) {
-                let compaction = CompactionId(codec::uuid(row.try_get(4)?)?);
-                let truncation: Option<&[u8]> = row.try_get(5)?;
+                let compaction = CompactionId(codec::uuid(row.get(4)?)?);
+                let truncation: Option<&[u8]> = row.get(5)?;
                 let truncation = truncation.map(codec::decode_truncation).transpose()?;
                 pruned.insert(part, (revision, Pruned { part, compaction, truncation }));
             }

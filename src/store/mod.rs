@@ -30,6 +30,7 @@ mod messages;
 mod open;
 mod open_messages;
 mod position;
+mod readers;
 mod recent;
 mod reducing;
 mod compactions;
@@ -37,11 +38,11 @@ mod reversals;
 mod requests;
 mod reread;
 mod restore;
-mod script;
 mod search;
 mod sessions;
 mod sources;
 mod spending;
+mod sqlite;
 #[cfg(test)]
 mod tests;
 mod statistics;
@@ -90,13 +91,13 @@ use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
 use ancestry::{Ancestry, Reader};
 use health::Health;
+use readers::Readers;
 use recent::Recent;
-use sqlx::{Connection as _, Sqlite, SqlitePool, Transaction};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{mpsc, watch};
+use tx::Tx;
 use uuid::Uuid;
-use writer::{Command, Reply, WriterHandle};
+use writer::{Mutation, WriterHandle};
 
 /// The store: cheap to clone, and shared by all readers and writers.
 #[derive(Clone)]
@@ -106,13 +107,12 @@ pub struct Store {
 
 struct Shared {
     writer: WriterHandle,
-    readers: SqlitePool,
+    readers: Readers,
     identity: identity::Identity,
     durability: Durability,
     announced: writer::Announced,
     health: Arc<Health>,
     recent: Arc<Recent>,
-    rows_read: AtomicU64,
     directory: std::path::PathBuf,
     /// Held while a backup is made.
     backing_up: tokio::sync::Mutex<()>,
@@ -120,19 +120,6 @@ struct Shared {
 
 /// A draft of an open message: its id, true for reasoning, its text so far.
 pub type DraftWords = (PartId, bool, String);
-
-fn unexpected<T>() -> Result<T> {
-    Err(Error::corrupt("writer", "an answer of another kind came back"))
-}
-
-/// Ends a transaction that only read, and returns the answer. A failed transaction may have ended by itself; then its
-/// connection is closed when it returns to the pool.
-async fn end<T>(transaction: Transaction<'_, Sqlite>, answer: Result<T>) -> Result<T> {
-    let ended = transaction.rollback().await;
-    let answer = answer?;
-    ended?;
-    Ok(answer)
-}
 
 impl Store {
     /// The store's id; cursors name it.
@@ -191,12 +178,12 @@ impl Store {
 
     /// Drops this clone of the store, and closes the readers of all clones.
     pub async fn close(self) {
-        self.shared.readers.close().await;
+        self.shared.readers.close();
     }
 
     /// Rows that reads have fetched since the store was opened.
     pub fn rows_read(&self) -> u64 {
-        self.shared.rows_read.load(Ordering::Relaxed)
+        self.shared.readers.rows_read()
     }
 
     /// Bytes of the database and its log on disk.
@@ -205,50 +192,35 @@ impl Store {
         i64::try_from(of(files::DATABASE) + of(&format!("{}-wal", files::DATABASE))).unwrap_or(i64::MAX)
     }
 
-    async fn reading<T>(&self, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        let mut conn = self.shared.readers.acquire().await?;
-        let mut reader = Reader::new(&mut conn);
-        let answer = read(&mut reader).await;
-        self.shared.rows_read.fetch_add(reader.rows, Ordering::Relaxed);
-        answer
+    async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.shared.readers.reading(read).await
     }
 
-    /// Reads in one snapshot: later commits are not visible.
-    async fn snapshot<T>(&self, read: impl AsyncFnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        let mut conn = self.shared.readers.acquire().await?;
-        let mut tx = conn.begin().await?;
-        let mut reader = Reader::new(&mut tx);
-        let answer = read(&mut reader).await;
-        self.shared.rows_read.fetch_add(reader.rows, Ordering::Relaxed);
-        end(tx, answer).await
+    async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.shared.readers.snapshot(read).await
     }
 
-    async fn receipt(&self, command: Command) -> Result<Receipt> {
-        match self.shared.writer.send(command).await? {
-            Reply::Receipt(receipt) => Ok(receipt),
-            _ => unexpected(),
-        }
-    }
-
-    async fn done(&self, command: Command) -> Result<()> {
-        match self.shared.writer.send(command).await? {
-            Reply::Done => Ok(()),
-            _ => unexpected(),
-        }
+    /// Has the writer apply a mutation, and waits until it is durable.
+    async fn write<T: Send + 'static>(
+        &self,
+        mutation: Mutation,
+        apply: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        self.shared.writer.write(mutation, apply).await
     }
 
     // ---- sessions ----
 
     /// Finds a session by its id or its client's id.
     pub async fn find_session(&self, id: &str) -> Result<SessionKey> {
-        self.reading(async |reader| ancestry::find(reader, id).await.map(|ancestry| ancestry.session())).await
+        self.reading(|reader| ancestry::find(reader, id).map(|ancestry| ancestry.session())).await
     }
 
     /// A session in its newest state, with its policy.
     pub async fn session(&self, key: SessionKey) -> Result<(Session, PolicyText)> {
-        self.reading(async |reader| {
-            let mut session = sessions::get(reader, key.0).await?;
-            let policy = sessions::policy_at(reader, key.0, i64::MAX).await?;
+        self.reading(|reader| {
+            let mut session = sessions::get(reader, key.0)?;
+            let policy = sessions::policy_at(reader, key.0, i64::MAX)?;
             session.preset.clone_from(&policy.preset);
             Ok((session, policy))
         })
@@ -258,12 +230,12 @@ impl Store {
     /// The last revision that a session's history shares with a session that it was forked from, directly or not; none
     /// if it was not.
     pub async fn shared_with(&self, session: SessionKey, other: SessionId) -> Result<Option<Revision>> {
-        self.reading(async |reader| ancestry::shared_with(reader, session.0, other).await).await
+        self.reading(|reader| ancestry::shared_with(reader, session.0, other)).await
     }
 
     /// A session's id.
     pub async fn session_id(&self, key: SessionKey) -> Result<SessionId> {
-        self.reading(async |reader| ancestry::public_id(reader.conn, key.0).await).await
+        self.reading(|reader| ancestry::public_id(reader.conn, key.0)).await
     }
 
     /// A page of sessions, newest first, each with the number after which the next page continues.
@@ -274,10 +246,10 @@ impl Store {
         parent: Option<SessionKey>,
         limit: i64,
     ) -> Result<Vec<(i64, Session, PolicyText)>> {
-        self.reading(async |reader| {
+        self.reading(|reader| {
             let mut sessions = Vec::new();
-            for (key, mut session) in sessions::list(reader, below, archived, parent, limit).await? {
-                let policy = sessions::policy_at(reader, key, i64::MAX).await?;
+            for (key, mut session) in sessions::list(reader, below, archived, parent, limit)? {
+                let policy = sessions::policy_at(reader, key, i64::MAX)?;
                 session.preset.clone_from(&policy.preset);
                 sessions.push((key, session, policy));
             }
@@ -288,33 +260,27 @@ impl Store {
 
     /// Makes a session; true if it existed.
     pub async fn create_session(&self, create: CreateSession, caller: Caller) -> Result<(SessionKey, bool)> {
-        match self.shared.writer.send(Command::Create(create, caller)).await? {
-            Reply::Session(key, existed) => Ok((key, existed)),
-            _ => unexpected(),
-        }
+        self.write(Mutation::session("create"), move |tx| create.clone().apply(tx, &caller)).await
     }
 
     /// The answer to an earlier request with the same id, if there was one.
     pub async fn kept_answer(&self, key: SessionKey, caller: &Caller) -> Result<Option<Receipt>> {
-        self.reading(async |reader| append::kept_answer(reader, key.0, caller).await).await
+        self.reading(|reader| append::kept_answer(reader, key.0, caller)).await
     }
 
     /// Changes a session.
     pub async fn update_session(&self, key: SessionKey, update: UpdateSession, caller: Caller) -> Result<Receipt> {
-        self.receipt(Command::Update(update, key, caller)).await
+        self.write(Mutation::change("update"), move |tx| update.clone().apply(tx, key, &caller)).await
     }
 
     /// Archives or restores a session.
     pub async fn archive_session(&self, key: SessionKey, restore: bool, caller: Caller) -> Result<Receipt> {
-        self.receipt(Command::Archive(key, restore, caller)).await
+        self.write(Mutation::change("archive"), move |tx| sessions::archive(tx, key, restore, &caller)).await
     }
 
     /// Forks a session; true if the fork existed.
     pub async fn fork_session(&self, key: SessionKey, fork: ForkSession, caller: Caller) -> Result<(SessionKey, bool)> {
-        match self.shared.writer.send(Command::Fork(fork, key, caller)).await? {
-            Reply::Session(key, existed) => Ok((key, existed)),
-            _ => unexpected(),
-        }
+        self.write(Mutation::change("fork"), move |tx| fork.clone().apply(tx, key, &caller)).await
     }
 
     // ---- appends ----
@@ -328,7 +294,8 @@ impl Store {
         messages: Vec<NewEntry>,
     ) -> Result<Receipt> {
         let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
-        self.receipt(Command::Append(append::Append { session, caller, expected_revision, messages })).await
+        let append = append::Append { session, caller, expected_revision, messages };
+        self.write(Mutation::content("append", append.bytes()), move |tx| append.clone().apply(tx)).await
     }
 
     /// Adds closed parts to an open message, or closes drafts of it.
@@ -346,7 +313,14 @@ impl Store {
                 OpenPart::Draft(id, metadata_json) => append::AppendPart::Draft(id, metadata_json),
             })
             .collect();
-        self.receipt(Command::AppendParts(append::AppendParts { session, caller, message, parts })).await
+        let append = append::AppendParts { session, caller, message, parts };
+        let bytes = append.bytes();
+        // Without parts it only keeps the message open.
+        let mutation = match bytes {
+            0 => Mutation::derived("append_parts", 0),
+            bytes => Mutation::content("append_parts", bytes),
+        };
+        self.write(mutation, move |tx| append.clone().apply(tx)).await
     }
 
     /// Adds text to a draft, once. Without a part id it begins a draft, once for each client id.
@@ -357,10 +331,7 @@ impl Store {
         words: DraftWordsToAdd,
     ) -> Result<DraftReceipt> {
         let command = drafts::AppendDraft { session, message, words };
-        match self.shared.writer.send(Command::AppendDraft(command)).await? {
-            Reply::Draft(receipt) => Ok(receipt),
-            _ => unexpected(),
-        }
+        self.write(Mutation::content("append_draft", 0), move |tx| command.clone().apply(tx)).await
     }
 
     /// Seals an open message.
@@ -372,16 +343,16 @@ impl Store {
         seal: Seal,
     ) -> Result<Receipt> {
         let finish = append::FinishMessage { session, caller, message, seal, has_expired: false };
-        self.receipt(Command::Finish(finish)).await
+        self.write(Mutation::content("finish", 0), move |tx| finish.clone().apply(tx)).await
     }
 
     // ---- history ----
 
     /// A message by its id or its client's id, as it was written.
     pub async fn message(&self, session: SessionKey, id: &str) -> Result<Message> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            messages::get(reader, &ancestry, id).await
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            messages::get(reader, &ancestry, id)
         })
         .await
     }
@@ -389,36 +360,36 @@ impl Store {
     /// The message that an event concerns, in its newest state.
     pub async fn message_of(&self, event: &Event) -> Result<Option<Message>> {
         let Some(id) = event.body.message() else { return Ok(None) };
-        self.reading(async |reader| {
-            let ancestry = ancestry::find(reader, &event.session_id.to_string()).await?;
-            messages::get(reader, &ancestry, &id.to_string()).await.map(Some)
+        self.reading(|reader| {
+            let ancestry = ancestry::find(reader, &event.session_id.to_string())?;
+            messages::get(reader, &ancestry, &id.to_string()).map(Some)
         })
         .await
     }
 
     /// The id of the message with this id or client's id.
     pub async fn message_id(&self, session: SessionKey, id: &str) -> Result<MessageId> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            messages::id_of(reader, &ancestry, id).await
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            messages::id_of(reader, &ancestry, id)
         })
         .await
     }
 
     /// The drafts of an open message.
     pub async fn drafts(&self, message: MessageId) -> Result<Vec<DraftWords>> {
-        self.reading(async |reader| messages::drafts(reader, message).await).await
+        self.reading(|reader| messages::drafts(reader, message)).await
     }
 
     /// A page of history, the beginning of the next one, and the revision that was read. For a page of the newest
     /// revision, `at` is `i64::MAX`.
     pub async fn page(&self, session: SessionKey, page: PageOf) -> Result<(Vec<Message>, Option<Revision>, Revision)> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
             let at = if page.at == i64::MAX { ancestry.revision } else { page.at };
             ancestry.check(at)?;
             let (messages, next) =
-                messages::page(reader, &ancestry, &PageOf { at, from: page.from.min(at + 1), ..page }).await?;
+                messages::page(reader, &ancestry, &PageOf { at, from: page.from.min(at + 1), ..page })?;
             Ok((messages, next, at))
         })
         .await
@@ -426,29 +397,30 @@ impl Store {
 
     /// The revision of the newest record among a session's own rows.
     pub async fn newest_record(&self, session: SessionKey) -> Result<Option<Revision>> {
-        self.reading(async |reader| messages::newest_record(reader, session.0).await).await
+        self.reading(|reader| messages::newest_record(reader, session.0)).await
     }
 
     // ---- search ----
 
     /// The next of a session's own messages that are not in the index; none if all are.
     pub async fn unindexed(&self, session: SessionKey) -> Result<Option<Unindexed>> {
-        self.reading(async |reader| search::unindexed(reader, session.0).await).await
+        self.reading(|reader| search::unindexed(reader, session.0)).await
     }
 
     /// Adds messages to the index, with the words of each; does nothing if they were indexed meanwhile.
     pub async fn add_words(&self, batch: Unindexed, words: Vec<Vec<String>>) -> Result<()> {
-        self.done(Command::AddWords(search::AddWords::new(&batch, words))).await
+        let add = search::AddWords::new(&batch, words);
+        self.write(Mutation::derived("add_words", add.bytes()), move |tx| add.clone().apply(tx)).await
     }
 
     /// The revision up to which a session's own messages are in the index.
     pub async fn indexed_to(&self, session: SessionKey) -> Result<Revision> {
-        self.reading(async |reader| search::progress(reader, session.0).await).await
+        self.reading(|reader| search::progress(reader, session.0)).await
     }
 
     /// A page of the sessions with unindexed messages, by key.
     pub async fn behind_in_index(&self, after: SessionKey, limit: i64) -> Result<Vec<SessionKey>> {
-        self.reading(async |reader| search::behind(reader, after.0, limit).await).await
+        self.reading(|reader| search::behind(reader, after.0, limit)).await
     }
 
     /// The owners whose messages must be indexed, each with the revision up to which, before a history can be searched
@@ -459,18 +431,18 @@ impl Store {
         ranges: &[RevisionRange],
         sealed_by: Revision,
     ) -> Result<Vec<(SessionKey, Revision)>> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            search::owners(reader, &ancestry, ranges, sealed_by).await
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            search::owners(reader, &ancestry, ranges, sealed_by)
         })
         .await
     }
 
     /// For each word of a look-up, the messages of a history that contain it, newest first.
     pub async fn matches(&self, session: SessionKey, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            search::matches(reader, &ancestry, lookup).await
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            search::matches(reader, &ancestry, lookup)
         })
         .await
     }
@@ -484,9 +456,9 @@ impl Store {
         revisions: &[Revision],
         bytes: usize,
     ) -> Result<Vec<Message>> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            messages::at_revisions(reader, &ancestry, revisions, at, bytes).await
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            messages::at_revisions(reader, &ancestry, revisions, at, bytes)
         })
         .await
     }
@@ -500,7 +472,8 @@ impl Store {
         expected_revision: Option<Revision>,
         change: marks::Change,
     ) -> Result<Receipt> {
-        self.receipt(Command::Rewrite(marks::Rewrite { session, caller, expected_revision, change })).await
+        let rewrite = marks::Rewrite { session, caller, expected_revision, change };
+        self.write(Mutation::change("rewrite"), move |tx| rewrite.clone().apply(tx)).await
     }
 
     /// Omits everything after a message, or all messages. The receipt's id is that of the summary, if there is one.
@@ -558,7 +531,7 @@ impl Store {
 
     /// Events after `after`, up to `head`.
     pub async fn tail(&self, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
-        self.reading(async |reader| events::tail(reader, filter, after, head).await).await
+        self.reading(|reader| events::tail(reader, filter, after, head)).await
     }
 
     /// Events of a history by revision, and the event after which the next page begins. A page scans a limited number
@@ -570,24 +543,24 @@ impl Store {
         range: (Revision, Revision),
         limit: i64,
     ) -> Result<(Vec<Event>, Option<ScannedTo>)> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            events::of_history(reader, &ancestry, kinds, range, limit).await
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            events::of_history(reader, &ancestry, kinds, range, limit)
         })
         .await
     }
 
     /// The hash of the event with this number.
     pub async fn hash_at_seq(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
-        self.reading(async |reader| events::hash_at_seq(reader, seq).await).await
+        self.reading(|reader| events::hash_at_seq(reader, seq)).await
     }
 
     /// The revision, in a session's history, of the event with this number; none if it is not part of that history.
     pub async fn revision_of(&self, session: SessionKey, seq: Seq) -> Result<Option<Revision>> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            let Some((owner, revision)) = events::position_of(reader, seq).await? else { return Ok(None) };
-            let segment = ancestry.contains(reader, owner, revision).await?;
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            let Some((owner, revision)) = events::position_of(reader, seq)? else { return Ok(None) };
+            let segment = ancestry.contains(reader, owner, revision)?;
             Ok(segment.map(|_| revision))
         })
         .await
@@ -595,14 +568,14 @@ impl Store {
 
     /// The state of sessions and of the log at one moment.
     pub async fn moment(&self, sessions: &[SessionKey]) -> Result<Moment> {
-        self.reading(async |reader| events::moment(reader, sessions).await).await
+        self.reading(|reader| events::moment(reader, sessions)).await
     }
 
     /// The event of a revision of a session's history; none if there is no such revision.
     pub async fn event_at(&self, session: SessionKey, revision: Revision) -> Result<Option<Event>> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            events::at(reader, &ancestry, revision).await
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            events::at(reader, &ancestry, revision)
         })
         .await
     }
@@ -613,10 +586,10 @@ impl Store {
         session: SessionKey,
         revision: Option<Revision>,
     ) -> Result<(Revision, Option<Vec<u8>>)> {
-        self.reading(async |reader| {
-            let ancestry: Ancestry = ancestry::by_key(reader, session.0).await?;
+        self.reading(|reader| {
+            let ancestry: Ancestry = ancestry::by_key(reader, session.0)?;
             let revision = revision.unwrap_or(ancestry.revision);
-            Ok((revision, events::hash_at(reader, &ancestry, revision).await?))
+            Ok((revision, events::hash_at(reader, &ancestry, revision)?))
         })
         .await
     }
@@ -629,17 +602,17 @@ impl Store {
 
     /// Statistics of the compactions in the whole store, as of an instant.
     pub async fn statistics(&self, now: Timestamp) -> Result<Statistics> {
-        self.reading(async |reader| statistics::statistics(reader, now).await).await
+        self.reading(|reader| statistics::statistics(reader, now)).await
     }
 
     /// Usage and cost of requests to models, by summarizer and model.
     pub async fn spent(&self) -> Result<Vec<Spent>> {
-        self.reading(async |reader| spending::spent(reader).await).await
+        self.reading(|reader| spending::spent(reader)).await
     }
 
     /// The number of sessions.
     pub async fn session_count(&self) -> Result<i64> {
-        self.reading(async |reader| verify::session_count(reader).await).await
+        self.reading(|reader| verify::session_count(reader)).await
     }
 }
 

@@ -6,26 +6,27 @@ use super::files::{self, DATABASE, DatabaseState};
 use super::health::Health;
 use super::identity;
 use super::open_messages;
+use super::readers::Readers;
+use super::sqlite::{self, Connection};
 use super::writer::Writer;
 use super::{Shared, Store};
 use crate::clock::Clock;
 use crate::limits;
 use crate::telemetry::failpoint;
-use sqlx::migrate::{Migration, MigrationType, Migrator};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{ConnectOptions as _, Connection as _, SqlSafeStr as _, SqliteConnection};
-use std::borrow::Cow;
+use rusqlite::OpenFlags;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
+use tokio::sync::oneshot;
 
 /// Rows with bodies of about a kibibyte stay on one page of the database.
 pub(crate) const PAGE_BYTES: u32 = 4_096;
 /// Page caches of the writer and of a reader, in negative kibibytes. The system's cache serves the rest, and a
 /// connection never releases its cache memory.
-const WRITER_CACHE: &str = "-32768";
-const READER_CACHE: &str = "-4096";
+const WRITER_CACHE: i64 = -32_768;
+const READER_CACHE: i64 = -4_096;
+/// Wait for a lock of another program, such as a backup tool.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Older versions can corrupt a database when two connections write and checkpoint at once.
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
 
@@ -48,46 +49,75 @@ pub struct Options {
     pub durability: Durability,
 }
 
-/// All migrations, oldest first; they are compiled in, so that no files are needed at run time.
-const MIGRATIONS: &[(i64, &str, &str)] =
-    &[(20_261_123_000_000, "store", include_str!("../../migrations/20261123000000_store.sql"))];
+/// All migrations, oldest first: the day on which each was written, its number on that day, and its statements. They are
+/// compiled in, so that no files are needed at run time. A kept library for them would be as long as what is below.
+const MIGRATIONS: &[(i64, &str)] = &[(20_261_124_000_000, include_str!("../../migrations/20261124000000_store.sql"))];
 
-/// The migrations in the form of sqlx.
-fn migrator() -> Migrator {
-    let migrations: Vec<Migration> = MIGRATIONS
-        .iter()
-        .map(|(version, name, sql)| {
-            Migration::new(*version, Cow::Borrowed(name), MigrationType::Simple, sql.into_sql_str(), false)
-        })
-        .collect();
-    Migrator { migrations: Cow::Owned(migrations), ..Migrator::DEFAULT }
+/// Opens a connection. With `creates` the database is made if it does not exist.
+fn connect(directory: &Path, durability: Durability, creates: bool) -> Result<Connection> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    flags.set(OpenFlags::SQLITE_OPEN_CREATE, creates);
+    let conn = Connection::open_with_flags(directory.join(DATABASE), flags)?;
+    conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    conn.pragma_update(None, "page_size", PAGE_BYTES)?;
+    // Readers continue while the writer commits.
+    conn.pragma_update(None, "journal_mode", "wal")?;
+    // FULL syncs the log at every commit: an acknowledged write survives a power cut.
+    let synchronous = match durability {
+        Durability::Full => "full",
+        Durability::ProcessCrash => "normal",
+    };
+    conn.pragma_update(None, "synchronous", synchronous)?;
+    harden(&conn)?;
+    Ok(conn)
 }
 
-pub(super) fn options(directory: &Path, durability: Durability) -> SqliteConnectOptions {
-    SqliteConnectOptions::new()
-        .filename(directory.join(DATABASE))
-        // Readers continue while the writer commits.
-        .journal_mode(SqliteJournalMode::Wal)
-        // FULL syncs the log at every commit: an acknowledged write survives a power cut.
-        .synchronous(match durability {
-            Durability::Full => SqliteSynchronous::Full,
-            Durability::ProcessCrash => SqliteSynchronous::Normal,
-        })
-        .page_size(PAGE_BYTES)
-        .foreign_keys(true)
-        .busy_timeout(Duration::from_secs(5))
-        // Sorting and temporary tables never touch the disk.
-        .pragma("temp_store", "memory")
-        // The schema cannot make SQLite call functions with side effects.
-        .pragma("trusted_schema", "off")
-        // A damaged page is detected when it is read.
-        .pragma("cell_size_check", "on")
-        .log_statements(tracing::log::LevelFilter::Off)
+/// Opens a store that is not new, without the settings of its writer and readers. A read-only connection refuses every
+/// change of the store, and may write other files.
+pub(super) fn connect_existing(directory: &Path, read_only: bool) -> Result<Connection> {
+    let access = if read_only { OpenFlags::SQLITE_OPEN_READ_ONLY } else { OpenFlags::SQLITE_OPEN_READ_WRITE };
+    let conn = Connection::open_with_flags(directory.join(DATABASE), access | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    conn.busy_timeout(BUSY_TIMEOUT)?;
+    // A repair writes as durably as the daemon.
+    conn.pragma_update(None, "synchronous", "full")?;
+    harden(&conn)?;
+    Ok(conn)
+}
+
+/// The settings of every connection.
+fn harden(conn: &Connection) -> Result<()> {
+    conn.pragma_update(None, "foreign_keys", true)?;
+    // Sorting and temporary tables never touch the disk.
+    conn.pragma_update(None, "temp_store", "memory")?;
+    // The schema cannot make SQLite call functions with side effects.
+    conn.pragma_update(None, "trusted_schema", false)?;
+    // A damaged page is detected when it is read.
+    conn.pragma_update(None, "cell_size_check", true)?;
+    Ok(())
+}
+
+/// Opens the connection of the writer.
+fn connect_writer(directory: &Path, durability: Durability) -> Result<Connection> {
+    let conn = connect(directory, durability, true)?;
+    // The writer does the checkpoints itself, because SQLite would hide their failures.
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    conn.pragma_update(None, "journal_size_limit", i64::try_from(limits::LOG_BYTES_KEPT).unwrap_or(i64::MAX))?;
+    conn.pragma_update(None, "cache_size", WRITER_CACHE)?;
+    Ok(conn)
+}
+
+/// Opens a connection of the pool of readers.
+fn connect_reader(directory: &Path, durability: Durability) -> Result<Connection> {
+    let conn = connect(directory, durability, false)?;
+    conn.pragma_update(None, "query_only", true)?;
+    conn.pragma_update(None, "cache_size", READER_CACHE)?;
+    Ok(conn)
 }
 
 /// Refuses a library that can corrupt the store.
-pub(super) async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
-    let version: String = sqlx::query_scalar("select sqlite_version()").fetch_one(conn).await?;
+pub(super) fn check_version(conn: &Connection) -> Result<()> {
+    let version: String = sqlite::scalar(VERSION).one(conn)?;
     let parts: Vec<u32> = version.split('.').filter_map(|part| part.parse().ok()).collect();
     let (major, minor, patch) = SQLITE_MIN;
     match parts[..] {
@@ -98,36 +128,54 @@ pub(super) async fn check_version(conn: &mut SqliteConnection) -> Result<()> {
     }
 }
 
-/// Refuses a store with a schema that this program does not know, because its content could be misread.
-pub(super) async fn check_schema(conn: &mut SqliteConnection, directory: &Path) -> Result<()> {
-    const IS_MIGRATED: &str = "select count(*) from sqlite_master where type = 'table' and name = '_sqlx_migrations'";
-    let is_migrated: i64 = sqlx::query_scalar(IS_MIGRATED).fetch_one(&mut *conn).await?;
-    if is_migrated == 0 {
-        return Ok(());
-    }
-    const APPLIED: &str = "select version from _sqlx_migrations order by version desc";
-    let applied: Vec<i64> = sqlx::query_scalar(APPLIED).fetch_all(conn).await?;
-    let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, ..)| version == *applied);
+/// The migrations that a store has, newest first. Refuses a store with a schema that this program does not know, because
+/// its content could be misread.
+pub(super) fn applied(conn: &Connection, directory: &Path) -> Result<Vec<i64>> {
+    let applied: Vec<i64> = match sqlite::scalar(TABLES).bind("migration").one(conn)? {
+        0_i64 if sqlite::scalar::<i64>(TABLES).bind("session").one(conn)? > 0 => {
+            return Err(Error::Open(format!(
+                "the store in {} was written by a build before the first release, whose formats are not read",
+                directory.display()
+            )));
+        }
+        0 => Vec::new(),
+        _ => sqlite::scalar(APPLIED).all(conn)?,
+    };
+    let is_known = |applied: &&i64| MIGRATIONS.iter().any(|(version, _)| version == *applied);
     match applied.iter().find(|version| !is_known(version)) {
         Some(version) => Err(Error::Open(format!(
             "the store in {} was written by another version of Longhand: its migration {version} is not known",
             directory.display()
         ))),
-        None => Ok(()),
+        None => Ok(applied),
     }
 }
 
-/// Checks the content of a database, and brings its schema up to date.
-async fn prepare(conn: &mut SqliteConnection, directory: &Path, state: DatabaseState) -> Result<()> {
-    check_version(conn).await?;
-    check_schema(conn, directory).await?;
-    if state == DatabaseState::Empty {
-        let claim = format!("pragma application_id = {}", files::APPLICATION_ID);
-        // A pragma takes no bound value.
-        sqlx::raw_sql(sqlx::AssertSqlSafe(claim)).execute(&mut *conn).await?;
+/// Applies the migrations that a store does not have.
+fn migrate(conn: &Connection, applied: &[i64], clock: &Clock) -> Result<()> {
+    for (version, statements) in MIGRATIONS.iter().filter(|(version, _)| !applied.contains(version)) {
+        let transaction = conn.unchecked_transaction()?;
+        transaction.execute_batch(statements)?;
+        sqlite::query(RECORD).bind(*version).bind(clock.now().0).execute(&transaction)?;
+        transaction.commit()?;
     }
-    migrator().run(conn).await.map_err(|error| Error::Open(format!("cannot migrate: {error}")))
+    Ok(())
 }
+
+/// Checks the content of a database, and brings its schema up to date.
+fn prepare(conn: &Connection, directory: &Path, state: DatabaseState, clock: &Clock) -> Result<()> {
+    check_version(conn)?;
+    let applied = applied(conn, directory)?;
+    if state == DatabaseState::Empty {
+        conn.pragma_update(None, "application_id", files::APPLICATION_ID)?;
+    }
+    migrate(conn, &applied, clock).map_err(|error| Error::Open(format!("cannot migrate: {error}")))
+}
+
+const VERSION: &str = "select sqlite_version()";
+const TABLES: &str = "select count(*) from sqlite_master where type = 'table' and name = ?1";
+const APPLIED: &str = "select version from migration order by version desc";
+const RECORD: &str = "insert into migration (version, time) values (?1, ?2)";
 
 /// Locks a data directory, with retries. A child process that a daemon has just forked holds the daemon's lock until it
 /// executes its own program, even if that daemon is gone, so the lock is tried again for a moment.
@@ -143,8 +191,9 @@ pub(super) async fn claim(directory: &Path) -> Result<(std::fs::File, files::Dat
 
 impl Store {
     /// Opens the store in a directory, which is made if it does not exist. The future is the writer: the caller runs
-    /// it, and it ends when the last clone of the store is dropped; only then may another daemon open the store. Files
-    /// that are not a store of Longhand, or are accessible to others, are refused before anything is made or changed.
+    /// it, and it ends when the last clone of the store is dropped; only then may another daemon open the store. The
+    /// writer also ends if the future is dropped. Files that are not a store of Longhand, or are accessible to others,
+    /// are refused before anything is made or changed.
     pub async fn open(
         options_given: Options,
         clock: Clock,
@@ -153,42 +202,23 @@ impl Store {
         let directory = files::plain(&directory)?;
         let (held, state) = claim(&directory).await?;
         files::make_database(&directory)?;
-        let options = options(&directory, durability);
-        let mut conn = options
-            .clone()
-            .create_if_missing(true)
-            // The writer does the checkpoints itself, because SQLite would hide their failures.
-            .pragma("wal_autocheckpoint", "0")
-            .pragma("journal_size_limit", limits::LOG_BYTES_KEPT.to_string())
-            .pragma("cache_size", WRITER_CACHE)
-            .statement_cache_capacity(limits::WRITER_STATEMENTS_KEPT)
-            .connect()
-            .await?;
-        if let Err(refused) = prepare(&mut conn, &directory, state).await {
+        let conn = connect_writer(&directory, durability)?;
+        if let Err(refused) = prepare(&conn, &directory, state, &clock) {
             // Closing also removes a log that the connection made.
-            conn.close().await?;
+            conn.close().map_err(|(_, error)| error)?;
             return Err(refused);
         }
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
-        ahead::settle(&mut conn, &clock).await?;
-        open_messages::restart(&mut conn, clock.now()).await?;
-        let identity = identity::settle(&mut conn, &clock).await?;
-        let readers = SqlitePoolOptions::new()
-            .max_connections(limits::READERS)
-            // Opened now: later there may be no file descriptors left.
-            .min_connections(limits::READERS)
-            // A connection's page cache is worth keeping, and SQLite connections never become stale.
-            .test_before_acquire(false)
-            .idle_timeout(None)
-            .max_lifetime(None)
-            .after_release(|conn, _| Box::pin(has_ended(conn)))
-            .connect_with(options.pragma("query_only", "on").pragma("cache_size", READER_CACHE))
-            .await?;
+        ahead::settle(&conn, &clock)?;
+        open_messages::restart(&conn, clock.now())?;
+        let identity = identity::settle(&conn, &clock)?;
+        let of_readers = directory.clone();
+        let readers = Readers::new(limits::READERS, Box::new(move || connect_reader(&of_readers, durability)))?;
         let health = Arc::new(Health::new());
         let files = files::Watch::begin(&directory)?;
         let recent = Arc::default();
-        let (writer, handle, announced) = Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent)).await?;
+        let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent))?;
         let shared = Shared {
             writer: handle,
             readers,
@@ -197,31 +227,32 @@ impl Store {
             announced,
             health,
             recent,
-            rows_read: AtomicU64::new(0),
             directory,
             backing_up: tokio::sync::Mutex::default(),
         };
+        // A thread of its own: a task would have two changes of threads more in each commit.
         let running = async move {
-            writer.run().await;
-            drop(held);
+            let (ended, end) = oneshot::channel();
+            let run = move || {
+                writer.run();
+                // Only then may another daemon open the store.
+                drop(held);
+                // Nobody may be waiting for the end.
+                let _ = ended.send(());
+            };
+            if let Err(error) = std::thread::Builder::new().name("writer".to_owned()).spawn(run) {
+                tracing::error!(%error, "the thread of the writer cannot be started");
+            }
+            tokio::select! {
+                _ = end => {}
+                () = owner.check_files() => {}
+            }
         };
         Ok((Self { shared: Arc::new(shared) }, running))
     }
 
     /// SQLite's version.
     pub async fn sqlite_version(&self) -> Result<String> {
-        let mut conn = self.shared.readers.acquire().await?;
-        Ok(sqlx::query_scalar("select sqlite_version()").fetch_one(&mut *conn).await?)
+        self.reading(|reader| sqlite::scalar(VERSION).one(reader.conn)).await
     }
-}
-
-/// True for a connection without an open transaction. An I/O error ends a transaction without sqlx's knowledge. sqlx
-/// then begins the next one as a savepoint that is never released, and every later read would see the same old
-/// snapshot.
-async fn has_ended(conn: &mut SqliteConnection) -> sqlx::Result<bool> {
-    if conn.is_in_transaction() {
-        // A dropped transaction is rolled back after the statements that were sent before.
-        conn.ping().await?;
-    }
-    Ok(!conn.is_in_transaction())
 }

@@ -3,6 +3,7 @@
 
 use super::ancestry::{self, Ancestry, Reader};
 use super::error::{Error, Result};
+use super::sqlite;
 use super::{SessionKey, Store, marks, messages, sessions, windows};
 use crate::model::Revision;
 use crate::model::ids::MessageId;
@@ -10,13 +11,12 @@ use crate::model::layout::Layout;
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::Message;
-use sqlx::Row as _;
 
-const SEALED_LATE: &str = "select max(sealed_revision) from message where session_id = $1 \
-     and sealed_revision > revision and sealed_revision between $2 and $3 and revision <= $4";
-const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and class in (0, 1, 2, 3) \
-     and revision between $2 and $3)";
-const FORK_MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
+const SEALED_LATE: &str = "select max(sealed_revision) from message where session_id = ?1 \
+     and sealed_revision > revision and sealed_revision between ?2 and ?3 and revision <= ?4";
+const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
+     and revision between ?2 and ?3)";
+const FORK_MARK: &str = "select kind, body from mark where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -47,8 +47,8 @@ impl Located {
 }
 
 /// Finds a message of a history by an id: its own, its client's, or that of one of its parts.
-pub(crate) async fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
-    let message = messages::named(reader, ancestry, id).await?;
+pub(crate) fn locate(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<Located> {
+    let message = messages::named(reader, ancestry, id)?;
     let position = layouts::position(marks, ancestry.revision, message.revision);
     Ok(Located { message, position })
 }
@@ -66,13 +66,8 @@ pub(crate) struct ForkPoint {
 /// The starting point of a fork after a message: the first revision at which the view shows everything up to that
 /// message as it shows it now, including later edits, compactions and so on. For a message that a rewind removed, the
 /// state right before the rewind counts.
-pub(crate) async fn fork_behind(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    marks: &[Mark],
-    id: &str,
-) -> Result<ForkPoint> {
-    let located = locate(reader, ancestry, marks, id).await?.sealed()?;
+pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &[Mark], id: &str) -> Result<ForkPoint> {
+    let located = locate(reader, ancestry, marks, id)?.sealed()?;
     let Located { message, mut position } = located;
     let sealed = message.sealed_revision.unwrap_or(message.revision);
     let mut now = ancestry.revision;
@@ -86,45 +81,45 @@ pub(crate) async fn fork_behind(
     let last = position.last;
     let newest_mark = marks[..marks.partition_point(|mark| mark.revision <= now)].last();
     let mut at = newest_mark.map_or(sealed, |mark| mark.revision.max(sealed));
-    for (segment, _) in ancestry.all(reader).await? {
+    for (segment, _) in ancestry.all(reader)? {
         let (from, to) = (segment.first.max(at + 1), segment.last.min(now));
-        let query = sqlx::query(SEALED_LATE).bind(segment.owner).bind(from).bind(to).bind(last);
-        let row = reader.one(query).await?.ok_or_else(|| Error::corrupt("message", "max returned nothing"))?;
-        at = at.max(row.try_get::<Option<Revision>, _>(0)?.unwrap_or(at));
+        let query = sqlite::query(SEALED_LATE).bind(segment.owner).bind(from).bind(to).bind(last);
+        let row = reader.one(query)?.ok_or_else(|| Error::corrupt("message", "max returned nothing"))?;
+        at = at.max(row.get::<Option<Revision>>(0)?.unwrap_or(at));
     }
-    if sessions::policy_in(reader, ancestry, at).await? != sessions::policy_in(reader, ancestry, now).await?
-        || windows::window_in(reader, ancestry, at).await? != windows::window_in(reader, ancestry, now).await?
+    if sessions::policy_in(reader, ancestry, at)? != sessions::policy_in(reader, ancestry, now)?
+        || windows::window_in(reader, ancestry, at)? != windows::window_in(reader, ancestry, now)?
     {
         at = now;
     }
-    let after = has_messages(reader, ancestry, last + 1, at).await?.then_some(last);
+    let after = has_messages(reader, ancestry, last + 1, at)?.then_some(last);
     Ok(ForkPoint { at, after, last })
 }
 
 /// True if an existing fork begins after the same last position that a new one would show.
-pub(crate) async fn begins_behind(
+pub(crate) fn begins_behind(
     reader: &mut Reader<'_>,
     fork: &Ancestry,
     parent: &Ancestry,
     last: Revision,
 ) -> Result<bool> {
     let Some(at) = fork.fork_revision else { return Ok(false) };
-    let row = reader.one(sqlx::query(FORK_MARK).bind(fork.key).bind(at + 1)).await?;
-    match row.map(|row| super::codec::decode_mark(row.try_get(0)?, row.try_get(1)?)).transpose()? {
+    let row = reader.one(sqlite::query(FORK_MARK).bind(fork.key).bind(at + 1))?;
+    match row.map(|row| super::codec::decode_mark(row.get(0)?, row.get(1)?)).transpose()? {
         Some(MarkBody::Rewound { after, of_fork: true, .. }) => Ok(after == last),
-        _ => Ok(last <= at && !has_messages(reader, parent, last + 1, at).await?),
+        _ => Ok(last <= at && !has_messages(reader, parent, last + 1, at)?),
     }
 }
 
 /// True if messages of a history came in a range of revisions.
-async fn has_messages(reader: &mut Reader<'_>, ancestry: &Ancestry, first: Revision, last: Revision) -> Result<bool> {
-    for (segment, _) in ancestry.all(reader).await? {
+fn has_messages(reader: &mut Reader<'_>, ancestry: &Ancestry, first: Revision, last: Revision) -> Result<bool> {
+    for (segment, _) in ancestry.all(reader)? {
         let (first, last) = (segment.first.max(first), segment.last.min(last));
         if first > last {
             continue;
         }
-        let row = reader.one(sqlx::query(HAS_MESSAGES).bind(segment.owner).bind(first).bind(last)).await?;
-        if row.ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?.try_get(0)? {
+        let row = reader.one(sqlite::query(HAS_MESSAGES).bind(segment.owner).bind(first).bind(last))?;
+        if row.ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?.get(0)? {
             return Ok(true);
         }
     }
@@ -145,14 +140,13 @@ pub struct MessagePosition {
 impl Store {
     /// The position in the current conversation of a message by an id; an error if a rewind removed it.
     pub async fn message_position(&self, session: SessionKey, id: &str) -> Result<MessagePosition> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            let marks = marks::all(reader, &ancestry).await?;
-            let located = locate(reader, &ancestry, &marks, id).await?.in_conversation()?;
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            let marks = marks::all(reader, &ancestry)?;
+            let located = locate(reader, &ancestry, &marks, id)?.in_conversation()?;
             let layouts::Position { first, last, shown, .. } = located.position;
             let is_itself = shown == located.message.revision;
-            let message =
-                if is_itself { located.message.id } else { messages::id_at(reader, &ancestry, shown).await? };
+            let message = if is_itself { located.message.id } else { messages::id_at(reader, &ancestry, shown)? };
             Ok(MessagePosition { message, first, last })
         })
         .await
@@ -160,9 +154,9 @@ impl Store {
 
     /// The layout of a history after a rewind to a position.
     pub async fn layout_behind(&self, session: SessionKey, after: Revision) -> Result<Layout> {
-        self.reading(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
-            let mut marks = marks::all(reader, &ancestry).await?;
+        self.reading(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
+            let mut marks = marks::all(reader, &ancestry)?;
             let revision = ancestry.revision + 1;
             marks.push(Mark { revision, body: MarkBody::Rewound { after, has_summary: false, of_fork: false } });
             Ok(layouts::layout_at(&marks, revision))

@@ -8,13 +8,12 @@ use super::error::{Error, Result};
 use super::head::SessionKey;
 use super::jobs;
 use super::spending;
+use super::sqlite::{self, Row};
 use super::tx::Tx;
-use super::writer::Command;
+use super::writer::Mutation;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::time::Timestamp;
-use sqlx::Row as _;
-use sqlx::sqlite::SqliteRow;
 use uuid::Uuid;
 
 /// Requests of one job, or for one summary of a branch, that are to be written to the log.
@@ -34,19 +33,19 @@ pub(crate) enum Subject {
 
 const INSERT: &str = "insert into summary_request (session_id, job_id, message_id, attempt, summarizer, model, request_hash, \
      reply_hash, usage, cost_micros, duration_ms, failure, end_time, request_text, reply_text) \
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)";
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)";
 const OF_JOBS: &str = "select job_id, attempt, summarizer, model, request_hash, reply_hash, usage, cost_micros, \
      duration_ms, failure, end_time, null as request_text, null as reply_text from summary_request \
-     where session_id = $1 and job_id between $2 and $3 order by job_id, id";
+     where session_id = ?1 and job_id between ?2 and ?3 order by job_id, id";
 const WITH_TEXTS: &str = "select job_id, attempt, summarizer, model, request_hash, reply_hash, usage, cost_micros, \
      duration_ms, failure, end_time, request_text, reply_text from summary_request \
-     where session_id = $1 and job_id = $2 order by id limit 1 offset $3";
+     where session_id = ?1 and job_id = ?2 order by id limit 1 offset ?3";
 
 const OF_SESSION: &str = "select r.id, j.public_id as compaction_id, r.message_id, r.job_id, r.attempt, r.summarizer, \
      r.model, r.request_hash, r.reply_hash, r.usage, r.cost_micros, r.duration_ms, r.failure, r.end_time, \
-     iif($4, r.request_text, null) as request_text, iif($4, r.reply_text, null) as reply_text \
+     iif(?4, r.request_text, null) as request_text, iif(?4, r.reply_text, null) as reply_text \
      from summary_request r left join job j on j.id = r.job_id \
-     where r.session_id = $1 and r.id < $2 order by r.id desc limit +$3";
+     where r.session_id = ?1 and r.id < ?2 order by r.id desc limit +?3";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -55,17 +54,21 @@ pub(crate) const STATEMENTS: &[&str] = &[INSERT, OF_JOBS, WITH_TEXTS, OF_SESSION
 impl Store {
     /// One of the requests for a compaction, by its number from 1, with its texts; none if there are fewer.
     pub async fn summary_request(&self, id: CompactionId, number: i64) -> Result<Option<SummaryRequest>> {
-        self.reading(async |reader| {
-            let job = jobs::by_id(reader, id).await?;
-            with_texts(reader, job.session, job.row, number).await
+        self.reading(|reader| {
+            let job = jobs::by_id(reader, id)?;
+            with_texts(reader, job.session, job.row, number)
         })
         .await
+    }
+
+    async fn add(&self, add: AddRequests) -> Result<()> {
+        self.write(Mutation::derived("add_requests", add.bytes()), move |tx| add.clone().apply(tx)).await
     }
 
     /// Records requests to models for a job, whatever its result.
     pub async fn add_requests(&self, claim: &Claim, requests: Vec<SummaryRequest>) -> Result<()> {
         let add = AddRequests { session: claim.session, subject: Subject::Job(claim.job), requests };
-        self.done(Command::AddRequests(add)).await
+        self.add(add).await
     }
 
     /// Records a request to a model for the summary of a branch, whatever its result.
@@ -76,7 +79,7 @@ impl Store {
         request: SummaryRequest,
     ) -> Result<()> {
         let add = AddRequests { session, subject: Subject::Branch(message), requests: vec![request] };
-        self.done(Command::AddRequests(add)).await
+        self.add(add).await
     }
 
     /// A page of a session's requests to models, newest first, each with the number after which the next page
@@ -88,10 +91,10 @@ impl Store {
         limit: i64,
         with_texts: bool,
     ) -> Result<Vec<(i64, Purpose, SummaryRequest)>> {
-        self.reading(async |reader| {
-            let query = sqlx::query(OF_SESSION).bind(session.0).bind(below).bind(limit).bind(with_texts);
-            let rows = reader.all(query).await?;
-            rows.iter().map(|row| Ok((row.try_get("id")?, purpose(row)?, request(row)?))).collect()
+        self.reading(|reader| {
+            let query = sqlite::query(OF_SESSION).bind(session.0).bind(below).bind(limit).bind(with_texts);
+            let rows = reader.all(query)?;
+            rows.iter().map(|row| Ok((row.get("id")?, purpose(row)?, request(row)?))).collect()
         })
         .await
     }
@@ -106,15 +109,15 @@ impl AddRequests {
 
     /// Writes them, in the order in which they ended. A job that was superseded or cancelled keeps its requests too,
     /// because they were sent and may cost.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
         let (job, message) = match self.subject {
             Subject::Job(job) => (Some(job), None),
             Subject::Branch(message) => (None, Some(message.0.as_bytes().to_vec())),
         };
         for request in self.requests {
-            spending::add(tx.conn, &request).await?;
+            spending::add(tx.conn, &request)?;
             let (request_text, reply_text) = request.texts.unzip();
-            sqlx::query(INSERT)
+            sqlite::query(INSERT)
                 .bind(self.session.0)
                 .bind(job)
                 .bind(message.clone())
@@ -130,43 +133,42 @@ impl AddRequests {
                 .bind(request.end_time.0)
                 .bind(request_text)
                 .bind(reply_text)
-                .execute(&mut *tx.conn)
-                .await?;
+                .execute(tx.conn)?;
         }
         Ok(())
     }
 }
 
 /// The requests of a session's jobs in a range of rows, each with its job; their texts are left out.
-pub(crate) async fn of_jobs(
+pub(crate) fn of_jobs(
     reader: &mut Reader<'_>,
     session: i64,
     first: i64,
     last: i64,
 ) -> Result<Vec<(i64, SummaryRequest)>> {
-    let rows = reader.all(sqlx::query(OF_JOBS).bind(session).bind(first).bind(last)).await?;
+    let rows = reader.all(sqlite::query(OF_JOBS).bind(session).bind(first).bind(last))?;
     rows.iter().map(from_row).collect()
 }
 
 /// One request of a job, by its number from 1, with its texts; none if there are fewer.
-pub(crate) async fn with_texts(
+pub(crate) fn with_texts(
     reader: &mut Reader<'_>,
     session: i64,
     job: i64,
     number: i64,
 ) -> Result<Option<SummaryRequest>> {
-    let row = reader.one(sqlx::query(WITH_TEXTS).bind(session).bind(job).bind((number - 1).max(0))).await?;
+    let row = reader.one(sqlite::query(WITH_TEXTS).bind(session).bind(job).bind((number - 1).max(0)))?;
     row.map(|row| from_row(&row).map(|(_, request)| request)).transpose()
 }
 
-fn from_row(row: &SqliteRow) -> Result<(i64, SummaryRequest)> {
-    Ok((row.try_get("job_id")?, request(row)?))
+fn from_row(row: &Row) -> Result<(i64, SummaryRequest)> {
+    Ok((row.get("job_id")?, request(row)?))
 }
 
 /// The purpose of a request.
-fn purpose(row: &SqliteRow) -> Result<Purpose> {
+fn purpose(row: &Row) -> Result<Purpose> {
     let id = |name: &str| -> Result<Option<Uuid>> {
-        row.try_get::<Option<Vec<u8>>, _>(name)?.map(|bytes| codec::uuid(&bytes)).transpose()
+        row.get::<Option<Vec<u8>>>(name)?.map(|bytes| codec::uuid(&bytes)).transpose()
     };
     match (id("compaction_id")?, id("message_id")?) {
         (Some(compaction), None) => Ok(Purpose::Compaction(CompactionId(compaction))),
@@ -177,23 +179,23 @@ fn purpose(row: &SqliteRow) -> Result<Purpose> {
     }
 }
 
-fn request(row: &SqliteRow) -> Result<SummaryRequest> {
+fn request(row: &Row) -> Result<SummaryRequest> {
     let hash = |name: &str| -> Result<[u8; 32]> {
-        let bytes: Vec<u8> = row.try_get(name)?;
+        let bytes: Vec<u8> = row.get(name)?;
         bytes.try_into().map_err(|_| Error::corrupt("summary_request", format_args!("{name} is no hash")))
     };
-    let usage: Option<Vec<u8>> = row.try_get("usage")?;
+    let usage: Option<Vec<u8>> = row.get("usage")?;
     Ok(SummaryRequest {
-        attempt: row.try_get("attempt")?,
-        summarizer: row.try_get("summarizer")?,
-        model: row.try_get("model")?,
+        attempt: row.get("attempt")?,
+        summarizer: row.get("summarizer")?,
+        model: row.get("model")?,
         request_hash: hash("request_hash")?,
         reply_hash: hash("reply_hash")?,
         usage: usage.map(|bytes| codec::decode_usage(&bytes)).transpose()?,
-        cost_micros: row.try_get("cost_micros")?,
-        duration_ms: row.try_get("duration_ms")?,
-        failure: row.try_get("failure")?,
-        end_time: Timestamp(row.try_get("end_time")?),
-        texts: row.try_get::<Option<String>, _>("request_text")?.zip(row.try_get::<Option<String>, _>("reply_text")?),
+        cost_micros: row.get("cost_micros")?,
+        duration_ms: row.get("duration_ms")?,
+        failure: row.get("failure")?,
+        end_time: Timestamp(row.get("end_time")?),
+        texts: row.get::<Option<String>>("request_text")?.zip(row.get::<Option<String>>("reply_text")?),
     })
 }

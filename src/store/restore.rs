@@ -40,7 +40,7 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
         copied.map_err(|error| copies::failed("copy", backup, &error))
     };
     copies::follow(file.path(), bytes, progress, || Ok(()), copying).await?;
-    super::backup::mark(file.path()).await?;
+    super::backup::mark(file.path())?;
     file.sync()?;
     let copy = copies::check(file.path(), progress).await?;
     file.rename(&directory.join(DATABASE))?;

@@ -21,17 +21,17 @@ enum Change {
 }
 
 /// Undoes the newest active change.
-pub(super) async fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
     let reversal = layouts::newest_change(marks, ancestry.revision).ok_or(Error::NothingToUndo)?;
-    let (body, compaction) = match change(tx, ancestry, marks, reversal.change).await? {
+    let (body, compaction) = match change(tx, ancestry, marks, reversal.change)? {
         Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
     // Before the event of the undo, which the receipt names.
-    claims::end_for_undo(tx, ancestry.key, caller).await?;
-    let at = reverse(tx, ancestry, caller, marks, reversal, &body).await?;
+    claims::end_for_undo(tx, ancestry.key, caller)?;
+    let at = reverse(tx, ancestry, caller, marks, reversal, &body)?;
     if let Some(compaction) = compaction {
-        jobs::undone(tx, ancestry.key, compaction, Some(at)).await?;
+        jobs::undone(tx, ancestry.key, compaction, Some(at))?;
     }
     // An undo must not be followed by the next compaction at once.
     tx.loaded(ancestry.key)?.undo_revision = Some(at);
@@ -39,13 +39,13 @@ pub(super) async fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, 
 }
 
 /// Redoes the change that was undone last.
-pub(super) async fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
     let reversal = match layouts::newest_undone(marks, ancestry.revision) {
         Redo::Possible(reversal) => reversal,
         Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
         Redo::Nothing => return Err(Error::NothingToRedo),
     };
-    let (body, compaction) = match change(tx, ancestry, marks, reversal.change).await? {
+    let (body, compaction) = match change(tx, ancestry, marks, reversal.change)? {
         Change::Compaction(compaction) => (EventBody::CompactionRedone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteRedone(rewrite), None),
     };
@@ -53,10 +53,10 @@ pub(super) async fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, 
     let mut after = marks.clone();
     let revision = tx.next_revision(ancestry.key)?;
     after.push(Mark { revision, body: MarkBody::Undone { mark: reversal.target } });
-    claims::recheck(tx, ancestry.key, caller, &after).await?;
-    let at = reverse(tx, ancestry, caller, marks, reversal, &body).await?;
+    claims::recheck(tx, ancestry.key, caller, &after)?;
+    let at = reverse(tx, ancestry, caller, marks, reversal, &body)?;
     if let Some(compaction) = compaction {
-        jobs::undone(tx, ancestry.key, compaction, None).await?;
+        jobs::undone(tx, ancestry.key, compaction, None)?;
     }
     // If no change is undone any more, the hold ends.
     let is_last = layouts::newest_undone(marks, at) == Redo::Nothing;
@@ -68,7 +68,7 @@ pub(super) async fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, 
 }
 
 /// Writes the mark with its event, and returns their revision.
-async fn reverse(
+fn reverse(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
     caller: &Caller,
@@ -77,21 +77,21 @@ async fn reverse(
     body: &EventBody,
 ) -> Result<Revision> {
     let mut digest = Digest::default();
-    marks::write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark: reversal.target }).await?;
+    marks::write(tx, &mut digest, ancestry.key, marks, MarkBody::Undone { mark: reversal.target })?;
     let at = tx.event(ancestry.key, caller, body, &digest)?;
     marks::changed(tx, ancestry.key, at)?;
     Ok(at)
 }
 
 /// The change that the mark at a revision made.
-async fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], mark: Revision) -> Result<Change> {
+fn change(tx: &mut Tx<'_>, ancestry: &Ancestry, marks: &[Mark], mark: Revision) -> Result<Change> {
     let found = marks.iter().find(|other| other.revision == mark);
     let found = found.ok_or_else(|| Error::corrupt("mark", format_args!("there is no mark at {mark}")))?;
     Ok(match &found.body {
         MarkBody::Compacted(compacted) => Change::Compaction(compacted.compaction),
         MarkBody::Pruned { compaction, .. } => Change::Compaction(*compaction),
         MarkBody::Edited { target, .. } => {
-            let edited = messages::id_at(&mut Reader::new(tx.conn), ancestry, *target).await?;
+            let edited = messages::id_at(&mut Reader::new(tx.conn), ancestry, *target)?;
             Change::Rewrite(Rewrite { mark, edited: Some(edited) })
         }
         MarkBody::Rewound { .. } | MarkBody::Pinned { .. } | MarkBody::Undone { .. } => {

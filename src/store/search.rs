@@ -8,19 +8,19 @@ use super::codec;
 use super::error::Result;
 use super::head::SessionKey;
 use super::messages;
+use super::sqlite;
 use super::tx::Tx;
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::event::EventBody;
 use crate::model::message::Message;
-use sqlx::Row as _;
 
-const PROGRESS: &str = "select revision from search_progress where session_id = $1";
+const PROGRESS: &str = "select revision from search_progress where session_id = ?1";
 const BEHIND: &str = "select k.session_id from search_progress k join session s on s.id = k.session_id \
-     where k.session_id > $1 and s.revision > k.revision order by k.session_id limit +$2";
-const EVENTS: &str = "select revision, kind, body from event where session_id = $1 and revision > $2 \
-     order by revision limit +$3";
+     where k.session_id > ?1 and s.revision > k.revision order by k.session_id limit +?2";
+const EVENTS: &str = "select revision, kind, body from event where session_id = ?1 and revision > ?2 \
+     order by revision limit +?3";
 // Rows of a session are numbered in the order of their revisions; the message classes are searched one by one.
 macro_rules! row_of_each_class {
     ($which:literal, $rest:literal) => {
@@ -28,29 +28,29 @@ macro_rules! row_of_each_class {
             "select ",
             $which,
             "(id) from (",
-            "select id from (select id from message where session_id = $1 and class = 0 and revision ",
+            "select id from (select id from message where session_id = ?1 and class = 0 and revision ",
             $rest,
             ") ",
-            "union all select id from (select id from message where session_id = $1 and class = 1 and revision ",
+            "union all select id from (select id from message where session_id = ?1 and class = 1 and revision ",
             $rest,
             ") ",
-            "union all select id from (select id from message where session_id = $1 and class = 2 and revision ",
+            "union all select id from (select id from message where session_id = ?1 and class = 2 and revision ",
             $rest,
             ") ",
-            "union all select id from (select id from message where session_id = $1 and class = 3 and revision ",
+            "union all select id from (select id from message where session_id = ?1 and class = 3 and revision ",
             $rest,
             "))"
         )
     };
 }
 
-const FIRST_ROW: &str = row_of_each_class!("min", ">= $2 order by revision limit 1");
-const LAST_ROW: &str = row_of_each_class!("max", "<= $2 order by revision desc limit 1");
+const FIRST_ROW: &str = row_of_each_class!("min", ">= ?2 order by revision limit 1");
+const LAST_ROW: &str = row_of_each_class!("max", "<= ?2 order by revision desc limit 1");
 const MATCHES: &str = "select m.revision, m.id from search cross join message m on m.id = search.rowid \
-     where search match $1 and search.rowid between $2 and $3 and m.sealed_revision <= $4 \
-     order by search.rowid desc limit +$5";
-const INSERT_WORDS: &str = "insert or replace into search (rowid, words) values ($1, $2)";
-const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) values ($1, $2) \
+     where search match ?1 and search.rowid between ?2 and ?3 and m.sealed_revision <= ?4 \
+     order by search.rowid desc limit +?5";
+const INSERT_WORDS: &str = "insert or replace into search (rowid, words) values (?1, ?2)";
+const SET_PROGRESS: &str = "insert into search_progress (session_id, revision) values (?1, ?2) \
      on conflict (session_id) do update set revision = excluded.revision";
 
 /// The statements of this file, for the test that prepares them all.
@@ -118,53 +118,52 @@ impl AddWords {
     }
 
     /// Adds the words, unless the messages were indexed meanwhile.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
-        let progress: Option<Revision> =
-            sqlx::query_scalar(PROGRESS).bind(self.session).fetch_optional(&mut *tx.conn).await?;
+    pub(crate) fn apply(self, tx: &mut Tx<'_>) -> Result<()> {
+        let progress: Option<Revision> = sqlite::scalar(PROGRESS).bind(self.session).optional(tx.conn)?;
         if progress.unwrap_or(0) != self.after {
             return Ok(());
         }
         for (row, words) in self.rows {
-            sqlx::query(INSERT_WORDS).bind(row).bind(words).execute(&mut *tx.conn).await?;
+            sqlite::query(INSERT_WORDS).bind(row).bind(words).execute(tx.conn)?;
         }
-        sqlx::query(SET_PROGRESS).bind(self.session).bind(self.upto).execute(&mut *tx.conn).await?;
+        sqlite::query(SET_PROGRESS).bind(self.session).bind(self.upto).execute(tx.conn)?;
         Ok(())
     }
 }
 
 /// The revision up to which a session's own rows are in the index.
-pub(crate) async fn progress(reader: &mut Reader<'_>, key: i64) -> Result<Revision> {
-    let row = reader.one(sqlx::query(PROGRESS).bind(key)).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+pub(crate) fn progress(reader: &mut Reader<'_>, key: i64) -> Result<Revision> {
+    let row = reader.one(sqlite::query(PROGRESS).bind(key))?;
+    row.map_or(Ok(0), |row| Ok(row.get(0)?))
 }
 
 /// Sessions that were searched before and have unindexed messages, by key.
-pub(crate) async fn behind(reader: &mut Reader<'_>, after: i64, limit: i64) -> Result<Vec<SessionKey>> {
-    let rows = reader.all(sqlx::query(BEHIND).bind(after).bind(limit)).await?;
-    rows.iter().map(|row| Ok(SessionKey(row.try_get(0)?))).collect()
+pub(crate) fn behind(reader: &mut Reader<'_>, after: i64, limit: i64) -> Result<Vec<SessionKey>> {
+    let rows = reader.all(sqlite::query(BEHIND).bind(after).bind(limit))?;
+    rows.iter().map(|row| Ok(SessionKey(row.get(0)?))).collect()
 }
 
 /// The next messages that were sealed after a session's progress; none if there is nothing after it.
 ///
 /// The order follows the log's events of sealing, so a message that stays open for long does not delay later ones.
-pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unindexed>> {
-    let after = progress(reader, key).await?;
-    let query = sqlx::query(EVENTS).bind(key).bind(after).bind(limits::INDEX_BATCH_EVENTS);
-    let rows = reader.all(query).await?;
+pub(crate) fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Option<Unindexed>> {
+    let after = progress(reader, key)?;
+    let query = sqlite::query(EVENTS).bind(key).bind(after).bind(limits::INDEX_BATCH_EVENTS);
+    let rows = reader.all(query)?;
     let mut batch = Unindexed { session: SessionKey(key), after, upto: after, messages: Vec::new() };
     let mut bytes = 0_usize;
     for row in rows {
-        let sealed = match codec::decode_event(row.try_get(1)?, row.try_get(2)?)? {
+        let sealed = match codec::decode_event(row.get(1)?, row.get(2)?)? {
             EventBody::MessageAppended { message, kind, sealed: true, .. } if !kind.is_derived() => Some(message),
             EventBody::MessageFinished { message, .. } => Some(message),
             _ => None,
         };
         if let Some(message) = sealed {
-            let (row, message) = messages::with_row(reader, message).await?;
+            let (row, message) = messages::with_row(reader, message)?;
             bytes = bytes.saturating_add(messages::message_bytes(&message));
             batch.messages.push((row, message));
         }
-        batch.upto = row.try_get(0)?;
+        batch.upto = row.get(0)?;
         if bytes >= limits::INDEX_BATCH_BYTES {
             break;
         }
@@ -174,16 +173,16 @@ pub(crate) async fn unindexed(reader: &mut Reader<'_>, key: i64) -> Result<Optio
 
 /// The owners whose rows must be indexed, each with the revision up to which, before messages sealed by `sealed_by` can
 /// be searched in these ranges of a history.
-pub(crate) async fn owners(
+pub(crate) fn owners(
     reader: &mut Reader<'_>,
     ancestry: &Ancestry,
     ranges: &[RevisionRange],
     sealed_by: Revision,
 ) -> Result<Vec<(SessionKey, Revision)>> {
     let mut owners = Vec::new();
-    for segment in segments(reader, ancestry, ranges).await? {
+    for segment in segments(reader, ancestry, ranges)? {
         let through = sealed_by.min(segment.last);
-        if progress(reader, segment.owner).await? < through {
+        if progress(reader, segment.owner)? < through {
             owners.push((SessionKey(segment.owner), through));
         }
     }
@@ -191,7 +190,7 @@ pub(crate) async fn owners(
 }
 
 /// The segments of a history that overlap some ranges, newest first; of a very deep fork only the nearest.
-async fn segments(reader: &mut Reader<'_>, ancestry: &Ancestry, ranges: &[RevisionRange]) -> Result<Vec<Segment>> {
+fn segments(reader: &mut Reader<'_>, ancestry: &Ancestry, ranges: &[RevisionRange]) -> Result<Vec<Segment>> {
     let mut segments = Vec::new();
     let touches = |segment: &Segment| ranges.iter().any(|range| clip(range, segment).is_some());
     let mut next = ranges.last().map(|range| range.last);
@@ -199,7 +198,7 @@ async fn segments(reader: &mut Reader<'_>, ancestry: &Ancestry, ranges: &[Revisi
         && segments.len() < limits::SEARCH_SEGMENTS_MAX
         && ranges.first().is_some_and(|range| range.first <= from)
     {
-        let Some(segment) = ancestry.segment_to(reader, from).await? else { break };
+        let Some(segment) = ancestry.segment_to(reader, from)? else { break };
         if touches(&segment) {
             segments.push(segment);
         }
@@ -215,33 +214,29 @@ fn clip(range: &RevisionRange, segment: &Segment) -> Option<RevisionRange> {
 }
 
 /// For each word of a look-up, the revisions of the messages that contain it, newest first.
-pub(crate) async fn matches(
-    reader: &mut Reader<'_>,
-    ancestry: &Ancestry,
-    lookup: &Lookup,
-) -> Result<Vec<Vec<Revision>>> {
+pub(crate) fn matches(reader: &mut Reader<'_>, ancestry: &Ancestry, lookup: &Lookup) -> Result<Vec<Vec<Revision>>> {
     let mut found = vec![Vec::new(); lookup.words.len()];
-    for segment in segments(reader, ancestry, &lookup.ranges).await? {
+    for segment in segments(reader, ancestry, &lookup.ranges)? {
         let ranges: Vec<RevisionRange> = lookup.ranges.iter().filter_map(|range| clip(range, &segment)).collect();
         let (Some(first), Some(last)) = (ranges.first(), ranges.last()) else { continue };
-        let Some(first) = row_at(reader, FIRST_ROW, segment.owner, first.first).await? else { continue };
-        let Some(last) = row_at(reader, LAST_ROW, segment.owner, last.last).await? else { continue };
+        let Some(first) = row_at(reader, FIRST_ROW, segment.owner, first.first)? else { continue };
+        let Some(last) = row_at(reader, LAST_ROW, segment.owner, last.last)? else { continue };
         let sealed_by = lookup.sealed_by.min(segment.sealed_by.unwrap_or(i64::MAX));
         for (word, found) in lookup.words.iter().zip(&mut found) {
             let rows = (first, last);
-            of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, found).await?;
+            of_word(reader, lookup, &indexed(segment.owner, word), rows, sealed_by, &ranges, found)?;
         }
     }
     Ok(found)
 }
 
-async fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at: Revision) -> Result<Option<i64>> {
-    let row = reader.one(sqlx::query(statement).bind(owner).bind(at)).await?;
-    row.map_or(Ok(None), |row| Ok(row.try_get(0)?))
+fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at: Revision) -> Result<Option<i64>> {
+    let row = reader.one(sqlite::query(statement).bind(owner).bind(at))?;
+    row.map_or(Ok(None), |row| Ok(row.get(0)?))
 }
 
 /// Adds the messages of one owner's rows that contain a word, up to the maximum.
-async fn of_word(
+fn of_word(
     reader: &mut Reader<'_>,
     lookup: &Lookup,
     word: &str,
@@ -253,11 +248,12 @@ async fn of_word(
     let mut examined = 0;
     while found.len() < lookup.matches && examined < lookup.examined && first <= last {
         let limit = i64::try_from(lookup.matches).unwrap_or(i64::MAX);
-        let query = sqlx::query(MATCHES).bind(format!("\"{word}\"")).bind(first).bind(last).bind(sealed_by).bind(limit);
-        let rows = reader.all(query).await?;
+        let query =
+            sqlite::query(MATCHES).bind(format!("\"{word}\"")).bind(first).bind(last).bind(sealed_by).bind(limit);
+        let rows = reader.all(query)?;
         for row in &rows {
-            let revision: Revision = row.try_get(0)?;
-            last = row.try_get::<i64, _>(1)? - 1;
+            let revision: Revision = row.get(0)?;
+            last = row.get::<i64>(1)? - 1;
             let at = ranges.partition_point(|range| range.last < revision);
             if ranges.get(at).is_some_and(|range| range.contains(revision)) && found.len() < lookup.matches {
                 found.push(revision);

@@ -13,6 +13,7 @@ use super::layouts;
 use super::marks;
 use super::open_messages;
 use super::position::{self, ForkPoint};
+use super::sqlite::{self, Connection, Row};
 use super::tx::{Caller, Tx};
 use super::windows;
 use crate::clock::fresh_id;
@@ -24,8 +25,6 @@ use crate::model::mark::Mark;
 use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Row as _, SqliteConnection};
 
 /// A policy as the store keeps it: a text that the store does not parse.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,16 +95,16 @@ const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork
      title, state, metadata_json, window, revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
      wake_on_request) \
-     values ($1, $2, $3, $4, $5, $6, $7, 1, $8, $9, $10, $10, 0, $11, 0, $6, $12, 0, 0, 0, 0, $12, 0, 0) returning id";
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0) returning id";
 const INSERT_POLICY_TEXT: &str =
-    "insert into policy_text (hash, preset, json) values ($1, $2, $3) on conflict (hash) do nothing";
-const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values ($1, $2, $3)";
+    "insert into policy_text (hash, preset, json) values (?1, ?2, ?3) on conflict (hash) do nothing";
+const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values (?1, ?2, ?3)";
 const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_revision, last_revision, has_messages) \
-     values ($1, $2, $3, $4, $5)";
-const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = $1 and class in (0, 1, 2, 3) \
-     and revision between $2 and $3)";
-const BY_CLIENT: &str = "select id from session where client_id = $1";
-const EVENT_HASH: &str = "select hash from event where session_id = $1 and revision = $2";
+     values (?1, ?2, ?3, ?4, ?5)";
+const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
+     and revision between ?2 and ?3)";
+const BY_CLIENT: &str = "select id from session where client_id = ?1";
+const EVENT_HASH: &str = "select hash from event where session_id = ?1 and revision = ?2";
 
 macro_rules! select_session {
     ($rest:literal) => {
@@ -120,12 +119,12 @@ macro_rules! select_session {
     };
 }
 
-const SELECT: &str = select_session!("where s.id = $1");
-const LIST: &str = select_session!("where s.id < $1 and ($2 or s.state = 1) order by s.id desc limit +$3");
+const SELECT: &str = select_session!("where s.id = ?1");
+const LIST: &str = select_session!("where s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
 const LIST_CHILDREN: &str =
-    select_session!("where s.parent_id = $4 and s.id < $1 and ($2 or s.state = 1) order by s.id desc limit +$3");
+    select_session!("where s.parent_id = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
 const POLICY_AT: &str = "select t.preset, t.json, t.hash from policy p join policy_text t on t.hash = p.hash \
-     where p.session_id = $1 and p.revision <= $2 order by p.revision desc limit 1";
+     where p.session_id = ?1 and p.revision <= ?2 order by p.revision desc limit 1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -144,21 +143,16 @@ pub(crate) const STATEMENTS: &[&str] = &[
 ];
 
 /// Writes a policy's text and its revision, and adds it to the digest.
-async fn write_policy(
-    conn: &mut SqliteConnection,
+fn write_policy(
+    conn: &Connection,
     digest: &mut Digest,
     key: i64,
     revision: Revision,
     policy: &PolicyText,
 ) -> Result<()> {
     let hash = blake3::hash(policy.json.as_bytes()).as_bytes().to_vec();
-    sqlx::query(INSERT_POLICY_TEXT)
-        .bind(hash.clone())
-        .bind(&policy.preset)
-        .bind(&policy.json)
-        .execute(&mut *conn)
-        .await?;
-    sqlx::query(INSERT_POLICY).bind(key).bind(revision).bind(hash.clone()).execute(&mut *conn).await?;
+    sqlite::query(INSERT_POLICY_TEXT).bind(hash.clone()).bind(&policy.preset).bind(&policy.json).execute(conn)?;
+    sqlite::query(INSERT_POLICY).bind(key).bind(revision).bind(hash.clone()).execute(conn)?;
     chain::policy(digest, &hash, &policy.preset);
     Ok(())
 }
@@ -177,10 +171,10 @@ struct NewRow<'a> {
 }
 
 /// Inserts a session's row and adds it to the digest.
-async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> {
+fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> {
     let id = SessionId(fresh_id());
     let window = codec::encode_window(row.window);
-    let key: i64 = sqlx::query_scalar(INSERT)
+    let key: i64 = sqlite::scalar(INSERT)
         .bind(id.0.as_bytes().to_vec())
         .bind(row.client_id)
         .bind(row.parent)
@@ -193,14 +187,13 @@ async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result
         .bind(row.fork.map_or(0, |(_, revision)| revision))
         .bind(row.chain_hash.to_vec())
         .bind(row.appended_bytes)
-        .fetch_one(&mut *tx.conn)
-        .await?;
-    let public = async |conn: &mut SqliteConnection, key: Option<i64>| match key {
-        Some(key) => super::ancestry::public_id(conn, key).await.map(Some),
+        .one(tx.conn)?;
+    let public = |conn: &Connection, key: Option<i64>| match key {
+        Some(key) => super::ancestry::public_id(conn, key).map(Some),
         None => Ok(None),
     };
-    let parent = public(tx.conn, row.parent).await?;
-    let fork = public(tx.conn, row.fork.map(|(key, _)| key)).await?;
+    let parent = public(tx.conn, row.parent)?;
+    let fork = public(tx.conn, row.fork.map(|(key, _)| key))?;
     chain::session(
         digest,
         &chain::SessionColumns {
@@ -212,27 +205,27 @@ async fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result
             create_time: tx.now.0,
         },
     );
-    tx.head(key).await?;
+    tx.head(key)?;
     Ok(key)
 }
 
 /// The existing session with a client id. The caller compares it with the request.
-async fn existing(tx: &mut Tx<'_>, client_id: Option<&str>) -> Result<Option<i64>> {
+fn existing(tx: &mut Tx<'_>, client_id: Option<&str>) -> Result<Option<i64>> {
     let Some(client_id) = client_id else { return Ok(None) };
-    Ok(sqlx::query_scalar(BY_CLIENT).bind(client_id).fetch_optional(&mut *tx.conn).await?)
+    Ok(sqlite::scalar(BY_CLIENT).bind(client_id).optional(tx.conn)?)
 }
 
 impl CreateSession {
     /// Makes the session, or finds the existing one with its client id and the same values.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<(SessionKey, bool)> {
-        tx.flush().await?;
-        if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<(SessionKey, bool)> {
+        tx.flush()?;
+        if let Some(key) = existing(tx, self.client_id.as_deref())? {
             let mut reader = Reader::new(tx.conn);
-            let there = get(&mut reader, key).await?;
+            let there = get(&mut reader, key)?;
             let parent = there.parent;
-            let policy = policy_at(&mut reader, key, i64::MAX).await?;
+            let policy = policy_at(&mut reader, key, i64::MAX)?;
             let wanted = match self.parent {
-                Some(parent) => Some(super::ancestry::public_id(reader.conn, parent.0).await?),
+                Some(parent) => Some(super::ancestry::public_id(reader.conn, parent.0)?),
                 None => None,
             };
             let same = parent == wanted && there.fork.is_none() && policy.preset == self.policy.preset;
@@ -253,11 +246,11 @@ impl CreateSession {
             chain_hash: chain::GENESIS,
             appended_bytes: 0,
         };
-        let key = insert(tx, &mut digest, row).await?;
-        write_policy(tx.conn, &mut digest, key, 1, &self.policy).await?;
-        windows::write(tx.conn, &mut digest, key, 1, &self.window).await?;
+        let key = insert(tx, &mut digest, row)?;
+        write_policy(tx.conn, &mut digest, key, 1, &self.policy)?;
+        windows::write(tx.conn, &mut digest, key, 1, &self.window)?;
         let parent = match self.parent {
-            Some(parent) => Some(super::ancestry::public_id(tx.conn, parent.0).await?),
+            Some(parent) => Some(super::ancestry::public_id(tx.conn, parent.0)?),
             None => None,
         };
         let body = EventBody::SessionCreated { title: self.title, preset: self.policy.preset, parent };
@@ -287,18 +280,18 @@ fn starts_with(
 
 impl UpdateSession {
     /// Changes the fields that are set. A new policy is an event of its own, because it changes views.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Caller) -> Result<Receipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Caller) -> Result<Receipt> {
         let key = key.0;
-        tx.head(key).await?;
-        tx.flush().await?;
-        if let Some(receipt) = answered(tx, key, caller).await? {
+        tx.head(key)?;
+        tx.flush()?;
+        if let Some(receipt) = answered(tx, key, caller)? {
             return Ok(receipt);
         }
         let head = tx.loaded(key)?;
         head.writable()?;
         head.expect(self.expected_revision)?;
         if let Some(base) = &self.policy_base
-            && policy_at(&mut Reader::new(tx.conn), key, i64::MAX).await? != *base
+            && policy_at(&mut Reader::new(tx.conn), key, i64::MAX)? != *base
         {
             return Err(Error::PolicyChanged);
         }
@@ -306,7 +299,7 @@ impl UpdateSession {
             let revision = tx.next_revision(key)?;
             let mut digest = Digest::default();
             if let Some(window) = &self.window {
-                windows::write(tx.conn, &mut digest, key, revision, window).await?;
+                windows::write(tx.conn, &mut digest, key, revision, window)?;
             }
             let head = tx.loaded(key)?;
             if let Some(title) = &self.title {
@@ -328,7 +321,7 @@ impl UpdateSession {
         if let Some(policy) = self.policy {
             let revision = tx.next_revision(key)?;
             let mut digest = Digest::default();
-            write_policy(tx.conn, &mut digest, key, revision, &policy).await?;
+            write_policy(tx.conn, &mut digest, key, revision, &policy)?;
             tx.event(key, caller, &EventBody::PolicyChanged { preset: policy.preset }, &digest)?;
             let head = tx.loaded(key)?;
             head.changed(revision);
@@ -339,10 +332,10 @@ impl UpdateSession {
 
 /// Archives or restores a session. A repetition changes nothing. Nothing changes an archived session: its compactions
 /// end with it, and the scheduler evaluates it again when it is restored.
-pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Caller) -> Result<Receipt> {
+pub(crate) fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Caller) -> Result<Receipt> {
     let key = key.0;
-    tx.head(key).await?;
-    if let Some(receipt) = answered(tx, key, caller).await? {
+    tx.head(key)?;
+    if let Some(receipt) = answered(tx, key, caller)? {
         return Ok(receipt);
     }
     let (state, body) = if restore {
@@ -351,9 +344,9 @@ pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, cal
         (SessionState::Archived, EventBody::SessionArchived)
     };
     if tx.loaded(key)?.state != state {
-        open_messages::archived(tx, key, restore).await?;
+        open_messages::archived(tx, key, restore)?;
         if !restore {
-            give_up_all(tx, key, caller, &claims::archived()).await?;
+            give_up_all(tx, key, caller, &claims::archived())?;
         }
         let at = tx.event(key, caller, &body, &Digest::default())?;
         let head = tx.loaded(key)?;
@@ -365,23 +358,23 @@ pub(crate) async fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, cal
 
 impl ForkSession {
     /// Makes the fork: one row, its flattened segments, and its first layout, policy and window.
-    pub(crate) async fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
-        let parent = tx.head(from.0).await?.clone();
-        tx.flush().await?;
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
+        let parent = tx.head(from.0)?.clone();
+        tx.flush()?;
         let ancestry = Ancestry { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
-        let (ForkPoint { at, after, last }, mut marks) = self.point(tx, &ancestry).await?;
+        let (ForkPoint { at, after, last }, mut marks) = self.point(tx, &ancestry)?;
         ancestry.check(at)?;
         if at == 0 {
             return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
         }
-        if let Some(key) = existing(tx, self.client_id.as_deref()).await? {
-            return if self.is_same(tx, key, &ancestry, last).await? {
+        if let Some(key) = existing(tx, self.client_id.as_deref())? {
+            return if self.is_same(tx, key, &ancestry, last)? {
                 Ok((SessionKey(key), true))
             } else {
                 Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
             };
         }
-        let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at).await?;
+        let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
         let row = NewRow {
@@ -394,28 +387,27 @@ impl ForkSession {
             chain_hash: hash,
             appended_bytes: parent.appended_bytes,
         };
-        let key = insert(tx, &mut digest, row).await?;
+        let key = insert(tx, &mut digest, row)?;
         for (owner, first, last, has_messages) in segments {
-            sqlx::query(INSERT_SEGMENT)
+            sqlite::query(INSERT_SEGMENT)
                 .bind(key)
                 .bind(owner)
                 .bind(first)
                 .bind(last)
                 .bind(has_messages)
-                .execute(&mut *tx.conn)
-                .await?;
-            let owner = super::ancestry::public_id(tx.conn, owner).await?;
+                .execute(tx.conn)?;
+            let owner = super::ancestry::public_id(tx.conn, owner)?;
             chain::segment(&mut digest, owner.0.as_bytes(), first, last, has_messages);
         }
         if let Some(after) = after {
             marks.retain(|mark| mark.revision <= at);
             let fork = Ancestry { key, fork_revision: Some(at), revision: at };
-            calls::reopen(tx, &fork, after).await?;
-            layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks).await?;
+            calls::reopen(tx, &fork, after)?;
+            layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks)?;
         }
-        layouts::write_first(tx.conn, &mut digest, key, at + 1, &layout).await?;
-        write_policy(tx.conn, &mut digest, key, at + 1, &policy).await?;
-        windows::write(tx.conn, &mut digest, key, at + 1, &window).await?;
+        layouts::write_first(tx.conn, &mut digest, key, at + 1, &layout)?;
+        write_policy(tx.conn, &mut digest, key, at + 1, &policy)?;
+        windows::write(tx.conn, &mut digest, key, at + 1, &window)?;
         let body = EventBody::SessionForked { from: parent.id, at, after, title };
         let revision = tx.event(key, caller, &body, &digest)?;
         starts_with(tx, key, caller, None, window)?;
@@ -427,24 +419,24 @@ impl ForkSession {
     }
 
     /// The starting point, and the marks that it was derived from, if any were needed.
-    async fn point(&self, tx: &mut Tx<'_>, ancestry: &Ancestry) -> Result<(ForkPoint, Vec<Mark>)> {
+    fn point(&self, tx: &mut Tx<'_>, ancestry: &Ancestry) -> Result<(ForkPoint, Vec<Mark>)> {
         let whole = |at| (ForkPoint { at, after: None, last: at }, Vec::new());
         Ok(match &self.at {
             ForkAt::Newest => whole(ancestry.revision),
             ForkAt::Revision(at) => whole(*at),
             ForkAt::Behind(id) => {
                 let mut reader = Reader::new(tx.conn);
-                let marks = marks::all(&mut reader, ancestry).await?;
-                (position::fork_behind(&mut reader, ancestry, &marks, id).await?, marks)
+                let marks = marks::all(&mut reader, ancestry)?;
+                (position::fork_behind(&mut reader, ancestry, &marks, id)?, marks)
             }
         })
     }
 
     /// True if an existing session is this fork.
-    async fn is_same(&self, tx: &mut Tx<'_>, key: i64, parent: &Ancestry, last: Revision) -> Result<bool> {
+    fn is_same(&self, tx: &mut Tx<'_>, key: i64, parent: &Ancestry, last: Revision) -> Result<bool> {
         let mut reader = Reader::new(tx.conn);
-        let there = get(&mut reader, key).await?;
-        let of = super::ancestry::public_id(reader.conn, parent.key).await?;
+        let there = get(&mut reader, key)?;
+        let of = super::ancestry::public_id(reader.conn, parent.key)?;
         let Some((_, at)) = there.fork.filter(|(id, _)| *id == of) else { return Ok(false) };
         match self.at {
             // Without a starting point, the request accepts the existing fork, wherever that began.
@@ -452,8 +444,8 @@ impl ForkSession {
             ForkAt::Revision(wanted) => Ok(at == wanted),
             // Later marks may make another revision the first with the same view.
             ForkAt::Behind(_) => {
-                let fork = super::ancestry::by_key(&mut reader, key).await?;
-                position::begins_behind(&mut reader, &fork, parent, last).await
+                let fork = super::ancestry::by_key(&mut reader, key)?;
+                position::begins_behind(&mut reader, &fork, parent, last)
             }
         }
     }
@@ -470,41 +462,38 @@ struct Inherited {
 }
 
 /// Reads the state from which a fork at a revision starts.
-async fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inherited> {
+fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inherited> {
     let mut reader = Reader::new(tx.conn);
     let mut segments = Vec::new();
-    for (segment, _) in ancestry.all(&mut reader).await? {
+    for (segment, _) in ancestry.all(&mut reader)? {
         let last = segment.last.min(at);
         if segment.first > last {
             continue;
         }
         let row = reader
-            .one(sqlx::query(HAS_MESSAGES).bind(segment.owner).bind(segment.first).bind(last))
-            .await?
+            .one(sqlite::query(HAS_MESSAGES).bind(segment.owner).bind(segment.first).bind(last))?
             .ok_or_else(|| Error::corrupt("message", "exists returned nothing"))?;
-        segments.push((segment.owner, segment.first, last, row.try_get(0)?));
+        segments.push((segment.owner, segment.first, last, row.get(0)?));
     }
-    let layout = layouts::at(&mut reader, ancestry, at).await?;
-    let policy = policy_in(&mut reader, ancestry, at).await?;
-    let window = windows::window_in(&mut reader, ancestry, at).await?;
-    let owner = ancestry.owner_at(&mut reader, at).await?;
+    let layout = layouts::at(&mut reader, ancestry, at)?;
+    let policy = policy_in(&mut reader, ancestry, at)?;
+    let window = windows::window_in(&mut reader, ancestry, at)?;
+    let owner = ancestry.owner_at(&mut reader, at)?;
     let row = reader
-        .one(sqlx::query(EVENT_HASH).bind(owner.owner).bind(at))
-        .await?
+        .one(sqlite::query(EVENT_HASH).bind(owner.owner).bind(at))?
         .ok_or_else(|| Error::corrupt("event", "a revision has no event"))?;
-    let hash: Vec<u8> = row.try_get(0)?;
+    let hash: Vec<u8> = row.get(0)?;
     let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
     Ok(Inherited { segments, layout, policy, window, hash })
 }
 
 /// The policy of a session's own rows that is active at a revision.
-pub(crate) async fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Result<PolicyText> {
+pub(crate) fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Result<PolicyText> {
     let row = reader
-        .one(sqlx::query(POLICY_AT).bind(key).bind(at))
-        .await?
+        .one(sqlite::query(POLICY_AT).bind(key).bind(at))?
         .ok_or_else(|| Error::corrupt("policy", "a session has no policy"))?;
-    let policy = PolicyText { preset: row.try_get(0)?, json: row.try_get(1)? };
-    let hash: Vec<u8> = row.try_get(2)?;
+    let policy = PolicyText { preset: row.get(0)?, json: row.get(1)? };
+    let hash: Vec<u8> = row.get(2)?;
     if blake3::hash(policy.json.as_bytes()).as_bytes().as_slice() != hash {
         return Err(Error::corrupt("policy_text", "the text is not what its hash says"));
     }
@@ -512,57 +501,58 @@ pub(crate) async fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -
 }
 
 /// The policy of a history that is active at a revision. A session's policy begins with its first event.
-pub(crate) async fn policy_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<PolicyText> {
+pub(crate) fn policy_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<PolicyText> {
     let at = at.max(1);
-    let segment = ancestry.owner_at(reader, at).await?;
-    policy_at(reader, segment.owner, at).await
+    let segment = ancestry.owner_at(reader, at)?;
+    policy_at(reader, segment.owner, at)
 }
 
-fn from_row(row: &SqliteRow) -> Result<(i64, Session)> {
+fn from_row(row: &Row) -> Result<(i64, Session)> {
     let id = |bytes: Option<Vec<u8>>| bytes.map(|bytes| codec::uuid(&bytes).map(SessionId)).transpose();
-    let fork = id(row.try_get("fork")?)?;
-    let fork_revision: Option<Revision> = row.try_get("fork_revision")?;
-    let window = codec::decode_window(row.try_get("window")?)?;
+    let fork = id(row.get("fork")?)?;
+    let fork_revision: Option<Revision> = row.get("fork_revision")?;
+    let window = codec::decode_window(row.get("window")?)?;
     let session = Session {
-        id: SessionId(codec::uuid(row.try_get("public_id")?)?),
-        client_id: row.try_get("client_id")?,
-        title: row.try_get("title")?,
-        state: SessionState::from_number(row.try_get("state")?)?,
-        parent: id(row.try_get("parent")?)?,
+        id: SessionId(codec::uuid(row.get("public_id")?)?),
+        client_id: row.get("client_id")?,
+        title: row.get("title")?,
+        state: SessionState::from_number(row.get("state")?)?,
+        parent: id(row.get("parent")?)?,
         fork: fork.zip(fork_revision),
         preset: String::new(),
         window,
-        metadata_json: row.try_get("metadata_json")?,
-        revision: row.try_get("revision")?,
-        history_revision: row.try_get("history_revision")?,
-        message_count: row.try_get("message_count")?,
+        metadata_json: row.get("metadata_json")?,
+        revision: row.get("revision")?,
+        history_revision: row.get("history_revision")?,
+        message_count: row.get("message_count")?,
         context: context(row)?,
         guards: guards(row)?,
-        create_time: Timestamp(row.try_get("create_time")?),
-        update_time: Timestamp(row.try_get("update_time")?),
+        create_time: Timestamp(row.get("create_time")?),
+        update_time: Timestamp(row.get("update_time")?),
     };
-    Ok((row.try_get("id")?, session))
+    Ok((row.get("id")?, session))
 }
 
 /// A session in its newest state; its preset is not filled in.
-pub(crate) async fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
-    let row = reader.one(sqlx::query(SELECT).bind(key)).await?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
+pub(crate) fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
+    let row = reader.one(sqlite::query(SELECT).bind(key))?.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     from_row(&row).map(|(_, session)| session)
 }
 
 /// A page of sessions, newest first, with their keys.
-pub(crate) async fn list(
+pub(crate) fn list(
     reader: &mut Reader<'_>,
     below: i64,
     archived: bool,
     parent: Option<SessionKey>,
     limit: i64,
 ) -> Result<Vec<(i64, Session)>> {
-    let query = sqlx::query(if parent.is_some() { LIST_CHILDREN } else { LIST }).bind(below).bind(archived).bind(limit);
+    let query =
+        sqlite::query(if parent.is_some() { LIST_CHILDREN } else { LIST }).bind(below).bind(archived).bind(limit);
     let query = match parent {
         Some(parent) => query.bind(parent.0),
         None => query,
     };
-    let rows = reader.all(query).await?;
+    let rows = reader.all(query)?;
     rows.iter().map(from_row).collect()
 }

@@ -2,6 +2,7 @@
 
 use super::ancestry::{self, Ancestry, Reader};
 use super::error::Result;
+use super::sqlite;
 use super::{Newest, Pending, PolicyText, SessionKey, Store, jobs, layouts, marks, messages, sessions, windows};
 use crate::limits;
 use crate::model::Revision;
@@ -9,10 +10,9 @@ use crate::model::ids::SessionId;
 use crate::model::layout::{Layout, Span};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use sqlx::Row as _;
 
 // The plus keeps SQLite from scanning the session in the order of revisions instead of reading the few open messages.
-const FIRST_OPEN: &str = "select min(+revision) from message where session_id = $1 and sealed_revision is null";
+const FIRST_OPEN: &str = "select min(+revision) from message where session_id = ?1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -71,12 +71,12 @@ impl Store {
 
     /// The same, with a limit: fails if the messages have more than `bytes_max` bytes.
     pub async fn source_within(&self, session: SessionKey, at: Option<Revision>, bytes_max: usize) -> Result<Source> {
-        self.snapshot(async |reader| {
-            let ancestry = ancestry::by_key(reader, session.0).await?;
+        self.snapshot(|reader| {
+            let ancestry = ancestry::by_key(reader, session.0)?;
             let at = at.unwrap_or(ancestry.revision);
             ancestry.check(at)?;
-            let source = frame(reader, &ancestry, at).await?;
-            let messages = messages::sources(reader, &ancestry, &source.layout, at, bytes_max).await?;
+            let source = frame(reader, &ancestry, at)?;
+            let messages = messages::sources(reader, &ancestry, &source.layout, at, bytes_max)?;
             Ok(Source { messages, ..source })
         })
         .await
@@ -95,16 +95,16 @@ impl Store {
                 return Ok(News::Messages { from, newest, messages });
             }
         }
-        let (pending, newest, _) = self.reading(async |reader| jobs::pending(reader, key).await).await?;
+        let (pending, newest, _) = self.reading(|reader| jobs::pending(reader, key)).await?;
         if newest == known.at {
             return Ok(News::Nothing(pending));
         }
-        self.snapshot(async |reader| {
-            let ancestry = ancestry::by_key(reader, key).await?;
-            let source = frame(reader, &ancestry, ancestry.revision).await?;
+        self.snapshot(|reader| {
+            let ancestry = ancestry::by_key(reader, key)?;
+            let source = frame(reader, &ancestry, ancestry.revision)?;
             let Some(from) = goes_on_from(known, &source, &ancestry) else { return Ok(News::Changed) };
             let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
-            let messages = messages::sources(reader, &ancestry, &behind, source.at, bytes_max).await?;
+            let messages = messages::sources(reader, &ancestry, &behind, source.at, bytes_max)?;
             let Source { at, first_open, pending, appended_bytes, .. } = source;
             Ok(News::Messages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages })
         })
@@ -113,18 +113,18 @@ impl Store {
 }
 
 /// A source without its messages.
-async fn frame(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Source> {
-    let row = reader.one(sqlx::query(FIRST_OPEN).bind(ancestry.key)).await?;
-    let (pending, _, appended_bytes) = jobs::pending(reader, ancestry.key).await?;
+fn frame(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Source> {
+    let row = reader.one(sqlite::query(FIRST_OPEN).bind(ancestry.key))?;
+    let (pending, _, appended_bytes) = jobs::pending(reader, ancestry.key)?;
     Ok(Source {
         session: ancestry.session(),
-        id: ancestry::public_id(reader.conn, ancestry.key).await?,
+        id: ancestry::public_id(reader.conn, ancestry.key)?,
         at,
-        layout: layouts::at(reader, ancestry, at).await?,
-        policy: sessions::policy_in(reader, ancestry, at).await?,
-        window: windows::window_in(reader, ancestry, at).await?,
-        changed_revision: marks::changed_revision(reader, ancestry, at).await?,
-        first_open: row.map(|row| row.try_get(0)).transpose()?.flatten(),
+        layout: layouts::at(reader, ancestry, at)?,
+        policy: sessions::policy_in(reader, ancestry, at)?,
+        window: windows::window_in(reader, ancestry, at)?,
+        changed_revision: marks::changed_revision(reader, ancestry, at)?,
+        first_open: row.map(|row| row.get(0)).transpose()?.flatten(),
         pending,
         appended_bytes,
         messages: Vec::new(),

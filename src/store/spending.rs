@@ -2,10 +2,10 @@
 
 use super::ancestry::Reader;
 use super::error::Result;
+use super::sqlite::{self, Connection};
 use crate::limits;
 use crate::model::summary_request::SummaryRequest;
 use crate::model::usage::Usage;
-use sqlx::{Row as _, SqliteConnection};
 
 /// Usage and cost of the requests of one summarizer to one model, since the store was made.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,9 +31,9 @@ pub struct Spent {
 
 const ADD: &str = "insert into summarizer_spending (summarizer, model, requests, failures, input_tokens, output_tokens, \
      reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_micros, unpriced, duration_ms) \
-     values ($1, iif((select count(*) from summarizer_spending) < $12 \
-     or exists (select 1 from summarizer_spending where summarizer = $1 and model = $2), $2, ''), \
-     1, $3, $4, $5, $6, $7, $8, $9, $10, $11) \
+     values (?1, iif((select count(*) from summarizer_spending) < ?12 \
+     or exists (select 1 from summarizer_spending where summarizer = ?1 and model = ?2), ?2, ''), \
+     1, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
      on conflict (summarizer, model) do update set requests = requests + 1, failures = failures + excluded.failures, \
      input_tokens = input_tokens + excluded.input_tokens, output_tokens = output_tokens + excluded.output_tokens, \
      reasoning_tokens = reasoning_tokens + excluded.reasoning_tokens, \
@@ -49,12 +49,12 @@ pub(super) const SPENT: &str = "select summarizer, model, requests, failures, in
 pub(super) const STATEMENTS: &[&str] = &[ADD, SPENT];
 
 /// Counts a request, in the transaction that writes it to the request log.
-pub(super) async fn add(conn: &mut SqliteConnection, request: &SummaryRequest) -> Result<()> {
+pub(super) fn add(conn: &Connection, request: &SummaryRequest) -> Result<()> {
     // A provider may report any number; figures are clamped so that their sums can be stored.
     let figure = |said: i64| said.clamp(0, limits::SPENDING_FIGURE_MAX);
     let usage = request.usage.unwrap_or_default();
     let model = &request.model[..request.model.floor_char_boundary(limits::SPENDING_MODEL_BYTES_MAX)];
-    sqlx::query(ADD)
+    sqlite::query(ADD)
         .bind(&request.summarizer)
         .bind(model)
         .bind(i64::from(request.failure.is_some()))
@@ -67,33 +67,32 @@ pub(super) async fn add(conn: &mut SqliteConnection, request: &SummaryRequest) -
         .bind(i64::from(request.cost_micros.is_none()))
         .bind(figure(request.duration_ms))
         .bind(limits::SPENDING_MODELS_MAX)
-        .execute(conn)
-        .await?;
+        .execute(conn)?;
     Ok(())
 }
 
 /// Usage and cost, by summarizer and model. Reads a bounded number of rows, however many requests there were.
-pub(super) async fn spent(reader: &mut Reader<'_>) -> Result<Vec<Spent>> {
-    let rows = reader.all(sqlx::query(SPENT)).await?;
+pub(super) fn spent(reader: &mut Reader<'_>) -> Result<Vec<Spent>> {
+    let rows = reader.all(sqlite::query(SPENT))?;
     rows.iter()
         .map(|row| {
             Ok(Spent {
-                summarizer: row.try_get("summarizer")?,
-                model: row.try_get("model")?,
-                requests: row.try_get("requests")?,
-                failures: row.try_get("failures")?,
+                summarizer: row.get("summarizer")?,
+                model: row.get("model")?,
+                requests: row.get("requests")?,
+                failures: row.get("failures")?,
                 usage: Usage {
-                    input: row.try_get("input_tokens")?,
-                    output: row.try_get("output_tokens")?,
-                    reasoning: row.try_get("reasoning_tokens")?,
-                    cache_read: row.try_get("cache_read_tokens")?,
-                    cache_write: row.try_get("cache_write_tokens")?,
+                    input: row.get("input_tokens")?,
+                    output: row.get("output_tokens")?,
+                    reasoning: row.get("reasoning_tokens")?,
+                    cache_read: row.get("cache_read_tokens")?,
+                    cache_write: row.get("cache_write_tokens")?,
                     total: None,
                     cost_usd: None,
                 },
-                cost_micros: row.try_get("cost_micros")?,
-                unpriced: row.try_get("unpriced")?,
-                duration_ms: row.try_get("duration_ms")?,
+                cost_micros: row.get("cost_micros")?,
+                unpriced: row.get("unpriced")?,
+                duration_ms: row.get("duration_ms")?,
             })
         })
         .collect()

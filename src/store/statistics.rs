@@ -1,13 +1,13 @@
 //! Statistics of compactions and guards for the status page: counters in rows, and bounded reads of few sessions.
 
-use super::ancestry::{Query, Reader};
+use super::ancestry::Reader;
 use super::codec::{self, Number as _};
 use super::error::Result;
+use super::sqlite::{self, Connection, Query};
 use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionState, ContradictionKind, Level, Outcome, Trigger};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
-use sqlx::{Row as _, SqliteConnection};
 
 /// The counter of compactions that ended in the same way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,20 +49,20 @@ pub struct Statistics {
 }
 
 const ADD: &str = "insert into compaction_count (kind, level, trigger, state, count, freed_tokens) \
-     select kind, coalesce(level, 0), trigger, state, 1, $2 from job where id = $1 \
+     select kind, coalesce(level, 0), trigger, state, 1, ?2 from job where id = ?1 \
      on conflict (kind, level, trigger, state) do update set count = count + 1, freed_tokens = freed_tokens + excluded.freed_tokens";
 pub(super) const COUNTERS: &str = "select kind, level, trigger, state, count, freed_tokens from compaction_count";
-const ADD_CONTRADICTION: &str = "insert into contradiction_count (kind, count) values ($1, 1) \
+const ADD_CONTRADICTION: &str = "insert into contradiction_count (kind, count) values (?1, 1) \
      on conflict (kind) do update set count = count + 1";
 pub(super) const CONTRADICTIONS: &str = "select kind, count from contradiction_count order by kind";
-const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit +$1)";
+const DUE: &str = "select count(*) from (select 1 from session where due_revision is not null limit +?1)";
 const BREAKERS: &str =
-    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit +$1)";
-const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit +$1)";
-const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit +$1)";
-const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cooldown_end > $2 limit +$1)";
-const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +$1";
-const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +$1";
+    "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 1 limit +?1)";
+const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit +?1)";
+const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit +?1)";
+const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cooldown_end > ?2 limit +?1)";
+const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +?1";
+const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -81,41 +81,41 @@ pub(super) const STATEMENTS: &[&str] = &[
 ];
 
 /// Counts a job that has just ended, in the transaction that ends it.
-pub(super) async fn add(conn: &mut SqliteConnection, job: i64, outcome: Option<&Outcome>) -> Result<()> {
+pub(super) fn add(conn: &Connection, job: i64, outcome: Option<&Outcome>) -> Result<()> {
     let freed = outcome.map_or(0, |outcome| (outcome.tokens_before - outcome.tokens_after).max(0));
-    sqlx::query(ADD).bind(job).bind(freed).execute(&mut *conn).await?;
+    sqlite::query(ADD).bind(job).bind(freed).execute(conn)?;
     for found in outcome.into_iter().flat_map(|outcome| &outcome.contradictions) {
-        sqlx::query(ADD_CONTRADICTION).bind(found.kind.number()).execute(&mut *conn).await?;
+        sqlite::query(ADD_CONTRADICTION).bind(found.kind.number()).execute(conn)?;
     }
     Ok(())
 }
 
 /// Statistics of compactions. Reads a bounded number of rows, however many sessions and jobs there are.
-pub(super) async fn statistics(reader: &mut Reader<'_>, now: Timestamp) -> Result<Statistics> {
+pub(super) fn statistics(reader: &mut Reader<'_>, now: Timestamp) -> Result<Statistics> {
     let mut statistics = Statistics::default();
-    for row in reader.all(sqlx::query(COUNTERS)).await? {
-        let (level, trigger): (i32, i32) = (row.try_get(1)?, row.try_get(2)?);
+    for row in reader.all(sqlite::query(COUNTERS))? {
+        let (level, trigger): (i32, i32) = (row.get(1)?, row.get(2)?);
         statistics.counters.push(CompactionCounter {
-            kind: CompactionKind::from_number(row.try_get(0)?)?,
+            kind: CompactionKind::from_number(row.get(0)?)?,
             level: if level == 0 { None } else { Some(Level::from_number(level)?) },
             trigger: if trigger == 0 { None } else { Some(Trigger::from_number(trigger)?) },
-            state: CompactionState::from_number(row.try_get(3)?)?,
-            count: row.try_get(4)?,
-            freed_tokens: row.try_get(5)?,
+            state: CompactionState::from_number(row.get(3)?)?,
+            count: row.get(4)?,
+            freed_tokens: row.get(5)?,
         });
     }
-    for row in reader.all(sqlx::query(CONTRADICTIONS)).await? {
-        statistics.contradictions.push((ContradictionKind::from_number(row.try_get(0)?)?, row.try_get(1)?));
+    for row in reader.all(sqlite::query(CONTRADICTIONS))? {
+        statistics.contradictions.push((ContradictionKind::from_number(row.get(0)?)?, row.get(1)?));
     }
     let most = limits::STATUS_COUNT_MAX;
-    statistics.due_count = count(reader, sqlx::query(DUE).bind(most)).await?;
-    statistics.breaker_count = count(reader, sqlx::query(BREAKERS).bind(most)).await?;
-    statistics.undo_count = count(reader, sqlx::query(UNDONE).bind(most)).await?;
-    statistics.cooldown_count = count(reader, sqlx::query(IN_COOLDOWN).bind(most).bind(now.0)).await?;
-    statistics.overhead_count = count(reader, sqlx::query(FILLED).bind(most)).await?;
+    statistics.due_count = count(reader, sqlite::query(DUE).bind(most))?;
+    statistics.breaker_count = count(reader, sqlite::query(BREAKERS).bind(most))?;
+    statistics.undo_count = count(reader, sqlite::query(UNDONE).bind(most))?;
+    statistics.cooldown_count = count(reader, sqlite::query(IN_COOLDOWN).bind(most).bind(now.0))?;
+    statistics.overhead_count = count(reader, sqlite::query(FILLED).bind(most))?;
     for statement in [STOPPED_BY_BREAKER, STOPPED_BY_OVERHEAD] {
-        for row in reader.all(sqlx::query(statement).bind(limits::STATUS_SESSIONS_MAX)).await? {
-            let session = SessionId(codec::uuid(row.try_get(0)?)?);
+        for row in reader.all(sqlite::query(statement).bind(limits::STATUS_SESSIONS_MAX))? {
+            let session = SessionId(codec::uuid(row.get(0)?)?);
             if !statistics.stopped.contains(&session) {
                 statistics.stopped.push(session);
             }
@@ -124,6 +124,6 @@ pub(super) async fn statistics(reader: &mut Reader<'_>, now: Timestamp) -> Resul
     Ok(statistics)
 }
 
-async fn count(reader: &mut Reader<'_>, query: Query<'_>) -> Result<i64> {
-    reader.one(query).await?.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+fn count(reader: &mut Reader<'_>, query: Query<'_>) -> Result<i64> {
+    reader.one(query)?.map_or(Ok(0), |row| Ok(row.get(0)?))
 }

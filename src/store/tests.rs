@@ -6,7 +6,6 @@ use crate::limits;
 use crate::model::message::{NewMessage, Role};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
 
 /// Statements that scan a whole table on purpose: the check of the log, a count for the status page, and its counters.
 /// There is one counter for each way in which a compaction can end, one for each model up to a limit, and one for each
@@ -57,31 +56,28 @@ fn statements() -> Vec<&'static str> {
 }
 
 /// A migrated database.
-async fn database() -> (tempfile::TempDir, SqliteConnection) {
-    use sqlx::Connection as _;
+async fn database() -> (tempfile::TempDir, sqlite::Connection) {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
     let (store, writer) = Store::open(options, crate::clock::Clock::default()).await.expect("the store opens");
     drop(store);
     writer.await;
     let path = directory.path().join("store").join(files::DATABASE);
-    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
-    let connection = SqliteConnection::connect_with(&options).await.expect("the database opens");
+    let connection = sqlite::Connection::open(path).expect("the database opens");
     (directory, connection)
 }
 
 /// The steps of a statement's plan, in SQLite's words.
-async fn plan(database: &mut SqliteConnection, statement: &str) -> Vec<String> {
+fn plan(database: &sqlite::Connection, statement: &str) -> Vec<String> {
     let explain = format!("explain query plan {statement}");
-    let rows = sqlx::query(AssertSqlSafe(explain)).fetch_all(database).await;
-    let rows = rows.unwrap_or_else(|error| panic!("{error}: {statement}"));
-    rows.iter().map(|row| row.get::<String, _>("detail")).collect()
+    let rows = sqlite::query(&explain).all(database).unwrap_or_else(|error| panic!("{error}: {statement}"));
+    rows.iter().map(|row| row.get("detail").expect("a text")).collect()
 }
 
 /// Indexes that contain only due, waiting or running rows: scanning one costs what it returns.
-async fn partial_indexes(database: &mut SqliteConnection) -> Vec<String> {
+fn partial_indexes(database: &sqlite::Connection) -> Vec<String> {
     let sql = "select name from sqlite_master where type = 'index' and sql like '% where %'";
-    sqlx::query_scalar(sql).fetch_all(database).await.expect("the indexes")
+    sqlite::scalar(sql).all(database).expect("the indexes")
 }
 
 /// True if a step scans all rows of a table or of an index.
@@ -98,53 +94,50 @@ fn walks(step: &str, partial: &[String]) -> bool {
 
 #[tokio::test]
 async fn every_statement_fits_the_schema_and_none_walks_a_table() {
-    let (_directory, mut database) = database().await;
-    let partial = partial_indexes(&mut database).await;
+    let (_directory, database) = database().await;
+    let partial = partial_indexes(&database);
     let statements = statements();
     assert!(statements.len() > 70, "the lists of statements are gone");
     for statement in statements {
-        let steps = plan(&mut database, statement).await;
+        let steps = plan(&database, statement);
         // The plan of an insert includes a scan for rows that reference this one, which happens only after a violation.
         let walking = !statement.starts_with("insert") && steps.iter().any(|step| walks(step, &partial));
         assert_eq!(walking, WHOLE.contains(&statement), "{statement}\n{steps:#?}");
         // SQLite prepares a statement again for each value of a bare limit.
-        assert!(!statement.contains("limit $"), "{statement}\nneeds `limit +$`");
+        assert!(!statement.contains("limit ?"), "{statement}\nneeds `limit +?`");
     }
 }
 
 #[tokio::test]
 async fn a_walk_would_be_noticed() {
-    let (_directory, mut database) = database().await;
-    let partial = partial_indexes(&mut database).await;
+    let (_directory, database) = database().await;
+    let partial = partial_indexes(&database);
     for (statement, expected) in [
-        ("select * from message where role = $1", true),
+        ("select * from message where role = ?1", true),
         ("select count(*) from part", true),
         ("select id from job order by session_id, id", true),
         ("select id from job where state = 2 order by lease_until", false),
-        ("select count(*) from (select 1 from message limit +$1)", true),
-        ("select count(*) from (select 1 from job where state = 2 limit +$1)", false),
-        ("select * from message where session_id = $1 and revision = $2", false),
-        ("select m.id from json_each($1) wanted join message m on m.id = wanted.value", false),
+        ("select count(*) from (select 1 from message limit +?1)", true),
+        ("select count(*) from (select 1 from job where state = 2 limit +?1)", false),
+        ("select * from message where session_id = ?1 and revision = ?2", false),
+        ("select m.id from json_each(?1) wanted join message m on m.id = wanted.value", false),
     ] {
-        let steps = plan(&mut database, statement).await;
+        let steps = plan(&database, statement);
         assert_eq!(steps.iter().any(|step| walks(step, &partial)), expected, "{statement}: {steps:?}");
     }
 }
 
 #[tokio::test]
 async fn open_messages_are_found_without_reading_sealed_ones() {
-    let (_directory, mut database) = database().await;
+    let (_directory, database) = database().await;
     for sql in super::sources::STATEMENTS {
-        let steps = plan(&mut database, sql).await;
+        let steps = plan(&database, sql);
         assert!(steps.iter().any(|step| step.contains("message_open")), "{sql}: {steps:?}");
     }
 }
 
 async fn sessions(store: &Store) -> i64 {
-    let count = async |reader: &mut ancestry::Reader<'_>| {
-        let row = reader.one(sqlx::query("select count(*) from session")).await?;
-        Ok(row.expect("a count").try_get(0)?)
-    };
+    let count = |reader: &mut ancestry::Reader<'_>| sqlite::scalar("select count(*) from session").one(reader.conn);
     store.snapshot(count).await.expect("it is read")
 }
 
@@ -169,8 +162,8 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
     // Enough repetitions to use every reader.
     let often = 2 * limits::READERS;
     for _ in 0..often {
-        let failing = async |reader: &mut ancestry::Reader<'_>| -> Result<()> {
-            sqlx::query("rollback").execute(&mut *reader.conn).await?;
+        let failing = |reader: &mut ancestry::Reader<'_>| -> Result<()> {
+            reader.conn.execute_batch("rollback")?;
             Err(Error::corrupt("database", "disk I/O error"))
         };
         let failed = store.snapshot(failing).await.expect_err("it fails");

@@ -1,5 +1,4 @@
-//! One write transaction: rows are gathered in memory, in the order of their events, and written by a few wide
-//! statements.
+//! One write transaction: rows are gathered in memory, in the order of their events, and written at its end.
 
 use super::calls::CallRows;
 use super::chain::{self, Digest};
@@ -10,7 +9,7 @@ use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
 use super::open_messages;
 use super::recent::{Changes, Newest};
-use super::script::Script;
+use super::sqlite::{self, Connection};
 use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::event::EventBody;
@@ -20,7 +19,6 @@ use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::model::{Revision, Seq};
-use sqlx::SqliteConnection;
 use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -201,7 +199,7 @@ pub(crate) type Heads = HashMap<i64, Head>;
 
 /// One write transaction.
 pub(crate) struct Tx<'a> {
-    pub(crate) conn: &'a mut SqliteConnection,
+    pub(crate) conn: &'a Connection,
     pub(crate) heads: &'a mut Heads,
     pub(crate) counters: Counters,
     /// The claims that workers hold, as they will be after the commit.
@@ -224,7 +222,7 @@ pub(crate) struct Tx<'a> {
 impl<'a> Tx<'a> {
     /// Starts gathering. A command that writes on the connection begins the transaction first.
     pub(crate) fn new(
-        conn: &'a mut SqliteConnection,
+        conn: &'a Connection,
         heads: &'a mut Heads,
         counters: Counters,
         claims: Claims,
@@ -248,16 +246,16 @@ impl<'a> Tx<'a> {
     }
 
     /// The head of a session, loaded if it is not in memory; it is written when the transaction ends.
-    pub(crate) async fn head(&mut self, key: i64) -> Result<&mut Head> {
-        self.read_head(key).await?;
+    pub(crate) fn head(&mut self, key: i64) -> Result<&mut Head> {
+        self.read_head(key)?;
         self.dirty.insert(key);
         self.loaded(key)
     }
 
     /// The head of a session, for callers that may change nothing in it.
-    pub(super) async fn read_head(&mut self, key: i64) -> Result<&Head> {
+    pub(super) fn read_head(&mut self, key: i64) -> Result<&Head> {
         if !self.heads.contains_key(&key) {
-            let head = Head::load(self.conn, key).await?;
+            let head = Head::load(self.conn, key)?;
             self.heads.insert(key, head);
         }
         self.loaded(key).map(|head| &*head)
@@ -437,10 +435,9 @@ impl<'a> Tx<'a> {
     }
 
     /// Writes the calls so far. All other rows wait for the end of the mutation.
-    pub(super) async fn write_calls(&mut self) -> Result<()> {
-        let mut script = Script::default();
-        std::mem::take(&mut self.rows.calls).write(&mut script);
-        self.run(script).await
+    pub(super) fn write_calls(&mut self) -> Result<()> {
+        self.begin()?;
+        std::mem::take(&mut self.rows.calls).write(self.conn)
     }
 
     /// Records a write to an open message, which restarts its timeout.
@@ -494,62 +491,41 @@ impl<'a> Tx<'a> {
 
     /// Begins the transaction, if that has not been done. Earlier reads see the same state, because there is no other
     /// writer.
-    pub(crate) async fn begin(&mut self) -> Result<()> {
+    pub(crate) fn begin(&mut self) -> Result<()> {
         if !self.has_begun {
-            sqlx::query(BEGIN).execute(&mut *self.conn).await?;
+            sqlite::query(BEGIN).execute(self.conn)?;
             self.has_begun = true;
         }
         Ok(())
     }
 
     /// Writes the rows so far, so that reads on this connection see them.
-    pub(crate) async fn flush(&mut self) -> Result<()> {
-        let mut script = Script::default();
-        self.take_rows(&mut script);
-        self.run(script).await
-    }
-
-    /// Runs a script within the transaction.
-    pub(super) async fn run(&mut self, script: Script) -> Result<()> {
-        if script.is_empty() {
-            return Ok(());
-        }
-        self.begin().await?;
-        script.execute(self.conn).await
-    }
-
-    /// Moves the rows so far into a script.
-    fn take_rows(&mut self, script: &mut Script) {
+    pub(crate) fn flush(&mut self) -> Result<()> {
+        self.begin()?;
         let rows = std::mem::take(&mut self.rows);
         self.mutation_start = 0;
-        insert_blobs(script, rows.blobs);
-        insert_messages(script, rows.messages);
-        insert_parts(script, rows.parts);
-        insert_events(script, rows.events);
-        insert_requests(script, rows.requests);
-        rows.calls.write(script);
-        open_messages::write(script, rows.open);
+        insert_blobs(self.conn, &rows.blobs)?;
+        insert_messages(self.conn, &rows.messages)?;
+        insert_parts(self.conn, rows.parts)?;
+        insert_events(self.conn, &rows.events)?;
+        insert_requests(self.conn, &rows.requests)?;
+        rows.calls.write(self.conn)?;
+        open_messages::write(self.conn, rows.open)
     }
 
-    /// The script for all remaining rows, including heads, and the new state for the writer's memory.
-    pub(crate) fn finish(mut self) -> (Script, Finished) {
-        let mut script = Script::default();
-        if !self.has_begun {
-            script.statement(BEGIN);
-        }
-        self.take_rows(&mut script);
+    /// Writes all remaining rows, including heads. Returns the new state for the writer's memory.
+    pub(crate) fn finish(mut self) -> Result<Finished> {
+        self.flush()?;
         let mut sessions = Vec::with_capacity(self.dirty.len());
         for key in &self.dirty {
             if let Some(head) = self.heads.get_mut(key) {
                 let is_due = head.due_revision.is_some() || head.due_during_compaction;
                 head.due_time = is_due.then(|| head.due_time.unwrap_or(self.now));
+                head.save(self.conn)?;
                 sessions.push((*key, Newest::of(head), self.changes.remove(key)));
             }
         }
-        Head::save_all(&mut script, self.dirty.iter().filter_map(|key| self.heads.get(key)));
-        let finished =
-            Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted, sessions };
-        (script, finished)
+        Ok(Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted, sessions })
     }
 }
 
@@ -562,41 +538,47 @@ pub(crate) struct Finished {
     pub(crate) sessions: Vec<(i64, Newest, Option<Changes>)>,
 }
 
-fn insert_blobs(script: &mut Script, blobs: Vec<EncodedBlob>) {
+fn insert_blobs(conn: &Connection, blobs: &[EncodedBlob]) -> Result<()> {
     for blob in blobs {
-        script.statement(INSERT_BLOB).bind(blob.hash.to_vec()).bind(blob.codec).bind(blob.length).bind(blob.data);
+        sqlite::query(INSERT_BLOB)
+            .bind(&blob.hash)
+            .bind(blob.codec)
+            .bind(blob.length)
+            .bind(&blob.data)
+            .execute(conn)?;
     }
+    Ok(())
 }
 
-fn insert_messages(script: &mut Script, rows: Vec<MessageRow>) {
-    script.insert((INSERT_MESSAGE, ""), 16, rows, |script, row| {
-        let sealed = row.whole.is_some().then_some(row.revision);
-        let parts_length = row.whole.as_ref().map(|whole| whole.parts_length);
-        let (seal, parts) = row.whole.map(|whole| (whole.seal, whole.parts)).unzip();
+fn insert_messages(conn: &Connection, rows: &[MessageRow]) -> Result<()> {
+    for row in rows {
+        let whole = row.whole.as_ref();
         let (counting, counts) = row.counted.as_ref().map(counts::columns).unzip();
-        script
+        sqlite::query(INSERT_MESSAGE)
             .bind(row.id)
             .bind(row.session)
             .bind(row.revision)
-            .bind(row.public_id.as_bytes().to_vec())
-            .bind(row.client_id)
+            .bind(row.public_id.as_bytes())
+            .bind(row.client_id.as_deref())
             .bind(row.role)
             .bind(row.kind)
             .bind(row.class)
             .bind(row.create_time)
-            .bind(row.head)
-            .bind(sealed)
-            .bind(seal)
-            .bind(parts)
-            .bind(parts_length)
+            .bind(&row.head)
+            .bind(whole.map(|_| row.revision))
+            .bind(whole.map(|whole| &whole.seal))
+            .bind(whole.map(|whole| &whole.parts))
+            .bind(whole.map(|whole| whole.parts_length))
             .bind(counting)
-            .bind(counts);
-    });
+            .bind(counts)
+            .execute(conn)?;
+    }
+    Ok(())
 }
 
-fn insert_parts(script: &mut Script, rows: Vec<PartRow>) {
-    script.insert((INSERT_PART, ""), 12, rows, |script, row| {
-        script
+fn insert_parts(conn: &Connection, rows: Vec<PartRow>) -> Result<()> {
+    for row in rows {
+        sqlite::query(INSERT_PART)
             .bind(row.message)
             .bind(row.position)
             .bind(row.number)
@@ -606,46 +588,57 @@ fn insert_parts(script: &mut Script, rows: Vec<PartRow>) {
             .bind(row.stored.codec)
             .bind(row.stored.length)
             .bind(row.stored.salt)
-            .bind(row.stored.body.map(codec::with_check))
+            .bind(row.stored.body.map(|body| codec::with_check(body.into())))
             .bind(row.stored.blob_hash)
-            .bind(row.stored.call_message);
-    });
+            .bind(row.stored.call_message)
+            .execute(conn)?;
+    }
+    Ok(())
 }
 
-fn insert_events(script: &mut Script, rows: Vec<EventRow>) {
-    script.insert((INSERT_EVENT, ""), 11, rows, |script, row| {
-        script
+fn insert_events(conn: &Connection, rows: &[EventRow]) -> Result<()> {
+    for row in rows {
+        sqlite::query(INSERT_EVENT)
             .bind(row.seq)
             .bind(row.session)
             .bind(row.revision)
             .bind(row.kind)
             .bind(row.ends_mutation)
             .bind(row.time)
-            .bind(row.actor)
-            .bind(row.request_id)
-            .bind(row.body)
-            .bind(row.digest.to_vec())
-            .bind(row.hash.to_vec());
-    });
+            .bind(&row.actor)
+            .bind(&row.request_id)
+            .bind(&row.body)
+            .bind(&row.digest)
+            .bind(&row.hash)
+            .execute(conn)?;
+    }
+    Ok(())
 }
 
-fn insert_requests(script: &mut Script, rows: Vec<(i64, RequestKey, Vec<u8>)>) {
-    script.insert((INSERT_REQUEST, ""), 4, rows, |script, (session, request, receipt)| {
-        script.bind(session).bind(request.id).bind(request.payload_hash.to_vec()).bind(receipt);
-    });
+fn insert_requests(conn: &Connection, rows: &[(i64, RequestKey, Vec<u8>)]) -> Result<()> {
+    for (session, request, receipt) in rows {
+        sqlite::query(INSERT_REQUEST)
+            .bind(*session)
+            .bind(&request.id)
+            .bind(&request.payload_hash)
+            .bind(receipt)
+            .execute(conn)?;
+    }
+    Ok(())
 }
 
 const BEGIN: &str = "begin immediate";
 const INSERT_BLOB: &str =
     "insert into blob (hash, codec, length, data) values (?, ?, ?, ?) on conflict (hash) do nothing";
 const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, class, \
-     create_time, head, sealed_revision, seal, parts, parts_length, counting, counts)";
+     create_time, head, sealed_revision, seal, parts, parts_length, counting, counts) \
+     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const INSERT_PART: &str = "insert into part (message_id, position, number, revision, client_id, kind, codec, length, salt, \
-     body, blob_hash, call_message)";
+     body, blob_hash, call_message) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 const INSERT_EVENT: &str = "insert into event (seq, session_id, revision, kind, ends_mutation, time, actor, request_id, \
-     body, digest, hash)";
-const INSERT_REQUEST: &str = "insert into request (session_id, request_id, payload_hash, receipt)";
+     body, digest, hash) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+const INSERT_REQUEST: &str = "insert into request (session_id, request_id, payload_hash, receipt) values (?, ?, ?, ?)";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[INSERT_BLOB];
+pub(crate) const STATEMENTS: &[&str] = &[INSERT_BLOB, INSERT_MESSAGE, INSERT_PART, INSERT_EVENT, INSERT_REQUEST];

@@ -5,7 +5,9 @@ use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::error::{Error, Result};
 use super::messages::Numbered;
-use super::{end, events, messages};
+use super::readers::Readers;
+use super::sqlite::{self, Row};
+use super::{events, messages};
 use crate::limits;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, PartId, SessionId};
@@ -14,8 +16,6 @@ use crate::model::session::SessionState;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
-use sqlx::sqlite::SqliteRow;
-use sqlx::{Connection as _, Row as _, SqlitePool};
 use tokio::sync::mpsc;
 
 /// Evidence that something was altered, dropped or inserted.
@@ -40,39 +40,39 @@ pub struct Checked {
     pub findings: i64,
 }
 
-const SESSIONS: &str = "select id from session where id > $1 order by id limit +$2";
+const SESSIONS: &str = "select id from session where id > ?1 order by id limit +?2";
 const COUNT_SESSIONS: &str = "select count(*) from session";
 const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id, s.fork_revision, s.create_time, \
      s.title, s.state, s.metadata_json, s.window, s.revision, s.chain_hash, s.message_count, s.fork_id \
-     from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id where s.id = $1";
+     from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id where s.id = ?1";
 const EVENTS: &str = "select seq, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash \
-     from event where session_id = $1 and revision > $2 order by revision limit +$3";
+     from event where session_id = ?1 and revision > ?2 order by revision limit +?3";
 const LOG: &str = "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \
      (select count(*) from event e where not exists (select 1 from session s where s.id = e.session_id)) from event";
 const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \
-     join session o on o.id = g.owner_id where g.session_id = $1 order by g.first_revision";
+     join session o on o.id = g.owner_id where g.session_id = ?1 order by g.first_revision";
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
-     where p.session_id = $1 and p.revision = $2";
-const WINDOW: &str = "select body from window where session_id = $1 and revision = $2";
-const LAYOUT: &str = "select body from layout where session_id = $1 and revision = $2";
-const MARK: &str = "select kind, body from mark where session_id = $1 and revision = $2";
-const VOIDED: &str = "select voided_revision from mark where session_id = $1 and revision = $2";
+     where p.session_id = ?1 and p.revision = ?2";
+const WINDOW: &str = "select body from window where session_id = ?1 and revision = ?2";
+const LAYOUT: &str = "select body from layout where session_id = ?1 and revision = ?2";
+const MARK: &str = "select kind, body from mark where session_id = ?1 and revision = ?2";
+const VOIDED: &str = "select voided_revision from mark where session_id = ?1 and revision = ?2";
 const PRUNED: &str = "select m.public_id, q.number, q.compaction_id, q.truncation from pruned q \
      left join message m on m.id = q.message_id \
-     where q.session_id = $1 and q.revision = $2 order by q.message_id, q.number";
+     where q.session_id = ?1 and q.revision = ?2 order by q.message_id, q.number";
 const MESSAGE_AT: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, seal, \
-     parts, parts_length from message where session_id = $1 and class in (0, 1, 2, 3) and revision = $2";
+     parts, parts_length from message where session_id = ?1 and class in (0, 1, 2, 3) and revision = ?2";
 const MESSAGE_BY_ID: &str = "select id, public_id, client_id, role, kind, class, create_time, head, sealed_revision, \
-     seal from message where public_id = $1";
+     seal from message where public_id = ?1";
 const PARTS: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message, position \
-     from part where message_id = $1 and revision = $2 order by position";
-const COUNTS: &str = "select (select count(*) from message where session_id = $1), \
-     (select count(*) from message m join part p on p.message_id = m.id where m.session_id = $1), \
-     (select count(*) from mark where session_id = $1), (select count(*) from pruned where session_id = $1), \
-     (select count(*) from layout where session_id = $1), (select count(*) from policy where session_id = $1), \
-     (select count(*) from mark where session_id = $1 and voided_revision is not null), \
+     from part where message_id = ?1 and revision = ?2 order by position";
+const COUNTS: &str = "select (select count(*) from message where session_id = ?1), \
+     (select count(*) from message m join part p on p.message_id = m.id where m.session_id = ?1), \
+     (select count(*) from mark where session_id = ?1), (select count(*) from pruned where session_id = ?1), \
+     (select count(*) from layout where session_id = ?1), (select count(*) from policy where session_id = ?1), \
+     (select count(*) from mark where session_id = ?1 and voided_revision is not null), \
      (select count(*) from window w join session s on s.id = w.session_id \
-     where w.session_id = $1 and w.revision > coalesce(s.fork_revision, 0))";
+     where w.session_id = ?1 and w.revision > coalesce(s.fork_revision, 0))";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -96,9 +96,9 @@ pub(crate) const STATEMENTS: &[&str] = &[
 ];
 
 /// The number of sessions.
-pub(crate) async fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
-    let row = reader.one(sqlx::query(COUNT_SESSIONS)).await?;
-    row.map_or(Ok(0), |row| Ok(row.try_get(0)?))
+pub(crate) fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
+    let row = reader.one(sqlite::query(COUNT_SESSIONS))?;
+    row.map_or(Ok(0), |row| Ok(row.get(0)?))
 }
 
 async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {
@@ -109,9 +109,9 @@ async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: 
 }
 
 /// The next sessions to check.
-pub(super) async fn sessions_after(pool: &SqlitePool, after: i64) -> Result<Vec<i64>> {
-    let rows = sqlx::query(SESSIONS).bind(after).bind(limits::PAGE_SIZE_MAX).fetch_all(pool).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+pub(super) async fn sessions_after(readers: &Readers, after: i64) -> Result<Vec<i64>> {
+    let query = sqlite::scalar(SESSIONS).bind(after).bind(limits::PAGE_SIZE_MAX);
+    readers.reading(|reader| query.all(reader.conn)).await
 }
 
 /// Checks one session, or all sessions and the log. `progress` is called after each page of events.
@@ -120,7 +120,7 @@ pub(super) async fn sessions_after(pool: &SqlitePool, after: i64) -> Result<Vec<
 /// check nor a slow caller blocks other readers or the checkpoints of the log. A caller that is gone does not stop the
 /// check, which must be dropped instead.
 pub(super) async fn run(
-    pool: &SqlitePool,
+    readers: &Readers,
     only: Option<i64>,
     found: &mpsc::Sender<Finding>,
     progress: &(dyn Fn(Checked) + Send + Sync),
@@ -128,7 +128,7 @@ pub(super) async fn run(
     let mut checked = Checked::default();
     let mut keys = match only {
         Some(key) => vec![key],
-        None => sessions_after(pool, 0).await?,
+        None => sessions_after(readers, 0).await?,
     };
     while let Some(last) = keys.last().copied() {
         for key in keys {
@@ -136,7 +136,7 @@ pub(super) async fn run(
             let mut has_more = true;
             while has_more {
                 let (findings, events);
-                (findings, events, has_more) = check.page(pool).await?;
+                (findings, events, has_more) = check.page(readers).await?;
                 checked.events += events;
                 report(findings, found, &mut checked).await;
                 progress(checked);
@@ -146,25 +146,27 @@ pub(super) async fn run(
         if only.is_some() {
             return Ok(checked);
         }
-        keys = sessions_after(pool, last).await?;
+        keys = sessions_after(readers, last).await?;
     }
-    report(log(pool).await?, found, &mut checked).await;
+    report(log(readers).await?, found, &mut checked).await;
     progress(checked);
     Ok(checked)
 }
 
 /// Checks that the log has no gap, and no event without a session.
-pub(super) async fn log(pool: &SqlitePool) -> Result<Vec<Finding>> {
-    let mut conn = pool.acquire().await?;
-    let mut reader = Reader::new(&mut conn);
+pub(super) async fn log(readers: &Readers) -> Result<Vec<Finding>> {
+    readers.snapshot(read_log).await
+}
+
+fn read_log(reader: &mut Reader<'_>) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let mut find = |message| findings.push(Finding { session: None, revision: 0, message });
-    if let Some(row) = reader.one(sqlx::query(LOG)).await? {
-        let (first, last, count): (Seq, Seq, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    if let Some(row) = reader.one(sqlite::query(LOG))? {
+        let (first, last, count): (Seq, Seq, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if first != 1 || last != count {
             find(format!("the log holds {count} events numbered {first} to {last}"));
         }
-        let orphans: i64 = row.try_get(3)?;
+        let orphans: i64 = row.get(3)?;
         if orphans > 0 {
             find(format!("{orphans} events belong to a session that is not there"));
         }
@@ -230,50 +232,46 @@ impl SessionCheck {
     /// Returns the findings, the number of checked events, and true if there may be more pages. Later events and marks
     /// of a session that is written meanwhile are in its last page. Only a database that cannot be read at all is an
     /// error.
-    pub(super) async fn page(&mut self, pool: &SqlitePool) -> Result<(Vec<Finding>, i64, bool)> {
-        let mut conn = pool.acquire().await?;
-        // The transaction ends when it is dropped, so neither an error nor an abandoned check leaves it open.
-        let mut tx = conn.begin().await?;
+    pub(super) async fn page(&mut self, readers: &Readers) -> Result<(Vec<Finding>, i64, bool)> {
         let before = self.events;
-        let page = self.read_page(&mut Reader::new(&mut tx)).await;
-        let has_more = end(tx, page).await?;
+        let has_more = readers.snapshot(|reader| self.read_page(reader)).await?;
         Ok((std::mem::take(&mut self.findings), self.events - before, has_more))
     }
 
-    async fn read_page(&mut self, reader: &mut Reader<'_>) -> Result<bool> {
-        let Some(row) = reader.one(sqlx::query(SESSION).bind(self.key)).await? else { return Ok(false) };
+    fn read_page(&mut self, reader: &mut Reader<'_>) -> Result<bool> {
+        let Some(row) = reader.one(sqlite::query(SESSION).bind(self.key))? else { return Ok(false) };
         let (mut revision, mut before) = match self.position.take() {
             Some(position) => position,
-            None => self.start(reader, &row).await?,
+            None => self.start(reader, &row)?,
         };
-        let query = sqlx::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
-        let events = reader.all(query).await?;
+        let query = sqlite::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
+        let events = reader.all(query)?;
         for event in &events {
-            let at: Revision = event.try_get(1)?;
+            let at: Revision = event.get(1)?;
             if at != revision + 1 {
                 self.find(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
             }
             revision = at;
             self.events += 1;
-            before = self.event(reader, &row, event, &before).await?;
+            before = self.event(reader, &row, event, &before)?;
         }
         if i64::try_from(events.len()).is_ok_and(|count| count == limits::SUBSCRIPTION_PAGE_EVENTS) {
             self.position = Some((revision, before));
             return Ok(true);
         }
         self.head(&row, revision, &before)?;
-        self.counts(reader, revision).await?;
+        self.counts(reader, revision)?;
         Ok(false)
     }
 
     /// The revision before the session's first event, with the chain's hash there.
-    async fn start(&mut self, reader: &mut Reader<'_>, row: &SqliteRow) -> Result<(Revision, Vec<u8>)> {
-        match codec::uuid(row.try_get(0)?) {
+    fn start(&mut self, reader: &mut Reader<'_>, row: &Row) -> Result<(Revision, Vec<u8>)> {
+        match codec::uuid(row.get(0)?) {
             Ok(id) => self.id = Some(SessionId(id)),
             Err(error) => self.find(0, error.to_string()),
         }
-        let Some(fork) = row.try_get::<Option<Revision>, _>(4)? else { return Ok((0, chain::GENESIS.to_vec())) };
-        match self.parent_hash(reader, row.try_get(13)?, fork).await {
+        let Some(fork) = row.get::<Option<Revision>>(4)? else { return Ok((0, chain::GENESIS.to_vec())) };
+        match self.parent_hash(reader, row.get(13)?, fork) {
             Ok(hash) => Ok((fork, hash)),
             Err(error) => {
                 self.find(fork, format!("what the fork starts from cannot be read: {error}"));
@@ -282,35 +280,29 @@ impl SessionCheck {
         }
     }
 
-    async fn parent_hash(&self, reader: &mut Reader<'_>, parent: Option<i64>, at: Revision) -> Result<Vec<u8>> {
+    fn parent_hash(&self, reader: &mut Reader<'_>, parent: Option<i64>, at: Revision) -> Result<Vec<u8>> {
         let parent = parent.ok_or_else(|| Error::corrupt("session", "a fork has no parent"))?;
-        let ancestry = ancestry::by_key(reader, parent).await?;
-        let hash = events::hash_at(reader, &ancestry, at).await?;
+        let ancestry = ancestry::by_key(reader, parent)?;
+        let hash = events::hash_at(reader, &ancestry, at)?;
         hash.ok_or_else(|| Error::corrupt("event", "the parent has no such revision"))
     }
 
     /// Checks one event: its hash against its columns, its digest against the rows. The chain continues with the stored
     /// hash, so that one alteration is one finding.
-    async fn event(
-        &mut self,
-        reader: &mut Reader<'_>,
-        session: &SqliteRow,
-        row: &SqliteRow,
-        before: &[u8],
-    ) -> Result<Vec<u8>> {
-        let revision: Revision = row.try_get(1)?;
-        let stored: Vec<u8> = row.try_get(9)?;
-        let digest: Vec<u8> = row.try_get(8)?;
-        let actor: String = row.try_get(5)?;
-        let request_id: String = row.try_get(6)?;
-        let body: Vec<u8> = row.try_get(7)?;
-        let kind: i32 = row.try_get(2)?;
+    fn event(&mut self, reader: &mut Reader<'_>, session: &Row, row: &Row, before: &[u8]) -> Result<Vec<u8>> {
+        let revision: Revision = row.get(1)?;
+        let stored: Vec<u8> = row.get(9)?;
+        let digest: Vec<u8> = row.get(8)?;
+        let actor: String = row.get(5)?;
+        let request_id: String = row.get(6)?;
+        let body: Vec<u8> = row.get(7)?;
+        let kind: i32 = row.get(2)?;
         let link = chain::Link {
-            seq: row.try_get(0)?,
+            seq: row.get(0)?,
             revision,
             kind,
-            ends_mutation: row.try_get(3)?,
-            time: Timestamp(row.try_get(4)?),
+            ends_mutation: row.get(3)?,
+            time: Timestamp(row.get(4)?),
             actor: &actor,
             request_id: &request_id,
             body: &body,
@@ -320,7 +312,7 @@ impl SessionCheck {
             self.find(revision, "the event was altered, or the one before it");
         }
         let rows = match codec::decode_event(kind, &body) {
-            Ok(body) => self.rows(reader, session, revision, &body).await,
+            Ok(body) => self.rows(reader, session, revision, &body),
             Err(error) => Err(error),
         };
         match rows {
@@ -332,38 +324,32 @@ impl SessionCheck {
     }
 
     /// The digest of the rows of a revision, in the order in which the writer gathers them.
-    async fn rows(
-        &mut self,
-        reader: &mut Reader<'_>,
-        session: &SqliteRow,
-        revision: Revision,
-        body: &EventBody,
-    ) -> Result<Digest> {
+    fn rows(&mut self, reader: &mut Reader<'_>, session: &Row, revision: Revision, body: &EventBody) -> Result<Digest> {
         let mut digest = Digest::default();
         match body {
             EventBody::SessionCreated { title, .. } => {
                 self.set_start(title);
                 session_row(&mut digest, session)?;
-                self.policy(reader, &mut digest, revision).await?;
-                self.window(reader, &mut digest, revision).await?;
+                self.policy(reader, &mut digest, revision)?;
+                self.window(reader, &mut digest, revision)?;
             }
             EventBody::SessionForked { title, .. } => {
                 self.set_start(title);
                 session_row(&mut digest, session)?;
-                for row in reader.all(sqlx::query(SEGMENTS).bind(self.key)).await? {
-                    let owner: &[u8] = row.try_get(0)?;
+                for row in reader.all(sqlite::query(SEGMENTS).bind(self.key))? {
+                    let owner: &[u8] = row.get(0)?;
                     // Reads compare it with 1, so another number is not the same as true.
-                    let has_messages: i64 = row.try_get(3)?;
+                    let has_messages: i64 = row.get(3)?;
                     if !(0..=1).contains(&has_messages) {
                         return Err(Error::corrupt("segment", "has_messages is neither 0 nor 1"));
                     }
-                    chain::segment(&mut digest, owner, row.try_get(1)?, row.try_get(2)?, has_messages == 1);
+                    chain::segment(&mut digest, owner, row.get(1)?, row.get(2)?, has_messages == 1);
                 }
-                if !self.mark(reader, &mut digest, revision).await? {
-                    self.layout(reader, &mut digest, revision).await?;
+                if !self.mark(reader, &mut digest, revision)? {
+                    self.layout(reader, &mut digest, revision)?;
                 }
-                self.policy(reader, &mut digest, revision).await?;
-                self.window(reader, &mut digest, revision).await?;
+                self.policy(reader, &mut digest, revision)?;
+                self.window(reader, &mut digest, revision)?;
             }
             EventBody::SessionUpdated { title, metadata_json, window } => {
                 if let Some(title) = title {
@@ -374,16 +360,16 @@ impl SessionCheck {
                 }
                 if let Some(window) = window {
                     self.event_fields.window = codec::encode_window(window);
-                    self.window(reader, &mut digest, revision).await?;
+                    self.window(reader, &mut digest, revision)?;
                 }
             }
             EventBody::SessionArchived => self.event_fields.archived = true,
             EventBody::SessionRestored => self.event_fields.archived = false,
-            EventBody::PolicyChanged { .. } => self.policy(reader, &mut digest, revision).await?,
-            EventBody::MessageAppended { .. } => self.message(reader, &mut digest, revision).await?,
-            EventBody::PartsClosed { message, .. } => self.closed(reader, &mut digest, *message, revision).await?,
+            EventBody::PolicyChanged { .. } => self.policy(reader, &mut digest, revision)?,
+            EventBody::MessageAppended { .. } => self.message(reader, &mut digest, revision)?,
+            EventBody::PartsClosed { message, .. } => self.closed(reader, &mut digest, *message, revision)?,
             EventBody::MessageFinished { message, .. } => {
-                finished(reader, &mut digest, *message, revision).await?;
+                finished(reader, &mut digest, *message, revision)?;
             }
             EventBody::SessionRewound { .. }
             | EventBody::MessageEdited { .. }
@@ -394,7 +380,7 @@ impl SessionCheck {
             | EventBody::CompactionUndone { .. }
             | EventBody::CompactionRedone { .. }
             | EventBody::RewriteUndone(_)
-            | EventBody::RewriteRedone(_) => drop(self.mark(reader, &mut digest, revision).await?),
+            | EventBody::RewriteRedone(_) => drop(self.mark(reader, &mut digest, revision)?),
             EventBody::UsageRecorded { .. }
             | EventBody::CompactionProposed { .. }
             | EventBody::CompactionStarted { .. }
@@ -411,9 +397,9 @@ impl SessionCheck {
         self.event_fields.window = codec::encode_window(&ModelWindow::default());
     }
 
-    async fn policy(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
-        let Some(row) = reader.one(sqlx::query(POLICY).bind(self.key).bind(revision)).await? else { return Ok(()) };
-        let (hash, preset, json): (Vec<u8>, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    fn policy(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        let Some(row) = reader.one(sqlite::query(POLICY).bind(self.key).bind(revision))? else { return Ok(()) };
+        let (hash, preset, json): (Vec<u8>, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if blake3::hash(json.as_bytes()).as_bytes().as_slice() != hash {
             return Err(Error::corrupt("policy_text", "the text is not what its hash says"));
         }
@@ -424,9 +410,9 @@ impl SessionCheck {
 
     /// Adds the window of a revision. The event after a session's first one repeats its initial window, and has no row
     /// of its own.
-    async fn window(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
-        if let Some(row) = reader.one(sqlx::query(WINDOW).bind(self.key).bind(revision)).await? {
-            let body: Vec<u8> = row.try_get(0)?;
+    fn window(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        if let Some(row) = reader.one(sqlite::query(WINDOW).bind(self.key).bind(revision))? {
+            let body: Vec<u8> = row.get(0)?;
             chain::window(digest, &body);
             self.event_fields.window = body;
             self.accounted.windows += 1;
@@ -434,57 +420,56 @@ impl SessionCheck {
         Ok(())
     }
 
-    async fn layout(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
-        if let Some(row) = reader.one(sqlx::query(LAYOUT).bind(self.key).bind(revision)).await? {
-            chain::layout(digest, row.try_get(0)?);
+    fn layout(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+        if let Some(row) = reader.one(sqlite::query(LAYOUT).bind(self.key).bind(revision))? {
+            chain::layout(digest, row.get(0)?);
             self.accounted.layouts += 1;
         }
         Ok(())
     }
 
     /// Adds the mark of a revision with its rows; returns true if there is one.
-    async fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<bool> {
-        for row in reader.all(sqlx::query(PRUNED).bind(self.key).bind(revision)).await? {
-            let message = MessageId(codec::uuid(row.try_get(0)?)?);
-            let part = PartId::of(message, row.try_get(1)?);
-            chain::pruned(digest, part.0.as_bytes(), row.try_get(2)?, row.try_get(3)?);
+    fn mark(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<bool> {
+        for row in reader.all(sqlite::query(PRUNED).bind(self.key).bind(revision))? {
+            let message = MessageId(codec::uuid(row.get(0)?)?);
+            let part = PartId::of(message, row.get(1)?);
+            chain::pruned(digest, part.0.as_bytes(), row.get(2)?, row.get(3)?);
             self.accounted.pruned += 1;
         }
-        let Some(row) = reader.one(sqlx::query(MARK).bind(self.key).bind(revision)).await? else { return Ok(false) };
-        let (kind, body): (i32, Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
+        let Some(row) = reader.one(sqlite::query(MARK).bind(self.key).bind(revision))? else { return Ok(false) };
+        let (kind, body): (i32, Vec<u8>) = (row.get(0)?, row.get(1)?);
         chain::mark(digest, kind, &body);
         self.accounted.marks += 1;
-        self.layout(reader, digest, revision).await?;
+        self.layout(reader, digest, revision)?;
         if let MarkBody::Undone { mark } = codec::decode_mark(kind, &body)?
-            && let Some(row) = reader.one(sqlx::query(VOIDED).bind(self.key).bind(mark)).await?
+            && let Some(row) = reader.one(sqlite::query(VOIDED).bind(self.key).bind(mark))?
         {
             self.accounted.voided += 1;
-            if row.try_get::<Option<Revision>, _>(0)? != Some(revision) {
+            if row.get::<Option<Revision>>(0)? != Some(revision) {
                 return Err(Error::corrupt("mark", format_args!("mark {mark} does not say that it was undone here")));
             }
         }
         Ok(true)
     }
 
-    async fn message(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
+    fn message(&mut self, reader: &mut Reader<'_>, digest: &mut Digest, revision: Revision) -> Result<()> {
         let row = reader
-            .one(sqlx::query(MESSAGE_AT).bind(self.key).bind(revision))
-            .await?
+            .one(sqlite::query(MESSAGE_AT).bind(self.key).bind(revision))?
             .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
-        let sealed: Option<Revision> = row.try_get(8)?;
-        let seal: Option<&[u8]> = row.try_get(9)?;
-        let client_id: Option<String> = row.try_get(2)?;
-        let kind: i32 = row.try_get(4)?;
+        let sealed: Option<Revision> = row.get(8)?;
+        let seal: Option<&[u8]> = row.get(9)?;
+        let client_id: Option<String> = row.get(2)?;
+        let kind: i32 = row.get(4)?;
         chain::message(
             digest,
             &chain::MessageColumns {
-                public_id: row.try_get(1)?,
+                public_id: row.get(1)?,
                 client_id: client_id.as_deref(),
-                role: row.try_get(3)?,
+                role: row.get(3)?,
                 kind,
-                class: row.try_get(5)?,
-                create_time: row.try_get(6)?,
-                head: row.try_get(7)?,
+                class: row.get(5)?,
+                create_time: row.get(6)?,
+                head: row.get(7)?,
                 seal: seal.filter(|_| sealed == Some(revision)),
             },
         );
@@ -492,22 +477,22 @@ impl SessionCheck {
         if kind == 1 {
             self.event_fields.message_count += 1;
         }
-        let id = MessageId(codec::uuid(row.try_get(1)?)?);
-        let Some(parts) = row.try_get::<Option<&[u8]>, _>(10)? else {
-            return self.parts(reader, digest, (row.try_get(0)?, id), revision).await;
+        let id = MessageId(codec::uuid(row.get(1)?)?);
+        let Some(parts) = row.get::<Option<&[u8]>>(10)? else {
+            return self.parts(reader, digest, (row.get(0)?, id), revision);
         };
         let parts = codec::decode_parts(parts)?;
-        let length: Option<i64> = row.try_get(11)?;
+        let length: Option<i64> = row.get(11)?;
         if length != Some(parts.iter().map(|part| part.length).sum()) {
             return Err(Error::corrupt("message", "its parts have another length"));
         }
         for (position, numbered) in (0..).zip(messages::whole(parts, revision)) {
-            part(reader, digest, (id, position), numbered).await?;
+            part(reader, digest, (id, position), numbered)?;
         }
         Ok(())
     }
 
-    async fn closed(
+    fn closed(
         &mut self,
         reader: &mut Reader<'_>,
         digest: &mut Digest,
@@ -515,58 +500,57 @@ impl SessionCheck {
         revision: Revision,
     ) -> Result<()> {
         let row = reader
-            .one(sqlx::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))
-            .await?
+            .one(sqlite::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))?
             .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
-        self.parts(reader, digest, (row.try_get(0)?, message), revision).await
+        self.parts(reader, digest, (row.get(0)?, message), revision)
     }
 
     /// Adds the parts of a message, given by its row and its id, that are rows.
-    async fn parts(
+    fn parts(
         &mut self,
         reader: &mut Reader<'_>,
         digest: &mut Digest,
         (message, id): (i64, MessageId),
         revision: Revision,
     ) -> Result<()> {
-        let rows = reader.all(sqlx::query(PARTS).bind(message).bind(revision)).await?;
+        let rows = reader.all(sqlite::query(PARTS).bind(message).bind(revision))?;
         // A part that cannot be read counts nevertheless: that is one finding, not two.
         self.accounted.parts += i64::try_from(rows.len()).unwrap_or(i64::MAX);
         for row in rows {
-            part(reader, digest, (id, row.try_get(10)?), messages::part_row(&row)?).await?;
+            part(reader, digest, (id, row.get(10)?), messages::part_row(&row)?)?;
         }
         Ok(())
     }
 
     /// Compares the session's row with the fields according to its events.
-    fn head(&mut self, row: &SqliteRow, revision: Revision, hash: &[u8]) -> Result<()> {
+    fn head(&mut self, row: &Row, revision: Revision, hash: &[u8]) -> Result<()> {
         let state = if self.event_fields.archived { SessionState::Archived } else { SessionState::Active };
-        let same = row.try_get::<String, _>(6)? == self.event_fields.title
-            && row.try_get::<i32, _>(7)? == state.number()
-            && row.try_get::<Option<String>, _>(8)? == self.event_fields.metadata_json
-            && row.try_get::<Vec<u8>, _>(9)? == self.event_fields.window
-            && row.try_get::<i64, _>(12)? == self.event_fields.message_count;
+        let same = row.get::<String>(6)? == self.event_fields.title
+            && row.get::<i32>(7)? == state.number()
+            && row.get::<Option<String>>(8)? == self.event_fields.metadata_json
+            && row.get::<Vec<u8>>(9)? == self.event_fields.window
+            && row.get::<i64>(12)? == self.event_fields.message_count;
         if !same {
             self.find(revision, "the session's row does not say what its events say");
         }
-        if row.try_get::<Revision, _>(10)? != revision || row.try_get::<Vec<u8>, _>(11)? != hash {
+        if row.get::<Revision>(10)? != revision || row.get::<Vec<u8>>(11)? != hash {
             self.find(revision, "the session's head is not where its events end");
         }
         Ok(())
     }
 
     /// Reports rows that no event accounts for.
-    async fn counts(&mut self, reader: &mut Reader<'_>, revision: Revision) -> Result<()> {
-        let Some(row) = reader.one(sqlx::query(COUNTS).bind(self.key)).await? else { return Ok(()) };
+    fn counts(&mut self, reader: &mut Reader<'_>, revision: Revision) -> Result<()> {
+        let Some(row) = reader.one(sqlite::query(COUNTS).bind(self.key))? else { return Ok(()) };
         let there = Accounted {
-            messages: row.try_get(0)?,
-            parts: row.try_get(1)?,
-            marks: row.try_get(2)?,
-            pruned: row.try_get(3)?,
-            layouts: row.try_get(4)?,
-            policies: row.try_get(5)?,
-            voided: row.try_get(6)?,
-            windows: row.try_get(7)?,
+            messages: row.get(0)?,
+            parts: row.get(1)?,
+            marks: row.get(2)?,
+            pruned: row.get(3)?,
+            layouts: row.get(4)?,
+            policies: row.get(5)?,
+            voided: row.get(6)?,
+            windows: row.get(7)?,
         };
         if there != self.accounted {
             self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
@@ -575,33 +559,33 @@ impl SessionCheck {
     }
 }
 
-fn session_row(digest: &mut Digest, row: &SqliteRow) -> Result<()> {
-    let client_id: Option<String> = row.try_get(1)?;
+fn session_row(digest: &mut Digest, row: &Row) -> Result<()> {
+    let client_id: Option<String> = row.get(1)?;
     chain::session(
         digest,
         &chain::SessionColumns {
-            public_id: row.try_get(0)?,
+            public_id: row.get(0)?,
             client_id: client_id.as_deref(),
-            parent_id: row.try_get(2)?,
-            fork_id: row.try_get(3)?,
-            fork_revision: row.try_get(4)?,
-            create_time: row.try_get(5)?,
+            parent_id: row.get(2)?,
+            fork_id: row.get(3)?,
+            fork_revision: row.get(4)?,
+            create_time: row.get(5)?,
         },
     );
     Ok(())
 }
 
 /// Adds a part at a position of a message.
-async fn part(
+fn part(
     reader: &mut Reader<'_>,
     digest: &mut Digest,
     (message, position): (MessageId, i64),
     numbered: Numbered,
 ) -> Result<()> {
     let Numbered { number, mut stored, .. } = numbered;
-    let plain = messages::plain_body(reader, &mut stored).await?;
+    let plain = messages::plain_body(reader, &mut stored)?;
     for hash in codec::media_blobs(&plain)? {
-        messages::blob(reader, &hash).await?;
+        messages::blob(reader, &hash)?;
     }
     chain::part(
         digest,
@@ -617,15 +601,14 @@ async fn part(
     Ok(())
 }
 
-async fn finished(reader: &mut Reader<'_>, digest: &mut Digest, message: MessageId, revision: Revision) -> Result<()> {
+fn finished(reader: &mut Reader<'_>, digest: &mut Digest, message: MessageId, revision: Revision) -> Result<()> {
     let row = reader
-        .one(sqlx::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))
-        .await?
+        .one(sqlite::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))?
         .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
-    if row.try_get::<Option<Revision>, _>(8)? != Some(revision) {
+    if row.get::<Option<Revision>>(8)? != Some(revision) {
         return Err(Error::corrupt("message", "the message does not say that it was sealed here"));
     }
-    let seal: Option<&[u8]> = row.try_get(9)?;
+    let seal: Option<&[u8]> = row.get(9)?;
     chain::seal(digest, message.0.as_bytes(), seal.unwrap_or_default());
     Ok(())
 }

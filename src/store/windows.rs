@@ -4,20 +4,20 @@ use super::ancestry::{Ancestry, Reader};
 use super::chain::{self, Digest};
 use super::codec;
 use super::error::{Error, Result};
+use super::sqlite::{self, Connection};
 use crate::model::Revision;
 use crate::model::usage::ModelWindow;
-use sqlx::{Row as _, SqliteConnection};
 
-const INSERT: &str = "insert into window (session_id, revision, body) values ($1, $2, $3)";
-const AT: &str = "select body from window where session_id = $1 and revision <= $2 order by revision desc limit 1";
+const INSERT: &str = "insert into window (session_id, revision, body) values (?1, ?2, ?3)";
+const AT: &str = "select body from window where session_id = ?1 and revision <= ?2 order by revision desc limit 1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, AT];
 
 /// Writes the window that is active from a revision on, and adds it to the digest of that revision.
-pub(super) async fn write(
-    conn: &mut SqliteConnection,
+pub(super) fn write(
+    conn: &Connection,
     digest: &mut Digest,
     key: i64,
     revision: Revision,
@@ -25,17 +25,16 @@ pub(super) async fn write(
 ) -> Result<()> {
     let body = codec::encode_window(window);
     chain::window(digest, &body);
-    sqlx::query(INSERT).bind(key).bind(revision).bind(body).execute(conn).await?;
+    sqlite::query(INSERT).bind(key).bind(revision).bind(body).execute(conn)?;
     Ok(())
 }
 
 /// The window of a history that is active at a revision. A session's window begins with its first event.
-pub(crate) async fn window_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<ModelWindow> {
+pub(crate) fn window_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<ModelWindow> {
     let at = at.max(1);
-    let owner = ancestry.owner_at(reader, at).await?.owner;
+    let owner = ancestry.owner_at(reader, at)?.owner;
     let row = reader
-        .one(sqlx::query(AT).bind(owner).bind(at))
-        .await?
+        .one(sqlite::query(AT).bind(owner).bind(at))?
         .ok_or_else(|| Error::corrupt("window", "a session has no window"))?;
-    codec::decode_window(row.try_get(0)?)
+    codec::decode_window(row.get(0)?)
 }

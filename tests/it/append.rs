@@ -1,6 +1,7 @@
 //! P4, P5, P14: appends happen once, in one order, whole or not at all.
 
 use crate::support::{TestApp, by, conversation, once, result, text, words_of};
+use futures::FutureExt as _;
 use longhand::app::append::Appended;
 use longhand::app::{Error, Reason};
 use longhand::limits;
@@ -213,25 +214,34 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
     test.append(&spoiled, "u \"fine so far\"").await;
     test.append(&session, "u0 \"fine so far\"").await;
     // Another process took the revision of this session's next message.
-    let mut database = test.database().await;
-    sqlx::raw_sql(
-        "insert into event select 1000000, session_id, revision + 1, kind, ends_mutation, time, actor, request_id, \
+    let database = test.database();
+    database
+        .execute_batch(
+            "insert into event select 1000000, session_id, revision + 1, kind, ends_mutation, time, actor, request_id, \
          body, digest, hash from event where session_id = 2 order by seq desc limit 1",
-    )
-    .execute(&mut database)
-    .await
-    .expect("inserted");
-    let commands = [(&session, "u1 \"a\""), (&spoiled, "u \"no\""), (&session, "u2 \"b\""), (&session, "u3 \"c\"")];
-    // All of them are sent before the writer wakes, so they share one transaction, which fails.
+        )
+        .expect("inserted");
+    // While the writer waits for this transaction with the first command, the others gather behind it: they share one
+    // transaction, which fails.
+    database.execute_batch("begin immediate").expect("the database is locked");
+    let commands = [
+        (&session, "u1 \"waits\""),
+        (&session, "u2 \"a\""),
+        (&spoiled, "u \"no\""),
+        (&session, "u3 \"b\""),
+        (&session, "u4 \"c\""),
+    ];
     let sent = commands.map(|(id, words)| test.app.append(id, conversation(words), None, None, Caller::default()));
-    let answers = futures::future::join_all(sent).await;
-    for (index, answer) in answers.into_iter().enumerate() {
+    let mut answers = std::pin::pin!(futures::future::join_all(sent));
+    assert!(answers.as_mut().now_or_never().is_none(), "all of them are sent");
+    database.execute_batch("rollback").expect("the database is unlocked");
+    for (index, answer) in answers.await.into_iter().enumerate() {
         match index {
-            1 => assert_eq!(answer.expect_err("refused").reason, Reason::Internal),
+            2 => assert_eq!(answer.expect_err("refused").reason, Reason::Internal),
             _ => drop(answer.expect("appended")),
         }
     }
-    assert_eq!(test.history(&session).await.len(), 4);
+    assert_eq!(test.history(&session).await.len(), 5);
     assert_eq!(test.history(&spoiled).await.len(), 1);
 }
 
@@ -242,7 +252,7 @@ async fn an_archived_session_takes_nothing() {
     test.append(&session, "u1 \"hello\"\na1 \"hi\"\na2 open").await;
     let app = &test.app;
     app.archive_session(&session, false, Caller::default()).await.expect("archived");
-    let rows = test.number("select count(*) from event").await;
+    let rows = test.number("select count(*) from event");
     let none = Caller::default;
     let refusals = [
         app.append(&session, conversation("u \"x\""), None, None, none()).await.map(drop),
@@ -265,7 +275,7 @@ async fn an_archived_session_takes_nothing() {
     for (index, refusal) in refusals.into_iter().enumerate() {
         assert_eq!(refusal.expect_err("archived").reason, Reason::SessionArchived, "{index}");
     }
-    assert_eq!(test.number("select count(*) from event").await, rows);
+    assert_eq!(test.number("select count(*) from event"), rows);
     test.context(&session).await;
     app.archive_session(&session, true, none()).await.expect("restored");
     test.append(&session, "u2 \"back\"").await;
@@ -280,7 +290,7 @@ fn holding(parts: Vec<NewPart>) -> NewMessage {
 async fn every_limit_is_named_and_nothing_is_written() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    let events = test.number("select count(*) from event").await;
+    let events = test.number("select count(*) from event");
     let many = |count: usize| vec![holding(vec![text("x")]); count];
     let long = |bytes: usize| "x".repeat(bytes);
     let message = |change: fn(&mut NewMessage, String), bytes: usize| {
@@ -323,8 +333,8 @@ async fn every_limit_is_named_and_nothing_is_written() {
         let error = refused(&test, &session, many(1), caller).await;
         assert_eq!(error.reason, Reason::LimitExceeded, "{what}");
     }
-    assert_eq!(test.number("select count(*) from event").await, events);
-    assert_eq!(test.number("select count(*) from message").await, 0);
+    assert_eq!(test.number("select count(*) from event"), events);
+    assert_eq!(test.number("select count(*) from message"), 0);
     test.app.append(&session, many(limits::BATCH_MESSAGES_MAX), None, None, Caller::default()).await.expect("as many");
 }
 
@@ -373,7 +383,7 @@ async fn bad_input_is_refused_whole_and_before_anything_is_written() {
         assert_eq!(error.reason, Reason::InvalidField, "{field}: {error}");
         assert_eq!(error.metadata.get("field").map(String::as_str), Some(field));
     }
-    assert_eq!(test.number("select count(*) from message").await, 0);
+    assert_eq!(test.number("select count(*) from message"), 0);
     let error = refused(&test, "ses_nothing", conversation("u \"x\""), Caller::default()).await;
     assert_eq!(error.reason, Reason::SessionNotFound);
 }

@@ -275,10 +275,10 @@ async fn rows_of_foreign_sessions_are_found_in_a_copy() {
     let test = TestApp::start().await;
     test.manual_session().await;
     let closed = test.stop().await;
-    let mut database = connect(closed.path()).await;
+    let database = connect(closed.path());
     let sql = "insert into job select null, x'01', 7, 1, 1, null, 3, 0, 0, '', '', null, null, '', null, 0, 0, x'', 0, 0, \
          0, null, null, 0, null, null, null, null, null, 0, null, null";
-    sqlx::raw_sql(sql).execute(&mut database).await.expect("inserted");
+    database.execute_batch(sql).expect("inserted");
     let damaged = TestApp::copy_of(closed.path()).await;
     let folder = private_folder();
     let error = refused(&damaged, &folder.path().join("backup.db")).await;

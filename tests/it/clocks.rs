@@ -5,7 +5,6 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, connect, soon, turns};
 use longhand::limits;
 use longhand::model::event::EventKind;
 use longhand::policy;
-use sqlx::Connection as _;
 
 const YEAR_MS: i64 = 365 * 24 * 3_600 * 1_000;
 const WORDS: usize = 1_100;
@@ -22,10 +21,10 @@ fn falters_once() -> std::sync::Arc<ScriptedSummarizer> {
 }
 
 /// Runs a statement on a store that is not open.
-async fn alter(directory: &std::path::Path, sql: &'static str) -> u64 {
-    let mut database = connect(directory).await;
-    let done = sqlx::query(sql).execute(&mut database).await.expect(sql).rows_affected();
-    database.close().await.expect("closed");
+async fn alter(directory: &std::path::Path, sql: &'static str) -> usize {
+    let database = connect(directory);
+    let done = database.execute(sql, ()).expect(sql);
+    database.close().expect("closed");
     done
 }
 
@@ -121,7 +120,7 @@ async fn what_is_stored_too_far_ahead_of_the_clock_is_brought_down_at_the_start(
         assert!(alter(directory.path(), sql).await > 0, "{sql}");
     }
     let test = TestApp::reopen(directory, ScriptedSummarizer::new([])).await;
-    let ahead_ms = async |column: &'static str| (test.number(column).await - test.clock.now().0) / 1_000;
+    let ahead_ms = async |column: &'static str| (test.number(column) - test.clock.now().0) / 1_000;
     let retry = ahead_ms("select run_at from job").await;
     assert!((1..=limits::RETRY_AFTER_MS_MAX).contains(&retry), "{retry}");
     let wait = ahead_ms("select wake_time from session").await;

@@ -524,7 +524,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
         assert_eq!((usage.input, window.context), (5_600, 6_000), "what it said is kept all the same");
     }
     test.settled().await;
-    assert_eq!(test.number("select count(*) from job").await, 1);
+    assert_eq!(test.number("select count(*) from job"), 1);
     let seen = test.context(&session).await.token;
     let fresh = app.append(&session, reply(5_600, Some(seen)), None, None, Caller::default()).await.expect("appended");
     assert!(fresh.context.due);
@@ -565,7 +565,7 @@ async fn a_request_that_exceeds_the_window_is_reported_once_and_nothing_by_hand_
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
     assert_eq!(test.events().await.len(), found.len());
-    assert_eq!(test.number("select count(*) from job").await, 1);
+    assert_eq!(test.number("select count(*) from job"), 1);
 }
 
 #[tokio::test]
@@ -582,7 +582,7 @@ async fn an_archived_session_is_left_alone() {
     assert!(appended.expect("appended").context.due);
     archived.expect("archived");
     test.settled().await;
-    assert_eq!(test.number("select count(*) from job").await, 0);
+    assert_eq!(test.number("select count(*) from job"), 0);
     assert!(!test.context(&session).await.fits);
 }
 

@@ -47,9 +47,9 @@ async fn a_caller_that_holds_a_view_gets_what_is_new_in_it() {
 
 /// The store's newest event, the session's newest revision, the number of jobs, and of sessions to be evaluated.
 async fn state(test: &TestApp, session: &str) -> (i64, i64, i64, i64) {
-    let seq = test.number("select max(seq) from event").await;
-    let jobs = test.number("select count(*) from job").await;
-    let due = test.number("select count(*) from session where due_revision is not null or due_time is not null").await;
+    let seq = test.number("select max(seq) from event");
+    let jobs = test.number("select count(*) from job");
+    let due = test.number("select count(*) from session where due_revision is not null or due_time is not null");
     (seq, test.revision(session).await, jobs, due)
 }
 
@@ -129,7 +129,7 @@ async fn an_append_with_a_smaller_window_starts_nothing_and_is_answered_for_that
         (Some(7_000), 6_000, false)
     );
     test.settled().await;
-    assert_eq!(test.number("select count(*) from job").await, 0);
+    assert_eq!(test.number("select count(*) from job"), 0);
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn a_view_that_does_not_fit_names_what_is_pending_and_may_be_waited_for() 
     let waiting = ContextRequest { action: OverflowAction::Wait, ..ContextRequest::default() };
     let (waited, ()) = futures::future::join(ask(&test, &session, waiting), async { script.release() }).await;
     assert!(waited.fits && waited.covered.is_some());
-    assert_eq!(test.number("select count(*) from job").await, 1);
+    assert_eq!(test.number("select count(*) from job"), 1);
 }
 
 #[tokio::test]
@@ -280,7 +280,7 @@ async fn reading_does_not_reduce_a_session_on_hold() {
     test.settled().await;
     let view = test.context(&session).await;
     assert_eq!((view.fits, view.pending), (false, None));
-    assert_eq!(test.number("select count(*) from job").await, 1);
+    assert_eq!(test.number("select count(*) from job"), 1);
 }
 
 #[tokio::test]

@@ -63,10 +63,9 @@ fn death(daemon: Daemon, point: &str) -> ExitStatus {
 fn settled(daemon: &Daemon, point: &str) -> Vec<Value> {
     const BUSY: &str = "select (select count(*) from session where due_revision is not null) \
          + (select count(*) from job where state in (1, 2))";
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let began = std::time::Instant::now();
     loop {
-        let is_idle = runtime.block_on(number(&daemon.directory, BUSY)) == 0;
+        let is_idle = number(&daemon.directory, BUSY) == 0;
         let events = daemon.json(&["events"]);
         if is_idle && count(&events, "EVENT_KIND_COMPACTION_STARTED") > 0 {
             return events;

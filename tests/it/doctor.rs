@@ -17,9 +17,9 @@ async fn examine(directory: &Path, repair: bool) -> Vec<Diagnosis> {
 async fn altered(closed: &Path, sql: &'static str) -> TempDir {
     let folder = private_folder();
     copy_database(closed, folder.path());
-    let mut database = connect(folder.path()).await;
-    sqlx::raw_sql(sql).execute(&mut database).await.expect(sql);
-    sqlx::Connection::close(database).await.expect("closed");
+    let database = connect(folder.path());
+    database.execute_batch(sql).expect(sql);
+    database.close().expect("closed");
     folder
 }
 

@@ -257,7 +257,7 @@ async fn layouts_of_many_edits_take_linear_space_and_every_one_of_them_can_be_re
             test.app.edit(&session, &format!("u{index}"), &[text("other")], None, none()).await.expect("edited");
         views.push((edited.revision, shown_and_omitted(&test.context(&session).await)));
     }
-    let bytes = test.number("select sum(length(body)) from layout").await;
+    let bytes = test.number("select sum(length(body)) from layout");
     assert!(bytes < 120 * EDITS as i64, "{bytes} bytes for {EDITS} layouts");
     for (revision, expected) in views.iter().step_by(23).chain(views.last()) {
         let view = test.context_as_of(&session, *revision).await;

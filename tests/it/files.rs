@@ -237,8 +237,8 @@ async fn what_is_no_store_of_ours_is_refused() {
         "create table t (c); begin; insert into t values (1)",
     ] {
         let store = store_with(b"");
-        let mut database = connect(&store).await;
-        sqlx::raw_sql(sql).execute(&mut database).await.expect(sql);
+        let database = connect(&store);
+        database.execute_batch(sql).expect(sql);
         assert!(refused(&store).contains("is a database of another program"), "{sql}");
         drop(database);
     }
@@ -252,9 +252,9 @@ async fn a_first_start_that_was_interrupted_is_no_hindrance() {
         let store = private(&home.path().join("store"));
         fs::write(store.join("longhand.db"), "").expect("a file");
         chmod(&store.join("longhand.db"), 0o600);
-        let mut database = connect(&store).await;
-        sqlx::raw_sql(sql).execute(&mut database).await.expect(sql);
-        sqlx::Connection::close(database).await.expect("closed");
+        let database = connect(&store);
+        database.execute_batch(sql).expect(sql);
+        database.close().expect("closed");
         assert!(Daemon::start(home.path()).stop().success(), "{sql}");
     }
 }
@@ -263,11 +263,10 @@ async fn a_first_start_that_was_interrupted_is_no_hindrance() {
 async fn a_store_of_another_version_is_refused_and_left_as_it_is() {
     let home = home();
     let store = home.path().join("store");
-    let mut database = connect(&store).await;
-    let other = "insert into _sqlx_migrations (version, description, success, checksum, execution_time) \
-         values (29990101000000, 'from the future', 1, x'00', 0)";
-    sqlx::raw_sql(other).execute(&mut database).await.expect("written");
-    sqlx::Connection::close(database).await.expect("closed");
+    let database = connect(&store);
+    let other = "insert into migration (version, time) values (29990101000000, 0)";
+    database.execute_batch(other).expect("written");
+    database.close().expect("closed");
     let message = refusal(home.path(), &[Path::new("--data-dir"), &store]);
     assert!(message.contains("was written by another version of Longhand"), "{message}");
     assert!(message.contains("29990101000000"), "{message}");

@@ -458,7 +458,7 @@ async fn nothing_happens_by_itself_where_the_policy_says_so() {
     let error = test.app.report_overflow(&session, refused, Caller::default()).await.expect_err("switched off");
     assert_eq!(error.reason, Reason::AutomaticOff);
     test.settled().await;
-    assert_eq!(test.number("select count(*) from job").await, 0);
+    assert_eq!(test.number("select count(*) from job"), 0);
     let by_hand = test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await;
     by_hand.expect("whoever asks gets it");
 }

@@ -1,6 +1,6 @@
 //! P2: the database itself refuses every change of written rows.
 
-use crate::support::{TestApp, text};
+use crate::support::{TestApp, text, value};
 use longhand::app::compactions::Wanted;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -22,8 +22,8 @@ async fn what_is_written_can_be_neither_changed_nor_deleted() {
     test.append(&session, "a9 \"still open\" open").await;
     let fork = test.app.fork_session(&session, Default::default(), None, String::new(), Caller::default()).await;
     fork.expect("forked");
-    let mut database = test.database().await;
-    sqlx::raw_sql("pragma foreign_keys = off").execute(&mut database).await.expect("a pragma");
+    let database = test.database();
+    database.execute_batch("pragma foreign_keys = off").expect("a pragma");
     for statement in [
         "update part set body = x'00'",
         "update part set salt = x'00'",
@@ -61,13 +61,9 @@ async fn what_is_written_can_be_neither_changed_nor_deleted() {
         "delete from blob",
     ] {
         let table = statement.split_whitespace().find(|word| !["update", "delete", "from"].contains(word));
-        let rows: i64 =
-            sqlx::query_scalar(sqlx::AssertSqlSafe(format!("select count(*) from {}", table.expect("one"))))
-                .fetch_one(&mut database)
-                .await
-                .expect("counted");
+        let rows: i64 = value(&database, &format!("select count(*) from {}", table.expect("one")));
         assert!(rows > 0, "{statement} would touch nothing");
-        let refusal = sqlx::raw_sql(statement).execute(&mut database).await;
+        let refusal = database.execute_batch(statement);
         let error = refusal.expect_err(statement).to_string();
         assert!(error.contains("never"), "{statement}: {error}");
     }

@@ -132,7 +132,7 @@ async fn a_cancelled_compaction_drops_its_paid_request_and_keeps_it_in_the_log()
     before_a_beat("the connection's end", fake.is_left()).await;
     let given_up = "select count(*) from summary_request where failure = 'the request was given up'";
     let logged = async {
-        while test.number(given_up).await == 0 {
+        while test.number(given_up) == 0 {
             tokio::task::yield_now().await;
         }
     };

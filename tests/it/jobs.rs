@@ -185,7 +185,7 @@ async fn a_requested_delay_is_kept_until_a_retry_by_hand() {
     let test = TestApp::with(Delaying::new(1)).await;
     let (_, mut watch, compaction) = waiting_for_retry(&test).await;
     let rest = "select (run_at - start_time) / 1000000 from job";
-    assert!((3_600..3_660).contains(&test.number(rest).await), "{}", test.number(rest).await);
+    assert!((3_600..3_660).contains(&test.number(rest)), "{}", test.number(rest));
     let (tried, joined) = test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect("taken");
     assert_eq!((tried.id, joined), (compaction, true));
     watch.wait_for(EventKind::Compacted).await;
@@ -199,7 +199,7 @@ async fn a_delay_ends_when_the_view_exceeds_its_window() {
     let test = TestApp::with(Delaying::new(2)).await;
     let (session, mut watch, _) = waiting_for_retry(&test).await;
     test.append(&session, "u90 \"there is room for this\"").await;
-    assert_eq!(test.number(WAITING_FOR_RETRY).await, 1, "the provider is left alone as long as the session can go on");
+    assert_eq!(test.number(WAITING_FOR_RETRY), 1, "the provider is left alone as long as the session can go on");
     let context = test.context(&session).await;
     let room = context.window_tokens - context.context_tokens;
     test.append(&session, &format!("a90 {}c", 4 * room)).await;
@@ -236,7 +236,7 @@ async fn a_delay_continues_whatever_window_an_append_names() {
     let messages = conversation("u90 \"go on\"");
     let small = Some(window(3_000, 100));
     test.app.append(&session, messages, small, None, Caller::default()).await.expect("appended");
-    assert_eq!(test.number(WAITING_FOR_RETRY).await, 1);
+    assert_eq!(test.number(WAITING_FOR_RETRY), 1);
     test.append(&session, "a90 30000c").await;
     watch.wait_for(EventKind::Compacted).await;
 }
@@ -500,14 +500,14 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
     }
     // No trigger has this number, and the first job's lease ends first.
     let spoil = "update job set trigger = 99 where id = (select min(id) from job)";
-    let spoilt = sqlx::query(spoil).execute(&mut test.database().await).await.expect("spoilt");
-    assert_eq!(spoilt.rows_affected(), 1);
+    let spoilt = test.database().execute(spoil, ()).expect("spoilt");
+    assert_eq!(spoilt, 1);
     let test = test.kill().await;
     script.held().await;
     assert_eq!(script.asked().len(), 3, "the other one is taken up");
     let directory = test.stop().await;
     let ready = "select count(*) from job where state = 1 and trigger <> 99";
-    assert_eq!(number(directory.path(), ready).await, 1, "and given back");
+    assert_eq!(number(directory.path(), ready), 1, "and given back");
 }
 
 #[tokio::test]

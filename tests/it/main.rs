@@ -22,6 +22,7 @@ mod edits;
 mod evaluate;
 mod expand;
 mod files;
+mod formats;
 mod forks;
 mod guards;
 mod hooks;

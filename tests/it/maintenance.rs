@@ -42,7 +42,7 @@ async fn a_session_is_cleared_when_it_has_been_idle_for_long_enough() {
     append(&test, &session, turns("read_file", 1, 10)).await;
     test.settled().await;
     let waits = "select wake_time from session where wake_time is not null";
-    let until = test.number(waits).await;
+    let until = test.number(waits);
     assert!(until >= test.clock.now().0 + 3_500 * 1_000_000, "an hour from the last reply");
 
     // Too early.
@@ -50,7 +50,7 @@ async fn a_session_is_cleared_when_it_has_been_idle_for_long_enough() {
     test.wake.wake();
     test.settled().await;
     let begun = "select count(*) from job";
-    assert_eq!(test.number(begun).await, 0);
+    assert_eq!(test.number(begun), 0);
 
     // A restart keeps the timer.
     let test = test.restart().await;
@@ -64,8 +64,8 @@ async fn a_session_is_cleared_when_it_has_been_idle_for_long_enough() {
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let cleared = "select count(*) from pruned";
-    assert_eq!(test.number(cleared).await, 5, "all outputs but the last five");
-    assert_eq!(test.number("select count(*) from session where wake_time is not null").await, 0);
+    assert_eq!(test.number(cleared), 5, "all outputs but the last five");
+    assert_eq!(test.number("select count(*) from session where wake_time is not null"), 0);
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn outputs_are_cleared_when_the_turns_that_protected_them_have_passed() {
         test.settled().await;
         test.append(&session, &format!("a{number} \"so it is\"")).await;
         test.settled().await;
-        assert_eq!(test.number("select count(*) from pruned").await, cleared, "at the end of turn {number}");
+        assert_eq!(test.number("select count(*) from pruned"), cleared, "at the end of turn {number}");
     }
 }
 
@@ -99,7 +99,7 @@ async fn what_fits_when_truncated_is_truncated_as_soon_as_it_does_not_fit() {
     test.app.update_session(&session, change, Caller::default()).await.expect("updated");
     append(&test, &session, turns("bash", 1, 80)).await;
     test.settled().await;
-    assert_eq!(test.number("select count(*) from job").await, 0, "320 messages may stay");
+    assert_eq!(test.number("select count(*) from job"), 0, "320 messages may stay");
 
     append(&test, &session, turns("bash", 81, 81)).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -155,7 +155,7 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     let kept = "select (select count(counts) from message) + (select count(*) from message_token_count)";
     let ways = "select count(*) from (select counting from message where counting is not null \
          union select counting from message_token_count)";
-    assert_eq!(test.number(kept).await, 16, "an append keeps what it counted");
+    assert_eq!(test.number(kept), 16, "an append keeps what it counted");
 
     // The first decision under another counting method counts the messages for it.
     let change = SessionChange {
@@ -169,5 +169,5 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     test.app.start_compaction(&session, wanted, Caller::default()).await.expect("there is something to compact");
     test.settled().await;
     // The decision after the summary counts the summary.
-    assert_eq!((test.number(kept).await, test.number(ways).await), (33, 2));
+    assert_eq!((test.number(kept), test.number(ways)), (33, 2));
 }

@@ -327,7 +327,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
     assert_eq!(names, ["u1", "a1", "u2"], "a message stands where it was opened");
     assert_eq!(words_of(&history[1]), "firstsecond half");
     assert_eq!(history[1].parts[1].id, part);
-    assert_eq!(test.number("select count(*) from draft").await, 0);
+    assert_eq!(test.number("select count(*) from draft"), 0);
     let shown = test.context(&session).await.messages;
     let closed: Vec<&PartBody> = shown[1].parts.iter().map(|part| &*part.body).collect();
     assert_eq!(closed.iter().filter_map(|body| body_text(body)).collect::<Vec<_>>(), ["first", "second half"]);
@@ -417,7 +417,7 @@ async fn a_message_that_nobody_writes_to_is_sealed_with_what_it_has() {
         test.append(&session, "t1 result=c1:done").await;
         let view = ["user shown: go", "assistant shown: call c1 half a w", "tool shown: result c1 done"];
         assert_eq!(shown(&test.context(&session).await), view);
-        assert_eq!(test.number("select count(*) from open_message").await, 0);
+        assert_eq!(test.number("select count(*) from open_message"), 0);
         assert_eq!(test.findings().await, []);
     }
 }

@@ -326,7 +326,7 @@ async fn a_running_request_is_in_the_request_log_when_the_daemon_stops() {
     soon("a request", fake.hangs()).await;
     let directory = test.stop().await;
     let recorded = "select count(*) from summary_request where failure = 'the request was given up'";
-    assert_eq!(number(directory.path(), recorded).await, 1);
+    assert_eq!(number(directory.path(), recorded), 1);
 }
 
 #[tokio::test]
@@ -654,9 +654,9 @@ async fn every_request_is_in_the_request_log_of_its_compaction() {
         assert_eq!(spending.models, ["fake-1", "m"], "where no reply names the model, it is the configured one");
         assert!(!is_on_disk(test.directory(), KEY), "the key is on the disk");
         assert!(is_on_disk(test.directory(), "is wrong"), "what stands in the books is found by this search");
-        let mut database = test.database().await;
+        let database = test.database();
         for statement in ["update summary_request set cost_micros = 0", "delete from summary_request"] {
-            let refused = sqlx::raw_sql(statement).execute(&mut database).await.expect_err(statement).to_string();
+            let refused = database.execute_batch(statement).expect_err(statement).to_string();
             assert!(refused.contains("never") || refused.contains("is never"), "{refused}");
         }
     }

@@ -139,9 +139,9 @@ async fn a_view_with_what_came_back_can_be_asked_for_again() {
     };
     again(&test).await;
     // The index is derived from the rows: without it the views are the same.
-    let mut database = test.database().await;
+    let database = test.database();
     let forget = "insert into search (search) values ('delete-all'); delete from search_progress;";
-    sqlx::raw_sql(forget).execute(&mut database).await.expect("forgotten");
+    database.execute_batch(forget).expect("forgotten");
     again(&test).await;
     again(&test.restart().await).await;
 }
@@ -297,7 +297,7 @@ async fn the_index_is_filled_in_the_background_where_somebody_wants_it() {
         test.append(&other, "u \"hello\"").await;
     }
     indexed(&test.app, &wanted).await;
-    assert_eq!(test.number("select count(*) from search_docsize").await, 3);
+    assert_eq!(test.number("select count(*) from search_docsize"), 3);
     let key = key(&test.app, &other).await;
     assert_eq!(test.app.store().indexed_to(key).await.expect("read"), 0, "nobody searches there");
 }

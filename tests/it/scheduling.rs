@@ -7,7 +7,6 @@ use longhand::limits;
 use longhand::model::compaction::{Compaction, CompactionKind};
 use longhand::model::event::EventKind;
 use longhand::store::Caller;
-use sqlx::Connection as _;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 use tonic::Streaming;
@@ -18,9 +17,9 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 const WORDS: usize = 1_100;
 
 async fn alter(directory: &Path, sql: &'static str) {
-    let mut database = connect(directory).await;
-    sqlx::query(sql).execute(&mut database).await.expect(sql);
-    database.close().await.expect("closed");
+    let database = connect(directory);
+    database.execute(sql, ()).expect(sql);
+    database.close().expect("closed");
 }
 
 async fn health(test: &TestApp, what: &str, is_so: impl FnMut(&longhand::scheduler::Health) -> bool) {
@@ -101,14 +100,14 @@ async fn only_so_many_compactions_by_hand_wait_in_a_session() {
     for number in 0..most {
         waiting.push(ask(&test, &session, &format!("{number}")).await.expect("taken").0.id);
     }
-    let (revision, jobs) = (test.revision(&session).await, test.number("select count(*) from job").await);
+    let (revision, jobs) = (test.revision(&session).await, test.number("select count(*) from job"));
     for _ in 0..3 {
         assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));
     }
     let wanted = Wanted { instructions: "one too many".to_owned(), ..Wanted::of(CompactionKind::Summary) };
     let refused = test.app.start_compaction(&session, wanted, Caller::default()).await.expect_err("too many");
     assert_eq!(refused.metadata["limit"], most.to_string());
-    assert_eq!(test.number("select count(*) from job").await, jobs, "nothing was written");
+    assert_eq!(test.number("select count(*) from job"), jobs, "nothing was written");
     assert_eq!(test.revision(&session).await, revision);
     // A repeated request gets its earlier answer, a waiting compaction is joined, and other sessions are not affected.
     assert_eq!(ask(&test, &session, "3").await.map(|(compaction, _)| compaction.id), Ok(waiting[3]));

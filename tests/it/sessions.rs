@@ -30,7 +30,7 @@ async fn a_session_is_made_once_and_found_by_either_id() {
         assert_eq!(found, made);
     }
     assert_eq!(made.session.metadata_json.as_deref(), Some("{ }"), "kept as it was written");
-    assert_eq!(test.number("select count(*) from session").await, 1);
+    assert_eq!(test.number("select count(*) from session"), 1);
 }
 
 /// A tail budget larger than a window of 4 000 tokens allows.
@@ -58,8 +58,8 @@ async fn what_makes_no_session_is_refused() {
         let refused = test.app.create_session(new.clone(), Caller::default()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
     }
-    assert_eq!(test.number("select count(*) from session").await, 0);
-    assert_eq!(test.number("select count(*) from event").await, 0);
+    assert_eq!(test.number("select count(*) from session"), 0);
+    assert_eq!(test.number("select count(*) from event"), 0);
 }
 
 #[tokio::test]

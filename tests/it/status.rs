@@ -92,7 +92,7 @@ async fn the_cost_of_summaries_is_counted_from_the_request_log() {
     summarized(&test).await;
     assert_eq!(timeless(spent(&test).await), expected(2));
     assert_eq!(rows(&test).await, few, "nobody walks the books for it");
-    let in_the_log = test.number("select sum(duration_ms) from summary_request").await;
+    let in_the_log = test.number("select sum(duration_ms) from summary_request");
     let counted = spent(&test).await;
     assert_eq!(counted.iter().map(|spent| spent.duration_ms).sum::<i64>(), in_the_log);
     let test = test.restart().await;
@@ -262,7 +262,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     soon("the request", fake.hangs()).await;
     caller.abort();
     let noted = async {
-        while test.number("select count(*) from summary_request").await < 4 {
+        while test.number("select count(*) from summary_request") < 4 {
             tokio::task::yield_now().await;
         }
     };
@@ -274,9 +274,9 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     assert_eq!((sum(|spent| spent.requests), sum(|spent| spent.cost_micros)), (4, 280));
 
     // The request log cannot be changed, and also contains the requests of compactions.
-    let mut database = test.database().await;
+    let database = test.database();
     for statement in ["update summary_request set message_id = x'00'", "delete from summary_request"] {
-        let refused = sqlx::raw_sql(statement).execute(&mut database).await.expect_err(statement).to_string();
+        let refused = database.execute_batch(statement).expect_err(statement).to_string();
         assert!(refused.contains("never"), "{refused}");
     }
     test.append(&session, &turns(6, 9, 1_100)).await;

@@ -26,7 +26,7 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
 use longhand::summarizer::{self, Extractive, Levels, Nobody, Observer, Summarizer, SummaryInput, SummaryOutput};
-use sqlx::{Connection as _, SqliteConnection};
+use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::os::unix::fs::PermissionsExt as _;
@@ -114,19 +114,14 @@ impl TestApp {
     pub(crate) async fn altered(directory: &Path, sql: &str) -> Self {
         let copy = private_folder();
         copy_database(directory, copy.path());
-        let mut database = connect(copy.path()).await;
-        let triggers: Vec<String> = sqlx::query_scalar("select name from sqlite_master where type = 'trigger'")
-            .fetch_all(&mut database)
-            .await
-            .expect("the triggers");
-        for trigger in triggers {
-            let drop = format!("drop trigger {trigger}");
-            sqlx::raw_sql(sqlx::AssertSqlSafe(drop)).execute(&mut database).await.expect("dropped");
+        let database = connect(copy.path());
+        for trigger in column(&database, "select name from sqlite_master where type = 'trigger'") {
+            database.execute_batch(&format!("drop trigger {trigger}")).expect("dropped");
         }
-        let altered = sqlx::raw_sql(sqlx::AssertSqlSafe(sql.to_owned())).execute(&mut database).await;
-        let altered = altered.unwrap_or_else(|error| panic!("{error}: {sql}"));
-        assert!(altered.rows_affected() > 0, "nothing to alter: {sql}");
-        database.close().await.expect("closed");
+        let before = database.total_changes();
+        database.execute_batch(sql).unwrap_or_else(|error| panic!("{error}: {sql}"));
+        assert!(database.total_changes() > before, "nothing to alter: {sql}");
+        database.close().expect("closed");
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
     }
 
@@ -198,13 +193,13 @@ impl TestApp {
     }
 
     /// A direct connection to the database: it reads the actual rows, and its writes are tampering.
-    pub(crate) async fn database(&self) -> SqliteConnection {
-        connect(self.directory()).await
+    pub(crate) fn database(&self) -> Connection {
+        connect(self.directory())
     }
 
     /// Reads one number from the database.
-    pub(crate) async fn number(&self, sql: &'static str) -> i64 {
-        number(self.directory(), sql).await
+    pub(crate) fn number(&self, sql: &'static str) -> i64 {
+        number(self.directory(), sql)
     }
 
     /// Creates a session; returns its id.
@@ -291,7 +286,7 @@ impl TestApp {
 
     /// All events of the store so far.
     pub(crate) async fn events(&self) -> Vec<Event> {
-        let head = self.number("select coalesce(max(seq), 0) from event").await;
+        let head = self.number("select coalesce(max(seq), 0) from event");
         let mut watch = self.watch().await;
         while watch.log.last().is_none_or(|event| event.seq < head) && head > 0 {
             watch.frame().await;
@@ -327,17 +322,29 @@ impl TestApp {
 }
 
 /// A direct connection to the database in a folder.
-pub(crate) async fn connect(directory: &Path) -> SqliteConnection {
-    let options = sqlx::sqlite::SqliteConnectOptions::new()
-        .filename(directory.join("longhand.db"))
-        .foreign_keys(false)
-        .busy_timeout(DEADLINE);
-    SqliteConnection::connect_with(&options).await.expect("the database opens")
+pub(crate) fn connect(directory: &Path) -> Connection {
+    let database = Connection::open(directory.join("longhand.db")).expect("the database opens");
+    database.busy_timeout(DEADLINE).expect("a timeout");
+    // As with any other database tool.
+    database.pragma_update(None, "foreign_keys", false).expect("a pragma");
+    database
+}
+
+/// Reads the first column of all rows, as texts.
+pub(crate) fn column(database: &Connection, sql: &str) -> Vec<String> {
+    let mut statement = database.prepare(sql).expect(sql);
+    let texts = statement.query_map((), |row| row.get(0)).expect(sql);
+    texts.collect::<Result<_, _>>().expect(sql)
+}
+
+/// Reads one value from a database.
+pub(crate) fn value<T: rusqlite::types::FromSql>(database: &Connection, sql: &str) -> T {
+    database.query_row(sql, (), |row| row.get(0)).expect(sql)
 }
 
 /// Reads one number from the database in a folder.
-pub(crate) async fn number(directory: &Path, sql: &'static str) -> i64 {
-    sqlx::query_scalar(sql).fetch_one(&mut connect(directory).await).await.expect(sql)
+pub(crate) fn number(directory: &Path, sql: &str) -> i64 {
+    value(&connect(directory), sql)
 }
 
 /// Copies the files of a closed store.

@@ -1,6 +1,8 @@
 //! P13: everything altered, dropped or inserted without the store is found, with its location.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, by, call, connect, filler, once, result, text, turns, window};
+use crate::support::{
+    Line, ScriptedSummarizer, TestApp, by, call, connect, filler, once, result, text, turns, value, window,
+};
 use longhand::app::admin::ChainHead;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
 use longhand::app::compactions::{NewSummary, Wanted};
@@ -11,7 +13,7 @@ use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
 use longhand::store::{Caller, Finding};
-use sqlx::SqliteConnection;
+use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -93,7 +95,7 @@ fn large() -> Vec<longhand::model::message::NewMessage> {
     messages
 }
 
-async fn closed() -> Arc<TempDir> {
+pub(crate) async fn closed() -> Arc<TempDir> {
     let test = rich().await;
     assert_eq!(test.findings().await, []);
     let directory = test.stop().await;
@@ -255,7 +257,7 @@ fn pick(table: &str, column: &str, last: bool) -> String {
 }
 
 /// The session of a row, as findings name it; none for rows that sessions share.
-async fn owner(database: &mut SqliteConnection, table: &str, row: &str) -> Option<String> {
+fn owner(database: &Connection, table: &str, row: &str) -> Option<String> {
     let owner = match table {
         "blob" | "policy_text" => return None,
         "session" => "id",
@@ -263,8 +265,7 @@ async fn owner(database: &mut SqliteConnection, table: &str, row: &str) -> Optio
         _ => "session_id",
     };
     let sql = format!("select lower(hex(public_id)) from session where id = (select {owner} from {table} where {row})");
-    let id: String =
-        sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(database).await.expect("a row has an owner");
+    let id: String = value(database, &sql);
     Some(format!("ses_{id}"))
 }
 
@@ -286,13 +287,13 @@ fn names(findings: &[Finding], owner: Option<&str>) -> bool {
 #[tokio::test]
 async fn an_alteration_of_any_column_is_found_and_named() {
     let directory = closed().await;
-    let mut database = connect(directory.path()).await;
+    let database = connect(directory.path());
     let mut undetected = Vec::new();
     for (table, column, alterations) in COLUMNS {
         for alter in *alterations {
             for last in [false, true] {
                 let row = pick(table, column, last);
-                let mut owner = owner(&mut database, table, &row).await;
+                let mut owner = owner(&database, table, &row);
                 if (*table, *column) == ("session", "public_id") {
                     // The session can only be reported by its present name.
                     owner = None;
@@ -311,7 +312,7 @@ async fn an_alteration_of_any_column_is_found_and_named() {
 #[tokio::test]
 async fn an_alteration_is_found_at_its_revision() {
     let directory = closed().await;
-    let mut database = connect(directory.path()).await;
+    let database = connect(directory.path());
     for (table, column) in [
         ("event", "body"),
         ("message", "head"),
@@ -325,8 +326,7 @@ async fn an_alteration_is_found_at_its_revision() {
         for last in [false, true] {
             let row = pick(table, column, last);
             let sql = format!("select revision from {table} where {row}");
-            let revision: i64 =
-                sqlx::query_scalar(sqlx::AssertSqlSafe(sql)).fetch_one(&mut database).await.expect("a revision");
+            let revision: i64 = value(&database, &sql);
             let sql = format!("update {table} set {column} = {} where {row}", Alter::Byte.expression(column));
             let findings = found(directory.path(), &sql).await;
             let at: Vec<i64> = findings.iter().map(|finding| finding.revision).collect();
@@ -338,13 +338,13 @@ async fn an_alteration_is_found_at_its_revision() {
 #[tokio::test]
 async fn a_row_that_is_gone_is_found_and_named() {
     let directory = closed().await;
-    let mut database = connect(directory.path()).await;
+    let database = connect(directory.path());
     for table in
         ["event", "message", "part", "blob", "mark", "pruned", "layout", "policy", "policy_text", "window", "segment"]
     {
         for last in [false, true] {
             let row = pick(table, key(table).split(", ").next().expect("a key"), last);
-            let owner = owner(&mut database, table, &row).await;
+            let owner = owner(&database, table, &row);
             let sql = format!("delete from {table} where {row}");
             let findings = found(directory.path(), &sql).await;
             assert!(names(&findings, owner.as_deref()), "{sql}\nwas not found for {owner:?}: {findings:?}");
@@ -360,7 +360,7 @@ async fn a_row_that_is_gone_is_found_and_named() {
 #[tokio::test]
 async fn a_row_that_nobody_wrote_is_found_and_named() {
     let directory = closed().await;
-    let mut database = connect(directory.path()).await;
+    let database = connect(directory.path());
     let id = "randomblob(16)";
     for (table, columns) in [
         (
@@ -391,7 +391,7 @@ async fn a_row_that_nobody_wrote_is_found_and_named() {
         ("segment", "select session_id, owner_id, 5000, 5001, 1".to_owned()),
     ] {
         let row = pick(table, key(table).split(", ").next().expect("a key"), true);
-        let owner = owner(&mut database, table, &row).await;
+        let owner = owner(&database, table, &row);
         let sql = format!("insert into {table} {columns} from {table} where {row}");
         let findings = found(directory.path(), &sql).await;
         assert!(names(&findings, owner.as_deref()), "{sql}\nwas not found for {owner:?}: {findings:?}");

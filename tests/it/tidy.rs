@@ -45,7 +45,7 @@ struct Only {
 }
 
 const ONLY: [Only; 22] = [
-    Only { path: "sqlx", modules: &["store"], rule: "SQL is in `store` only" },
+    Only { path: "rusqlite", modules: &["store"], rule: "SQL is in `store` only" },
     Only { path: "tonic", modules: &["pb", "grpc", "daemon", "cli"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_prost", modules: &["pb"], rule: "gRPC stays at the edge" },
     Only { path: "tonic_types", modules: &["grpc", "cli"], rule: "gRPC stays at the edge" },
@@ -582,8 +582,8 @@ mod checker {
 
     #[test]
     fn comments_literals_and_tests_are_no_code() {
-        check("src/model/a.rs", "// crate::store, sqlx::query\n/* tokio::x /* async */ anyhow::y */", &[]);
-        check("src/model/a.rs", "const A: &str = \"crate::store todo!\\\" sqlx::x\"; const B: char = '\"';", &[]);
+        check("src/model/a.rs", "// crate::store, rusqlite::query\n/* tokio::x /* async */ anyhow::y */", &[]);
+        check("src/model/a.rs", "const A: &str = \"crate::store todo!\\\" rusqlite::x\"; const B: char = '\"';", &[]);
         check(
             "src/model/a.rs",
             "const A: &str = r#\"a \" crate::store\"#;\nfn f<'a>(x: &'a str) { x.await }",
@@ -596,7 +596,7 @@ mod checker {
         );
         check(
             "src/model/a.rs",
-            "#[cfg(test)]\nuse crate::store::{X, Y};\n#[cfg(test)]\nfn f(x: [u8; 4]) { sqlx::a(); }",
+            "#[cfg(test)]\nuse crate::store::{X, Y};\n#[cfg(test)]\nfn f(x: [u8; 4]) { rusqlite::a(); }",
             &[],
         );
     }
@@ -623,7 +623,7 @@ mod checker {
 
     #[test]
     fn crates_stay_where_they_belong() {
-        check("src/app/a.rs", "use sqlx::Row;", &[(1, "SQL is in `store` only")]);
+        check("src/app/a.rs", "use rusqlite::Row;", &[(1, "SQL is in `store` only")]);
         check("src/app/a.rs", "fn f() -> tonic::Status { x }", &[(1, "gRPC stays at the edge")]);
         check("src/store/codec.rs", "#[derive(prost::Message)]\nstruct Row;", &[]);
         check("src/bus.rs", "use prost::Message;", &[(1, "protobuf is for the wire")]);

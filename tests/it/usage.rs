@@ -108,7 +108,7 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
         test.context(&other).await.token,
         elsewhere.context(&foreign).await.token,
     ];
-    let before = test.number("select max(seq) from event").await;
+    let before = test.number("select max(seq) from event");
     for token in &tokens {
         let messages = [conversation("u2 \"two\""), reply("a2", 900, Some(token))].concat();
         let error = append(&test, &session, messages).await.expect_err("refused");
@@ -117,7 +117,7 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
         let sealed = test.app.finish_message(&session, "a0", finish, None, Caller::default()).await;
         assert_eq!(sealed.expect_err("refused").reason, Reason::ViewTokenInvalid, "{token}");
     }
-    assert_eq!(test.number("select max(seq) from event").await, before);
+    assert_eq!(test.number("select max(seq) from event"), before);
     // A token is valid at any time, also after a restart of the daemon.
     let test = test.restart().await;
     test.append(&session, "u3 \"three\"").await;
@@ -257,7 +257,7 @@ async fn a_session_that_is_due_before_its_last_result_is_read_does_not_fall_asle
     test.settled().await;
     test.append(&session, "a21 \"nothing of note\"").await;
     test.settled().await;
-    assert_eq!(test.number("select count(*) from job where state = 3").await, 1);
+    assert_eq!(test.number("select count(*) from job where state = 3"), 1);
 }
 
 /// An append never waits for a long history to be read; a request for the view loads the session into memory.

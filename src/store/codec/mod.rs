@@ -136,14 +136,12 @@ fn id_bytes(id: Uuid) -> Vec<u8> {
     id.as_bytes().to_vec()
 }
 
-/// Length of the check at the end of an encoded column, by which a reader detects bytes that a disk has changed. It is
+/// Length of the check at the end of an encoded column, its CRC-32, by which a reader detects bytes that a disk has changed. It is
 /// no protection against attackers; that is the purpose of the chain.
 const CHECK_BYTES: usize = 4;
 
 fn check_of(bytes: &[u8]) -> [u8; CHECK_BYTES] {
-    let hash = blake3::hash(bytes);
-    let [a, b, c, d, ..] = *hash.as_bytes();
-    [a, b, c, d]
+    crc32fast::hash(bytes).to_le_bytes()
 }
 
 /// Adds the check to the bytes of a column.

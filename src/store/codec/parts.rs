@@ -7,6 +7,7 @@ use crate::model::part::{
 };
 use crate::model::time::Timestamp;
 use crate::store::error::{Error, Result};
+use bytes::Bytes;
 use prost::Message as _;
 use std::cell::RefCell;
 use std::io;
@@ -26,8 +27,8 @@ pub(crate) struct StoredPart {
     pub(crate) length: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) salt: Vec<u8>,
-    #[prost(bytes = "vec", optional, tag = "6")]
-    pub(crate) body: Option<Vec<u8>>,
+    #[prost(bytes = "bytes", optional, tag = "6")]
+    pub(crate) body: Option<Bytes>,
     #[prost(bytes = "vec", optional, tag = "7")]
     pub(crate) blob_hash: Option<Vec<u8>>,
     /// The id of the message with the call that a result answers.
@@ -161,16 +162,16 @@ pub(crate) fn part_kind(body: &PartBody) -> i32 {
     }
 }
 
-/// Bytes that are stored once, by their hash.
+/// Bytes that are stored once, by their hash. Cloning copies none of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EncodedBlob {
     pub(crate) hash: [u8; 32],
     pub(crate) codec: i32,
     pub(crate) length: i64,
-    pub(crate) data: Vec<u8>,
+    pub(crate) data: Bytes,
 }
 
-/// A part's columns, ready to be written.
+/// A part's columns, ready to be written. Cloning copies no content.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct EncodedPart {
     pub(crate) kind: i32,
@@ -179,7 +180,7 @@ pub(crate) struct EncodedPart {
     pub(crate) salt: [u8; 16],
     /// blake3 over the salt and the bytes before compression, to which the chain commits.
     pub(crate) commitment: [u8; 32],
-    pub(crate) body: Option<Vec<u8>>,
+    pub(crate) body: Option<Bytes>,
     pub(crate) blob_hash: Option<[u8; 32]>,
     pub(crate) blobs: Vec<EncodedBlob>,
 }
@@ -214,8 +215,8 @@ pub(crate) fn commitment(salt: &[u8], plain: &[u8]) -> [u8; 32] {
     *hasher.finalize().as_bytes()
 }
 
-/// The compression level; higher levels do not pay for texts of this size.
-const ZSTD_LEVEL: i32 = 3;
+/// The compression level; higher levels cost twice the time, and save a few percent of texts of this size.
+const ZSTD_LEVEL: i32 = 1;
 
 thread_local! {
     // Making a context costs more than compressing a small body with it.
@@ -249,12 +250,17 @@ fn compress(plain: Vec<u8>) -> (i32, Vec<u8>) {
     }
 }
 
-pub(crate) fn decompress(table: &'static str, codec: i32, length: i64, data: Vec<u8>) -> Result<Vec<u8>> {
+pub(crate) fn decompress(
+    table: &'static str,
+    codec: i32,
+    length: i64,
+    data: impl Into<Vec<u8>> + AsRef<[u8]>,
+) -> Result<Vec<u8>> {
     let length = usize::try_from(length).map_err(|error| Error::corrupt(table, error))?;
     let plain = match codec {
-        0 => data,
+        0 => data.into(),
         1 if length <= limits::DECOMPRESS_BYTES_MAX => {
-            unpack(&data, length).map_err(|error| Error::corrupt(table, error))?
+            unpack(data.as_ref(), length).map_err(|error| Error::corrupt(table, error))?
         }
         _ => return Err(Error::corrupt(table, format_args!("codec {codec}, length {length}"))),
     };
@@ -265,7 +271,7 @@ fn blob(plain: Vec<u8>) -> EncodedBlob {
     let hash = *blake3::hash(&plain).as_bytes();
     let length = i64::try_from(plain.len()).unwrap_or(i64::MAX);
     let (codec, data) = compress(plain);
-    EncodedBlob { hash, codec, length, data }
+    EncodedBlob { hash, codec, length, data: data.into() }
 }
 
 fn media_to_disk(media: &Media, blobs: &mut Vec<EncodedBlob>) -> DiskMedia {
@@ -338,7 +344,7 @@ pub(crate) fn encode_part(body: &PartBody, metadata_json: Option<&str>, salt: [u
         return EncodedPart { kind, codec: 0, length, salt, commitment, body: None, blob_hash: Some(hash), blobs };
     }
     let (codec, body) = compress(plain);
-    EncodedPart { kind, codec, length, salt, commitment, body: Some(body), blob_hash: None, blobs }
+    EncodedPart { kind, codec, length, salt, commitment, body: Some(body.into()), blob_hash: None, blobs }
 }
 
 /// The hashes of the blobs that a part's bytes refer to.

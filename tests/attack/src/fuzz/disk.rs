@@ -5,7 +5,6 @@ use super::world::Template;
 use super::{Decoder, Input, Outcome};
 use anyhow::{Context as _, Result};
 use longhand::store::{DiskForm, Error, reread};
-use sqlx::{Connection as _, Row as _};
 
 /// The disk format. The head is an encoding with its number: `event 7`.
 pub(super) struct Disk;
@@ -60,27 +59,26 @@ fn form(head: &str) -> Option<DiskForm> {
 impl Decoder for Disk {
     fn seeds(&mut self) -> Result<Vec<Input>> {
         let template = Template::new()?;
-        template.block_on(async {
-            let mut database = template.database().await?;
-            let mut seeds = Vec::new();
-            for (name, query) in FORMS {
-                let mut known = std::collections::HashSet::new();
-                for row in sqlx::query(query).fetch_all(&mut database).await.context(query)? {
-                    let (number, body): (i64, Vec<u8>) = (row.try_get(0)?, row.try_get(1)?);
-                    // A few samples of each kind are enough.
-                    if known.insert((number, body.len() / 16)) && known.len() <= 40 {
-                        seeds.push(Input::new(format!("{name} {number}"), body));
-                    }
+        let database = template.database()?;
+        let mut seeds = Vec::new();
+        for (name, query) in FORMS {
+            let mut known = std::collections::HashSet::new();
+            let mut statement = database.prepare(query).context(query)?;
+            let mut rows = statement.query(()).context(query)?;
+            while let Some(row) = rows.next().context(query)? {
+                let (number, body): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
+                // A few samples of each kind are enough.
+                if known.insert((number, body.len() / 16)) && known.len() <= 40 {
+                    seeds.push(Input::new(format!("{name} {number}"), body));
                 }
             }
-            // A decompression bomb: few bytes that expand to many.
-            let bomb = zstd_of_zeros();
-            for length in [64 << 20, 65 << 20, i64::MAX, -1, 0] {
-                seeds.push(Input::new(format!("packed {length}"), bomb.clone()));
-            }
-            database.close().await?;
-            Ok(seeds)
-        })
+        }
+        // A decompression bomb: few bytes that expand to many.
+        let bomb = zstd_of_zeros();
+        for length in [64 << 20, 65 << 20, i64::MAX, -1, 0] {
+            seeds.push(Input::new(format!("packed {length}"), bomb.clone()));
+        }
+        Ok(seeds)
     }
 
     fn shape(&self, head: &str) -> Shape {

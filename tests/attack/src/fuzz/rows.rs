@@ -9,7 +9,8 @@ use longhand::app::context::ContextRequest;
 use longhand::app::events::{Frame, ListEvents, Start, SubscribeRequest};
 use longhand::app::{Error, Longhand, Reason};
 use longhand::store::SessionKey;
-use sqlx::{AssertSqlSafe, Row as _, SqliteConnection};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _};
 
 /// Columns to alter: all that readers decode or rely on. Those after the bar identify or order rows, so that another
 /// row may be found in their place; a decoder must handle that too, but the damage is then not limited to one row.
@@ -73,7 +74,7 @@ const ROWS_MAX: usize = 60;
 /// new value of the column: its bytes, a text, or digits, by the type of the column.
 pub(super) struct Rows {
     copy: Copy,
-    database: SqliteConnection,
+    database: Connection,
     /// The undamaged answers of `s2`.
     other: String,
 }
@@ -81,17 +82,15 @@ pub(super) struct Rows {
 impl Rows {
     pub(super) fn open() -> Result<Self> {
         let copy = Template::new()?.copy()?;
-        let database = copy.block_on(async {
-            let mut database = copy.database().await?;
-            let triggers: Vec<String> = sqlx::query_scalar("select name from sqlite_master where type = 'trigger'")
-                .fetch_all(&mut database)
-                .await?;
-            for trigger in triggers {
-                sqlx::raw_sql(AssertSqlSafe(format!("drop trigger {trigger}"))).execute(&mut database).await?;
-            }
-            sqlx::raw_sql("pragma ignore_check_constraints = on").execute(&mut database).await?;
-            Ok::<_, anyhow::Error>(database)
-        })?;
+        let database = copy.database()?;
+        let triggers: Vec<String> = database
+            .prepare("select name from sqlite_master where type = 'trigger'")?
+            .query_map((), |row| row.get(0))?
+            .collect::<Result<_, _>>()?;
+        for trigger in triggers {
+            database.execute_batch(&format!("drop trigger {trigger}"))?;
+        }
+        database.execute_batch("pragma ignore_check_constraints = on")?;
         let app = copy.world().map_err(anyhow::Error::msg)?.app.clone();
         let other = copy.block_on(answers_of_other(&app)).map_err(|error| anyhow::anyhow!("s2: {error}"))?;
         Ok(Self { copy, database, other })
@@ -200,41 +199,39 @@ fn difference(usual: &str, now: &str) -> Option<String> {
 }
 
 /// Writes a value into a column, converted to the type of the column.
-async fn write(
-    database: &mut SqliteConnection,
+fn write(
+    database: &Connection,
     (table, column): (&str, &str),
     (key, row): (&str, &str),
     kind: &str,
     value: Option<&[u8]>,
-) -> Result<u64, sqlx::Error> {
-    let sql = format!("update {table} set {column} = $1 where {key} = $2 and {}", of_session(table));
-    let query = sqlx::query(AssertSqlSafe(sql));
+) -> rusqlite::Result<usize> {
+    let sql = format!("update {table} set {column} = ?1 where {key} = ?2 and {}", of_session(table));
     let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
-    let query = match (kind, value) {
-        (_, None) => query.bind(None::<i64>),
-        ("integer", Some(value)) => query.bind(text(value).trim().parse::<i64>().unwrap_or(i64::MIN)),
-        ("text", Some(value)) => query.bind(text(value)),
-        (_, Some(value)) => query.bind(value.to_vec()),
+    let value = match (kind, value) {
+        (_, None) => Value::Null,
+        ("integer", Some(value)) => Value::Integer(text(value).trim().parse::<i64>().unwrap_or(i64::MIN)),
+        ("text", Some(value)) => Value::Text(text(value)),
+        (_, Some(value)) => Value::Blob(value.to_vec()),
     };
-    let query = match row.parse::<i64>() {
-        Ok(number) if key != "request_id" => query.bind(number),
-        _ => query.bind(row.to_owned()),
+    let row = match row.parse::<i64>() {
+        Ok(number) if key != "request_id" => Value::Integer(number),
+        _ => Value::Text(row.to_owned()),
     };
-    Ok(query.execute(database).await?.rows_affected())
+    database.execute(&sql, (value, row))
 }
 
 type Original = (String, String, Option<Vec<u8>>);
 
 impl Rows {
     /// The key of a row, the type of the column, and its value.
-    fn original(&mut self, (table, column): (&str, &str), number: usize) -> Result<Option<Original>, sqlx::Error> {
+    fn original(&mut self, (table, column): (&str, &str), number: usize) -> rusqlite::Result<Option<Original>> {
         let (key, mine) = (key_of(table), of_session(table));
         let sql = format!(
             "select cast({key} as text), typeof({column}), cast({column} as blob) from {table} where {mine} \
              order by {key} limit 1 offset {number}"
         );
-        let row = self.copy.block_on(sqlx::query(AssertSqlSafe(sql)).fetch_optional(&mut self.database))?;
-        row.map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?))).transpose()
+        self.database.query_row(&sql, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).optional()
     }
 }
 
@@ -274,14 +271,14 @@ impl Decoder for Rows {
         let key = (key_of(table), row.as_str());
         let app = self.copy.world()?.app.clone();
         let Self { copy, database, other: usual } = self;
-        let altered = copy.block_on(write(database, (table, column), key, &kind, Some(&input.body)));
+        let altered = write(database, (table, column), key, &kind, Some(&input.body));
         // A tool cannot write a value that a strict table or a unique index refuses.
         if !matches!(altered, Ok(1)) {
             return Ok(Outcome::Refused);
         }
         let refused = copy.block_on(read_all(&app, table));
         let other = copy.block_on(answers_of_other(&app));
-        let restored = copy.block_on(write(database, (table, column), key, &kind, original.as_deref()));
+        let restored = write(database, (table, column), key, &kind, original.as_deref());
         if !matches!(restored, Ok(1)) {
             return Err(format!("{table}.{column} was not restored: {restored:?}"));
         }

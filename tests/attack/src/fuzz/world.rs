@@ -16,7 +16,7 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler};
 use longhand::store::{self, Durability, Store};
 use longhand::summarizer::{Extractive, Levels};
-use sqlx::{Connection as _, SqliteConnection};
+use rusqlite::Connection;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,8 +104,8 @@ impl Template {
     }
 
     /// A connection to the template's own database.
-    pub(super) async fn database(&self) -> Result<SqliteConnection> {
-        connect(self.folder.path()).await
+    pub(super) fn database(&self) -> Result<Connection> {
+        connect(self.folder.path())
     }
 
     /// Longhand over a copy.
@@ -134,8 +134,8 @@ impl Copy {
     }
 
     /// A connection that bypasses Longhand, to write damage.
-    pub(super) async fn database(&self) -> Result<SqliteConnection> {
-        connect(self.folder.path()).await
+    pub(super) fn database(&self) -> Result<Connection> {
+        connect(self.folder.path())
     }
 
     /// The findings of a check of the whole store.
@@ -169,12 +169,11 @@ fn private_folder() -> Result<TempDir> {
     Ok(tempfile::Builder::new().permissions(owner_only).tempdir()?)
 }
 
-async fn connect(folder: &Path) -> Result<SqliteConnection> {
-    let options = sqlx::sqlite::SqliteConnectOptions::new()
-        .filename(folder.join(DATABASE))
-        .foreign_keys(false)
-        .busy_timeout(DEADLINE);
-    Ok(SqliteConnection::connect_with(&options).await?)
+fn connect(folder: &Path) -> Result<Connection> {
+    let database = Connection::open(folder.join(DATABASE))?;
+    database.busy_timeout(DEADLINE)?;
+    database.pragma_update(None, "foreign_keys", false)?;
+    Ok(database)
 }
 
 fn message(name: &str, role: Role, bodies: Vec<PartBody>) -> NewMessage {

@@ -14,8 +14,7 @@ use longhand::model::event::Event;
 use longhand::model::message::{FinishReason, Message, MessageKind, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::policy::pairing;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{Connection as _, SqliteConnection};
+use rusqlite::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -44,7 +43,7 @@ struct Check<'a> {
 
 /// Opens the store in a directory, compares it with the record, sends every request again, and makes new requests.
 pub async fn check(directory: &Path, client: &Client, promise: Promise) -> Result<Findings> {
-    let left = if promise == Promise::Beginning { revisions(directory).await? } else { BTreeMap::new() };
+    let left = if promise == Promise::Beginning { revisions(directory)? } else { BTreeMap::new() };
     let running = match Running::open(directory, Durability::Full).await? {
         Ok(running) => running,
         Err(error) => return Ok(vec![format!("does not open again: {error}")]),
@@ -74,11 +73,12 @@ impl Check<'_> {
 
     /// Runs the database's own check, and that of the hash chains.
     async fn is_sound(&mut self, directory: &Path, when: &str) -> Result<()> {
-        let options = SqliteConnectOptions::new().filename(directory.join("longhand.db"));
-        let mut database = SqliteConnection::connect_with(&options).await.context("another connection")?;
-        let report: Vec<String> = sqlx::query_scalar("pragma integrity_check").fetch_all(&mut database).await?;
-        let dangling = sqlx::query("pragma foreign_key_check").fetch_all(&mut database).await?;
-        database.close().await?;
+        let database = Connection::open(directory.join("longhand.db")).context("another connection")?;
+        let column = |sql| -> Result<Vec<String>> {
+            Ok(database.prepare(sql)?.query_map((), |row| row.get(0))?.collect::<Result<_, _>>()?)
+        };
+        let (report, dangling) = (column("pragma integrity_check")?, column("pragma foreign_key_check")?);
+        drop(database);
         if report != ["ok"] {
             self.found(format!("{when}, integrity_check says {report:?}"));
         }
@@ -362,15 +362,14 @@ impl Check<'_> {
 }
 
 /// The newest revision of each session, from files not opened since the fault; empty if there is no store yet.
-async fn revisions(directory: &Path) -> Result<BTreeMap<String, Revision>> {
+fn revisions(directory: &Path) -> Result<BTreeMap<String, Revision>> {
     let copy = scratch()?;
     copy_files(directory, copy.path())?;
-    let options = SqliteConnectOptions::new().filename(copy.path().join("longhand.db"));
-    let Ok(mut database) = SqliteConnection::connect_with(&options).await else { return Ok(BTreeMap::new()) };
-    let rows = sqlx::query_as("select client_id, revision from session where client_id is not null");
-    let rows: Vec<(String, Revision)> = rows.fetch_all(&mut database).await.unwrap_or_default();
-    database.close().await?;
-    Ok(rows.into_iter().collect())
+    let Ok(database) = Connection::open(copy.path().join("longhand.db")) else { return Ok(BTreeMap::new()) };
+    let sql = "select client_id, revision from session where client_id is not null";
+    let Ok(mut statement) = database.prepare(sql) else { return Ok(BTreeMap::new()) };
+    let rows = statement.query_map((), |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(rows.collect::<Result<_, _>>().unwrap_or_default())
 }
 
 /// True if a message equals the sent one; a message that was sent open may have more parts.

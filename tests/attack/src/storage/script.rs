@@ -14,8 +14,7 @@ use longhand::model::part::{Answers, Media, MediaSource, NewPart, PartBody, Resu
 use longhand::model::usage::{ModelWindow, Usage};
 use rand::Rng as _;
 use rand::rngs::StdRng;
-use sqlx::sqlite::SqliteConnectOptions;
-use sqlx::{Connection as _, SqliteConnection};
+use rusqlite::Connection;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -101,7 +100,7 @@ impl<'a> Script<'a> {
             self.create(&running, "bulk", ModelWindow::default(), AUTO_OFF).await?;
             self.fill(&running, BULK_BELOW + BULK_BEYOND).await?;
         } else {
-            self.fold().await;
+            self.fold();
         }
         self.compact(&running).await?;
         let running = match self.restart(running).await? {
@@ -110,7 +109,7 @@ impl<'a> Script<'a> {
         };
         self.rewrite(&running).await?;
         self.search(&running).await?;
-        self.fold().await;
+        self.fold();
         self.crowd(&running).await?;
         Ok(Ending::Finished(Box::new(running)))
     }
@@ -128,7 +127,7 @@ impl<'a> Script<'a> {
             Stage::Compacting => self.compact(&running).await?,
             Stage::Restarting => {
                 self.say_more(&running, "work").await?;
-                self.fold().await;
+                self.fold();
                 let running = match self.restart(running).await? {
                     Ok(running) => running,
                     Err(error) => return Ok(Ending::Closed(error)),
@@ -219,16 +218,11 @@ impl<'a> Script<'a> {
 
     /// Checkpoints the log from a separate connection: the store itself would do it only in a much longer run. The
     /// store does not notice if this fails.
-    async fn fold(&mut self) {
+    fn fold(&mut self) {
         let before = self.disk.struck_syncs();
-        let folded = async {
-            let options = SqliteConnectOptions::new().filename(self.directory.join("longhand.db"));
-            let mut database = SqliteConnection::connect_with(&options).await?;
-            let folded = sqlx::query("pragma wal_checkpoint(passive)").execute(&mut database).await;
-            drop(database.close().await);
-            folded
-        };
-        drop(folded.await);
+        let folded = Connection::open(self.directory.join("longhand.db"))
+            .and_then(|database| database.query_row("pragma wal_checkpoint(passive)", (), |_| Ok(())));
+        drop(folded);
         self.client.unheard_syncs += self.disk.struck_syncs() - before;
     }
 

@@ -4,12 +4,18 @@
 -- `revision` is dense per session, one for each event, and is also the position of a message in its history.
 -- Rows that a view or a replay reads never change once they are complete: triggers at the end see to it.
 
+-- The migrations that this store has.
+create table migration (
+    version integer primary key,                    -- the day on which it was written, and its number on that day
+    time integer not null                           -- when it was applied: microseconds since 1970, as all times here
+) strict;
+
 -- The identity of the store: the newest row. Cursors name it, so that a cursor of another store is refused. A backup has
 -- `user_version` 1 in its header; its first start as a store adds a row, so that cursors of the original are refused.
 create table store (
     id integer primary key,
     public_id blob not null,
-    create_time integer not null,                   -- microseconds since 1970, as all times here
+    create_time integer not null,
     secret blob not null                            -- the random key of view tokens; a restored store keeps it, since
                                                     -- tokens name sessions and revisions that both stores share
 ) strict;

@@ -1,0 +1,117 @@
+//! The pool of connections that read. A read is a synchronous function of a connection: it has all its rows before it
+//! returns, so that none holds a connection while something else is waited for.
+
+use super::ancestry::Reader;
+use super::error::{Error, Result};
+use super::sqlite::Connection;
+use crate::limits;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+/// Opens a connection that only reads.
+type Open = Box<dyn Fn() -> Result<Connection> + Send + Sync>;
+
+/// The pool.
+pub(super) struct Readers {
+    /// One permit for each connection, of the pool or borrowed.
+    permits: Semaphore,
+    free: Mutex<Vec<Connection>>,
+    open: Open,
+    /// Rows that were read.
+    rows: AtomicU64,
+}
+
+impl Readers {
+    /// Opens this number of connections now: later there may be no file descriptors left.
+    pub(super) fn new(count: usize, open: Open) -> Result<Self> {
+        let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
+        Ok(Self { permits: Semaphore::new(count), free: Mutex::new(free), open, rows: AtomicU64::new(0) })
+    }
+
+    /// Reads with a free connection. Each statement sees the commits until then.
+    pub(super) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        let borrowed = self.acquire().await?;
+        borrowed.read(|conn| {
+            let mut reader = Reader::new(conn);
+            let answer = read(&mut reader);
+            self.rows.fetch_add(reader.rows, Ordering::Relaxed);
+            answer
+        })?
+    }
+
+    /// Reads in one snapshot: later commits are not visible.
+    pub(super) async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.reading(|reader| {
+            let transaction = reader.conn.unchecked_transaction()?;
+            let answer = read(reader);
+            // A failed transaction may have ended by itself.
+            let ended = transaction.rollback();
+            let answer = answer?;
+            ended?;
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// Rows that were read since the pool was opened.
+    pub(super) fn rows_read(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Borrows a connection, when one is free.
+    async fn acquire(&self) -> Result<Borrowed<'_>> {
+        let wait = Duration::from_millis(limits::READER_WAIT_MS);
+        let permit = tokio::time::timeout(wait, self.permits.acquire()).await.map_err(|_| Error::Busy)?;
+        // The pool is closed when the daemon stops, before its last calls have ended.
+        let permit = permit.map_err(|_| Error::Closed)?;
+        let free = self.free().pop();
+        let conn = match free {
+            Some(conn) => conn,
+            None => (self.open)()?,
+        };
+        Ok(Borrowed { readers: self, conn: Some(conn), _permit: permit })
+    }
+
+    /// Closes the pool and its connections; a borrowed one is closed when it returns.
+    pub(super) fn close(&self) {
+        self.permits.close();
+        self.free().clear();
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A borrowed connection. It returns to the pool unless it is left in a transaction, in which every later read would see
+/// the same old snapshot.
+struct Borrowed<'p> {
+    readers: &'p Readers,
+    conn: Option<Connection>,
+    _permit: SemaphorePermit<'p>,
+}
+
+impl Borrowed<'_> {
+    /// Reads on this connection. Other tasks of the runtime go on meanwhile, if it has several threads.
+    fn read<T>(&self, read: impl FnOnce(&Connection) -> T) -> Result<T> {
+        let conn = self.conn.as_ref().ok_or(Error::Closed)?;
+        Ok(match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| read(conn)),
+            _ => read(conn),
+        })
+    }
+}
+
+impl Drop for Borrowed<'_> {
+    fn drop(&mut self) {
+        if let Some(conn) = self.conn.take()
+            && conn.is_autocommit()
+            && !self.readers.permits.is_closed()
+        {
+            self.readers.free().push(conn);
+        }
+    }
+}
