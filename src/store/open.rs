@@ -244,7 +244,9 @@ impl Store {
                 tracing::error!(%error, "the thread of the writer cannot be started");
             }
             tokio::select! {
-                _ = end => {}
+                ended = end => if ended.is_err() {
+                    tracing::error!("the writer ended in a panic: writes are refused until the daemon starts again");
+                },
                 () = owner.check_files() => {}
             }
         };
