@@ -63,7 +63,7 @@ pub enum TextUnits {
     Vocabulary {
         /// The name of the vocabulary.
         name: String,
-        /// The vocabulary, once [`Policy::with_vocabularies`] has found it. It is not part of the policy's text.
+        /// The vocabulary, once `Policy::with_vocabularies` has found it. It is not part of the policy's text.
         #[serde(skip)]
         attached: Attached,
     },
