@@ -186,7 +186,7 @@ impl Ancestry {
 /// The last revision that a session's history shares with a session that it was forked from, directly or not.
 pub(crate) fn shared_with(reader: &mut Reader<'_>, key: i64, other: SessionId) -> Result<Option<Revision>> {
     let row = reader.one(sqlite::query(SHARED).bind(key).bind(other.0.as_bytes().to_vec()))?;
-    row.map_or(Ok(None), |row| Ok(row.get(0)?))
+    row.map_or(Ok(None), |row| row.get(0))
 }
 
 /// The id of a session by its key.

@@ -198,7 +198,7 @@ fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, last: Revisi
     let kinds: Vec<i32> = filter.kinds.iter().map(|kind| *kind as i32).collect();
     let kinds = serde_json::to_string(&kinds).unwrap_or_default();
     let row = reader.one(sqlite::query(MATCHES_IN_MUTATION).bind(key).bind(last).bind(kinds))?;
-    row.map_or(Ok(false), |row| Ok(row.get(0)?))
+    row.map_or(Ok(false), |row| row.get(0))
 }
 
 /// Events of a history by revision, including those of ancestors, oldest first, and the last scanned event if more may
@@ -250,7 +250,7 @@ pub(crate) fn of_history(
 /// The hash of the event with this number.
 pub(crate) fn hash_at_seq(reader: &mut Reader<'_>, seq: Seq) -> Result<Option<Vec<u8>>> {
     let row = reader.one(sqlite::query(AT_SEQ).bind(seq))?;
-    Ok(row.map(|row| row.get(0)).transpose()?)
+    row.map(|row| row.get(0)).transpose()
 }
 
 /// The session and the revision of the event with this number.
@@ -266,7 +266,7 @@ pub(crate) fn hash_at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Re
     }
     let segment = ancestry.owner_at(reader, revision)?;
     let row = reader.one(sqlite::query(HASH_AT).bind(segment.owner).bind(revision))?;
-    Ok(row.map(|row| row.get(0)).transpose()?)
+    row.map(|row| row.get(0)).transpose()
 }
 
 /// The event of a revision of a history; none if there is no such revision.

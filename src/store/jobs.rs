@@ -393,7 +393,7 @@ pub(crate) fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
 /// True if no session waits for a decision, and no job waits or runs.
 pub(crate) fn is_idle(reader: &mut Reader<'_>) -> Result<bool> {
     let row = reader.one(sqlite::query(IS_IDLE))?;
-    row.map_or(Ok(true), |row| Ok(row.get(0)?))
+    row.map_or(Ok(true), |row| row.get(0))
 }
 
 /// True if a job does what another request asks for. Only a compaction for a provider's overflow also removes media, so

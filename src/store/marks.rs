@@ -106,7 +106,7 @@ pub(crate) fn ancestry_of(tx: &mut Tx<'_>, key: i64) -> Result<Ancestry> {
 pub(crate) fn changed_revision(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<Revision> {
     let owner = ancestry.owner_at(reader, at.max(1))?.owner;
     let row = reader.one(sqlite::query(CHANGED).bind(owner).bind(at))?;
-    row.map_or(Ok(0), |row| Ok(row.get(0)?))
+    row.map_or(Ok(0), |row| row.get(0))
 }
 
 /// Writes a mark at the session's next revision, and the layout if the mark changes it.

@@ -448,7 +448,7 @@ pub(crate) fn drafts(reader: &mut Reader<'_>, message: MessageId) -> Result<Vec<
 /// The revision of the newest record among a session's own rows.
 pub(crate) fn newest_record(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
     let row = reader.one(sqlite::query(NEWEST_RECORD).bind(key))?;
-    row.map_or(Ok(None), |row| Ok(row.get(0)?))
+    row.map_or(Ok(None), |row| row.get(0))
 }
 
 /// The selection of a page of history.

@@ -607,12 +607,12 @@ impl Store {
 
     /// Usage and cost of requests to models, by summarizer and model.
     pub async fn spent(&self) -> Result<Vec<Spent>> {
-        self.reading(|reader| spending::spent(reader)).await
+        self.reading(spending::spent).await
     }
 
     /// The number of sessions.
     pub async fn session_count(&self) -> Result<i64> {
-        self.reading(|reader| verify::session_count(reader)).await
+        self.reading(verify::session_count).await
     }
 }
 

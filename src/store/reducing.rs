@@ -114,7 +114,7 @@ impl Store {
 
     /// Clears a session's due mark and stores the result of its evaluation.
     pub async fn evaluated(&self, session: SessionKey, evaluation: Evaluation) -> Result<()> {
-        self.write(Mutation::change("evaluated"), move |tx| jobs::evaluated(tx, session, evaluation.clone())).await
+        self.write(Mutation::change("evaluated"), move |tx| jobs::evaluated(tx, session, evaluation)).await
     }
 
     /// The compaction of a session that waits or runs.
@@ -139,7 +139,7 @@ impl Store {
 
     /// The earliest wake time of a session, or the time at which an open message expires before that.
     pub async fn next_wake(&self) -> Result<Option<Timestamp>> {
-        self.reading(|reader| jobs::next_wake(reader)).await
+        self.reading(jobs::next_wake).await
     }
 
     /// Sets the due mark of sessions whose wake time has come, and seals messages that have expired.
@@ -151,23 +151,23 @@ impl Store {
 
     /// The time at which the next job is to run.
     pub async fn next_run(&self) -> Result<Option<Timestamp>> {
-        self.reading(|reader| jobs::next_run(reader)).await
+        self.reading(jobs::next_run).await
     }
 
     /// Jobs that workers hold, and the ends of their leases.
     pub async fn running_jobs(&self) -> Result<Vec<(i64, Timestamp)>> {
-        self.reading(|reader| jobs::running(reader)).await
+        self.reading(jobs::running).await
     }
 
     /// True if no session waits for a decision, and no job waits or runs: without new input, nothing will happen for
     /// now.
     pub async fn is_idle(&self) -> Result<bool> {
-        self.reading(|reader| jobs::is_idle(reader)).await
+        self.reading(jobs::is_idle).await
     }
 
     /// The number of waiting jobs, and of running ones.
     pub async fn job_counts(&self) -> Result<(i64, i64)> {
-        self.reading(|reader| jobs::counts(reader)).await
+        self.reading(jobs::counts).await
     }
 
     /// A compaction by its id, with its requests to models, but without their texts.

@@ -134,7 +134,7 @@ impl AddWords {
 /// The revision up to which a session's own rows are in the index.
 pub(crate) fn progress(reader: &mut Reader<'_>, key: i64) -> Result<Revision> {
     let row = reader.one(sqlite::query(PROGRESS).bind(key))?;
-    row.map_or(Ok(0), |row| Ok(row.get(0)?))
+    row.map_or(Ok(0), |row| row.get(0))
 }
 
 /// Sessions that were searched before and have unindexed messages, by key.
@@ -232,7 +232,7 @@ pub(crate) fn matches(reader: &mut Reader<'_>, ancestry: &Ancestry, lookup: &Loo
 
 fn row_at(reader: &mut Reader<'_>, statement: &'static str, owner: i64, at: Revision) -> Result<Option<i64>> {
     let row = reader.one(sqlite::query(statement).bind(owner).bind(at))?;
-    row.map_or(Ok(None), |row| Ok(row.get(0)?))
+    row.map_or(Ok(None), |row| row.get(0))
 }
 
 /// Adds the messages of one owner's rows that contain a word, up to the maximum.

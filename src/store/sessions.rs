@@ -212,7 +212,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
 /// The existing session with a client id. The caller compares it with the request.
 fn existing(tx: &mut Tx<'_>, client_id: Option<&str>) -> Result<Option<i64>> {
     let Some(client_id) = client_id else { return Ok(None) };
-    Ok(sqlite::scalar(BY_CLIENT).bind(client_id).optional(tx.conn)?)
+    sqlite::scalar(BY_CLIENT).bind(client_id).optional(tx.conn)
 }
 
 impl CreateSession {

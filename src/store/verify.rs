@@ -98,7 +98,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
 /// The number of sessions.
 pub(crate) fn session_count(reader: &mut Reader<'_>) -> Result<i64> {
     let row = reader.one(sqlite::query(COUNT_SESSIONS))?;
-    row.map_or(Ok(0), |row| Ok(row.get(0)?))
+    row.map_or(Ok(0), |row| row.get(0))
 }
 
 async fn report(findings: Vec<Finding>, found: &mpsc::Sender<Finding>, checked: &mut Checked) {
