@@ -4,6 +4,8 @@
 
 use crate::model::Seq;
 use crate::store::{EventFilter, PagedEvent, Result, Store};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -12,7 +14,7 @@ pub struct Subscription {
     store: Store,
     filter: EventFilter,
     /// Sequence number up to which all events were read.
-    cursor: Seq,
+    cursor: Arc<AtomicI64>,
     head: watch::Receiver<Seq>,
     progress: Duration,
 }
@@ -35,12 +37,17 @@ impl Subscription {
     /// A subscription to the events after `after`.
     pub fn new(store: Store, filter: EventFilter, after: Seq, progress: Duration) -> Self {
         let head = store.watch_head();
-        Self { store, filter, cursor: after, head, progress }
+        Self { store, filter, cursor: Arc::new(AtomicI64::new(after)), head, progress }
     }
 
     /// Sequence number up to which all events were delivered or did not match.
     pub fn cursor(&self) -> Seq {
-        self.cursor
+        self.cursor.load(Ordering::Relaxed)
+    }
+
+    /// The cursor, for others to watch while the subscription exists.
+    pub fn watched_cursor(&self) -> Weak<AtomicI64> {
+        Arc::downgrade(&self.cursor)
     }
 
     /// Waits for the next result. Nothing is lost when the future is dropped: the cursor moves only with a result.
@@ -49,9 +56,9 @@ impl Subscription {
         tokio::pin!(idle);
         loop {
             let head = *self.head.borrow_and_update();
-            while self.cursor < head {
-                let page = self.store.tail(&self.filter, self.cursor, head).await?;
-                self.cursor = page.scanned;
+            while self.cursor() < head {
+                let page = self.store.tail(&self.filter, self.cursor(), head).await?;
+                self.cursor.store(page.scanned, Ordering::Relaxed);
                 if !page.events.is_empty() {
                     return Ok(Next::Events { events: page.events });
                 }

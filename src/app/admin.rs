@@ -10,8 +10,8 @@ use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::policy::presets;
 pub use crate::scheduler::{Health, ReadFailure};
+pub use crate::store::{COMMIT_BOUNDS_MICROS, Checkpoints, CompactionCounter, Figures, Spent, Statistics, WriteState};
 use crate::store::{Checked, Durability, Finding};
-pub use crate::store::{Checkpoints, CompactionCounter, Spent, Statistics, WriteState};
 pub use crate::summarizer::{Breaker, Gate};
 use tokio::sync::{mpsc, watch};
 
@@ -36,6 +36,14 @@ pub struct ServerInfo {
     pub running_count: i64,
     /// Number of open event streams.
     pub stream_count: usize,
+    /// The largest number of committed events that an open event stream has not read.
+    pub stream_lag: i64,
+    /// Number of sessions in memory.
+    pub loaded_count: usize,
+    /// Approximate bytes of the sessions in memory.
+    pub loaded_bytes: u64,
+    /// Figures of the writer, the readers and the log.
+    pub figures: Figures,
     /// Bytes of the database and its log.
     pub database_bytes: i64,
     /// State of writes: accepted, or the reason why not.
@@ -121,6 +129,7 @@ impl Longhand {
             let resume_time = (gate.state.closed_ms > 0).then(|| now.plus_millis(gate.state.closed_ms));
             Provider { gate, resume_time }
         };
+        let (loaded_count, loaded_bytes) = self.shared.loaded.size();
         Ok(ServerInfo {
             store_id: self.store().id(),
             head_seq: self.store().head_seq(),
@@ -131,6 +140,10 @@ impl Longhand {
             ready_count,
             running_count,
             stream_count: self.stream_count(),
+            stream_lag: self.stream_lag(),
+            loaded_count,
+            loaded_bytes,
+            figures: self.store().figures(),
             database_bytes: self.store().bytes_on_disk(),
             writes: self.store().write_state(),
             checkpoints: self.store().checkpoints(),

@@ -15,7 +15,8 @@ use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
 use crate::store::{self, DraftWords, EventFilter, Moment, PagedEvent, SessionKey, SessionMoment};
 use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
@@ -358,6 +359,21 @@ async fn next_live<T: Clone>(live: &mut Option<broadcast::Receiver<T>>) -> T {
 }
 
 impl Longhand {
+    /// The largest number of committed events that an open stream has not read from the log.
+    pub(super) fn stream_lag(&self) -> i64 {
+        let head = self.store().head_seq();
+        let cursors = self.stream_cursors();
+        let lags = cursors.iter().filter_map(Weak::upgrade).map(|cursor| head - cursor.load(Ordering::Relaxed));
+        lags.max().unwrap_or(0).max(0)
+    }
+
+    /// The cursors of the streams that are still open.
+    fn stream_cursors(&self) -> MutexGuard<'_, Vec<Weak<AtomicI64>>> {
+        let mut cursors = self.shared.stream_cursors.lock().unwrap_or_else(PoisonError::into_inner);
+        cursors.retain(|cursor| cursor.strong_count() > 0);
+        cursors
+    }
+
     /// Starts a stream.
     pub async fn subscribe(&self, request: SubscribeRequest) -> Result<EventStream> {
         if request.sessions.len() > limits::SUBSCRIPTION_SESSIONS_MAX {
@@ -402,9 +418,11 @@ impl Longhand {
             snapshot.extend(open.into_iter().map(|position| SnapshotStep::Open(session, revision, position)));
         }
         let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
+        let subscription = Subscription::new(self.store().clone(), filter, after, progress);
+        self.stream_cursors().push(subscription.watched_cursor());
         Ok(EventStream {
             app: self.clone(),
-            subscription: Subscription::new(self.store().clone(), filter, after, progress),
+            subscription,
             waiting,
             snapshot,
             held: None,

@@ -38,7 +38,8 @@ use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, SessionKey, Store};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
@@ -62,6 +63,8 @@ struct Shared {
     /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
     known: Mutex<KnownSessions>,
     streams: Arc<tokio::sync::Semaphore>,
+    /// Cursors of the open event streams.
+    stream_cursors: Mutex<Vec<Weak<AtomicI64>>>,
     traffic: Arc<traffic::Traffic>,
     /// Permits for summaries of branches in progress.
     branches: tokio::sync::Semaphore,
@@ -130,6 +133,7 @@ impl Longhand {
             live,
             known: Mutex::default(),
             streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
+            stream_cursors: Mutex::default(),
             traffic: Arc::default(),
             branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
             stopping: options.stopping,

@@ -26,6 +26,8 @@ enum Kind {
     Counter,
     /// Rises and falls.
     Gauge,
+    /// Counts of observations up to each bound, with their sum.
+    Histogram,
 }
 
 const fn counter(name: &'static str, help: &'static str) -> Family {
@@ -49,6 +51,21 @@ const PENDING: Family = gauge(
 const FOLDING: Family = gauge("longhand_checkpoint_failures", "Failed checkpoints in a row.");
 const EVENTS: Family = counter("longhand_events_total", "Committed changes in the store.");
 const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
+const LOG: Family = gauge("longhand_log_bytes", "Size of the write-ahead log on disk.");
+const QUEUED: Family = gauge("longhand_queued_mutations", "Mutations waiting for their commit.");
+const COMMITS: Family = Family {
+    name: "longhand_commit_duration_seconds",
+    kind: Kind::Histogram,
+    help: "Commits by duration, from the first statement until they are durable, since the start of the daemon.",
+};
+const OLDEST_READ: Family =
+    gauge("longhand_oldest_read_seconds", "Age of the oldest read of the store in progress, 0 without one.");
+const LOADED: Family = gauge("longhand_loaded_sessions", "Sessions in memory.");
+const LOADED_BYTES: Family = gauge("longhand_loaded_session_bytes", "Approximate size of the sessions in memory.");
+const LAG: Family = gauge(
+    "longhand_subscriber_lag_events",
+    "Largest number of committed changes that an open event stream has not read.",
+);
 const SUBSCRIBERS: Family = gauge("longhand_subscribers", "Open event streams.");
 const CONNECTIONS: Family = gauge("longhand_connections", "Open connections.");
 const REFUSED: Family =
@@ -124,18 +141,41 @@ impl Exposition {
             let sum = sums.entry(labels).or_default();
             *sum = sum.saturating_add(value);
         }
+        self.describe(family);
+        for (labels, value) in sums {
+            self.sample(family.name, &labels, &scale.format_value(value));
+        }
+    }
+
+    /// Adds the help text and the type of a family.
+    fn describe(&mut self, family: Family) {
         let kind = match family.kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
         };
         let Family { name, help, .. } = family;
         self.text += &format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
-        for (labels, value) in sums {
-            let labels: Vec<String> =
-                labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
-            let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
-            self.text += &format!("{name}{labels} {}\n", scale.format_value(value));
+    }
+
+    fn sample(&mut self, name: &str, labels: &Labels, value: &str) {
+        let labels: Vec<String> =
+            labels.iter().map(|(label, value)| format!("{label}=\"{}\"", escaped(value))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        self.text += &format!("{name}{labels} {value}\n");
+    }
+
+    /// Adds the histogram of the commits' durations.
+    fn commits(&mut self, writer: &pb::WriterState) {
+        self.describe(COMMITS);
+        let bounds = writer.commit_buckets.iter();
+        let bounds = bounds.map(|bucket| (Scale::Millionths.format_value(bucket.max_duration_us), bucket.commit_count));
+        for (bound, count) in bounds.chain([("+Inf".to_owned(), writer.commit_count)]) {
+            self.sample(&format!("{}_bucket", COMMITS.name), &vec![("le", bound)], &count.to_string());
         }
+        let sum = Scale::Millionths.format_value(writer.commit_duration_us);
+        self.sample(&format!("{}_sum", COMMITS.name), &Vec::new(), &sum);
+        self.sample(&format!("{}_count", COMMITS.name), &Vec::new(), &writer.commit_count.to_string());
     }
 
     /// Adds a family with one sample and no labels.
@@ -208,6 +248,14 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     exposition.figure(FOLDING, checkpoint.failure_count);
     exposition.figure(EVENTS, info.head_seq);
     exposition.figure(DATABASE, info.database_bytes);
+    let writer = info.writer.clone().unwrap_or_default();
+    exposition.figure(LOG, writer.log_bytes);
+    exposition.figure(QUEUED, writer.queued_mutation_count);
+    exposition.commits(&writer);
+    exposition.family(OLDEST_READ, Scale::Thousandths, [(Vec::new(), info.oldest_read_ms)]);
+    exposition.figure(LOADED, info.loaded_session_count);
+    exposition.figure(LOADED_BYTES, info.loaded_session_bytes);
+    exposition.figure(LAG, info.subscriber_lag_count);
     exposition.figure(SUBSCRIBERS, info.subscriber_count);
     let traffic = info.traffic.unwrap_or_default();
     exposition.figure(CONNECTIONS, traffic.connection_count);
@@ -318,7 +366,7 @@ mod tests {
     fn samples(text: &str) -> BTreeMap<String, f64> {
         let name = "[a-zA-Z_:][a-zA-Z0-9_:]*";
         let help = Regex::new(&format!(r"^# HELP ({name}) (\S.*\S)$")).expect("a pattern");
-        let kind = Regex::new(&format!("^# TYPE ({name}) (counter|gauge)$")).expect("a pattern");
+        let kind = Regex::new(&format!("^# TYPE ({name}) (counter|gauge|histogram)$")).expect("a pattern");
         let label = r#"([a-zA-Z_][a-zA-Z0-9_]*)="(?:[^"\\\n]|\\\\|\\"|\\n)*""#;
         let labels = Regex::new(label).expect("a pattern");
         let sample = Regex::new(&format!(
@@ -327,23 +375,33 @@ mod tests {
         .expect("a pattern");
         assert!(text.ends_with('\n') && !text.contains("\n\n"), "lines end, and none is empty");
         let (mut helped, mut typed, mut found) = (HashSet::new(), HashSet::new(), BTreeMap::new());
-        let mut family = String::new();
+        let (mut family, mut histograms) = (String::new(), HashSet::new());
         for line in text.lines() {
             if let Some(parts) = help.captures(line) {
                 family = parts[1].to_owned();
                 assert!(helped.insert(family.clone()), "one help each: {line}");
             } else if let Some(parts) = kind.captures(line) {
                 assert_eq!(parts[1], family, "the type follows the help: {line}");
+                if &parts[2] == "histogram" {
+                    histograms.insert(family.clone());
+                }
                 assert_eq!(&parts[2] == "counter", family.ends_with("_total"), "{line}");
                 assert!(family.starts_with("longhand_") && typed.insert(family.clone()), "{line}");
             } else {
                 let parts = sample.captures(line).unwrap_or_else(|| panic!("no sample: {line:?}"));
-                assert!(parts["name"] == family && typed.contains(&family), "out of its family: {line}");
+                let name = &parts["name"];
+                let of_histogram = ["_bucket", "_sum", "_count"].map(|suffix| format!("{family}{suffix}"));
+                let is_own = if histograms.contains(&family) {
+                    of_histogram.iter().any(|own| own == name)
+                } else {
+                    name == family
+                };
+                assert!(is_own && typed.contains(&family), "out of its family: {line}");
                 let label_text = parts.name("labels").map_or("", |labels| labels.as_str());
                 let names: Vec<String> = labels.captures_iter(label_text).map(|label| label[1].to_owned()).collect();
                 assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "a label twice: {line}");
                 let value: f64 = parts["value"].parse().expect("a number");
-                assert!(found.insert(format!("{family}{label_text}"), value).is_none(), "a sample twice: {line}");
+                assert!(found.insert(format!("{name}{label_text}"), value).is_none(), "a sample twice: {line}");
             }
         }
         assert_eq!(helped, typed);
@@ -392,6 +450,20 @@ mod tests {
             version: "0.1.0".into(),
             write_state: pb::WriteState::Accepted.into(),
             checkpoint: Some(pb::CheckpointState { pending_bytes: 7, failure_count: 2, failure: "why".into() }),
+            writer: Some(pb::WriterState {
+                queued_mutation_count: 5,
+                commit_count: 4,
+                commit_duration_us: 2_250_300,
+                commit_buckets: vec![
+                    pb::CommitBucket { max_duration_us: 250, commit_count: 2 },
+                    pb::CommitBucket { max_duration_us: 1_000_000, commit_count: 3 },
+                ],
+                log_bytes: 8_192,
+            }),
+            oldest_read_ms: 1_500,
+            loaded_session_count: 2,
+            loaded_session_bytes: 9_000,
+            subscriber_lag_count: 6,
             head_seq: 12,
             start_time: Some(until),
             compactions: vec![
@@ -426,6 +498,17 @@ mod tests {
             ("longhand_log_pending_bytes".to_owned(), 7.0),
             ("longhand_checkpoint_failures".to_owned(), 2.0),
             ("longhand_events_total".to_owned(), 12.0),
+            ("longhand_log_bytes".to_owned(), 8_192.0),
+            ("longhand_queued_mutations".to_owned(), 5.0),
+            (r#"longhand_commit_duration_seconds_bucket{le="0.000250"}"#.to_owned(), 2.0),
+            (r#"longhand_commit_duration_seconds_bucket{le="1.000000"}"#.to_owned(), 3.0),
+            (r#"longhand_commit_duration_seconds_bucket{le="+Inf"}"#.to_owned(), 4.0),
+            ("longhand_commit_duration_seconds_sum".to_owned(), 2.250_3),
+            ("longhand_commit_duration_seconds_count".to_owned(), 4.0),
+            ("longhand_oldest_read_seconds".to_owned(), 1.5),
+            ("longhand_loaded_sessions".to_owned(), 2.0),
+            ("longhand_loaded_session_bytes".to_owned(), 9_000.0),
+            ("longhand_subscriber_lag_events".to_owned(), 6.0),
             ("longhand_scheduler_stopped".to_owned(), 1.0),
             ("longhand_sessions_failing".to_owned(), 1.0),
             (r#"longhand_sessions_guarded{guard="cooldown"}"#.to_owned(), 7.0),

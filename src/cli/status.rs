@@ -83,9 +83,11 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("store", info.store_id.clone()),
         ("size on disk", format!("{} KiB", info.database_bytes / 1024)),
         ("log", checkpoint_text(info.checkpoint.as_ref())),
+        ("writer", writer_text(info)),
         ("sessions", info.session_count.to_string()),
+        ("in memory", format!("{} sessions, {} KiB", info.loaded_session_count, info.loaded_session_bytes / 1024)),
         ("events", info.head_seq.to_string()),
-        ("subscribers", info.subscriber_count.to_string()),
+        ("subscribers", format!("{}, at most {} events behind", info.subscriber_count, info.subscriber_lag_count)),
         ("clients", clients(info.traffic.unwrap_or_default())),
         ("compactions", format!("{due} sessions due, {ready} waiting, {running} running")),
         (
@@ -140,6 +142,19 @@ fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
         0 => pending,
         failures => format!("{pending}; CHECKPOINTS FAIL, {failures} in a row: {}", checkpoint.failure),
     }
+}
+
+/// The writer's queue, commits and log, and the oldest read, as text.
+fn writer_text(info: &pb::GetServerInfoResponse) -> String {
+    let writer = info.writer.clone().unwrap_or_default();
+    let mean = writer.commit_duration_us / writer.commit_count.max(1);
+    format!(
+        "{} mutations queued; {} commits, mean {mean} us; log {} KiB; oldest read {} ms",
+        writer.queued_mutation_count,
+        writer.commit_count,
+        writer.log_bytes / 1024,
+        info.oldest_read_ms
+    )
 }
 
 /// Compactions that ended in the same way, as text.

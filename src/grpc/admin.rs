@@ -5,7 +5,8 @@ use super::convert::compaction::{contradiction_kind, kind, level, state, trigger
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
 use crate::app::admin::{
-    Breaker, ChainHead, CheckItem, Checkpoints, CompactionCounter, PresetInfo, Provider, ReadFailure, Spent, WriteState,
+    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checkpoints, CompactionCounter, Figures, PresetInfo, Provider,
+    ReadFailure, Spent, WriteState,
 };
 use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
@@ -83,6 +84,18 @@ fn checkpoint(checkpoints: Checkpoints) -> pb::CheckpointState {
         pending_bytes: checkpoints.pending_bytes,
         failure_count: checkpoints.failures,
         failure: checkpoints.failure,
+    }
+}
+
+fn writer(figures: &Figures) -> pb::WriterState {
+    let commits = &figures.commits;
+    let bucket = |(bound, count)| pb::CommitBucket { max_duration_us: bound, commit_count: count };
+    pb::WriterState {
+        queued_mutation_count: figures.queued_mutations,
+        commit_count: commits.count,
+        commit_duration_us: commits.total_micros,
+        commit_buckets: COMMIT_BOUNDS_MICROS.into_iter().zip(commits.within).map(bucket).collect(),
+        log_bytes: figures.log_bytes,
     }
 }
 
@@ -200,6 +213,11 @@ impl AdminService for Admin {
             providers: info.providers.into_iter().map(provider).collect(),
             traffic: Some(traffic(info.traffic)),
             scheduler_failure: info.scheduler_failure.map(scheduler_failure),
+            writer: Some(writer(&info.figures)),
+            oldest_read_ms: info.figures.oldest_read_ms,
+            loaded_session_count: i64::from(count(info.loaded_count)),
+            loaded_session_bytes: i64::try_from(info.loaded_bytes).unwrap_or(i64::MAX),
+            subscriber_lag_count: info.stream_lag,
             failing_session_ids: info.failing.iter().map(ToString::to_string).collect(),
         }))
     }

@@ -280,6 +280,12 @@ impl Loaded {
         held.as_ref().map(|session| session.context())
     }
 
+    /// Number of the sessions in memory, and their approximate bytes.
+    pub fn size(&self) -> (usize, u64) {
+        let kept = self.kept();
+        (kept.len(), kept.weight())
+    }
+
     fn find(&self, key: SessionKey) -> Option<Slot> {
         self.kept().get(&key).map(|entry| entry.slot.clone())
     }

@@ -4,6 +4,7 @@ use super::error::{Error, Result};
 use super::readers::Readers;
 use super::sqlite::{self, Connection};
 use super::verify::{self, Checked, Finding};
+use crate::clock::Clock;
 use crate::limits;
 use crate::model::Seq;
 use rusqlite::OpenFlags;
@@ -99,7 +100,7 @@ fn connect(path: &Path) -> Result<Connection> {
 /// A reader of a database that nobody writes.
 fn readers(path: &Path) -> Result<Readers> {
     let path = path.to_owned();
-    Readers::new(1, Box::new(move || connect(&path)))
+    Readers::new(1, Clock::default(), Box::new(move || connect(&path)))
 }
 
 /// Checks a copy: pages, indexes and constraints by SQLite, then every hash chain against its rows.

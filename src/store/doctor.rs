@@ -6,6 +6,7 @@ use super::open;
 use super::readers::Readers;
 use super::sqlite::{self, Connection};
 use super::verify::{self, Checked, Finding, SessionCheck};
+use crate::clock::Clock;
 use std::path::Path;
 
 /// Something wrong in a store.
@@ -154,7 +155,7 @@ impl Examination<'_> {
         self.rows(&conn)?;
         conn.close().map_err(|(_, error)| error)?;
         let directory = directory.to_owned();
-        let readers = Readers::new(1, Box::new(move || open::connect_existing(&directory, true)))?;
+        let readers = Readers::new(1, Clock::default(), Box::new(move || open::connect_existing(&directory, true)))?;
         self.chains(&readers).await
     }
 

@@ -18,6 +18,7 @@ mod drafts;
 mod error;
 mod events;
 mod expand;
+mod figures;
 mod files;
 mod head;
 mod health;
@@ -60,6 +61,7 @@ pub use doctor::{Diagnosis, Examined, examine};
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Moment, PagedEvent, ScannedTo, SessionMoment};
+pub use figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use files::paths;
 pub use head::{Pending, Receipt, SessionKey};
 pub use health::{Checkpoints, WriteState};
@@ -188,8 +190,27 @@ impl Store {
 
     /// Bytes of the database and its log on disk.
     pub fn bytes_on_disk(&self) -> i64 {
-        let of = |name: &str| std::fs::metadata(self.shared.directory.join(name)).map_or(0, |metadata| metadata.len());
-        i64::try_from(of(files::DATABASE) + of(&format!("{}-wal", files::DATABASE))).unwrap_or(i64::MAX)
+        self.file_bytes(files::DATABASE).saturating_add(self.log_bytes())
+    }
+
+    /// Figures of the writer, the readers and the log.
+    pub fn figures(&self) -> Figures {
+        let meter = self.shared.writer.meter();
+        Figures {
+            queued_mutations: meter.queued(),
+            commits: meter.commits(),
+            log_bytes: self.log_bytes(),
+            oldest_read_ms: self.shared.readers.oldest_read_ms(),
+        }
+    }
+
+    fn log_bytes(&self) -> i64 {
+        self.file_bytes(&format!("{}-wal", files::DATABASE))
+    }
+
+    fn file_bytes(&self, name: &str) -> i64 {
+        let metadata = std::fs::metadata(self.shared.directory.join(name));
+        metadata.map_or(0, |metadata| i64::try_from(metadata.len()).unwrap_or(i64::MAX))
     }
 
     async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {

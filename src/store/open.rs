@@ -214,7 +214,8 @@ impl Store {
         open_messages::restart(&conn, clock.now())?;
         let identity = identity::settle(&conn, &clock)?;
         let of_readers = directory.clone();
-        let readers = Readers::new(limits::READERS, Box::new(move || connect_reader(&of_readers, durability)))?;
+        let readers =
+            Readers::new(limits::READERS, clock.clone(), Box::new(move || connect_reader(&of_readers, durability)))?;
         let health = Arc::new(Health::new());
         let files = files::Watch::begin(&directory)?;
         let recent = Arc::default();

@@ -3,7 +3,9 @@
 
 use super::ancestry::Reader;
 use super::error::{Error, Result};
+use super::figures::{ReadMeter, RunningRead};
 use super::sqlite::Connection;
+use crate::clock::Clock;
 use crate::limits;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,13 +24,15 @@ pub(super) struct Readers {
     open: Open,
     /// Rows that were read.
     rows: AtomicU64,
+    meter: ReadMeter,
 }
 
 impl Readers {
     /// Opens this number of connections now: later there may be no file descriptors left.
-    pub(super) fn new(count: usize, open: Open) -> Result<Self> {
+    pub(super) fn new(count: usize, clock: Clock, open: Open) -> Result<Self> {
         let free = (0..count).map(|_| open()).collect::<Result<Vec<_>>>()?;
-        Ok(Self { permits: Semaphore::new(count), free: Mutex::new(free), open, rows: AtomicU64::new(0) })
+        let meter = ReadMeter::new(clock);
+        Ok(Self { permits: Semaphore::new(count), free: Mutex::new(free), open, rows: AtomicU64::new(0), meter })
     }
 
     /// Reads with a free connection. Each statement sees the commits until then.
@@ -61,6 +65,11 @@ impl Readers {
         self.rows.load(Ordering::Relaxed)
     }
 
+    /// Age of the oldest read in progress, in milliseconds; 0 without one.
+    pub(super) fn oldest_read_ms(&self) -> i64 {
+        self.meter.oldest_ms()
+    }
+
     /// Borrows a connection, when one is free.
     async fn acquire(&self) -> Result<Borrowed<'_>> {
         let wait = Duration::from_millis(limits::READER_WAIT_MS);
@@ -72,7 +81,7 @@ impl Readers {
             Some(conn) => conn,
             None => (self.open)()?,
         };
-        Ok(Borrowed { readers: self, conn: Some(conn), _permit: permit })
+        Ok(Borrowed { readers: self, conn: Some(conn), _running: self.meter.begin(), _permit: permit })
     }
 
     /// Closes the pool and its connections; a borrowed one is closed when it returns.
@@ -91,6 +100,7 @@ impl Readers {
 struct Borrowed<'p> {
     readers: &'p Readers,
     conn: Option<Connection>,
+    _running: RunningRead<'p>,
     _permit: SemaphorePermit<'p>,
 }
 

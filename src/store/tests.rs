@@ -204,3 +204,35 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     store.wake().await.expect("done");
     assert!(!is_open().await);
 }
+
+#[tokio::test]
+async fn commits_reads_and_waiting_mutations_are_measured() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let clock = Clock::fixed_at(Timestamp(1_000_000));
+    let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
+    let writer = tokio::spawn(writer);
+    assert_eq!(store.figures().commits, CommitDurations::default());
+    for (millis, refused) in [(3, false), (20, false), (50, true), (2_000, false)] {
+        let (inside, moving) = (store.clone(), clock.clone());
+        let change = move |_: &mut Tx<'_>| {
+            moving.advance(millis);
+            let queued = inside.figures().queued_mutations;
+            if refused { Err(Error::Database(rusqlite::Error::QueryReturnedNoRows)) } else { Ok(queued) }
+        };
+        let queued = store.write(Mutation::change("test"), change).await;
+        assert_eq!(queued.ok(), (!refused).then_some(1), "it is counted until it is durable");
+    }
+    let commits = store.figures().commits;
+    assert_eq!((commits.count, commits.total_micros), (3, 2_023_000), "a transaction that is undone is no commit");
+    assert_eq!(commits.within, [0, 0, 1, 1, 2, 2, 2]);
+    let ages = store.reading(|_| {
+        clock.advance(7_000);
+        Ok(store.figures().oldest_read_ms)
+    });
+    assert_eq!(ages.await.expect("read"), 7_000);
+    clock.advance(1);
+    assert_eq!(store.figures().oldest_read_ms, 0, "a read that ended has no age");
+    drop(store);
+    writer.await.expect("no panic in the writer");
+}

@@ -3,6 +3,7 @@
 use super::checkpoint;
 use super::claims::Claims;
 use super::error::{Error, Result};
+use super::figures::{QueuedMutation, WriterMeter};
 use super::files;
 use super::health::{Health, WriteState};
 use super::open_messages;
@@ -121,6 +122,7 @@ struct Envelope {
     waiting: Box<dyn Waiting>,
     /// Its content's share of the room, which is held until the write even if the sender is gone.
     _room: OwnedSemaphorePermit,
+    _queued: QueuedMutation,
 }
 
 /// Sends mutations to the writer.
@@ -129,6 +131,7 @@ pub(crate) struct WriterHandle {
     queue: mpsc::Sender<Queued>,
     /// Kibibytes of content that may still be queued.
     room: Arc<Semaphore>,
+    meter: WriterMeter,
 }
 
 impl WriterHandle {
@@ -143,12 +146,17 @@ impl WriterHandle {
         let room = self.room.clone().try_acquire_many_owned(many).map_err(|_| Error::Busy)?;
         let (reply, answer) = oneshot::channel();
         let waiting = Box::new(Call { apply, answer: Err(Error::Closed), reply });
-        let queued = Queued::Mutation(Envelope { mutation, waiting, _room: room });
+        let queued = Queued::Mutation(Envelope { mutation, waiting, _room: room, _queued: self.meter.queue() });
         self.queue.try_send(queued).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
             mpsc::error::TrySendError::Closed(_) => Error::Closed,
         })?;
         answer.await.map_err(|_| Error::Closed)?
+    }
+
+    /// The counts of queued mutations and of commits.
+    pub(super) fn meter(&self) -> &WriterMeter {
+        &self.meter
     }
 }
 
@@ -198,6 +206,7 @@ pub(crate) struct Writer {
     /// Notified of commits behind which the scheduler may find work.
     work: watch::Sender<()>,
     health: Arc<Health>,
+    meter: WriterMeter,
     files: files::Watch,
     recent: Arc<Recent>,
     /// True once the owner is gone: nothing more is committed.
@@ -247,13 +256,15 @@ impl Writer {
             head_seq,
             work,
             health,
+            meter: WriterMeter::default(),
             files,
             recent,
             is_gone: Arc::default(),
         };
         let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone) };
         let room = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
-        Ok((writer, WriterHandle { queue: sender, room }, announced, owner))
+        let handle = WriterHandle { queue: sender, room, meter: writer.meter.clone() };
+        Ok((writer, handle, announced, owner))
     }
 
     /// Commits waiting mutations, batch by batch, until all senders or the owner are gone. It blocks its thread.
@@ -346,6 +357,7 @@ impl Writer {
         if let Err((error, was_committing)) = self.sync(batch) {
             return Err(self.undo(error, was_committing));
         }
+        self.meter.committed(now, self.clock.now());
         batch.iter().for_each(|envelope| envelope.mutation.reach("committed"));
         self.leaps = leaps;
         // Content in files that can no longer be found is lost after a restart.
@@ -445,7 +457,7 @@ mod tests {
     #[tokio::test]
     async fn content_that_waits_keeps_its_room_when_its_sender_is_gone() {
         let (queue, mut waiting) = mpsc::channel(4);
-        let handle = WriterHandle { queue, room: Arc::new(Semaphore::new(2)) };
+        let handle = WriterHandle { queue, room: Arc::new(Semaphore::new(2)), meter: WriterMeter::default() };
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
         assert!(matches!(write().now_or_never(), Some(Err(Error::Busy))));

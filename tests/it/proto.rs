@@ -55,7 +55,7 @@ const NO_WORDS: [&str; 13] =
     ["Of", "For", "To", "At", "By", "With", "From", "In", "On", "Into", "After", "Before", "Async"];
 
 /// Units, which must come last in a field's name.
-const UNITS: [&str; 6] = ["tokens", "bytes", "ms", "count", "usd", "json"];
+const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
 const NAMES: [(&str, &str); 14] = [

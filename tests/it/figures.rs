@@ -1,0 +1,91 @@
+//! Figures of the running daemon: the queue of the writer, its commits and its log, reads, sessions in memory, and the
+//! lag of event streams.
+
+use crate::support::{TestApp, conversation, soon};
+use longhand::app::admin::ServerInfo;
+use longhand::app::events::{Frame, Start, SubscribeRequest};
+use longhand::store::Caller;
+
+async fn info(test: &TestApp) -> ServerInfo {
+    test.app.server_info().await.expect("the state")
+}
+
+/// Waits until this number of mutations is queued.
+async fn until_queued(test: &TestApp, expected: i64) {
+    while test.app.store().figures().queued_mutations != expected {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn mutations_are_counted_until_their_commit() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    soon("the queue to be empty", until_queued(&test, 0)).await;
+    let before = info(&test).await.figures;
+    let database = test.database();
+    database.execute_batch("begin immediate").expect("the lock of writes");
+    let append = |name: &str| {
+        let (app, session, messages) = (test.app.clone(), session.clone(), conversation(name));
+        tokio::spawn(async move { app.append(&session, messages, None, None, Caller::default()).await })
+    };
+    let appends = ["u1 \"one\"", "u2 \"two\"", "u3 \"three\""].map(append);
+    soon("the appends to be queued", until_queued(&test, 3)).await;
+    assert_eq!(info(&test).await.figures.queued_mutations, 3);
+    database.execute_batch("rollback").expect("rolled back");
+    for append in appends {
+        append.await.expect("no panic").expect("appended");
+    }
+    soon("the queue to be empty", until_queued(&test, 0)).await;
+    let figures = info(&test).await.figures;
+    assert!(figures.commits.count > before.commits.count, "{figures:?}");
+    assert!(figures.commits.total_micros > before.commits.total_micros, "{figures:?}");
+    let log = std::fs::metadata(test.directory().join("longhand.db-wal")).expect("the log").len();
+    assert_eq!(u64::try_from(figures.log_bytes), Ok(log));
+    assert!(log > 0 && figures.oldest_read_ms == 0, "{figures:?}");
+}
+
+#[tokio::test]
+async fn sessions_in_memory_are_counted() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    test.append(&session, "u1 \"one\"").await;
+    test.settled().await;
+    test.context(&session).await;
+    let first = info(&test).await;
+    if crate::support::loaded_bytes() == 0 {
+        assert_eq!((first.loaded_count, first.loaded_bytes), (0, 0));
+        return;
+    }
+    assert_eq!(first.loaded_count, 1);
+    test.append(&session, "a1 10000c").await;
+    test.context(&session).await;
+    let second = info(&test).await;
+    assert_eq!(second.loaded_count, 1);
+    assert!(second.loaded_bytes >= first.loaded_bytes + 10_000, "{} to {}", first.loaded_bytes, second.loaded_bytes);
+}
+
+#[tokio::test]
+async fn the_lag_of_the_slowest_stream_is_counted() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let lag = async || info(&test).await.stream_lag;
+    assert_eq!(lag().await, 0, "there is no stream");
+    let request = || SubscribeRequest { start: Start::Now, ..SubscribeRequest::default() };
+    let mut slow = test.app.subscribe(request()).await.expect("a stream");
+    assert!(matches!(slow.next().await.expect("a frame"), Frame::Ready { .. }));
+    assert_eq!(lag().await, 0);
+    let before = test.app.store().head_seq();
+    test.append(&session, "u1 \"one\"\na1 \"two\"").await;
+    test.settled().await;
+    let events = test.app.store().head_seq() - before;
+    let ahead = test.app.subscribe(request()).await.expect("a stream");
+    assert!(events >= 2);
+    assert_eq!(lag().await, events, "the slowest stream determines it");
+    assert!(matches!(slow.next().await.expect("a frame"), Frame::Events { .. }));
+    assert_eq!(lag().await, 0);
+    test.append(&session, "u2 \"three\"").await;
+    assert!(lag().await >= 1);
+    drop((slow, ahead));
+    assert_eq!(lag().await, 0, "closed streams have none");
+}
