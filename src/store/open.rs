@@ -61,8 +61,11 @@ fn connect(directory: &Path, durability: Durability, creates: bool) -> Result<Co
     conn.set_prepared_statement_cache_capacity(limits::STATEMENTS_KEPT);
     conn.busy_timeout(BUSY_TIMEOUT)?;
     conn.pragma_update(None, "page_size", PAGE_BYTES)?;
-    // Readers continue while the writer commits.
-    conn.pragma_update(None, "journal_mode", "wal")?;
+    // Readers continue while the writer commits. The header is written behind the row with the mode.
+    let mode: String = sqlite::scalar("pragma journal_mode = wal").one(&conn)?;
+    if mode != "wal" {
+        return Err(Error::Open(format!("the database cannot have a write-ahead log, but only the mode {mode}")));
+    }
     // FULL syncs the log at every commit: an acknowledged write survives a power cut.
     let synchronous = match durability {
         Durability::Full => "full",

@@ -27,19 +27,24 @@ impl<'q> Query<'q> {
         self
     }
 
-    /// Calls `each` with all rows, until it returns false.
+    /// Calls `each` with all rows, until it returns false. A statement that may write is run to its end in any case: its
+    /// constraints are checked and its changes are committed behind its last row, and only then it can fail.
     fn run(self, conn: &Connection, mut each: impl FnMut(Row) -> bool) -> Result<()> {
         let mut statement = conn.prepare_cached(self.sql)?;
         for (index, value) in (1..).zip(&self.values) {
             statement.raw_bind_parameter(index, value)?;
         }
         let columns: Rc<[String]> = statement.column_names().into_iter().map(str::to_owned).collect();
+        let ends_early = statement.readonly();
         let mut rows = statement.raw_query();
         while let Some(row) = rows.next()? {
             let values: rusqlite::Result<_> = (0..columns.len()).map(|index| row.get(index)).collect();
             if !each(Row { columns: Rc::clone(&columns), values: values? }) {
                 break;
             }
+        }
+        if !ends_early {
+            while rows.next()?.is_some() {}
         }
         Ok(())
     }
@@ -275,5 +280,33 @@ impl IntoValue<'_> for Vec<u8> {
 impl<'v, T: IntoValue<'v>> IntoValue<'v> for Option<T> {
     fn into_value(self) -> ToSqlOutput<'v> {
         self.map_or(ToSqlOutput::Owned(Value::Null), T::into_value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_statement_that_fails_behind_its_row_fails() {
+        let conn = Connection::open_in_memory().expect("a database");
+        let schema = "pragma foreign_keys = on; create table a (id integer primary key); \
+             create table b (id integer primary key, a integer references a (id))";
+        conn.execute_batch(schema).expect("tables");
+        conn.execute_batch("begin").expect("a transaction");
+        let row = query("insert into b (a) values (7) returning id").optional(&conn);
+        assert!(matches!(row, Err(Error::Database(_))), "the row that it refers to is not there");
+    }
+
+    #[test]
+    fn values_of_another_type_are_corrupt() {
+        let conn = Connection::open_in_memory().expect("a database");
+        let row = query("select 1 as a, 'text' as b, null as c, x'ff' as d").one(&conn).expect("a row");
+        assert_eq!(row.get::<i64>("a").expect("a number"), 1);
+        assert_eq!(row.get::<Option<&str>>(1).expect("a text"), Some("text"));
+        assert_eq!(row.get::<Option<i64>>("c").expect("nothing"), None);
+        for wrong in [row.get::<i64>("b").map(drop), row.get::<&str>(3).map(drop), row.get::<i64>("c").map(drop)] {
+            assert!(matches!(wrong, Err(Error::Corrupt { .. })), "{wrong:?}");
+        }
     }
 }
