@@ -217,6 +217,10 @@ impl Store {
         self.shared.readers.reading(read).await
     }
 
+    async fn brief<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.shared.readers.brief(read).await
+    }
+
     async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         self.shared.readers.snapshot(read).await
     }
@@ -234,12 +238,12 @@ impl Store {
 
     /// Finds a session by its id or its client's id.
     pub async fn find_session(&self, id: &str) -> Result<SessionKey> {
-        self.reading(|reader| ancestry::find(reader, id).map(|ancestry| ancestry.session())).await
+        self.brief(|reader| ancestry::find(reader, id).map(|ancestry| ancestry.session())).await
     }
 
     /// A session in its newest state, with its policy.
     pub async fn session(&self, key: SessionKey) -> Result<(Session, PolicyText)> {
-        self.reading(|reader| {
+        self.brief(|reader| {
             let mut session = sessions::get(reader, key.0)?;
             let policy = sessions::policy_at(reader, key.0, i64::MAX)?;
             session.preset.clone_from(&policy.preset);
@@ -256,7 +260,7 @@ impl Store {
 
     /// A session's id.
     pub async fn session_id(&self, key: SessionKey) -> Result<SessionId> {
-        self.reading(|reader| ancestry::public_id(reader.conn, key.0)).await
+        self.brief(|reader| ancestry::public_id(reader.conn, key.0)).await
     }
 
     /// A page of sessions, newest first, each with the number after which the next page continues.
@@ -286,7 +290,7 @@ impl Store {
 
     /// The answer to an earlier request with the same id, if there was one.
     pub async fn kept_answer(&self, key: SessionKey, caller: &Caller) -> Result<Option<Receipt>> {
-        self.reading(|reader| append::kept_answer(reader, key.0, caller)).await
+        self.brief(|reader| append::kept_answer(reader, key.0, caller)).await
     }
 
     /// Changes a session.
@@ -552,6 +556,7 @@ impl Store {
 
     /// Events after `after`, up to `head`.
     pub async fn tail(&self, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
+        // Not in the task's own thread: a thousand streams would keep all others from it.
         self.reading(|reader| events::tail(reader, filter, after, head)).await
     }
 
@@ -573,7 +578,7 @@ impl Store {
 
     /// The hash of the event with this number.
     pub async fn hash_at_seq(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
-        self.reading(|reader| events::hash_at_seq(reader, seq)).await
+        self.brief(|reader| events::hash_at_seq(reader, seq)).await
     }
 
     /// The revision, in a session's history, of the event with this number; none if it is not part of that history.

@@ -35,15 +35,19 @@ impl Readers {
         Ok(Self { permits: Semaphore::new(count), free: Mutex::new(free), open, rows: AtomicU64::new(0), meter })
     }
 
-    /// Reads with a free connection. Each statement sees the commits until then.
+    /// Reads with a free connection. Each statement sees the commits until then. Other tasks of the runtime go on
+    /// meanwhile, if it has several threads.
     pub(super) async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
         let borrowed = self.acquire().await?;
-        borrowed.read(|conn| {
-            let mut reader = Reader::new(conn);
-            let answer = read(&mut reader);
-            self.rows.fetch_add(reader.rows, Ordering::Relaxed);
-            answer
-        })?
+        match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| borrowed.read(read)),
+            _ => borrowed.read(read),
+        }
+    }
+
+    /// Reads a few rows that an index leads to, in the task's own thread: to let other tasks go on would take longer.
+    pub(super) async fn brief<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        self.acquire().await?.read(read)
     }
 
     /// Reads in one snapshot: later commits are not visible.
@@ -105,13 +109,12 @@ struct Borrowed<'p> {
 }
 
 impl Borrowed<'_> {
-    /// Reads on this connection. Other tasks of the runtime go on meanwhile, if it has several threads.
-    fn read<T>(&self, read: impl FnOnce(&Connection) -> T) -> Result<T> {
-        let conn = self.conn.as_ref().ok_or(Error::Closed)?;
-        Ok(match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-            Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(|| read(conn)),
-            _ => read(conn),
-        })
+    /// Reads on this connection.
+    fn read<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
+        let mut reader = Reader::new(self.conn.as_ref().ok_or(Error::Closed)?);
+        let answer = read(&mut reader);
+        self.readers.rows.fetch_add(reader.rows, Ordering::Relaxed);
+        answer
     }
 }
 

@@ -119,27 +119,27 @@ impl Store {
 
     /// The compaction of a session that waits or runs.
     pub async fn current_compaction(&self, session: SessionKey) -> Result<Option<CompactionId>> {
-        self.reading(|reader| jobs::current(reader, session.0)).await
+        self.brief(|reader| jobs::current(reader, session.0)).await
     }
 
     /// Pending work that may still change a session's view.
     pub async fn pending(&self, session: SessionKey) -> Result<Pending> {
-        self.reading(|reader| Ok(jobs::pending(reader, session.0)?.0)).await
+        self.brief(|reader| Ok(jobs::pending(reader, session.0)?.0)).await
     }
 
     /// Sessions whose due mark is set.
     pub async fn due_sessions(&self, limit: i64) -> Result<Vec<SessionKey>> {
-        self.reading(|reader| jobs::due(reader, limit)).await
+        self.brief(|reader| jobs::due(reader, limit)).await
     }
 
     /// Jobs whose time has come.
     pub async fn ready_jobs(&self, now: Timestamp, limit: i64) -> Result<Vec<(i64, SessionKey)>> {
-        self.reading(|reader| jobs::ready(reader, now, limit)).await
+        self.brief(|reader| jobs::ready(reader, now, limit)).await
     }
 
     /// The earliest wake time of a session, or the time at which an open message expires before that.
     pub async fn next_wake(&self) -> Result<Option<Timestamp>> {
-        self.reading(jobs::next_wake).await
+        self.brief(jobs::next_wake).await
     }
 
     /// Sets the due mark of sessions whose wake time has come, and seals messages that have expired.
@@ -151,23 +151,23 @@ impl Store {
 
     /// The time at which the next job is to run.
     pub async fn next_run(&self) -> Result<Option<Timestamp>> {
-        self.reading(jobs::next_run).await
+        self.brief(jobs::next_run).await
     }
 
     /// Jobs that workers hold, and the ends of their leases.
     pub async fn running_jobs(&self) -> Result<Vec<(i64, Timestamp)>> {
-        self.reading(jobs::running).await
+        self.brief(jobs::running).await
     }
 
     /// True if no session waits for a decision, and no job waits or runs: without new input, nothing will happen for
     /// now.
     pub async fn is_idle(&self) -> Result<bool> {
-        self.reading(jobs::is_idle).await
+        self.brief(jobs::is_idle).await
     }
 
     /// The number of waiting jobs, and of running ones.
     pub async fn job_counts(&self) -> Result<(i64, i64)> {
-        self.reading(jobs::counts).await
+        self.brief(jobs::counts).await
     }
 
     /// A compaction by its id, with its requests to models, but without their texts.

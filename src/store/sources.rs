@@ -95,7 +95,7 @@ impl Store {
                 return Ok(News::Messages { from, newest, messages });
             }
         }
-        let (pending, newest, _) = self.reading(|reader| jobs::pending(reader, key)).await?;
+        let (pending, newest, _) = self.brief(|reader| jobs::pending(reader, key)).await?;
         if newest == known.at {
             return Ok(News::Nothing(pending));
         }
