@@ -219,7 +219,7 @@ impl Error {
         error.extended_code != sqlite::IO_WRITE
     }
 
-    /// True if the error concerns the database and not the command, so that the whole transaction fails with it.
+    /// True if the error concerns the database and not the mutation, so that the whole transaction fails with it.
     pub(crate) fn is_of_database(&self) -> bool {
         matches!(
             self,

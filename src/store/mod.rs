@@ -355,8 +355,8 @@ impl Store {
         message: MessageId,
         words: DraftWordsToAdd,
     ) -> Result<DraftReceipt> {
-        let command = drafts::AppendDraft { session, message, words };
-        self.write(Mutation::content("append_draft", 0), move |tx| command.clone().apply(tx)).await
+        let append = drafts::AppendDraft { session, message, words };
+        self.write(Mutation::content("append_draft", 0), move |tx| append.clone().apply(tx)).await
     }
 
     /// Seals an open message.

@@ -14,8 +14,8 @@ impl Store {
         condition: Condition,
         confirm_until: Option<Timestamp>,
     ) -> Result<Option<Enqueued>> {
-        let command = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
-        self.write(Mutation::change("enqueue"), move |tx| command.clone().apply(tx)).await
+        let enqueue = jobs::Enqueue { session, caller, request, usage, condition, confirm_until };
+        self.write(Mutation::change("enqueue"), move |tx| enqueue.clone().apply(tx)).await
     }
 
     /// Claims a job; none if another worker was faster.
@@ -93,7 +93,7 @@ impl Store {
             tokens_before,
             tokens_after,
         } = supply;
-        let command = compactions::Supply {
+        let supply = compactions::Supply {
             session,
             caller,
             expected_revision,
@@ -104,7 +104,7 @@ impl Store {
             tokens_after,
             measured_at,
         };
-        self.write(Mutation::change("supply"), move |tx| command.clone().apply(tx)).await
+        self.write(Mutation::change("supply"), move |tx| supply.clone().apply(tx)).await
     }
 
     /// The rows from which a session's guards follow, besides its view.
@@ -145,7 +145,7 @@ impl Store {
     /// Sets the due mark of sessions whose wake time has come, and seals messages that have expired.
     pub async fn wake(&self) -> Result<()> {
         self.write(Mutation::change("wake"), jobs::wake).await?;
-        // A command of its own: a message that cannot be sealed keeps no session from its wake time.
+        // A mutation of its own: a message that cannot be sealed keeps no session from its wake time.
         self.write(Mutation::change("expire"), open_messages::expire).await
     }
 

@@ -131,7 +131,7 @@ pub(crate) struct MessageInput {
 }
 
 impl MessageInput {
-    /// Encodes an appended message. This runs in the caller's task, before the command is sent to the writer.
+    /// Encodes an appended message. This runs in the caller's task, before the mutation is sent to the writer.
     pub(crate) fn from_client(message: &NewMessage<Option<GivenView>>, actor: &str) -> Self {
         Self {
             id: fresh_message_id(),
@@ -220,7 +220,7 @@ pub(crate) struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    /// Starts gathering. A command that writes on the connection begins the transaction first.
+    /// Starts gathering. The caller begins the transaction.
     pub(crate) fn new(
         conn: &'a Connection,
         heads: &'a mut Heads,

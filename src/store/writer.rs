@@ -1,4 +1,4 @@
-//! The one writer: it owns the only connection that can write, and commits waiting commands together.
+//! The one writer: it owns the only connection that can write, and commits waiting mutations together.
 
 use super::checkpoint;
 use super::claims::Claims;
@@ -192,7 +192,7 @@ impl Drop for Owner {
     }
 }
 
-/// The writer. It ends once the last handle is dropped and all commands are done.
+/// The writer. It ends once the last handle is dropped and all mutations are done, or when its owner is gone.
 pub(crate) struct Writer {
     conn: Connection,
     clock: Clock,
