@@ -162,7 +162,7 @@ impl Store {
         self.shared.health.checkpoints()
     }
 
-    /// Watches the number of the newest committed event.
+    /// Watches the number of the newest committed event. Every commit notifies, also one without an event.
     pub fn watch_head(&self) -> watch::Receiver<Seq> {
         self.shared.announced.head_seq.clone()
     }

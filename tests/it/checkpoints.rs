@@ -1,6 +1,6 @@
 //! Checkpoints of the write-ahead log: they happen, and the status shows a reader that prevents them.
 
-use crate::support::{TestApp, soon};
+use crate::support::TestApp;
 use longhand::model::part::{NewPart, PartBody};
 
 /// Content of one append, in bytes; it hardly compresses.
@@ -26,7 +26,10 @@ async fn append_much(test: &TestApp, session: &str, seeds: std::ops::Range<u64>)
     }
 }
 
-async fn pending(test: &TestApp) -> i64 {
+/// Bytes of the log that the checkpoint after the last large append left. The writer makes checkpoints between commits,
+/// so once it has committed another append, that one has ended.
+async fn pending(test: &TestApp, session: &str) -> i64 {
+    test.append(session, "u \"little\"").await;
     test.app.server_info().await.expect("the state").checkpoints.pending_bytes
 }
 
@@ -38,19 +41,11 @@ async fn what_keeps_the_log_from_being_folded_is_reported() {
     let reader = test.database();
     reader.execute_batch("begin; select count(*) from message").expect("a snapshot");
     append_much(&test, &session, 1..5).await;
-    let grown = async {
-        while pending(&test).await < FOLDED_FROM {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("the log to be too long", grown).await;
+    let grown = pending(&test, &session).await;
+    assert!(grown >= FOLDED_FROM, "{grown} bytes");
     reader.execute_batch("rollback").expect("no snapshot any more");
     append_much(&test, &session, 5..6).await;
-    let folded = async {
-        while pending(&test).await >= FOLDED_FROM {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("the log to be folded", folded).await;
+    let folded = pending(&test, &session).await;
+    assert!(folded < FOLDED_FROM, "{folded} bytes");
     assert_eq!(test.app.server_info().await.expect("the state").checkpoints.failures, 0);
 }

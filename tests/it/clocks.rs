@@ -1,7 +1,7 @@
 //! A wrong system clock: no wait for an instant lasts until the real time has caught up, neither in a running daemon
 //! nor after a restart.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, connect, soon, turns};
+use crate::support::{Line, ScriptedSummarizer, TestApp, connect, turns};
 use longhand::limits;
 use longhand::model::event::EventKind;
 use longhand::policy;
@@ -78,12 +78,8 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
     script.held().await;
     script.held().await;
     let third = due(&test).await;
-    soon("a job that waits", async {
-        while test.app.store().job_counts().await.expect("read") != (1, 2) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    let jobs = async |test: &TestApp| test.app.store().job_counts().await.expect("read");
+    test.until("a job that waits", async || jobs(&test).await == (1, 2)).await;
     for session in [&first, &second] {
         let running = test.context(session).await.pending.expect("a compaction").to_string();
         test.app.cancel_compaction(&running, longhand::store::Caller::default()).await.expect("cancelled");
@@ -95,12 +91,7 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
     assert_eq!(stamped, 1);
     let test = TestApp::reopen(directory, script.clone()).await;
     // Checked in the database and not by the script: an answer that it held before the stop may still count as held.
-    soon("a job that runs", async {
-        while test.app.store().job_counts().await.expect("read") != (0, 1) {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
+    test.until("a job that runs", async || jobs(&test).await == (0, 1)).await;
     assert!(test.context(&third).await.pending.is_some());
 }
 

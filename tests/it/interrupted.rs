@@ -131,12 +131,8 @@ async fn a_cancelled_compaction_drops_its_paid_request_and_keeps_it_in_the_log()
     test.app.cancel_compaction(&compaction, Caller::default()).await.expect("cancelled");
     before_a_beat("the connection's end", fake.is_left()).await;
     let given_up = "select count(*) from summary_request where failure = 'the request was given up'";
-    let logged = async {
-        while test.number(given_up) == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    before_a_beat("the request in the log", logged).await;
+    let logged = async || test.number(given_up) > 0;
+    before_a_beat("the request in the log", test.until("the request in the log", logged)).await;
     assert_eq!(test.app.get_compaction(&compaction).await.expect("it is listed").requests.len(), 1);
 }
 

@@ -4,8 +4,7 @@
 mod fleet;
 
 use crate::support::{
-    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, number, once, shown, soon, text, turns, window,
-    words_of,
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, number, once, shown, text, turns, window, words_of,
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::Reason;
@@ -53,12 +52,8 @@ fn say(text: &str) -> Line {
 
 /// Waits until these numbers of jobs are ready and running.
 async fn waiting(test: &TestApp, counts: (i64, i64)) {
-    let there = async {
-        while test.app.store().job_counts().await.expect("read") != counts {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("the jobs to be asked for", there).await;
+    let reached = async || test.app.store().job_counts().await.expect("read") == counts;
+    test.until("the jobs to be asked for", reached).await;
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 //! history is what was written, the view accounts for every message of it and is valid input for a model, and every
 //! view can be had again.
 
-use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, soon, text, window};
+use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
@@ -521,20 +521,21 @@ impl World {
     /// Waits until the scheduler is idle, and confirms every proposed compaction.
     async fn settle(&self) {
         let store = self.test.app.store();
-        let settled = async {
-            while !self.test.is_settled().await {
-                for session in &self.sessions {
-                    let key = store.find_session(&session.id).await.expect("it is there");
-                    let Some(current) = store.current_compaction(key).await.expect("read") else { continue };
-                    if store.compaction(current).await.expect("read").proposed_until.is_some() {
-                        // The proposal may have ended meanwhile.
-                        drop(self.test.app.confirm_compaction(&current.to_string()).await);
-                    }
-                }
-                tokio::task::yield_now().await;
+        let settled = async || {
+            if self.test.is_settled().await {
+                return true;
             }
+            for session in &self.sessions {
+                let key = store.find_session(&session.id).await.expect("it is there");
+                let Some(current) = store.current_compaction(key).await.expect("read") else { continue };
+                if store.compaction(current).await.expect("read").proposed_until.is_some() {
+                    // The proposal may have ended meanwhile.
+                    drop(self.test.app.confirm_compaction(&current.to_string()).await);
+                }
+            }
+            false
         };
-        soon("the scheduler to settle", settled).await;
+        self.test.until("the scheduler to settle", settled).await;
     }
 
     /// Checks that nothing is left to do: the scheduler has made its decisions, and a decision computed from the rows

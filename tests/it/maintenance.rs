@@ -10,6 +10,7 @@ use longhand::model::part::PartBody;
 use longhand::model::time::Timestamp;
 use longhand::policy::presets;
 use longhand::store::Caller;
+use std::cell::Cell;
 use std::fmt::Write as _;
 
 /// A window that no test here fills.
@@ -130,16 +131,16 @@ async fn a_decision_behind_an_append_reads_what_is_new() {
             test.settled().await;
             let before = store.rows_read();
             // Each check of the scheduler reads a row itself.
-            let mut asked = 0;
+            let asked = Cell::new(0);
+            let settled = async || {
+                asked.update(|asked| asked + 1);
+                test.is_settled().await
+            };
             for more in conversation("u \"one more\"\na \"an answer\"\nu \"and another\"") {
                 append(&test, &session, vec![more]).await;
-                asked += 1;
-                while !test.is_settled().await {
-                    asked += 1;
-                    tokio::task::yield_now().await;
-                }
+                test.until("the scheduler to settle", &settled).await;
             }
-            rows.push(store.rows_read() - before - asked);
+            rows.push(store.rows_read() - before - asked.get());
         }
         // Some rows identify the session and the compactions that ended; the scheduler polls for work, a few rows each
         // time. The messages of the longer session and their parts are 560.

@@ -5,6 +5,7 @@ use crate::provider::fake::{FakeProvider, Protocol, Reaction};
 use crate::provider::{LONG_TIMEOUTS, configured, input, say, status};
 use crate::support::{TestApp, soon, turns};
 use crate::tidy::assert_reviewed;
+use futures::FutureExt as _;
 use longhand::app::admin::{Breaker, Provider, Spent};
 use longhand::app::compactions::Wanted;
 use longhand::model::compaction::CompactionKind;
@@ -14,8 +15,6 @@ use longhand::model::message::MessageKind;
 use longhand::model::summary_request::{Purpose, SummaryRequest};
 use longhand::model::usage::Usage;
 use longhand::store::Caller;
-use longhand::summarizer::Summarizer;
-use std::sync::Arc;
 
 /// A request with a truncated reply, a request that fails at the provider, and one that returns the summary.
 fn reactions() -> [Reaction; 3] {
@@ -146,24 +145,18 @@ async fn running_and_waiting_requests_are_shown() {
     let for_ever = "{ connect_ms = 60_000, idle_ms = 600_000, total_ms = 600_000 }";
     let summarizer = configured(&fake, Protocol::Chat, for_ever, 20_000, "concurrency = 1").auto;
     let test = TestApp::with(summarizer.clone()).await;
-    let input = Arc::new(input().await);
-    let ask = |summarizer: Arc<dyn Summarizer>| {
-        let input = input.clone();
-        tokio::spawn(async move { drop(summarizer.summarize(&input).await) })
+    let input = input().await;
+    let counts = async || {
+        let state = provider(&test).await.gate.state;
+        (state.running, state.waiting)
     };
-    let asking = [ask(summarizer.clone()), ask(summarizer)];
-    let until = async |expected| {
-        loop {
-            let state = provider(&test).await.gate.state;
-            if (state.running, state.waiting) == expected {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("one to wait for the other", until((1, 1))).await;
-    asking.iter().for_each(tokio::task::JoinHandle::abort);
-    soon("both to be given up", until((0, 0))).await;
+    let mut requests = [summarizer.summarize(&input), summarizer.summarize(&input)];
+    for request in &mut requests {
+        assert!(request.as_mut().now_or_never().is_none(), "nobody answers");
+    }
+    assert_eq!(counts().await, (1, 1));
+    drop(requests);
+    assert_eq!(counts().await, (0, 0), "both were given up");
 }
 
 /// The samples of a metric family, by their labels.
@@ -261,12 +254,8 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     });
     soon("the request", fake.hangs()).await;
     caller.abort();
-    let noted = async {
-        while test.number("select count(*) from summary_request") < 4 {
-            tokio::task::yield_now().await;
-        }
-    };
-    soon("the request to be noted", noted).await;
+    let recorded_requests = async || test.number("select count(*) from summary_request");
+    test.until("the record of the request", async || recorded_requests().await == 4).await;
     let after = recorded(&test, &session).await;
     assert!(matches!(after[0], (Purpose::Branch(_), false, None)), "{after:?}");
     let counted = spent(&test).await;

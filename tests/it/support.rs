@@ -296,12 +296,22 @@ impl TestApp {
 
     /// Waits until the scheduler is idle.
     pub(crate) async fn settled(&self) {
-        let settled = async {
-            while !self.is_settled().await {
-                tokio::task::yield_now().await;
+        self.until("the scheduler to settle", async || self.is_settled().await).await;
+    }
+
+    /// Waits until a condition on the database is true; it is evaluated again after every commit.
+    pub(crate) async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) {
+        let mut commits = self.app.store().watch_head();
+        let holds = async {
+            loop {
+                commits.mark_unchanged();
+                if condition().await {
+                    return;
+                }
+                commits.changed().await.expect("the store is open");
             }
         };
-        soon("the scheduler to settle", settled).await;
+        soon(what, holds).await;
     }
 
     /// True if the scheduler is idle.

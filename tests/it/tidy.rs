@@ -37,6 +37,16 @@ const LAYERS: [(&str, &str); 19] = [
     ("main", "cli"),
 ];
 
+/// Files that yield to other tasks, with the reason. Everything else waits for what it needs.
+const YIELDS: [(&str, &str); 6] = [
+    ("src/app/room.rs", "a single yield starts the tasks of a test"),
+    ("src/loaded/counts.rs", "other tasks run between the encodings of two texts"),
+    ("tests/it/backups.rs", "a backup whose caller is gone has nobody to notify of its end"),
+    ("tests/it/figures.rs", "the length of the writer's queue is a figure that nothing waits for"),
+    ("tests/it/interrupted.rs", "the end of an offer to clients is noticed by its absence"),
+    ("tests/it/provider/fake.rs", "the reader takes each piece of an answer before the next is sent"),
+];
+
 /// A path that only the named modules may use.
 struct Only {
     path: &'static str,
@@ -323,6 +333,8 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
         (r"#\[\s*ignore\b", "a test that does not run tests nothing"),
     ]
     .map(|(pattern, rule)| (Regex::new(pattern).expect("a pattern"), rule));
+    let yields = Regex::new(r"\byield_now\s*\(").expect("a pattern");
+    let may_yield = YIELDS.iter().any(|(path, _)| *path == file);
     // The layer under SQLite uses C interfaces.
     let unsafe_word = Regex::new(r"\bunsafe\b").expect("a pattern");
     let speaks_c = file.starts_with("tests/attack/src/vfs/");
@@ -339,6 +351,9 @@ fn check_text(file: &str, source: &str) -> Vec<Breach> {
     for (at, line) in code_of(source).lines().enumerate() {
         for (_, rule) in words.iter().filter(|(word, _)| word.is_match(line)) {
             breach(at + 1, rule);
+        }
+        if !may_yield && yields.is_match(line) {
+            breach(at + 1, "wait for a commit, an event or a notification instead of polling");
         }
         if !speaks_c && unsafe_word.is_match(line) {
             breach(at + 1, "the library has no unsafe code");
@@ -406,6 +421,13 @@ fn every_permission_is_used() {
 fn files_are_short_and_finished() {
     let all = ["src", "tests", "benches", "conformance"].map(sources).into_iter().flatten();
     assert_none(all.flat_map(|(file, source)| check_text(&file, &source)).collect());
+}
+
+#[test]
+fn every_exception_to_waiting_is_used() {
+    let yields = |file: &str| fs::read_to_string(root().join(file)).is_ok_and(|source| source.contains("yield_now"));
+    let unused: Vec<&str> = YIELDS.iter().map(|(file, _)| *file).filter(|file| !yields(file)).collect();
+    assert_eq!(unused, [""; 0], "these files yield no more: take them out of the list");
 }
 
 #[test]
@@ -654,6 +676,7 @@ mod checker {
         check("src/app/a.rs", "fn f() { std::thread::sleep(x); }", &[(1, "wait for an event")]);
         check("src/app/a.rs", "async fn f() { tokio::time::sleep(x).await; }", &[]);
         check("src/app/a/tests.rs", "async fn f() { tokio::time::sleep(x).await; }", &[(1, "wait for an event")]);
+        check("src/app/a.rs", "async fn f() { while g() { yield_now().await; } }", &[(1, "instead of polling")]);
         check("src/app/a.rs", &format!("// {}: later", ["FIX", "ME"].concat()), &[(1, "left for later")]);
         check("src/app/a.rs", "#[test]\n#[ignore = \"slow\"]\nfn f() {}", &[(2, "tests nothing")]);
         check("src/app/a.rs", &"\n".repeat(FILE_LINES_MAX + 1), &[(FILE_LINES_MAX + 1, "lacks a name")]);

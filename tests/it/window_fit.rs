@@ -1,7 +1,7 @@
 //! P15: once a session's decision is made and nothing is pending, its view is within its window under every preset, or
 //! the failure names the content that cannot be removed.
 
-use crate::support::{TestApp, call, conversation, filler, refusing, result, soon, text, window};
+use crate::support::{TestApp, call, conversation, filler, refusing, result, text, window};
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
 use longhand::app::sessions::SessionChange;
@@ -41,16 +41,15 @@ async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
 /// Waits until the scheduler is idle, and confirms every proposed compaction.
 pub(crate) async fn settled(test: &TestApp, session: &str) {
     let key = test.app.store().find_session(session).await.expect("it is there");
-    let done = async {
-        while !test.is_settled().await {
-            if let Some(current) = test.app.store().current_compaction(key).await.expect("read") {
-                // It may have started or ended meanwhile.
-                drop(test.app.confirm_compaction(&current.to_string()).await);
-            }
-            tokio::task::yield_now().await;
+    let settled = async || {
+        let is_settled = test.is_settled().await;
+        if !is_settled && let Some(current) = test.app.store().current_compaction(key).await.expect("read") {
+            // It may have started or ended meanwhile.
+            drop(test.app.confirm_compaction(&current.to_string()).await);
         }
+        is_settled
     };
-    soon("the scheduler to settle", done).await;
+    test.until("the scheduler to settle", settled).await;
 }
 
 async fn fits(test: &TestApp, session: &str) -> bool {
