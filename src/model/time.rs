@@ -15,32 +15,18 @@ impl Timestamp {
         Self(millis.saturating_mul(1_000))
     }
 
-    /// The instant in UTC with milliseconds, as JavaScript's `toISOString` writes it: `2026-01-31T12:00:00.000Z`.
+    /// The instant in UTC with milliseconds, as JavaScript's `toISOString` writes it: `2026-01-31T12:00:00.000Z`. An
+    /// instant beyond the years that the format has is written as the nearest one that it has.
     pub fn to_iso_8601(self) -> String {
         let millis = self.as_millis();
-        let (days, of_day) = (millis.div_euclid(86_400_000), millis.rem_euclid(86_400_000));
-        let (year, month, day) = civil_date(days);
-        let (hour, minute, second) = (of_day / 3_600_000, of_day / 60_000 % 60, of_day / 1_000 % 60);
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", of_day % 1_000)
+        let nearest = if millis < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
+        format!("{:.3}", jiff::Timestamp::from_millisecond(millis).unwrap_or(nearest))
     }
 
     /// Whole milliseconds since the epoch, rounded down.
     pub fn as_millis(self) -> i64 {
         self.0.div_euclid(1_000)
     }
-}
-
-/// Year, month and day of the Gregorian calendar for a number of days since 1970-01-01.
-fn civil_date(days: i64) -> (i64, i64, i64) {
-    // Years are counted from March, so that a leap day is the last day of its year; 400 years have 146 097 days.
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -60,7 +46,7 @@ mod tests {
         ] {
             assert_eq!(Timestamp::from_millis(millis).to_iso_8601(), expected);
         }
-        assert!(Timestamp(i64::MAX).to_iso_8601().ends_with('Z'));
-        assert!(Timestamp(i64::MIN).to_iso_8601().ends_with('Z'));
+        assert_eq!(Timestamp(i64::MAX).to_iso_8601(), "9999-12-30T22:00:00.999Z");
+        assert_eq!(Timestamp(i64::MIN).to_iso_8601(), "-009999-01-02T01:59:59.000Z");
     }
 }
