@@ -290,7 +290,7 @@ pub const WAKING_SESSIONS_MAX: i64 = 256;
 /// `RETRY_MS_MIN` and double.
 pub const SCHEDULER_RETRY_MS_MAX: i64 = 15_000;
 /// Sessions that are paused because work on them failed; above it, the pause that ends first is dropped.
-pub const PUT_ASIDE_MAX: usize = 1_024;
+pub const PAUSED_SESSIONS_MAX: usize = 1_024;
 /// Interval at which the scheduler looks for ready jobs, in addition to its wake-ups.
 pub const SCHEDULER_TICK_MS: u64 = 1_000;
 /// Maximum time that a stopping daemon waits for its work to end; it waits `STOP_CLIENTS_MS` for its clients.

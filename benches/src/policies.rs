@@ -6,7 +6,7 @@
 //! first decision. Messages are in memory, with the counts that the store keeps of them; reading both is not measured.
 
 use crate::report::Report;
-use longhand::fold::guards::{self, Guards, Past};
+use longhand::fold::guards::{self, GuardInput, Guards};
 use longhand::fold::{Fold, Rows, wake};
 use longhand::model::Revision;
 use longhand::model::ids::{MessageId, PartId, SessionId};
@@ -166,7 +166,7 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
         let sources = grown.as_slice();
         fold.extend(Rows { policy: &policy, messages: sources, changed_revision: 0 }, sources.len() - 1);
         let planning = PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
-        let guards = Guards::new(planning, &fold, Past::default());
+        let guards = Guards::new(planning, &fold, GuardInput::default());
         (guards::decide(planning, &fold, &guards), wake::condition(planning, &fold, &guards))
     });
     Figures {

@@ -246,7 +246,7 @@ impl Case {
         };
         let tokens = plan::view(&self.policy, &self.messages).estimated_tokens;
         let decision = plan::decide(planning, tokens, |_| true);
-        let removals = decision.map(|decision| plan::decided(planning, decision, tokens).removals).unwrap_or_default();
+        let removals = decision.map(|decision| plan::work_of(planning, decision, tokens).removals).unwrap_or_default();
         let after = plan::with_removals(&self.messages, &removals, CompactionId(Uuid::nil()));
         after.iter().map(shown).collect()
     }

@@ -57,7 +57,7 @@ impl Observer for BranchRequestLog {
     fn hears(&self, _words: &str) {}
 
     fn called(&self, call: &Call) {
-        self.request_log.note(call);
+        self.request_log.record(call);
     }
 }
 

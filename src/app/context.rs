@@ -89,7 +89,7 @@ pub struct Context {
 }
 
 /// A view with the state it was made from.
-struct Built {
+struct BuiltView {
     session: Arc<LoadedSession>,
     pending: Pending,
     /// The room that the view holds while it is made; none for one that is not large.
@@ -98,7 +98,7 @@ struct Built {
     window: ModelWindow,
 }
 
-impl Built {
+impl BuiltView {
     fn fits(&self) -> bool {
         self.session.fold.fits(&self.window)
     }
@@ -122,7 +122,7 @@ impl Longhand {
         let built =
             if waits { self.wait_until_it_fits(key, &request).await? } else { self.build(key, &request).await? };
         let fits = built.fits();
-        let Built { session, pending, held, window } = built;
+        let BuiltView { session, pending, held, window } = built;
         let whole_hash = session.fold.hash();
         let shortens = request.action == OverflowAction::Shorten && !fits;
         let shortened = shortens.then(|| session.fold.clone().shortened(&session.policy, &window));
@@ -168,12 +168,12 @@ impl Longhand {
         Ok(context)
     }
 
-    async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
+    async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
         let window = |session: &LoadedSession| window_of_call(&session.source.window, request.window.as_ref()).clone();
         if request.as_of.is_none()
             && let Some((session, pending)) = self.shared.loaded.session(key, None).await?
         {
-            return Ok(Built { window: window(&session), session, pending, held: None });
+            return Ok(BuiltView { window: window(&session), session, pending, held: None });
         }
         let (source, held) = self.roomy_source(key, request.as_of).await?;
         let pending = source.pending;
@@ -187,12 +187,12 @@ impl Longhand {
         if is_kept {
             self.shared.loaded.keep(&session);
         }
-        Ok(Built { window: window(&session), session, pending, held })
+        Ok(BuiltView { window: window(&session), session, pending, held })
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. A due session is pending too: a call
     /// right after a write waits for the decision first.
-    async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest) -> Result<Built> {
+    async fn wait_until_it_fits(&self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
         let most = Duration::from_millis(limits::WAIT_MS_MAX);
         let wait = request.wait.unwrap_or(Duration::from_millis(limits::WAIT_MS_DEFAULT)).min(most);
         let deadline = tokio::time::Instant::now() + wait;

@@ -53,7 +53,7 @@ impl Longhand {
     /// Has the index filled after an append, if the policy uses it.
     pub(super) fn note_written(&self, known: &Known) {
         if known.policy.retrieval.is_some() {
-            self.shared.scheduler.note(known.key);
+            self.shared.scheduler.queue_for_index(known.key);
         }
     }
 }

@@ -24,7 +24,7 @@ pub const RETRY_GROWTH_PARTS: i64 = 20;
 
 /// The past of a session, from which guards follow.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Past<'a> {
+pub struct GuardInput<'a> {
     /// The newest compactions that ended, newest first: at least as many as the breaker counts. Finished maintenance
     /// may be missing.
     pub ended: &'a [Compaction],
@@ -68,7 +68,7 @@ pub struct Guards {
 
 impl Guards {
     /// The guards of a session at one of its revisions.
-    pub fn new(planning: PlanningInput<'_>, fold: &Fold, past: Past<'_>) -> Self {
+    pub fn new(planning: PlanningInput<'_>, fold: &Fold, past: GuardInput<'_>) -> Self {
         let PlanningInput { policy, window, now, .. } = planning;
         let streak = Streak::of(past);
         let breaker_turns = streak.newest.map_or(0, |(revision, _)| {
@@ -266,7 +266,7 @@ struct Streak {
 }
 
 impl Streak {
-    fn of(past: Past<'_>) -> Self {
+    fn of(past: GuardInput<'_>) -> Self {
         let mut streak = Self::default();
         for (revision, compaction) in since_change(past) {
             match compaction.state {
@@ -311,14 +311,14 @@ fn reports_overhead(compaction: &Compaction) -> bool {
 }
 
 /// The compactions that ended after the newest other change, newest first.
-fn since_change(past: Past<'_>) -> impl Iterator<Item = (Revision, &Compaction)> {
+fn since_change(past: GuardInput<'_>) -> impl Iterator<Item = (Revision, &Compaction)> {
     let ended = past.ended.iter().filter_map(|compaction| Some((compaction.end_revision?, compaction)));
     ended.filter(move |(revision, _)| *revision > past.changed_revision)
 }
 
 /// The overhead of the newest failure report, after the last compaction by hand or for a provider's overflow, lowered
 /// to the usage of later replies.
-fn reported_overhead(planning: PlanningInput<'_>, past: Past<'_>) -> Option<i64> {
+fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Option<i64> {
     let is_asked_for = |compaction: &Compaction| {
         compaction.state == CompactionState::Done
             && (is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow)
@@ -347,7 +347,7 @@ fn reported_overhead(planning: PlanningInput<'_>, past: Past<'_>) -> Option<i64>
 }
 
 /// The usage and the estimate before the newest compaction whose start had valid usage.
-fn sample_before(past: Past<'_>) -> Option<UsageSample> {
+fn sample_before(past: GuardInput<'_>) -> Option<UsageSample> {
     since_change(past).find_map(|(_, compaction)| {
         let outcome = compaction.outcome.as_ref()?;
         Some(UsageSample { usage_tokens: outcome.usage_before?, view_tokens: outcome.tokens_before })
@@ -355,14 +355,14 @@ fn sample_before(past: Past<'_>) -> Option<UsageSample> {
 }
 
 /// The end of the newest compaction, if it is a last resort that failed for a reason other than overhead.
-fn failed_last_resort(past: Past<'_>) -> Option<Revision> {
+fn failed_last_resort(past: GuardInput<'_>) -> Option<Revision> {
     let (revision, newest) = since_change(past).next()?;
     let has_failed = matches!(newest.state, CompactionState::Failed | CompactionState::Dead);
     (newest.request.trigger == Trigger::Window && has_failed && !reports_overhead(newest)).then_some(revision)
 }
 
 /// The base of the newest compaction by a threshold, if only maintenance came after it.
-fn threshold_compaction(past: Past<'_>) -> Option<Revision> {
+fn threshold_compaction(past: GuardInput<'_>) -> Option<Revision> {
     let mut done = since_change(past).filter(|(_, compaction)| compaction.state == CompactionState::Done);
     let (revision, newest) = done.find(|(_, compaction)| !is_maintenance(compaction))?;
     (newest.request.trigger == Trigger::Threshold).then(|| newest.base_revision.unwrap_or(revision))

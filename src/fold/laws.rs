@@ -12,7 +12,7 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::guards::{self, Decision, Guards, Past};
+use super::guards::{self, Decision, GuardInput, Guards};
 use super::{Fold, Rows};
 use crate::limits;
 use crate::model::Revision;
@@ -33,7 +33,7 @@ use crate::policy::{LevelPolicy, Policy, gain, pairing, presets, tokens, validat
 
 mod world;
 
-use world::{Snapshot, Step, Words, World, step};
+use world::{Snapshot, Step, StoredSession, Words, step};
 
 /// Most decisions after one step: a level can find more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
@@ -61,7 +61,7 @@ fn small(policy: &Policy, divisor: u64) -> Policy {
 
 /// A conversation and its circumstances.
 #[derive(Debug, Clone)]
-struct Talk {
+struct Conversation {
     divisor: u64,
     context: i64,
     /// Tokens that no estimate includes, in windows.
@@ -71,14 +71,15 @@ struct Talk {
     steps: Vec<Step>,
 }
 
-fn talk() -> impl Strategy<Value = Talk> {
+fn talk() -> impl Strategy<Value = Conversation> {
     let divisor = prop_oneof![1 => Just(1_u64), 4 => Just(40_u64)];
     let overhead = prop_oneof![4 => Just(0_i64), 1 => Just(2_i64)];
     let summary =
         prop_oneof![4 => (1_usize..60).prop_map(Some), 1 => (60_usize..2_000).prop_map(Some), 1 => Just(None)];
     let steps = prop::collection::vec(step(), 5..45);
-    (divisor, 1_000_i64..9_000, overhead, summary, steps)
-        .prop_map(|(divisor, context, overhead, summary, steps)| Talk { divisor, context, overhead, summary, steps })
+    (divisor, 1_000_i64..9_000, overhead, summary, steps).prop_map(|(divisor, context, overhead, summary, steps)| {
+        Conversation { divisor, context, overhead, summary, steps }
+    })
 }
 
 /// Counts of the changes in all conversations under a preset.
@@ -103,14 +104,14 @@ fn counted(policy: &Policy, sources: &[SourceMessage]) -> Vec<SourceMessage> {
 }
 
 /// A compaction that frees tokens, before it is committed.
-struct Draft {
+struct PreparedCompaction {
     removals: Removals,
     summary: Option<(SummaryPlan, String)>,
     after: View,
 }
 
 /// A decision with its inputs.
-struct Moment<'a> {
+struct Evaluated<'a> {
     planning: PlanningInput<'a>,
     fold: Fold,
     guards: Guards,
@@ -119,7 +120,7 @@ struct Moment<'a> {
 
 /// A session whose compactions are made as the scheduler makes them.
 struct Session<'a> {
-    world: World,
+    world: StoredSession,
     /// The compactions that ended, newest first.
     ended: Vec<Compaction>,
     snapshots: Vec<Snapshot>,
@@ -151,14 +152,14 @@ impl Session<'_> {
     }
 
     /// The decision about a view, from scratch.
-    fn decide<'a>(&self, planning: PlanningInput<'a>) -> Moment<'a> {
+    fn decide<'a>(&self, planning: PlanningInput<'a>) -> Evaluated<'a> {
         let (changed_revision, undo_revision) = self.world.changes();
-        let past = Past { ended: &self.ended, changed_revision, undo_revision };
+        let past = GuardInput { ended: &self.ended, changed_revision, undo_revision };
         let rows = Rows { policy: planning.policy, messages: planning.sources, changed_revision };
         let fold = Fold::new(rows, None);
         let guards = Guards::new(planning, &fold, past);
         let decision = guards::decide(planning, &fold, &guards);
-        Moment { planning, fold, guards, decision }
+        Evaluated { planning, fold, guards, decision }
     }
 
     /// Makes automatic compactions until nothing is due.
@@ -166,14 +167,14 @@ impl Session<'_> {
         for decisions in 0.. {
             let before = self.world.current();
             let planning = self.world.planning(&before);
-            let moment = self.decide(planning);
+            let evaluated = self.decide(planning);
             let counted = counted(&self.world.policy, planning.sources);
             let of_counts = self.decide(PlanningInput { sources: &counted, ..planning });
-            assert_eq!(moment.decision, of_counts.decision, "counts change no decision");
-            assert_eq!(moment.guards, of_counts.guards, "counts change no guard");
-            self.check_decision(&moment);
-            let Some(decision) = moment.decision else {
-                self.check_fit(&moment);
+            assert_eq!(evaluated.decision, of_counts.decision, "counts change no decision");
+            assert_eq!(evaluated.guards, of_counts.guards, "counts change no guard");
+            self.check_decision(&evaluated);
+            let Some(decision) = evaluated.decision else {
+                self.check_fit(&evaluated);
                 break;
             };
             assert!(decisions < DECISIONS_MAX, "no end of it: {decision:?}");
@@ -183,17 +184,17 @@ impl Session<'_> {
                 Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, None),
                 Decision::LastResort => (Trigger::Window, None),
             };
-            match self.carry_out(&before, &moment, decision) {
-                Ok(draft) => {
+            match self.carry_out(&before, &evaluated, decision) {
+                Ok(prepared) => {
                     let outcome = Outcome {
                         tokens_before: before.view.estimated_tokens,
-                        tokens_after: draft.after.estimated_tokens,
-                        usage_before: moment.guards.usage_tokens,
-                        overhead_tokens: moment.guards.overhead.unseen_tokens,
+                        tokens_after: prepared.after.estimated_tokens,
+                        usage_before: evaluated.guards.usage_tokens,
+                        overhead_tokens: evaluated.guards.overhead.unseen_tokens,
                         ..Outcome::default()
                     };
                     self.counts.last_resorts += usize::from(trigger == Trigger::Window);
-                    self.commit(&before, draft, trigger, burst);
+                    self.commit(&before, prepared, trigger, burst);
                     self.end(trigger, level, Ok(outcome));
                 }
                 Err(failure) => {
@@ -205,8 +206,13 @@ impl Session<'_> {
     }
 
     /// The work of a decision, as its job does it; the failure if it has no effect.
-    fn carry_out(&self, before: &Snapshot, moment: &Moment<'_>, decision: Decision) -> Result<Draft, Failure> {
-        let Moment { planning, fold, guards, .. } = moment;
+    fn carry_out(
+        &self,
+        before: &Snapshot,
+        evaluated: &Evaluated<'_>,
+        decision: Decision,
+    ) -> Result<PreparedCompaction, Failure> {
+        let Evaluated { planning, fold, guards, .. } = evaluated;
         let (planning, tokens) = (*planning, fold.context_tokens(planning.window));
         match decision {
             Decision::Steps(plan::Decision::Level(level)) => {
@@ -218,25 +224,25 @@ impl Session<'_> {
             }
             Decision::Steps(plan::Decision::Maintenance) => {
                 let least = gain::least(planning.policy, planning.window, &planning.policy.maintenance, false);
-                self.draft(before, plan::maintenance(planning).removals, None, least)
+                self.prepared(before, plan::maintenance(planning).removals, None, least)
                     .ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
             }
             Decision::LastResort => {
                 let removals = guards::last_resort_removals(planning, fold, guards);
-                self.draft(before, removals, None, 1).ok_or_else(|| guards::fixed_failure(planning, fold, guards))
+                self.prepared(before, removals, None, 1).ok_or_else(|| guards::fixed_failure(planning, fold, guards))
             }
         }
     }
 
     /// P15: after all decisions a view fits its window, or a guard names the reason why not.
-    fn check_fit(&self, Moment { planning, fold, guards, .. }: &Moment<'_>) {
+    fn check_fit(&self, Evaluated { planning, fold, guards, .. }: &Evaluated<'_>) {
         let is_excepted =
             !planning.policy.trigger.auto || guards.holds_after_undo || guards.reported_overhead.is_some();
         assert!(fold.fits(planning.window) || is_excepted, "it does not fit: {guards:?}");
     }
 
     /// The first candidate that is worth its price is decided; none if there is none.
-    fn check_decision(&self, Moment { planning, fold, guards, decision }: &Moment<'_>) {
+    fn check_decision(&self, Evaluated { planning, fold, guards, decision }: &Evaluated<'_>) {
         let (planning, policy) = (*planning, planning.policy);
         if !policy.trigger.auto || guards.holds_after_undo {
             assert_eq!(*decision, None);
@@ -268,7 +274,7 @@ impl Session<'_> {
         for (candidate, steps, work) in works.chain(may_maintain.then_some(maintenance)) {
             let least = gain::least(policy, planning.window, &steps, work.summary.is_some());
             let freed = foreseen(planning, &work);
-            if *decision == Some(Decision::Steps(candidate)) && plan::decided(planning, candidate, tokens) == work {
+            if *decision == Some(Decision::Steps(candidate)) && plan::work_of(planning, candidate, tokens) == work {
                 assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
                 return;
             }
@@ -280,45 +286,45 @@ impl Session<'_> {
     }
 
     /// The steps of a level with their summary, with the policy's tail or a smaller one, or else their fallback.
-    fn apply_level(&self, before: &Snapshot, level_policy: &LevelPolicy, tokens: i64) -> Option<Draft> {
-        let mut fallback_draft = None;
+    fn apply_level(&self, before: &Snapshot, level_policy: &LevelPolicy, tokens: i64) -> Option<PreparedCompaction> {
+        let mut prepared_fallback = None;
         for level_policy in plan::tail_fallbacks(level_policy) {
             let planning = self.world.planning(before);
             let work = plan::apply(planning, &level_policy, tokens);
             let least = gain::least(planning.policy, planning.window, &level_policy.steps, work.summary.is_some());
-            let draft = self.propose(before, &work, least);
-            if draft.is_some() {
-                return draft;
+            let prepared = self.propose(before, &work, least);
+            if prepared.is_some() {
+                return prepared;
             }
-            if fallback_draft.is_none() {
-                fallback_draft = self.fallback_draft(before, work, least);
+            if prepared_fallback.is_none() {
+                prepared_fallback = self.prepared_fallback(before, work, least);
             }
         }
-        fallback_draft
+        prepared_fallback
     }
 
-    fn propose(&self, before: &Snapshot, work: &Work, least: i64) -> Option<Draft> {
-        let Some(planned) = &work.summary else { return self.draft(before, work.removals.clone(), None, least) };
+    fn propose(&self, before: &Snapshot, work: &Work, least: i64) -> Option<PreparedCompaction> {
+        let Some(planned) = &work.summary else { return self.prepared(before, work.removals.clone(), None, least) };
         let text = self.world.summary.clone()?;
-        self.draft(before, work.removals.clone(), Some((planned, text)), least)
+        self.prepared(before, work.removals.clone(), Some((planned, text)), least)
     }
 
-    fn fallback_draft(&self, before: &Snapshot, work: Work, least: i64) -> Option<Draft> {
+    fn prepared_fallback(&self, before: &Snapshot, work: Work, least: i64) -> Option<PreparedCompaction> {
         let summary = work.summary?;
         let fallback = plan::fallback(self.world.planning(before), &summary.fallback);
         let mut others = work.removals;
         others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
-        self.draft(before, fallback.removals, None, least).or_else(|| self.draft(before, others, None, least))
+        self.prepared(before, fallback.removals, None, least).or_else(|| self.prepared(before, others, None, least))
     }
 
     /// The effect of truncations, omissions and a summary; none if they would free too little.
-    fn draft(
+    fn prepared(
         &self,
         before: &Snapshot,
         removals: Removals,
         summary: Option<(&SummaryPlan, String)>,
         least: i64,
-    ) -> Option<Draft> {
+    ) -> Option<PreparedCompaction> {
         if removals.is_empty() && summary.is_none() {
             return None;
         }
@@ -330,14 +336,18 @@ impl Session<'_> {
         }
         let after = plan::view(policy, &sources);
         let summary = summary.map(|(planned, text)| (planned.clone(), text));
-        (before.view.estimated_tokens - after.estimated_tokens >= least).then_some(Draft { removals, summary, after })
+        (before.view.estimated_tokens - after.estimated_tokens >= least).then_some(PreparedCompaction {
+            removals,
+            summary,
+            after,
+        })
     }
 
     fn by_hand(&mut self, work: Work, burst: &mut Vec<Snapshot>) {
         let before = self.world.current();
-        if let Some(draft) = self.propose(&before, &work, 1) {
-            let (tokens_before, tokens_after) = (before.view.estimated_tokens, draft.after.estimated_tokens);
-            self.commit(&before, draft, Trigger::Manual, burst);
+        if let Some(prepared) = self.propose(&before, &work, 1) {
+            let (tokens_before, tokens_after) = (before.view.estimated_tokens, prepared.after.estimated_tokens);
+            self.commit(&before, prepared, Trigger::Manual, burst);
             self.end(Trigger::Manual, None, Ok(Outcome { tokens_before, tokens_after, ..Outcome::default() }));
         }
     }
@@ -351,15 +361,15 @@ impl Session<'_> {
     }
 
     /// Commits a compaction, and checks the resulting view against the laws.
-    fn commit(&mut self, before: &Snapshot, draft: Draft, trigger: Trigger, burst: &mut Vec<Snapshot>) {
-        let Draft { removals, summary, after } = draft;
+    fn commit(&mut self, before: &Snapshot, prepared: PreparedCompaction, trigger: Trigger, burst: &mut Vec<Snapshot>) {
+        let PreparedCompaction { removals, summary, after } = prepared;
         self.counts.shortened += usize::from(!removals.parts.is_empty());
         self.counts.omitted += usize::from(!removals.omitted.is_empty());
         self.counts.summaries += usize::from(summary.is_some());
         let summary = summary.as_ref().map(|(planned, text)| (planned, text.as_str()));
         self.world.commit(before, &removals, summary);
         let snapshot = self.world.current();
-        assert_eq!(said(&snapshot.view), said(&after), "what was measured is what is in force");
+        assert_eq!(shown(&snapshot.view), shown(&after), "what was measured is what is in force");
         assert!(snapshot.view.estimated_tokens < before.view.estimated_tokens, "a compaction adds nothing");
         accounted(&self.world, &snapshot);
         unfinished_stays(before, &snapshot, trigger == Trigger::Window);
@@ -423,10 +433,10 @@ fn foreseen(planning: PlanningInput<'_>, work: &Work) -> i64 {
 }
 
 /// The role, the kind, and the parts with the shortening of each.
-type Said = (Role, ViewKind, Vec<(PartBody, Option<Shortened>)>);
+type Shown = (Role, ViewKind, Vec<(PartBody, Option<Shortened>)>);
 
 /// The contents of a view without the ids of its messages.
-fn said(view: &View) -> (i64, Vec<Said>) {
+fn shown(view: &View) -> (i64, Vec<Shown>) {
     let messages = view.messages.iter().map(|message| {
         let parts = message.parts.iter().map(|part| ((*part.body).clone(), part.shortened)).collect();
         (message.role, message.kind, parts)
@@ -436,7 +446,7 @@ fn said(view: &View) -> (i64, Vec<Said>) {
 
 /// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view
 /// is valid model input.
-fn accounted(world: &World, snapshot: &Snapshot) {
+fn accounted(world: &StoredSession, snapshot: &Snapshot) {
     let Snapshot { layout, sources, view, .. } = snapshot;
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let summaries: Vec<Revision> = view
@@ -478,7 +488,7 @@ fn accounted(world: &World, snapshot: &Snapshot) {
 }
 
 /// Checks that inputs of calls that were JSON are still JSON.
-fn inputs_are_json(world: &World, view: &View) {
+fn inputs_are_json(world: &StoredSession, view: &View) {
     let parts = world.messages.values().flat_map(|message| &message.parts);
     let originals: BTreeMap<_, _> = parts.map(|part| (part.id, &*part.body)).collect();
     let is_json = |text: &str| serde_json::from_str::<Value>(text).is_ok();
@@ -578,7 +588,7 @@ fn pairs_stay_together(before: &Snapshot, after: &Snapshot) {
     }
 }
 
-fn play(preset: &presets::Preset, talk: &Talk, counts: &mut Counts) {
+fn play(preset: &presets::Preset, talk: &Conversation, counts: &mut Counts) {
     let window = ModelWindow {
         context: talk.context,
         output: Some(talk.context / 5),
@@ -586,7 +596,7 @@ fn play(preset: &presets::Preset, talk: &Talk, counts: &mut Counts) {
         ..ModelWindow::default()
     };
     let summary = talk.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
-    let world = World::new(small(&preset.policy(), talk.divisor), window, summary);
+    let world = StoredSession::new(small(&preset.policy(), talk.divisor), window, summary);
     Session { world, ended: Vec::new(), snapshots: Vec::new(), counts }.play(&talk.steps);
 }
 
@@ -603,7 +613,7 @@ fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
         Step::Reply(words(0, 750), nothing, 0),
         Step::Reply(words(3, 175), nothing, 0),
     ];
-    let talk = Talk { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), steps };
+    let talk = Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), steps };
     play(&presets::find("joyagent").expect("a preset"), &talk, &mut Counts::default());
 }
 
@@ -626,7 +636,7 @@ fn results_that_no_view_shows_are_no_gain() {
         Step::Results(words(1, 3_995), 3, true, false),
         Step::Results(words(1, 810), 2, false, false),
     ];
-    let talk = Talk { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), steps };
+    let talk = Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), steps };
     play(&presets::find("gemini-cli@0.26").expect("a preset"), &talk, &mut Counts::default());
 }
 

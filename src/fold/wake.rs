@@ -6,7 +6,7 @@ use crate::model::part::PART_GROWTH_BYTES;
 use crate::model::session::WakeCondition;
 use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
-use crate::policy::maintenance::{self, Watch};
+use crate::policy::maintenance::{self, MaintenanceLimits};
 use crate::policy::plan::{self, PlanningInput};
 use crate::policy::{clear, overflow, tokens};
 
@@ -79,7 +79,8 @@ struct Maintenance {
 impl Maintenance {
     fn of(planning: PlanningInput<'_>, tokens: i64) -> Self {
         let PlanningInput { policy, window, sources, .. } = planning;
-        let Watch { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } = Watch::of(policy, window);
+        let MaintenanceLimits { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } =
+            MaintenanceLimits::of(policy, window);
         let room = |least: Option<i64>, count: &dyn Fn() -> i64| least.map(|least| least.saturating_sub(count()));
         let outputs = room(output_tokens, &|| plan::output_tokens(policy, sources));
         let of_tokens = [outputs, room(view_tokens, &|| tokens)];

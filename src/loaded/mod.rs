@@ -17,7 +17,7 @@ use crate::model::session::ContextSize;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens};
-use crate::store::{self, Error, Newest, News, Pending, Result, SessionKey, Source, Store};
+use crate::store::{self, Error, Newest, Pending, Result, SessionKey, Source, SourceUpdate, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::collections::HashSet;
@@ -247,15 +247,15 @@ impl Loaded {
         let mut held = slot.lock().await;
         let Some(known) = held.as_ref() else { return Ok(None) };
         match self.store.news(&known.source, at_least, limits::LARGE_VIEW_BYTES).await {
-            Ok(News::Nothing(pending)) => Ok(Some((known.clone(), pending))),
-            Ok(News::Messages { messages, .. })
+            Ok(SourceUpdate::Nothing(pending)) => Ok(Some((known.clone(), pending))),
+            Ok(SourceUpdate::Messages { messages, .. })
                 if known.size.content_bytes + content_bytes(&messages) > limits::LARGE_VIEW_BYTES =>
             {
                 // It has become large: it waits for room, as any large view does.
                 self.kept().remove(&key);
                 Ok(None)
             }
-            Ok(News::Messages { from, newest, mut messages }) => {
+            Ok(SourceUpdate::Messages { from, newest, mut messages }) => {
                 counts::fill(&self.store, &known.policy, &mut messages).await?;
                 let Some(known) = held.take() else { return Ok(None) };
                 // Another task may still read the previous state.
@@ -267,7 +267,7 @@ impl Loaded {
                 self.put(key, Entry { slot: slot.clone(), at, bytes });
                 Ok(Some((session, pending)))
             }
-            Ok(News::Changed) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => Ok(None),
+            Ok(SourceUpdate::Changed) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => Ok(None),
             Err(error) => Err(error),
         }
     }

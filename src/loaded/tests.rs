@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 /// A store with one session, without automatic compactions.
-struct World {
+struct Fixture {
     app: Longhand,
     store: Store,
     session: String,
@@ -26,7 +26,7 @@ struct World {
     _directory: TempDir,
 }
 
-impl World {
+impl Fixture {
     async fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let clock = Clock::default();
@@ -128,51 +128,52 @@ fn messages() -> Vec<Vec<NewMessage>> {
 
 #[tokio::test]
 async fn what_was_just_appended_is_known_without_a_query_as_its_rows_say_it() {
-    let world = World::start().await;
-    let loaded = Loaded::new(world.store.clone(), 1 << 30);
-    loaded.keep(&Arc::new(world.load().await));
+    let fixture = Fixture::start().await;
+    let loaded = Loaded::new(fixture.store.clone(), 1 << 30);
+    loaded.keep(&Arc::new(fixture.load().await));
     for messages in messages() {
-        world.write(messages).await;
-        let rows = world.store.rows_read();
-        let (session, pending) = loaded.session(world.key, None).await.expect("read").expect("it is kept");
-        assert_eq!(world.store.rows_read(), rows, "a query was made");
-        same_as_rows(&world, &session).await;
-        assert_eq!(pending, world.store.pending(world.key).await.expect("read"));
+        fixture.write(messages).await;
+        let rows = fixture.store.rows_read();
+        let (session, pending) = loaded.session(fixture.key, None).await.expect("read").expect("it is kept");
+        assert_eq!(fixture.store.rows_read(), rows, "a query was made");
+        same_as_rows(&fixture, &session).await;
+        assert_eq!(pending, fixture.store.pending(fixture.key).await.expect("read"));
     }
 }
 
 #[tokio::test]
 async fn anything_but_a_plain_append_is_read() {
-    let world = World::start().await;
-    let loaded = Loaded::new(world.store.clone(), 1 << 30);
-    let check = async || match loaded.session(world.key, None).await.expect("read") {
-        Some((session, _)) => same_as_rows(&world, &session).await,
-        None => loaded.keep(&Arc::new(world.load().await)),
+    let fixture = Fixture::start().await;
+    let loaded = Loaded::new(fixture.store.clone(), 1 << 30);
+    let check = async || match loaded.session(fixture.key, None).await.expect("read") {
+        Some((session, _)) => same_as_rows(&fixture, &session).await,
+        None => loaded.keep(&Arc::new(fixture.load().await)),
     };
     check().await;
     let text = |words: &str| PartBody::Text(words.to_owned());
-    let ids = world.write(vec![message(Role::User, vec![text("One.")]), message(Role::User, vec![text("Two.")])]).await;
+    let ids =
+        fixture.write(vec![message(Role::User, vec![text("One.")]), message(Role::User, vec![text("Two.")])]).await;
     check().await;
     let open = NewMessage { finish: None, ..message(Role::Assistant, vec![text("I")]) };
-    let open = world.write(vec![open]).await;
+    let open = fixture.write(vec![open]).await;
     check().await;
-    world.append(10).await;
+    fixture.append(10).await;
     check().await;
     let (first, open) = (MessageId(ids[0]).to_string(), MessageId(open[0]).to_string());
-    let finish = || world.app.finish_message(&world.session, &open, Finish::default(), None, Caller::default());
+    let finish = || fixture.app.finish_message(&fixture.session, &open, Finish::default(), None, Caller::default());
     finish().await.expect("sealed");
     check().await;
-    world.append(10).await;
+    fixture.append(10).await;
     check().await;
-    world.app.rewind(&world.session, &first, None, Caller::default()).await.expect("rewound");
+    fixture.app.rewind(&fixture.session, &first, None, Caller::default()).await.expect("rewound");
     check().await;
-    world.append(10).await;
+    fixture.append(10).await;
     check().await;
 }
 
 /// Compares a session with its rows. Counts are a cache.
-async fn same_as_rows(world: &World, session: &LoadedSession) {
-    let read = world.load().await;
+async fn same_as_rows(fixture: &Fixture, session: &LoadedSession) {
+    let read = fixture.load().await;
     let plain = |session: &LoadedSession| {
         let mut source = session.source.clone();
         source.messages.iter_mut().for_each(|message| message.counts = None);
@@ -185,29 +186,29 @@ async fn same_as_rows(world: &World, session: &LoadedSession) {
 
 #[tokio::test]
 async fn a_session_that_grows_large_is_read_with_room_again() {
-    let world = World::start().await;
-    let loaded = Loaded::new(world.store.clone(), 1 << 30);
+    let fixture = Fixture::start().await;
+    let loaded = Loaded::new(fixture.store.clone(), 1 << 30);
     let third = limits::LARGE_VIEW_BYTES / 3;
-    world.append(third).await;
-    loaded.keep(&Arc::new(world.load().await));
-    world.append(third).await;
-    let (session, _) = loaded.session(world.key, None).await.expect("read").expect("it is kept");
-    assert_eq!(session.fold.hashes, world.load().await.fold.hashes);
-    world.append(third).await;
-    assert!(loaded.session(world.key, None).await.expect("read").is_none(), "it has become large");
-    assert!(loaded.find(world.key).is_none(), "nothing of it is kept");
-    loaded.keep(&Arc::new(world.load().await));
-    assert!(loaded.find(world.key).is_none(), "nor is it kept anew");
+    fixture.append(third).await;
+    loaded.keep(&Arc::new(fixture.load().await));
+    fixture.append(third).await;
+    let (session, _) = loaded.session(fixture.key, None).await.expect("read").expect("it is kept");
+    assert_eq!(session.fold.hashes, fixture.load().await.fold.hashes);
+    fixture.append(third).await;
+    assert!(loaded.session(fixture.key, None).await.expect("read").is_none(), "it has become large");
+    assert!(loaded.find(fixture.key).is_none(), "nothing of it is kept");
+    loaded.keep(&Arc::new(fixture.load().await));
+    assert!(loaded.find(fixture.key).is_none(), "nor is it kept anew");
 }
 
 #[tokio::test]
 async fn the_budget_holds_for_sessions_without_words() {
-    let world = World::start().await;
+    let fixture = Fixture::start().await;
     let budget = 1 << 20;
-    let loaded = Loaded::new(world.store.clone(), budget);
-    let policy_bytes = POLICY_COPIES * world.load().await.source.policy.json.len();
+    let loaded = Loaded::new(fixture.store.clone(), budget);
+    let policy_bytes = POLICY_COPIES * fixture.load().await.source.policy.json.len();
     for key in 0..500 {
-        let mut session = world.load().await;
+        let mut session = fixture.load().await;
         session.source.session = SessionKey(key);
         loaded.keep(&Arc::new(session));
     }
@@ -218,12 +219,12 @@ async fn the_budget_holds_for_sessions_without_words() {
 
 #[tokio::test]
 async fn a_session_takes_at_most_half_of_the_budget() {
-    let world = World::start().await;
-    world.append(100_000).await;
-    let session = Arc::new(world.load().await);
+    let fixture = Fixture::start().await;
+    fixture.append(100_000).await;
+    let session = Arc::new(fixture.load().await);
     for (budget, is_kept) in [(2 * session.bytes(), true), (2 * session.bytes() - 2, false)] {
-        let loaded = Loaded::new(world.store.clone(), budget);
+        let loaded = Loaded::new(fixture.store.clone(), budget);
         loaded.keep(&session);
-        assert_eq!(loaded.find(world.key).is_some(), is_kept, "a budget of {budget} bytes");
+        assert_eq!(loaded.find(fixture.key).is_some(), is_kept, "a budget of {budget} bytes");
     }
 }

@@ -31,12 +31,12 @@ pub struct Called<'a> {
     /// The call.
     pub call: &'a ToolCall,
     /// The result; none without one.
-    pub answer: Option<Answer<'a>>,
+    pub answer: Option<CallResult<'a>>,
 }
 
 /// A result that answers a call.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer<'a> {
+pub struct CallResult<'a> {
     /// Index of the message of the result.
     pub index: usize,
     /// The message of the result.
@@ -224,7 +224,7 @@ impl<'a> Calls<'a> {
                     PartBody::ToolCall(call) => calls.calls.push(Called { index, source, part, call, answer: None }),
                     PartBody::ToolResult(result) => match calls.answered_by(earlier, source, result) {
                         Some(number) => {
-                            calls.calls[number].answer = Some(Answer { index, source, part, result });
+                            calls.calls[number].answer = Some(CallResult { index, source, part, result });
                         }
                         None => calls.orphans.push(Orphan { index, writer: source.message.writer() }),
                     },
@@ -317,7 +317,7 @@ impl<'a> Calls<'a> {
     }
 
     /// The results, by the parts of their calls.
-    pub fn by_call(&self) -> HashMap<PartId, Answer<'a>> {
+    pub fn by_call(&self) -> HashMap<PartId, CallResult<'a>> {
         let mut answers = HashMap::with_capacity(self.calls.len());
         answers.extend(self.iter().filter_map(|called| Some((called.part.id, called.answer?))));
         answers
@@ -408,7 +408,7 @@ impl<'a> ReadInput<'a> {
     }
 
     /// True if the writer of a call has not replied since its result, nor any writer since a later request.
-    fn is_unread(&mut self, called: &Called<'a>, answer: Answer<'_>) -> bool {
+    fn is_unread(&mut self, called: &Called<'a>, answer: CallResult<'_>) -> bool {
         self.requests.is_none_or(|request| request < answer.index)
             && self.last_reply.of(called.source.message.writer()).is_some_and(|replied| replied < answer.index)
     }

@@ -51,25 +51,25 @@ pub fn removals(planning: PlanningInput<'_>, size: Size) -> Removals {
     let room = overflow::room(planning.window).filter(|room| size.context_tokens > *room);
     let Some(room) = room else { return Removals::default() };
     let excess = size.excess(room.saturating_sub(planning.window.context / overflow::FREE_PARTS));
-    let mut resort = Resort::new(planning, excess);
-    let request = resort.request;
-    resort.truncate(KEPT_UNITS[0]);
-    resort.omit(0..request);
-    resort.truncate(KEPT_UNITS[1]);
-    resort.omit(request..resort.sources.len());
-    resort.truncate_summary();
-    let freed = excess.saturating_sub(resort.excess);
-    if freed >= size.excess(room) { resort.removals() } else { Removals::default() }
+    let mut last_resort = LastResort::new(planning, excess);
+    let request = last_resort.request;
+    last_resort.truncate(KEPT_UNITS[0]);
+    last_resort.omit(0..request);
+    last_resort.truncate(KEPT_UNITS[1]);
+    last_resort.omit(request..last_resort.sources.len());
+    last_resort.truncate_summary();
+    let freed = excess.saturating_sub(last_resort.excess);
+    if freed >= size.excess(room) { last_resort.removals() } else { Removals::default() }
 }
 
 /// The estimated tokens of all messages that the last resort leaves as they are, by kind.
 pub fn fixed(planning: PlanningInput<'_>) -> Vec<(&'static str, i64)> {
-    let mut resort = Resort::new(planning, i64::MAX / 2);
-    resort.truncate_summary();
+    let mut last_resort = LastResort::new(planning, i64::MAX / 2);
+    last_resort.truncate_summary();
     let mut fixed =
         ["system messages", "pinned messages", "summaries", "open messages", "the newest request", "calls that run"]
             .map(|what| (what, 0_i64));
-    for (index, source) in resort.sources.iter().enumerate().filter(|(index, _)| resort.is_fixed[*index]) {
+    for (index, source) in last_resort.sources.iter().enumerate().filter(|(index, _)| last_resort.is_fixed[*index]) {
         let is_pinned =
             source.placement == Some(Placement::Pinned) || planning.layout.pinned.contains(&plan::slot(source));
         let which = match source {
@@ -77,7 +77,7 @@ pub fn fixed(planning: PlanningInput<'_>) -> Vec<(&'static str, i64)> {
             _ if is_pinned => 1,
             source if is_elsewhere(source) => 2,
             source if source.message.sealed_revision.is_none() => 3,
-            _ if index == resort.request => 4,
+            _ if index == last_resort.request => 4,
             _ => 5,
         };
         fixed[which].1 = fixed[which].1.saturating_add(tokens::estimate_source(planning.policy, source));
@@ -123,7 +123,7 @@ impl Size {
 }
 
 /// State of the last resort: a view that is being reduced to its window.
-struct Resort<'a> {
+struct LastResort<'a> {
     planning: PlanningInput<'a>,
     sources: Vec<SourceMessage>,
     /// For each message, the indexes of messages that must be kept or omitted together with it.
@@ -140,7 +140,7 @@ struct Resort<'a> {
     excess: i64,
 }
 
-impl<'a> Resort<'a> {
+impl<'a> LastResort<'a> {
     fn new(planning: PlanningInput<'a>, excess: i64) -> Self {
         let sources = planning.sources.to_vec();
         let is_request = |source: &SourceMessage| turns::is_request(&source.message) && !is_elsewhere(source);

@@ -12,7 +12,7 @@ use crate::model::view::SourceMessage;
 
 /// The limits beyond which maintenance is evaluated; one exceeded limit is enough.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Watch {
+pub struct MaintenanceLimits {
     /// Tokens of tool outputs.
     pub output_tokens: Option<i64>,
     /// Number of parts that maintenance could change.
@@ -25,7 +25,7 @@ pub struct Watch {
     pub idle_seconds: Option<u32>,
 }
 
-impl Watch {
+impl MaintenanceLimits {
     /// The limits for a policy's maintenance under a window; none if nothing is automatic.
     pub fn of(policy: &Policy, window: &ModelWindow) -> Self {
         let mut watch = Self::default();
@@ -117,28 +117,31 @@ mod tests {
     use super::*;
     use crate::policy::{dsl, presets};
 
-    fn watch(preset: &str, context: i64) -> Watch {
+    fn watch(preset: &str, context: i64) -> MaintenanceLimits {
         let policy = presets::find(preset).expect("a preset").policy();
-        Watch::of(&policy, &ModelWindow { context, ..ModelWindow::default() })
+        MaintenanceLimits::of(&policy, &ModelWindow { context, ..ModelWindow::default() })
     }
 
     #[test]
     fn each_maintenance_waits_for_what_it_needs() {
-        let none = Watch::default();
+        let none = MaintenanceLimits::default();
         for (preset, expected) in [
-            ("opencode@seed", Watch { output_tokens: Some(60_000), ..none.clone() }),
+            ("opencode@seed", MaintenanceLimits { output_tokens: Some(60_000), ..none.clone() }),
             ("opencode@1.18", none.clone()),
-            ("gemini-cli@0.26", Watch { output_tokens: Some(79_999), ..none.clone() }),
-            ("qwen-code@0.24", Watch { output_tokens: Some(125_000), idle_seconds: Some(3_600), ..none.clone() }),
-            ("goose@0.8", Watch { parts: Some(16 + 3), ..none.clone() }),
-            ("anthropic-context-editing", Watch { parts: Some(0), ..none.clone() }),
-            ("suna@2026", Watch { parts: Some(0), messages: Some(320), ..none.clone() }),
+            ("gemini-cli@0.26", MaintenanceLimits { output_tokens: Some(79_999), ..none.clone() }),
+            (
+                "qwen-code@0.24",
+                MaintenanceLimits { output_tokens: Some(125_000), idle_seconds: Some(3_600), ..none.clone() },
+            ),
+            ("goose@0.8", MaintenanceLimits { parts: Some(16 + 3), ..none.clone() }),
+            ("anthropic-context-editing", MaintenanceLimits { parts: Some(0), ..none.clone() }),
+            ("suna@2026", MaintenanceLimits { parts: Some(0), messages: Some(320), ..none.clone() }),
         ] {
             assert_eq!(watch(preset, 200_000), expected, "{preset}");
         }
         let mut policy = presets::find("suna@2026").expect("a preset").policy();
         policy.trigger.auto = false;
-        assert_eq!(Watch::of(&policy, &ModelWindow::default()), none);
+        assert_eq!(MaintenanceLimits::of(&policy, &ModelWindow::default()), none);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn pair_indexed(
 }
 
 /// Separates results from the rest: the rest in pieces, and for each call, in reading order, its result.
-fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) -> (Pieces, Vec<Option<Answer>>) {
+fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) -> (Pieces, Vec<Option<MovedResult>>) {
     let numbers = numbers(&messages);
     let mut pieces = Pieces::default();
     let mut answers = Vec::new();
@@ -71,7 +71,7 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
                     match part.source.and_then(|id| numbers.get(answered.get(&id)?)).copied() {
                         Some(call) => {
                             pieces.close(from, call);
-                            answers[call] = Some(Answer { from, header: header(Role::Tool), part });
+                            answers[call] = Some(MovedResult { from, header: header(Role::Tool), part });
                         }
                         None => {
                             let shown = result_as_text(&part, result);
@@ -100,7 +100,7 @@ fn numbers(messages: &[ViewMessage]) -> HashMap<PartId, usize> {
 }
 
 /// A result that must be moved directly after its call.
-struct Answer {
+struct MovedResult {
     /// Index of the message from which it came.
     from: usize,
     /// An empty tool message with the header of that message.
@@ -167,10 +167,10 @@ fn call_id(part: &ViewPart) -> Option<&str> {
 }
 
 /// The tool messages that follow a piece.
-fn tool_messages(interrupted_text: &str, piece: &Piece, answers: &mut [Option<Answer>]) -> Vec<ViewMessage> {
+fn tool_messages(interrupted_text: &str, piece: &Piece, answers: &mut [Option<MovedResult>]) -> Vec<ViewMessage> {
     let mut messages: Vec<(Option<usize>, ViewMessage)> = Vec::new();
     for (&call, call_id) in piece.calls.iter().zip(piece.message.parts.iter().filter_map(call_id)) {
-        let Some(Answer { from, header, part }) = answers[call].take() else {
+        let Some(MovedResult { from, header, part }) = answers[call].take() else {
             messages.push((None, interrupted(interrupted_text, call_id)));
             continue;
         };

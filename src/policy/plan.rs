@@ -12,7 +12,7 @@ mod tests;
 
 pub use after::{first_changed, foreseen, marker_text, shown_summary, view, with_removals, with_summary};
 pub use by_hand::{head_can_start, summary_within, tail_can_start};
-pub use changes::{Written, changes};
+pub use changes::{WrittenSummary, changes};
 pub use edit::{PlanEdit, edited};
 pub use input::{Boundary, PlanningInput, SummaryPlan, Work};
 pub use sources::{boundary_is_safe, message_count, omitted_ranges, slot, supplied};
@@ -69,17 +69,19 @@ pub fn decide(planning: PlanningInput<'_>, context_tokens: i64, allowed: impl Fn
         return None;
     }
     let mut reached = overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level));
-    let level = reached.find(|(_, level_policy)| worthy(planning, level_policy, context_tokens).is_some());
+    let level = reached.find(|(_, level_policy)| worthwhile_work(planning, level_policy, context_tokens).is_some());
     let maintenance_pays = || gain::is_enough(planning, &policy.maintenance, &maintenance(planning), context_tokens);
     level.map(|(level, _)| Decision::Level(level)).or_else(|| maintenance_pays().then_some(Decision::Maintenance))
 }
 
 /// The result of a decision in a view with `context_tokens` tokens.
-pub fn decided(planning: PlanningInput<'_>, decision: Decision, context_tokens: i64) -> Work {
+pub fn work_of(planning: PlanningInput<'_>, decision: Decision, context_tokens: i64) -> Work {
     match decision {
         Decision::Level(level) => {
             let level_policy = planning.policy.level(level);
-            level_policy.and_then(|level_policy| worthy(planning, level_policy, context_tokens)).unwrap_or_default()
+            level_policy
+                .and_then(|level_policy| worthwhile_work(planning, level_policy, context_tokens))
+                .unwrap_or_default()
         }
         Decision::Maintenance => maintenance(planning),
     }
@@ -95,7 +97,7 @@ fn level_has_work(planning: PlanningInput<'_>, level_policy: &LevelPolicy) -> bo
 fn steps_have_work(planning: PlanningInput<'_>, steps: &[Step]) -> bool {
     let has_work = |step: &&Step| match step {
         Step::Summarize(rule) => can_summarize(planning, rule),
-        Step::Clear(_) | Step::Omit(_) => !take(planning, step).is_empty(),
+        Step::Clear(_) | Step::Omit(_) => !apply_step(planning, step).is_empty(),
     };
     let is_quick = |step: &&Step| matches!(step, Step::Omit(omission) if omission.goes_by_number());
     let (quick, slow): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(is_quick);
@@ -103,7 +105,7 @@ fn steps_have_work(planning: PlanningInput<'_>, steps: &[Step]) -> bool {
 }
 
 /// The result of a level's steps, with its own tail or a smaller one, if it is worth its cost.
-fn worthy(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_tokens: i64) -> Option<Work> {
+fn worthwhile_work(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_tokens: i64) -> Option<Work> {
     let mut works =
         tail_fallbacks(level_policy).into_iter().map(|level_policy| apply(planning, &level_policy, context_tokens));
     works.find(|work| gain::is_enough(planning, &level_policy.steps, work, context_tokens))
@@ -112,7 +114,7 @@ fn worthy(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_token
 /// True if the steps of a level are worth their cost.
 pub fn is_worth_it(planning: PlanningInput<'_>, level: Option<Level>, context_tokens: i64) -> bool {
     let level_policy = level.and_then(|level| planning.policy.level(level));
-    level_policy.is_some_and(|level_policy| worthy(planning, level_policy, context_tokens).is_some())
+    level_policy.is_some_and(|level_policy| worthwhile_work(planning, level_policy, context_tokens).is_some())
 }
 
 /// The level for overflow recovery, which removes most from a view that is too large, regardless of the thresholds: the
@@ -132,7 +134,7 @@ pub fn recovery_level(planning: PlanningInput<'_>, context_tokens: i64) -> Optio
 /// The result of a level's steps in a view with `context_tokens` tokens.
 pub fn apply(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_tokens: i64) -> Work {
     let enough = level_policy.due_at(planning.window).filter(|_| level_policy.stop_when_enough);
-    steps(planning, &level_policy.steps, context_tokens, enough)
+    apply_steps(planning, &level_policy.steps, context_tokens, enough)
 }
 
 /// The level as applied by hand: all of its steps, even if fewer would be enough.
@@ -142,7 +144,7 @@ pub fn by_hand(level_policy: &LevelPolicy) -> LevelPolicy {
 
 /// The result of maintenance.
 pub fn maintenance(planning: PlanningInput<'_>) -> Work {
-    steps(planning, &planning.policy.maintenance, 0, None)
+    apply_steps(planning, &planning.policy.maintenance, 0, None)
 }
 
 /// The result of a prune by hand: every prune of the policy, regardless of context usage and conditions.
@@ -152,11 +154,11 @@ pub fn clear_all(planning: PlanningInput<'_>) -> Work {
         Step::Clear(clear) => Some(Step::Clear(clear.by_hand())),
         Step::Omit(_) | Step::Summarize(_) => None,
     });
-    steps(planning, &clears.collect::<Vec<_>>(), 0, None)
+    apply_steps(planning, &clears.collect::<Vec<_>>(), 0, None)
 }
 
 /// Takes the steps in order, each on the result of the previous ones; stops when fewer than `enough` tokens remain.
-fn steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
+fn apply_steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enough: Option<i64>) -> Work {
     let mut work = Work::default();
     let mut sources = Cow::Borrowed(planning.sources);
     for (index, step) in steps.iter().enumerate() {
@@ -168,7 +170,7 @@ fn steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enoug
             break;
         }
         let here = PlanningInput { sources: &sources, ..planning };
-        let Work { removals, summary } = take(here, step);
+        let Work { removals, summary } = apply_step(here, step);
         work.summary = summary.or(work.summary);
         if removals.is_empty() {
             continue;
@@ -183,7 +185,7 @@ fn steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64, enoug
 }
 
 /// The result of one step.
-fn take(planning: PlanningInput<'_>, step: &Step) -> Work {
+fn apply_step(planning: PlanningInput<'_>, step: &Step) -> Work {
     let mut work = match step {
         Step::Clear(rule) => {
             let removals =
@@ -230,7 +232,7 @@ pub fn without_media(planning: PlanningInput<'_>) -> Removals {
 /// The fallback for a summary that cannot be made.
 pub fn fallback(planning: PlanningInput<'_>, omissions: &[Omission]) -> Work {
     let omissions: Vec<Step> = omissions.iter().cloned().map(Step::Omit).collect();
-    steps(planning, &omissions, 0, None)
+    apply_steps(planning, &omissions, 0, None)
 }
 
 /// Adds later truncations and omissions to earlier ones; for the same part the later truncation holds.

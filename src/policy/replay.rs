@@ -77,7 +77,7 @@ pub fn given_up(planning: PlanningInput<'_>) -> Removals {
 
 /// The reaction to the end of a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
+pub enum Reaction {
     /// None: the last message is no reply with an overflow, or the reply belongs to another view.
     Nothing,
     /// A compaction of the view.
@@ -91,16 +91,16 @@ pub enum Answer {
 /// A reply to a view from before a compaction says nothing about the current view. Neither does usage of a view from
 /// before `changed_revision`, the newest change of the view. If the request was answered in spite of the overflow, the
 /// thresholds decide after any later compaction, and after an overflow compaction for the same request.
-pub fn answer(planning: PlanningInput<'_>, compactions: &[Compaction], changed_revision: Revision) -> Answer {
+pub fn reaction(planning: PlanningInput<'_>, compactions: &[Compaction], changed_revision: Revision) -> Reaction {
     let PlanningInput { policy, window, layout, sources, .. } = planning;
     let last = last(sources).map(|source| &source.message);
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
-    let Some((reply, overflow)) = found else { return Answer::Nothing };
+    let Some((reply, overflow)) = found else { return Reaction::Nothing };
     let is_reported = reply.finish.reason == Some(FinishReason::Error);
     // A reply that does not name its view may have been given any of them.
     let seen = reply.finish.given_revision().unwrap_or(FIRST_REVISION);
     if !is_reported && seen < changed_revision {
-        return Answer::Nothing;
+        return Reaction::Nothing;
     }
     let given = reply.finish.given_revision().unwrap_or(reply.revision);
     let settles = |compaction: &Compaction| {
@@ -109,13 +109,13 @@ pub fn answer(planning: PlanningInput<'_>, compactions: &[Compaction], changed_r
             && (compaction.state.is_active() || compaction.end_revision.is_some_and(|end| end > given))
     };
     if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || compactions.iter().any(settles) {
-        Answer::Nothing
+        Reaction::Nothing
     } else if !is_answered(sources, compactions) {
-        Answer::Recover(overflow)
+        Reaction::Recover(overflow)
     } else {
         match overflow {
-            Overflow::Unanswered => Answer::GiveUp,
-            Overflow::Answered => Answer::Nothing,
+            Overflow::Unanswered => Reaction::GiveUp,
+            Overflow::Answered => Reaction::Nothing,
         }
     }
 }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     /// The reaction to the end of a view under a policy that evaluates usage too.
-    fn answered(layout: &Layout, sources: &[SourceMessage], compactions: &[Compaction]) -> Answer {
+    fn answered(layout: &Layout, sources: &[SourceMessage], compactions: &[Compaction]) -> Reaction {
         let (policy, window) = (policy(true, true), window());
         let planning =
             PlanningInput { policy: &policy, window: &window, layout, sources, base: 100, now: Timestamp(0) };
@@ -313,7 +313,7 @@ mod tests {
             done.filter_map(|compaction| compaction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
         // No compaction precedes the first revision of a session.
         let changed = changed.map(|revision| revision.max(FIRST_REVISION + 1));
-        answer(planning, compactions, changed.max().unwrap_or(FIRST_REVISION))
+        reaction(planning, compactions, changed.max().unwrap_or(FIRST_REVISION))
     }
 
     /// A layout under a summary with this mark.
@@ -324,7 +324,12 @@ mod tests {
 
     /// Checks a session that ends in a failed reply, with compactions because of an overflow: the base revision, the
     /// end and the final state of each.
-    fn check(failed: Finish, layout: &Layout, compactions: &[(Revision, Revision, CompactionState)], expected: Answer) {
+    fn check(
+        failed: Finish,
+        layout: &Layout,
+        compactions: &[(Revision, Revision, CompactionState)],
+        expected: Reaction,
+    ) {
         let mut messages = dsl::parse("u1 \"x\"\na1 \"y\"\nu2 \"z\"\na2 \"\" finish=error");
         messages[3].message.finish = failed;
         let revisions: Vec<Revision> = messages.iter().map(|source| source.message.revision).collect();
@@ -364,19 +369,29 @@ mod tests {
         };
         let plain = Layout::default();
         let done = |base, end| (base, end, CompactionState::Done);
-        check(Finish::default(), &plain, &[], Answer::Nothing);
-        check(failed(None), &plain, &[], Answer::Recover(Overflow::Unanswered));
-        check(failed(None), &summed_up(1), &[], Answer::Recover(Overflow::Unanswered));
-        check(failed(None), &summed_up(200), &[], Answer::Nothing);
+        check(Finish::default(), &plain, &[], Reaction::Nothing);
+        check(failed(None), &plain, &[], Reaction::Recover(Overflow::Unanswered));
+        check(failed(None), &summed_up(1), &[], Reaction::Recover(Overflow::Unanswered));
+        check(failed(None), &summed_up(200), &[], Reaction::Nothing);
         // One for the previous request, one that ended after the failure, and one that the failed reply already saw.
-        check(failed(None), &plain, &[done(0, 0)], Answer::Recover(Overflow::Unanswered));
-        check(failed(None), &plain, &[done(100, 200)], Answer::Nothing);
-        check(failed(Some(300)), &plain, &[done(100, 200)], Answer::GiveUp);
-        check(failed(Some(150)), &plain, &[done(100, 200)], Answer::Nothing);
-        check(failed(Some(300)), &plain, &[(100, 200, CompactionState::Failed)], Answer::Recover(Overflow::Unanswered));
-        check(failed(None), &plain, &[(100, 200, CompactionState::Failed)], Answer::Nothing);
-        check(failed(None), &plain, &[(100, 200, CompactionState::Superseded)], Answer::Recover(Overflow::Unanswered));
-        check(failed(None), &plain, &[(100, 200, CompactionState::Running)], Answer::Nothing);
+        check(failed(None), &plain, &[done(0, 0)], Reaction::Recover(Overflow::Unanswered));
+        check(failed(None), &plain, &[done(100, 200)], Reaction::Nothing);
+        check(failed(Some(300)), &plain, &[done(100, 200)], Reaction::GiveUp);
+        check(failed(Some(150)), &plain, &[done(100, 200)], Reaction::Nothing);
+        check(
+            failed(Some(300)),
+            &plain,
+            &[(100, 200, CompactionState::Failed)],
+            Reaction::Recover(Overflow::Unanswered),
+        );
+        check(failed(None), &plain, &[(100, 200, CompactionState::Failed)], Reaction::Nothing);
+        check(
+            failed(None),
+            &plain,
+            &[(100, 200, CompactionState::Superseded)],
+            Reaction::Recover(Overflow::Unanswered),
+        );
+        check(failed(None), &plain, &[(100, 200, CompactionState::Running)], Reaction::Nothing);
     }
 
     #[test]
@@ -386,23 +401,23 @@ mod tests {
         let full = |at| reply(FinishReason::Length, at);
         let plain = Layout::default();
         let done = [(100, 200, CompactionState::Done)];
-        check(read(None), &plain, &[], Answer::Recover(Overflow::Answered));
-        check(full(None), &plain, &[], Answer::Recover(Overflow::Unanswered));
-        check(read(None), &plain, &done, Answer::Nothing);
-        check(full(None), &plain, &[(0, 1, CompactionState::Done)], Answer::Nothing);
-        check(full(None), &summed_up(1), &[], Answer::Nothing);
-        check(full(Some(300)), &summed_up(1), &[], Answer::Recover(Overflow::Unanswered));
-        check(read(Some(300)), &plain, &done, Answer::Nothing);
-        check(full(Some(300)), &plain, &done, Answer::GiveUp);
+        check(read(None), &plain, &[], Reaction::Recover(Overflow::Answered));
+        check(full(None), &plain, &[], Reaction::Recover(Overflow::Unanswered));
+        check(read(None), &plain, &done, Reaction::Nothing);
+        check(full(None), &plain, &[(0, 1, CompactionState::Done)], Reaction::Nothing);
+        check(full(None), &summed_up(1), &[], Reaction::Nothing);
+        check(full(Some(300)), &summed_up(1), &[], Reaction::Recover(Overflow::Unanswered));
+        check(read(Some(300)), &plain, &done, Reaction::Nothing);
+        check(full(Some(300)), &plain, &done, Reaction::GiveUp);
     }
 
     #[test]
     fn what_came_behind_a_failure_settles_it() {
         let mut messages = dsl::parse("u1 \"x\"\na1 \"y\" finish=error");
         messages[1].message.finish.detail = "prompt is too long".to_owned();
-        assert_eq!(answered(&Layout::default(), &messages, &[]), Answer::Recover(Overflow::Unanswered));
+        assert_eq!(answered(&Layout::default(), &messages, &[]), Reaction::Recover(Overflow::Unanswered));
         messages.extend(dsl::parse("u2 \"z\""));
-        assert_eq!(answered(&Layout::default(), &messages, &[]), Answer::Nothing);
-        assert_eq!(answered(&Layout::default(), &[], &[]), Answer::Nothing);
+        assert_eq!(answered(&Layout::default(), &messages, &[]), Reaction::Nothing);
+        assert_eq!(answered(&Layout::default(), &[], &[]), Reaction::Nothing);
     }
 }

@@ -1,8 +1,8 @@
 //! The interface of the scheduler for the other modules.
 
+use super::deltas::{DeltaChannel, SummaryDelta};
 use super::health::{Health, Reports};
-use super::index::Noted;
-use super::live::{Live, SummaryDelta};
+use super::index::IndexQueue;
 use crate::loaded::Loaded;
 use crate::store::SessionKey;
 use crate::summarizer::{Levels, Tasks};
@@ -13,8 +13,8 @@ use tokio::sync::{Notify, broadcast, watch};
 #[derive(Clone)]
 pub struct SchedulerHandle {
     pub(super) woken: Arc<Notify>,
-    pub(super) noted: Noted,
-    pub(super) live: Live,
+    pub(super) index_queue: IndexQueue,
+    pub(super) deltas: DeltaChannel,
     pub(super) reports: Reports,
     pub(super) tasks: Tasks,
     pub(super) summarizers: Levels,
@@ -48,12 +48,12 @@ impl SchedulerHandle {
     }
 
     /// Records a write to a session whose policy has retrieval.
-    pub fn note(&self, session: SessionKey) {
-        self.noted.add(session);
+    pub fn queue_for_index(&self, session: SessionKey) {
+        self.index_queue.add(session);
     }
 
     /// The delta frames of all summaries from now on. A slow receiver misses the oldest.
     pub fn summary_words(&self) -> broadcast::Receiver<SummaryDelta> {
-        self.live.subscribe()
+        self.deltas.subscribe()
     }
 }

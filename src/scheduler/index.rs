@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 /// Sessions that were written to since the index was last filled. It is only a hint in memory: the store knows how far
 /// the index is.
 #[derive(Clone, Default)]
-pub(super) struct Noted {
+pub(super) struct IndexQueue {
     sessions: Arc<Mutex<BTreeSet<SessionKey>>>,
     added: Arc<Notify>,
 }
 
-impl Noted {
+impl IndexQueue {
     /// Adds a session.
     pub(super) fn add(&self, session: SessionKey) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -47,27 +47,27 @@ pub async fn index(store: &Store, session: SessionKey, through: Revision) -> sto
 }
 
 /// Fills the index until it is cancelled: first the gaps that an earlier daemon left, then the recorded sessions.
-pub(super) async fn fill(store: Store, noted: Noted, cancel: CancellationToken) {
+pub(super) async fn fill(store: Store, index_queue: IndexQueue, cancel: CancellationToken) {
     tokio::select! {
         () = cancel.cancelled() => {}
-        () = fill_on(&store, &noted) => {}
+        () = fill_on(&store, &index_queue) => {}
     }
 }
 
-async fn fill_on(store: &Store, noted: &Noted) {
-    if let Err(error) = note_unfinished(store, noted).await {
+async fn fill_on(store: &Store, index_queue: &IndexQueue) {
+    if let Err(error) = queue_unfinished(store, index_queue).await {
         tracing::warn!(%error, "the index of words is filled in later");
     }
     loop {
-        let Some(session) = noted.take() else {
-            noted.added.notified().await;
+        let Some(session) = index_queue.take() else {
+            index_queue.added.notified().await;
             continue;
         };
         match fill_one(store, session).await {
             Ok(()) => {}
             Err(store::Error::Closed | store::Error::Stopped(_)) => return,
             Err(store::Error::Busy) => {
-                noted.add(session);
+                index_queue.add(session);
                 tokio::time::sleep(Duration::from_millis(limits::SCHEDULER_TICK_MS)).await;
             }
             Err(error) => tracing::warn!(%error, "a session's words are not in the index"),
@@ -75,13 +75,13 @@ async fn fill_on(store: &Store, noted: &Noted) {
     }
 }
 
-async fn note_unfinished(store: &Store, noted: &Noted) -> store::Result<()> {
+async fn queue_unfinished(store: &Store, index_queue: &IndexQueue) -> store::Result<()> {
     let mut after = SessionKey::default();
     loop {
         let page = store.behind_in_index(after, limits::PAGE_SIZE_DEFAULT).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = *last;
-        page.into_iter().for_each(|session| noted.add(session));
+        page.into_iter().for_each(|session| index_queue.add(session));
     }
 }
 

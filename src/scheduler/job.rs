@@ -1,12 +1,12 @@
 //! Work: evaluates due sessions and runs jobs.
 
 use super::client::{Assignment, Outcome};
+use super::deltas::Notifier;
 use super::error::Error;
-use super::live::Notifier;
-use super::prepared::{PreparedCompaction, Proposal, instead};
+use super::prepared::{PreparedCompaction, Proposal, prepared_fallback};
 use super::request_log::RequestLog;
-use super::retry::{is_held, with_retry};
-use super::worker::{Attempt, Refusal, Terms, Worker, failure, no_gain, past, planning};
+use super::retry::{backoff, is_held, with_retry};
+use super::worker::{Attempt, FailureRules, Refusal, Worker, failure, guard_input, no_gain, planning};
 use crate::fold::guards::{self, Decision, Guards};
 use crate::fold::wake;
 use crate::limits;
@@ -84,7 +84,7 @@ impl Worker {
         let (window, now) = (&source.window, self.clock.now());
         let planning = planning(policy, window, source, now);
         let tokens = fold.context_tokens(window);
-        let guards = Guards::new(planning, fold, past(&rows));
+        let guards = Guards::new(planning, fold, guard_input(&rows));
         self.recover_overflow(source, planning, tokens, &guards).await?;
         if pending.compaction.is_none()
             && let Some(decision) = guards::decide(planning, fold, &guards)
@@ -123,24 +123,24 @@ impl Worker {
             return Ok(());
         }
         let is_allowed = |request: &CompactionRequest| {
-            let level_is = |level| guards.allow(planning, level) && !asks(planning.policy, level);
+            let level_is = |level| guards.allow(planning, level) && !needs_confirmation(planning.policy, level);
             !guards.holds_after_undo && request.level.is_none_or(level_is)
         };
         let before = self.compactions(source.session).await?;
-        let (request, condition) = match replay::answer(planning, &before, source.changed_revision) {
-            replay::Answer::Nothing => return Ok(()),
-            replay::Answer::Recover(Overflow::Unanswered) => {
+        let (request, condition) = match replay::reaction(planning, &before, source.changed_revision) {
+            replay::Reaction::Nothing => return Ok(()),
+            replay::Reaction::Recover(Overflow::Unanswered) => {
                 (replay::recovery_request(planning, tokens).unwrap_or_else(replay::of_media), Condition::Possible(true))
             }
             // If the session can go on, levels that guards hold back are not applied for an overflow either, and a
             // level that needs confirmation is left to its threshold.
-            replay::Answer::Recover(Overflow::Answered) => match replay::recovery_request(planning, tokens) {
+            replay::Reaction::Recover(Overflow::Answered) => match replay::recovery_request(planning, tokens) {
                 Some(request) if is_allowed(&request) && plan::is_worth_it(planning, request.level, tokens) => {
                     (request, Condition::Due { at: source.at })
                 }
                 Some(_) | None => return Ok(()),
             },
-            replay::Answer::GiveUp => (replay::of_media(), Condition::Possible(true)),
+            replay::Reaction::GiveUp => (replay::of_media(), Condition::Possible(true)),
         };
         let usage = WindowUsage { window: planning.window.clone(), context_tokens: tokens };
         match self.store.enqueue(source.session, Caller::default(), request, usage, condition, None).await {
@@ -165,7 +165,7 @@ impl Worker {
         let done = tokio::select! {
             biased;
             () = cancel.cancelled() => Ok(()),
-            done = worker.hold(&claim) => done,
+            done = worker.run_claimed(&claim) => done,
         };
         worker.store_request_log(&claim).await;
         if !worker.request_log.take().is_empty() {
@@ -194,7 +194,7 @@ impl Worker {
     }
 
     /// Runs the claimed job, and renews the claim meanwhile.
-    async fn hold(&self, claim: &Claim) -> Result<(), Error> {
+    async fn run_claimed(&self, claim: &Claim) -> Result<(), Error> {
         failpoint::reach("work.claimed");
         let work = self.compact(claim);
         tokio::pin!(work);
@@ -225,37 +225,37 @@ impl Worker {
 
     /// Runs the claimed job. Whatever fails, this ends the job or puts it back: nothing else would.
     async fn compact(&self, claim: &Claim) -> Result<(), Error> {
-        let mut terms = Terms::unknown();
-        match self.carry_out(claim, &mut terms).await {
+        let mut rules = FailureRules::unknown();
+        match self.execute(claim, &mut rules).await {
             Ok(()) | Err(Error::Store(store::Error::LeaseLost)) => Ok(()),
             Err(Error::Store(error)) => {
                 let why = Refusal::Retry(failure(FailureReason::Store, error.to_string()), None);
-                self.end(claim, &terms, why).await
+                self.end(claim, &rules, why).await
             }
         }
     }
 
-    async fn carry_out(&self, claim: &Claim, terms: &mut Terms) -> Result<(), Error> {
+    async fn execute(&self, claim: &Claim, rules: &mut FailureRules) -> Result<(), Error> {
         let rows = self.store.guard_rows(claim.session).await?;
         let (source, policy) = self.source(claim.session, claim.base).await?;
         let planning = planning(&policy, &claim.window, &source, self.clock.now());
         let fold = loaded::fold(&policy, &source);
-        let guards = Guards::new(planning, &fold, past(&rows));
+        let guards = Guards::new(planning, &fold, guard_input(&rows));
         let attempt = Attempt { claim, planning, fold, guards };
-        *terms = attempt.terms();
+        *rules = attempt.failure_rules();
         let is_overflow = claim.request.trigger == Trigger::Overflow;
         if is_overflow && replay::is_answered(&source.messages, &self.compactions(claim.session).await?) {
             let why = failure(
                 FailureReason::OverflowAgain,
                 "the view was compacted for this request before, and is still too large",
             );
-            return self.end(claim, terms, Refusal::Final(why)).await;
+            return self.end(claim, rules, Refusal::Final(why)).await;
         }
         let level_policy = claim.request.level.and_then(|level| policy.level(level));
         match level_policy {
             _ if claim.request.trigger == Trigger::Window => self.apply_last_resort(&attempt).await,
             Some(level_policy) => self.apply_level(&attempt, level_policy).await,
-            None => self.clear(&attempt).await,
+            None => self.apply_clearings(&attempt).await,
         }
     }
 
@@ -266,7 +266,9 @@ impl Worker {
         let removals = guards::last_resort_removals(*planning, fold, guards);
         match PreparedCompaction::of(*planning, &removals, None) {
             Some(prepared) => self.commit(prepared.commit(attempt)).await,
-            None if fold.fits(planning.window) || guards.reported_overhead.is_some() => self.nothing(claim).await,
+            None if fold.fits(planning.window) || guards.reported_overhead.is_some() => {
+                self.end_without_work(claim).await
+            }
             None => {
                 let why = guards::fixed_failure(*planning, fold, guards);
                 Ok(with_retry(|| self.store.fail_job((*claim).clone(), why.clone(), false)).await?)
@@ -274,13 +276,13 @@ impl Worker {
         }
     }
 
-    async fn nothing(&self, claim: &Claim) -> Result<(), Error> {
+    async fn end_without_work(&self, claim: &Claim) -> Result<(), Error> {
         let why = failure(FailureReason::NothingToCompact, "nothing in the view can be taken away");
         Ok(with_retry(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
     }
 
     /// Applies the clearings of maintenance, or, by hand, every clearing of any step of the policy.
-    async fn clear(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
+    async fn apply_clearings(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
         let Attempt { claim, planning, .. } = *attempt;
         let work = match claim.request.trigger {
             Trigger::Manual => plan::clear_all(planning),
@@ -292,7 +294,7 @@ impl Worker {
         let least = attempt.least_gain(&planning.policy.maintenance, false);
         match PreparedCompaction::of(planning, &work.removals, None).filter(|prepared| prepared.gain() >= least) {
             Some(prepared) => self.commit(prepared.commit(attempt)).await,
-            None if claim.request.trigger == Trigger::Manual => self.nothing(claim).await,
+            None if claim.request.trigger == Trigger::Manual => self.end_without_work(claim).await,
             None => self.apply_last_resort(attempt).await,
         }
     }
@@ -318,7 +320,7 @@ impl Worker {
             }
         };
         let stripped = plan::with_removals(planning.sources, &given_up, claim.compaction);
-        let (mut refused, mut prepared_fallback, mut vetoed) = (None, None, false);
+        let (mut refused, mut fallback, mut vetoed) = (None, None, false);
         let mut is_first = true;
         let mut attempt_summarizer =
             AttemptSummarizer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
@@ -349,11 +351,11 @@ impl Worker {
                 }
                 Ok(None) => {}
                 Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
-                    return self.end(claim, &attempt.terms(), why).await;
+                    return self.end(claim, &attempt.failure_rules(), why).await;
                 }
-                Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.terms(), why).await,
+                Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.failure_rules(), why).await,
                 Err(why) => {
-                    prepared_fallback = prepared_fallback.or_else(|| instead(planning, &work, least));
+                    fallback = fallback.or_else(|| prepared_fallback(planning, &work, least));
                     let is_lost = matches!(why, Refusal::Retry(..));
                     refused = Some(why);
                     if is_lost {
@@ -362,15 +364,15 @@ impl Worker {
                 }
             }
         }
-        match (prepared_fallback, refused) {
+        match (fallback, refused) {
             (Some(prepared), _) => self.commit(prepared.commit(attempt)).await,
             (None, Some(why)) => {
                 // The built-in summarizer failed too: the configured one may be back by the next attempt, which starts
                 // earlier than a provider's delay may ask for.
                 let why = attempt_summarizer.lost.map_or(why, |lost| Refusal::Retry(lost, None));
-                self.end(claim, &attempt.terms(), why).await
+                self.end(claim, &attempt.failure_rules(), why).await
             }
-            (None, None) if by_hand => self.nothing(claim).await,
+            (None, None) if by_hand => self.end_without_work(claim).await,
             (None, None) => self.apply_last_resort(attempt).await,
         }
     }
@@ -410,7 +412,7 @@ impl Worker {
             Some(prepared) => Err(prepared.gain()),
             None => Err(0),
         };
-        let notifier = Notifier::new(&self.live, &self.request_log, claim.session, claim.compaction);
+        let notifier = Notifier::new(&self.deltas, &self.request_log, claim.session, claim.compaction);
         let output = self.write(attempt_summarizer, &input, &notifier, accept).await;
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.store_request_log(claim).await;
@@ -430,7 +432,7 @@ impl Worker {
     ) -> Result<SummaryOutput, Refusal> {
         let mut why = no_gain(0);
         if attempt_summarizer.summarizer.name() != Extractive.name() {
-            why = match self.ask(attempt_summarizer.summarizer, input, observer).await {
+            why = match self.summarize(attempt_summarizer.summarizer, input, observer).await {
                 Ok(output) if output.text.trim().is_empty() => {
                     failure(FailureReason::SummaryEmpty, "the summary is empty")
                 }
@@ -456,7 +458,7 @@ impl Worker {
         let mut input = input.clone();
         let mut longest = None;
         for _ in 0..limits::SUMMARY_TRIES {
-            if let Ok(output) = self.ask(&Extractive, &input, observer).await {
+            if let Ok(output) = self.summarize(&Extractive, &input, observer).await {
                 match accept(&output) {
                     Ok(true) => return Ok(output),
                     Ok(false) => longest = longest.or(Some(output)),
@@ -468,7 +470,7 @@ impl Worker {
         longest.ok_or(Refusal::Final(why))
     }
 
-    async fn ask(
+    async fn summarize(
         &self,
         summarizer: &dyn Summarizer,
         input: &SummaryInput,
@@ -515,10 +517,10 @@ impl Worker {
     }
 
     /// Ends a job without effect, or puts it back.
-    async fn end(&self, claim: &Claim, terms: &Terms, why: Refusal) -> Result<(), Error> {
-        let attempts_max = terms.attempts_max;
+    async fn end(&self, claim: &Claim, rules: &FailureRules, why: Refusal) -> Result<(), Error> {
+        let attempts_max = rules.attempts_max;
         // The failure's message also says why no other compaction follows.
-        let failed = |why: Failure| match &terms.stopped {
+        let failed = |why: Failure| match &rules.stopped {
             Some(stopped) => Failure { message: format!("{}; {}", why.message, stopped.message), ..why },
             None => why,
         };
@@ -547,7 +549,7 @@ fn percent(tokens: i64, window: &ModelWindow) -> i64 {
 }
 
 /// True if a level needs confirmation.
-fn asks(policy: &Policy, level: Level) -> bool {
+fn needs_confirmation(policy: &Policy, level: Level) -> bool {
     policy.level(level).is_some_and(|level_policy| matches!(level_policy.notice, Notice::Confirm { .. }))
 }
 
@@ -576,12 +578,4 @@ fn request(
         Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
     };
     (CompactionRequest { notice, ..CompactionRequest::new(kind, trigger, level) }, confirm_until)
-}
-
-/// Delay before an attempt in milliseconds: twice as long each time, with jitter so that sessions do not run in step.
-/// Crates for retries repeat a call in a process; here the number of the attempt is stored with the job.
-pub(super) fn backoff(attempt: i64) -> i64 {
-    let doubled = limits::RETRY_MS_MIN << (attempt - 1).clamp(0, 16);
-    let most = doubled.min(limits::RETRY_MS_MAX);
-    rand::random_range(most / 2..=most)
 }

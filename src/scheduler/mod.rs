@@ -12,7 +12,7 @@ mod health;
 mod hooks;
 mod index;
 mod job;
-mod live;
+mod deltas;
 #[cfg(test)]
 mod model;
 mod retry;
@@ -41,13 +41,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
 
+pub use deltas::SummaryDelta;
 pub use error::Error;
 pub use handle::SchedulerHandle;
 pub use health::{Health, ReadFailure};
 #[doc(hidden)]
 pub use hooks::read_hook_output;
 pub use index::index;
-pub use live::SummaryDelta;
 pub use preview::Preview;
 pub use request_log::RequestLog;
 
@@ -93,8 +93,8 @@ impl Scheduler {
     pub fn new(store: Store, clock: Clock, summarizers: Levels, options: Options) -> Self {
         let handle = SchedulerHandle {
             woken: Arc::default(),
-            noted: index::Noted::default(),
-            live: live::Live::default(),
+            index_queue: index::IndexQueue::default(),
+            deltas: deltas::DeltaChannel::default(),
             reports: health::Reports::default(),
             tasks: Tasks::new(options.client_wait),
             summarizers: summarizers.clone(),
@@ -112,28 +112,28 @@ impl Scheduler {
     /// If the store cannot be read, the scheduler retries until it can; `SchedulerHandle::health` has the failure
     /// meanwhile.
     pub async fn run(self, cancel: CancellationToken) {
-        if !self.take_up(&cancel).await {
+        if !self.recover_lost_jobs(&cancel).await {
             return;
         }
         let queues = Queues::new();
         let (finished, results) = mpsc::channel(limits::JOB_QUEUE_MAX);
         let workers = self.start_workers(&queues, &finished, &cancel);
         drop(finished);
-        self.hand_out(&queues, results, &cancel).await;
+        self.dispatch(&queues, results, &cancel).await;
         queues.close();
         workers.wait().await;
-        if let Err(error) = recover::hand_back(&self.store, &self.clock).await {
+        if let Err(error) = recover::give_back_all(&self.store, &self.clock).await {
             tracing::info!(%error, "what was in hand is taken up at the next start");
         }
     }
 
     /// Recovers the jobs of an earlier daemon, with retries; false if the scheduler is to end instead.
-    async fn take_up(&self, cancel: &CancellationToken) -> bool {
+    async fn recover_lost_jobs(&self, cancel: &CancellationToken) -> bool {
         let mut attempt = 1;
         loop {
             let taken = tokio::select! {
                 () = cancel.cancelled() => return false,
-                taken = recover::take_up(&self.store, &self.clock) => taken,
+                taken = recover::release_all(&self.store, &self.clock) => taken,
             };
             match taken {
                 Ok(()) => {
@@ -146,7 +146,7 @@ impl Scheduler {
                     self.handle.reports.unreadable(&error, self.clock.now());
                 }
             }
-            let wait = job::backoff(attempt).min(limits::SCHEDULER_RETRY_MS_MAX);
+            let wait = retry::backoff(attempt).min(limits::SCHEDULER_RETRY_MS_MAX);
             tokio::select! {
                 () = cancel.cancelled() => return false,
                 () = tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())) => attempt += 1,
@@ -170,25 +170,25 @@ impl Scheduler {
             loaded: self.handle.loaded.clone(),
             vocabularies: self.options.vocabularies.clone().into(),
             owner: fresh_id(),
-            live: self.handle.live.clone(),
+            deltas: self.handle.deltas.clone(),
             tasks: self.handle.tasks.clone(),
             hooks: self.options.hooks.clone().into(),
             request_log: Arc::new(RequestLog::new(self.clock.clone(), 0)),
         };
         let start = |queue: &async_channel::Receiver<Work>| {
             let (worker, stop) = (worker.clone(), cancel.clone());
-            let act = move |work| carry_out(worker.clone(), work, stop.clone());
-            workers.spawn(work_off(act, queue.clone(), finished.clone(), cancel.clone()));
+            let act = move |work| do_work(worker.clone(), work, stop.clone());
+            workers.spawn(work_loop(act, queue.clone(), finished.clone(), cancel.clone()));
         };
         (0..self.options.workers.get()).for_each(|_| start(&queues.runs.1));
         start(&queues.evaluations.1);
-        workers.spawn(index::fill(self.store.clone(), self.handle.noted.clone(), cancel.clone()));
+        workers.spawn(index::fill(self.store.clone(), self.handle.index_queue.clone(), cancel.clone()));
         workers.close();
         workers
     }
 
     /// Hands out work until it is cancelled.
-    async fn hand_out(&self, queues: &Queues, mut results: mpsc::Receiver<Input>, cancel: &CancellationToken) {
+    async fn dispatch(&self, queues: &Queues, mut results: mpsc::Receiver<Input>, cancel: &CancellationToken) {
         let mut state = State::default();
         let mut work = self.store.watch_work();
         let mut tick = tokio::time::interval(Duration::from_millis(limits::SCHEDULER_TICK_MS));
@@ -230,7 +230,7 @@ impl Scheduler {
             };
             for effect in step(&mut state, input) {
                 // Work that does not fit in a full queue is not lost: it is found again.
-                if let Some(effect) = queues.hand_out(effect) {
+                if let Some(effect) = queues.dispatch(effect) {
                     step(&mut state, Input::Returned(effect));
                 }
             }
@@ -239,7 +239,7 @@ impl Scheduler {
     }
 
     async fn release_expired(&self, state: &State) {
-        if let Err(error) = recover::release_expired(&self.store, &self.clock, |job| state.has_in_hand(job)).await {
+        if let Err(error) = recover::release_expired(&self.store, &self.clock, |job| state.is_running(job)).await {
             tracing::warn!(%error, "lost compactions are taken up later");
         }
     }
@@ -273,7 +273,7 @@ impl Scheduler {
                 }
             }
         }
-        let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.passed_over()).unwrap_or(i64::MAX);
+        let many = i64::try_from(limits::JOB_QUEUE_MAX / 4 + state.skipped()).unwrap_or(i64::MAX);
         let due = self.store.due_sessions(many).await?;
         let ready = self.store.ready_jobs(self.clock.now(), many).await?;
         Ok((Input::Found { due, ready, now: Instant::now() }, next_wake))
@@ -297,7 +297,7 @@ impl Queues {
     }
 
     /// Hands out work, or returns it if the queue is full.
-    fn hand_out(&self, work: Work) -> Option<Work> {
+    fn dispatch(&self, work: Work) -> Option<Work> {
         let queue = match work {
             Work::Evaluate(_) => &self.evaluations.0,
             Work::Run { .. } => &self.runs.0,
@@ -312,7 +312,7 @@ impl Queues {
 }
 
 /// Does one piece of work. A job that is dropped because the daemon stops has its request log stored first.
-async fn carry_out(worker: Worker, work: Work, cancel: CancellationToken) -> Result<(), Error> {
+async fn do_work(worker: Worker, work: Work, cancel: CancellationToken) -> Result<(), Error> {
     match work {
         Work::Evaluate(due) => tokio::select! {
             () = cancel.cancelled() => Ok(()),
@@ -325,7 +325,7 @@ async fn carry_out(worker: Worker, work: Work, cancel: CancellationToken) -> Res
 /// The loop of one worker. Work in progress is dropped when the daemon stops, and its claim is given back. A worker
 /// that fails or panics at one piece of work continues with the next; the lease of its job then runs out, and the job
 /// is recovered.
-async fn work_off<F: Future<Output = Result<(), Error>>>(
+async fn work_loop<F: Future<Output = Result<(), Error>>>(
     act: impl Fn(Work) -> F,
     queue: async_channel::Receiver<Work>,
     finished: mpsc::Sender<Input>,
@@ -373,7 +373,7 @@ mod tests {
                 _ => Ok(()),
             }
         };
-        work_off(act, queue, finished, CancellationToken::new()).await;
+        work_loop(act, queue, finished, CancellationToken::new()).await;
         let mut state = State::default();
         let all = || (1..=3).map(|job| (job, SessionKey(job))).collect();
         let found = || Input::Found { due: Vec::new(), ready: all(), now: Instant::now() };

@@ -100,13 +100,13 @@ struct Job {
 }
 
 /// A worker's current work.
-struct Hands {
+struct CurrentWork {
     claim: Claim,
     work: Work,
     until: Timestamp,
 }
 
-struct World {
+struct Fixture {
     directory: tempfile::TempDir,
     clock: Clock,
     store: Store,
@@ -116,7 +116,7 @@ struct World {
     listed_at: HashMap<SessionKey, (Revision, i64)>,
     state: State,
     queue: VecDeque<Work>,
-    hands: [Option<Hands>; WORKERS],
+    hands: [Option<CurrentWork>; WORKERS],
     stale_claims: Vec<Claim>,
     jobs: BTreeMap<CompactionId, Job>,
     due: HashSet<usize>,
@@ -147,7 +147,7 @@ fn failure() -> Failure {
     Failure::new(FailureReason::SummarizerFailed, "the model says so")
 }
 
-impl World {
+impl Fixture {
     async fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let clock = Clock::fixed_at(Timestamp::from_millis(1_000_000));
@@ -194,19 +194,19 @@ impl World {
             Action::Take => self.take().await,
             Action::Beat(worker) => self.beat(*worker).await,
             Action::Succeed(worker) => {
-                if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
+                if let Some(CurrentWork { claim, work, .. }) = self.hands[*worker].take() {
                     self.commit(&claim).await;
                     step(&mut self.state, Input::Finished(work));
                 }
             }
             Action::Fail(worker, delay) => {
-                if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
+                if let Some(CurrentWork { claim, work, .. }) = self.hands[*worker].take() {
                     self.fail(&claim, *delay).await;
                     step(&mut self.state, Input::Finished(work));
                 }
             }
             Action::Panic(worker) => {
-                if let Some(Hands { claim, work, .. }) = self.hands[*worker].take() {
+                if let Some(CurrentWork { claim, work, .. }) = self.hands[*worker].take() {
                     self.stale_claims.push(claim);
                     step(&mut self.state, Input::Finished(work));
                 }
@@ -336,7 +336,7 @@ impl World {
     }
 
     async fn find_work(&mut self) {
-        let many = i64::try_from(1 + self.state.passed_over()).expect("few");
+        let many = i64::try_from(1 + self.state.skipped()).expect("few");
         let due = self.store.due_sessions(many).await.expect("due");
         let ready = self.store.ready_jobs(self.clock.now(), many).await.expect("ready");
         let in_hand = self.in_hand();
@@ -371,7 +371,7 @@ impl World {
                 match self.store.claim(*job, fresh_id(), until).await.expect("the store answers") {
                     Some(claim) => {
                         self.claimed(&claim, until);
-                        self.hands[free] = Some(Hands { claim, work, until });
+                        self.hands[free] = Some(CurrentWork { claim, work, until });
                     }
                     None => drop(step(&mut self.state, Input::Finished(work))),
                 }
@@ -426,7 +426,7 @@ impl World {
     }
 
     async fn beat(&mut self, worker: usize) {
-        let Some(Hands { claim, .. }) = &self.hands[worker] else { return };
+        let Some(CurrentWork { claim, .. }) = &self.hands[worker] else { return };
         let claim = claim.clone();
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
         let beat = self.store.heartbeat(claim.clone(), until).await;
@@ -438,7 +438,7 @@ impl World {
             }
         } else {
             assert!(matches!(beat, Err(store::Error::LeaseLost)), "{beat:?}");
-            if let Some(Hands { work, .. }) = self.hands[worker].take() {
+            if let Some(CurrentWork { work, .. }) = self.hands[worker].take() {
                 step(&mut self.state, Input::Finished(work));
             }
         }
@@ -542,7 +542,7 @@ impl World {
         let held: HashSet<CompactionId> = self.hands.iter().flatten().map(|hands| hands.claim.compaction).collect();
         let now = self.clock.now();
         let state = &self.state;
-        recover::release_expired(&self.store, &self.clock, |job| state.has_in_hand(job)).await.expect("swept");
+        recover::release_expired(&self.store, &self.clock, |job| state.is_running(job)).await.expect("swept");
         for (id, until) in self.running() {
             if until < now && !held.contains(&id) {
                 self.release(id);
@@ -555,7 +555,7 @@ impl World {
         self.queue.clear();
         self.stale_claims.extend(self.hands.iter_mut().filter_map(Option::take).map(|hands| hands.claim));
         if gently {
-            recover::hand_back(&self.store, &self.clock).await.expect("handed back");
+            recover::give_back_all(&self.store, &self.clock).await.expect("handed back");
             let now = self.clock.now();
             for (id, _) in self.running() {
                 let job = self.jobs.get_mut(&id).expect("a job of the model");
@@ -571,7 +571,7 @@ impl World {
         drop(store);
         std::mem::replace(&mut self.writer, writer).await.expect("the writer ends");
         (self.store, self.writer) = open(&directory, &clock).await;
-        recover::take_up(&self.store, &self.clock).await.expect("taken up");
+        recover::release_all(&self.store, &self.clock).await.expect("taken up");
         for (id, _) in self.running() {
             self.release(id);
         }
@@ -592,7 +592,7 @@ impl World {
                 self.jobs.values().filter(|job| job.session == session && job.state.is_active() && !job.queued);
             assert!(current.count() <= 1, "two at a time");
         }
-        for Hands { claim, .. } in self.hands.iter().flatten() {
+        for CurrentWork { claim, .. } in self.hands.iter().flatten() {
             assert_eq!(claim.has_ended(), !self.holds(claim), "whoever holds a job hears when somebody ends it");
         }
         let due = self.store.due_sessions(i64::MAX).await.expect("due");
@@ -663,11 +663,11 @@ fn session_of(work: &Work) -> SessionKey {
 fn play(actions: &[Action]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut world = World::new().await;
+        let mut fixture = Fixture::new().await;
         for action in actions {
-            world.act(action).await;
+            fixture.act(action).await;
         }
-        world.settle().await;
+        fixture.settle().await;
     });
 }
 
@@ -693,7 +693,7 @@ proptest! {
             let distinct: HashSet<SessionKey> = hands.iter().copied().collect();
             prop_assert_eq!(hands.len(), distinct.len(), "a session is in two pairs of hands");
             prop_assert!(all.is_subset(&distinct), "something found is in nobody's hands");
-            prop_assert_eq!(state.passed_over(), out.len());
+            prop_assert_eq!(state.skipped(), out.len());
             for _ in 0..finished.min(out.len()) {
                 step(&mut state, Input::Finished(out.remove(0)));
             }
@@ -709,15 +709,15 @@ fn a_job_that_takes_its_daemon_down_three_times_is_not_tried_again() {
         [Action::Ask(0, false)].into_iter().chain(std::iter::repeat_n(crash, 3).flatten()).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut world = World::new().await;
+        let mut fixture = Fixture::new().await;
         for action in &actions {
-            world.act(action).await;
+            fixture.act(action).await;
         }
-        let key = world.sessions[0];
-        let (_, compaction) = world.store.compactions(key, i64::MAX, 1).await.expect("the job").remove(0);
+        let key = fixture.sessions[0];
+        let (_, compaction) = fixture.store.compactions(key, i64::MAX, 1).await.expect("the job").remove(0);
         let failure = compaction.failure.expect("it failed");
         assert_eq!((compaction.state, failure.reason.as_str()), (CompactionState::Dead, "POISON"));
-        world.settle().await;
+        fixture.settle().await;
     });
 }
 
@@ -733,15 +733,15 @@ fn a_daemon_that_is_stopped_often_does_not_use_up_a_job() {
 fn what_was_decided_about_a_view_that_changed_since_is_not_asked_for() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
-        let mut world = World::new().await;
-        world.append(0).await;
-        let (key, store) = (world.sessions[0], world.store.clone());
+        let mut fixture = Fixture::new().await;
+        fixture.append(0).await;
+        let (key, store) = (fixture.sessions[0], fixture.store.clone());
         let due = async || {
             let due = store.due_sessions(1).await.expect("due").remove(0);
             store.source(due, None).await.expect("a session").at
         };
         let ask = async |at: Revision| {
-            let request = World::request("", Trigger::Threshold);
+            let request = Fixture::request("", Trigger::Threshold);
             let condition = Condition::Due { at };
             store.enqueue(key, Caller::default(), request, usage(), condition, None).await.expect("the store answers")
         };

@@ -5,14 +5,14 @@ use crate::model::changes::{Changes, ReplayChange};
 use crate::model::compaction::Trigger;
 use crate::model::ids::CompactionId;
 use crate::model::truncation::Removals;
-use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, Written};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, WrittenSummary};
 use crate::policy::{replay, tokens};
 use crate::store::Commit;
 use crate::summarizer::SummaryOutput;
 use uuid::Uuid;
 
 /// The fallback for a summary that cannot be made; none if it frees fewer tokens than `least`.
-pub(super) fn instead(planning: PlanningInput<'_>, work: &Work, least: i64) -> Option<PreparedCompaction> {
+pub(super) fn prepared_fallback(planning: PlanningInput<'_>, work: &Work, least: i64) -> Option<PreparedCompaction> {
     let summary = work.summary.as_ref()?;
     let fallback = plan::fallback(planning, &summary.fallback);
     // Truncations in messages that the summary would have retained are useless without the summary.
@@ -64,7 +64,7 @@ impl PreparedCompaction {
         let first_changed_index = plan::first_changed(&before, &after);
         let changed = usize::try_from(first_changed_index).unwrap_or(usize::MAX);
         let changed = before.messages.get(changed..).unwrap_or_default();
-        let written = summary.map(|(plan, output)| Written {
+        let written = summary.map(|(plan, output)| WrittenSummary {
             plan,
             text: &output.text,
             summarizer: &output.summarizer,

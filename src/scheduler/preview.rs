@@ -2,7 +2,7 @@
 
 use super::client::Assignment;
 use super::handle::SchedulerHandle;
-use super::prepared::{PreparedCompaction, instead};
+use super::prepared::{PreparedCompaction, prepared_fallback};
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, PlanningInput};
@@ -64,7 +64,7 @@ impl SchedulerHandle {
         let most = prepared.tokens_before - LEAST_GAIN;
         if prepared.tokens_after > most {
             // Even the shortest summary would free too little.
-            return instead(planning, &work, LEAST_GAIN).map(without_summary);
+            return prepared_fallback(planning, &work, LEAST_GAIN).map(without_summary);
         }
         let input = Assignment::of(planning, planned, instructions).input;
         let foreseen = self.summarizers.of(level).foresee(&input);

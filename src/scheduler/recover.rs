@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// Releases the claims of an earlier daemon. Only one daemon has the store, so no claim found at the start has a
 /// worker.
-pub(super) async fn take_up(store: &Store, clock: &Clock) -> Result<(), Error> {
+pub(super) async fn release_all(store: &Store, clock: &Clock) -> Result<(), Error> {
     for (job, _) in store.running_jobs().await? {
         loop {
             match release(store, clock, job).await {
@@ -26,11 +26,15 @@ pub(super) async fn take_up(store: &Store, clock: &Clock) -> Result<(), Error> {
 
 /// Releases claims whose lease has run out and that no worker of this daemon holds, such as that of a worker that
 /// failed. A lease that ends later than any lease given now was given by a wrong clock.
-pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl Fn(i64) -> bool) -> Result<(), Error> {
+pub(super) async fn release_expired(
+    store: &Store,
+    clock: &Clock,
+    is_running: impl Fn(i64) -> bool,
+) -> Result<(), Error> {
     let now = clock.now();
     let given = now..=now.plus_millis(limits::LEASE_MS);
     for (job, until) in store.running_jobs().await? {
-        if !given.contains(&until) && !in_hand(job) {
+        if !given.contains(&until) && !is_running(job) {
             go_on(job, release(store, clock, job).await)?;
         }
     }
@@ -39,7 +43,7 @@ pub(super) async fn release_expired(store: &Store, clock: &Clock, in_hand: impl 
 
 /// Gives back the claims of a stopping daemon's workers, so that the next start does not count them as lost. Claims
 /// that cannot be given back are recovered there.
-pub(super) async fn hand_back(store: &Store, clock: &Clock) -> Result<(), Error> {
+pub(super) async fn give_back_all(store: &Store, clock: &Clock) -> Result<(), Error> {
     for (job, _) in store.running_jobs().await? {
         go_on(job, give_back(store, clock, job).await)?;
     }

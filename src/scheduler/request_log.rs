@@ -33,7 +33,7 @@ impl RequestLog {
     }
 
     /// Records a request that has ended, with or without success.
-    pub fn note(&self, call: &Call) {
+    pub fn record(&self, call: &Call) {
         let request = SummaryRequest {
             attempt: self.attempt,
             summarizer: call.summarizer.clone(),

@@ -1,8 +1,23 @@
-//! Retries of calls to the store that failed for a moment.
+//! Delays before retries, and retries of calls to the store that failed for a moment.
+//!
+//! Crates for retries repeat a call within a process and count its failures there. Here the number of failures is stored
+//! with a job, or kept for a session between its turns.
 
 use crate::limits;
 use crate::store;
 use std::time::Duration;
+
+/// Delay before a retry after this number of failures in a row, in milliseconds: twice as long each time. The caller
+/// bounds it.
+pub(super) fn delay(failures: i64) -> i64 {
+    limits::RETRY_MS_MIN << failures.saturating_sub(1).clamp(0, 16)
+}
+
+/// Delay before the next attempt of a job, in milliseconds, with jitter so that sessions do not run in step.
+pub(super) fn backoff(attempt: i64) -> i64 {
+    let longest = delay(attempt).min(limits::RETRY_MS_MAX);
+    rand::random_range(longest / 2..=longest)
+}
 
 /// Repeats a call until it succeeds or waiting no longer helps: a full queue empties, and a transaction that failed for
 /// an external reason succeeds later. The caller's work for it is not repeated.
@@ -10,7 +25,7 @@ pub(super) async fn with_retry<T, F>(mut ask: impl FnMut() -> F) -> store::Resul
 where
     F: Future<Output = store::Result<T>>,
 {
-    let mut wait = limits::RETRY_MS_MIN;
+    let mut failures = 0;
     loop {
         let error = match ask().await {
             Ok(done) => return Ok(done),
@@ -23,12 +38,13 @@ where
             store::Error::Database(_) => limits::COMMIT_RETRY_MS_MAX,
             _ => return Err(error),
         };
+        failures += 1;
+        let wait = delay(failures);
         if wait > longest {
             return Err(error);
         }
         tracing::warn!(%error, wait_ms = wait, "the store is asked again");
         tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
-        wait *= 2;
     }
 }
 

@@ -1,5 +1,6 @@
 //! The scheduler's next work: a pure function of its state and an input.
 
+use super::retry::delay;
 use crate::limits;
 use crate::store::SessionKey;
 use std::collections::{HashMap, HashSet};
@@ -14,14 +15,14 @@ pub(super) struct State {
     /// Sessions that a worker evaluates, or whose job a worker runs.
     sessions: HashSet<SessionKey>,
     /// Sessions that get no work for a while because the last work on them failed.
-    put_aside: HashMap<SessionKey, PutAside>,
+    paused: HashMap<SessionKey, Pause>,
 }
 
 /// The pause of a session after failed work.
 #[derive(Debug)]
-struct PutAside {
+struct Pause {
     /// Number of consecutive failures.
-    failures: u32,
+    failures: i64,
     until: Instant,
 }
 
@@ -81,11 +82,11 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
         }
         Input::Finished(work) => {
             let session = state.release(&work);
-            state.put_aside.remove(&session);
+            state.paused.remove(&session);
         }
         Input::Failed(work, now) => {
             let session = state.release(&work);
-            state.put_aside(session, now);
+            state.pause(session, now);
         }
         Input::Returned(work) => {
             state.release(&work);
@@ -96,23 +97,23 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
 
 impl State {
     /// True if a worker has this job.
-    pub(super) fn has_in_hand(&self, job: i64) -> bool {
+    pub(super) fn is_running(&self, job: i64) -> bool {
         self.jobs.contains(&job)
     }
 
     /// Number of sessions that are with a worker, on their way there, or paused: their entries in a listing are not
     /// handed out.
-    pub(super) fn passed_over(&self) -> usize {
-        self.sessions.len() + self.put_aside.len()
+    pub(super) fn skipped(&self) -> usize {
+        self.sessions.len() + self.paused.len()
     }
 
     /// The sessions that are paused.
     pub(super) fn failing(&self) -> impl Iterator<Item = SessionKey> {
-        self.put_aside.keys().copied()
+        self.paused.keys().copied()
     }
 
     fn is_free(&self, session: SessionKey, now: Instant) -> bool {
-        !self.sessions.contains(&session) && self.put_aside.get(&session).is_none_or(|aside| aside.until <= now)
+        !self.sessions.contains(&session) && self.paused.get(&session).is_none_or(|pause| pause.until <= now)
     }
 
     /// Takes work back from its worker; returns its session.
@@ -129,21 +130,21 @@ impl State {
     }
 
     /// Pauses a session, twice as long with each failure.
-    fn put_aside(&mut self, session: SessionKey, now: Instant) {
-        let aside = self.put_aside.entry(session).or_insert(PutAside { failures: 0, until: now });
-        let wait = (limits::RETRY_MS_MIN << aside.failures.min(16)).min(limits::RETRY_MS_MAX);
-        aside.failures = aside.failures.saturating_add(1);
-        aside.until = now + Duration::from_millis(wait.unsigned_abs());
-        if self.put_aside.len() > limits::PUT_ASIDE_MAX {
-            let first = self.put_aside.iter().min_by_key(|(_, aside)| aside.until).map(|(session, _)| *session);
-            self.put_aside.retain(|session, _| Some(*session) != first);
+    fn pause(&mut self, session: SessionKey, now: Instant) {
+        let pause = self.paused.entry(session).or_insert(Pause { failures: 0, until: now });
+        pause.failures = pause.failures.saturating_add(1);
+        let wait = delay(pause.failures).min(limits::RETRY_MS_MAX);
+        pause.until = now + Duration::from_millis(wait.unsigned_abs());
+        if self.paused.len() > limits::PAUSED_SESSIONS_MAX {
+            let first = self.paused.iter().min_by_key(|(_, pause)| pause.until).map(|(session, _)| *session);
+            self.paused.retain(|session, _| Some(*session) != first);
         }
     }
 
     /// Drops sessions whose pause is over and that have no work any more.
     fn reclaim(&mut self, due: &[SessionKey], ready: &[(i64, SessionKey)], now: Instant) {
         let wants = |key: SessionKey| due.contains(&key) || ready.iter().any(|(_, session)| *session == key);
-        self.put_aside.retain(|session, aside| aside.until > now || wants(*session));
+        self.paused.retain(|session, pause| pause.until > now || wants(*session));
     }
 }
 
@@ -203,7 +204,7 @@ mod tests {
             assert_eq!(names(&step(&mut state, found_at(&[1, 2], &[(7, 1)], at(now)))), ["evaluate 2"], "not at once");
             step(&mut state, Input::Finished(Work::Evaluate(due(2))));
             assert_eq!(state.failing().collect::<Vec<_>>(), [SessionKey(1)]);
-            let wait = state.put_aside[&SessionKey(1)].until - at(now);
+            let wait = state.paused[&SessionKey(1)].until - at(now);
             waits.push(i64::try_from(wait.as_millis()).expect("short"));
             now += waits[waits.len() - 1];
         }
@@ -218,12 +219,12 @@ mod tests {
     #[test]
     fn only_so_many_are_put_aside_and_none_for_longer_than_it_wants_something() {
         let (mut state, now) = (State::default(), Instant::now());
-        for session in 0..=limits::PUT_ASIDE_MAX {
+        for session in 0..=limits::PAUSED_SESSIONS_MAX {
             let session = i64::try_from(session).expect("few");
             step(&mut state, found_at(&[session], &[], now));
             step(&mut state, Input::Failed(Work::Evaluate(due(session)), now));
         }
-        assert_eq!(state.failing().count(), limits::PUT_ASIDE_MAX);
+        assert_eq!(state.failing().count(), limits::PAUSED_SESSIONS_MAX);
         let later = now + Duration::from_millis(limits::RETRY_MS_MAX.unsigned_abs());
         step(&mut state, found_at(&[9], &[], later));
         assert_eq!(state.failing().collect::<Vec<_>>(), [SessionKey(9)]);

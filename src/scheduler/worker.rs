@@ -1,11 +1,11 @@
 //! A worker, its state for one attempt of a job, and the reasons why it makes no summary.
 
-use super::live::Live;
+use super::deltas::DeltaChannel;
 use super::request_log::RequestLog;
 use crate::clock::Clock;
 use crate::config::Hooks;
 use crate::fold::Fold;
-use crate::fold::guards::{Guards, Past};
+use crate::fold::guards::{GuardInput, Guards};
 use crate::limits;
 use crate::loaded::Loaded;
 use crate::model::compaction::{Failure, FailureReason, Trigger};
@@ -33,7 +33,7 @@ pub(super) struct Worker {
     /// Identifies this start of the daemon in leases.
     pub(super) owner: Uuid,
     /// The channel to subscribers of summaries in progress.
-    pub(super) live: Live,
+    pub(super) deltas: DeltaChannel,
     /// Summary tasks for clients.
     pub(super) tasks: Tasks,
     /// Programs that are notified of compactions.
@@ -77,12 +77,12 @@ pub(super) fn failure(reason: FailureReason, message: impl Into<String>) -> Fail
 /// The maximum number of a job's attempts, and the reason for which automatic compactions stop after a failing one, if
 /// they do.
 #[derive(Clone)]
-pub(super) struct Terms {
+pub(super) struct FailureRules {
     pub(super) attempts_max: i64,
     pub(super) stopped: Option<Failure>,
 }
 
-impl Terms {
+impl FailureRules {
     /// For a job whose policy could not be read.
     pub(super) fn unknown() -> Self {
         Self { attempts_max: limits::ATTEMPTS_UNKNOWN_MAX, stopped: None }
@@ -98,9 +98,12 @@ pub(super) struct Attempt<'a> {
 }
 
 impl Attempt<'_> {
-    pub(super) fn terms(&self) -> Terms {
+    pub(super) fn failure_rules(&self) -> FailureRules {
         let policy = self.planning.policy;
-        Terms { attempts_max: i64::from(policy.guards.attempts_max), stopped: self.guards.stopped_by_one_more(policy) }
+        FailureRules {
+            attempts_max: i64::from(policy.guards.attempts_max),
+            stopped: self.guards.stopped_by_one_more(policy),
+        }
     }
 
     /// True if the compaction was requested by hand, or the session cannot go on without it: it then needs no minimum
@@ -120,8 +123,8 @@ impl Attempt<'_> {
     }
 }
 
-pub(super) fn past(rows: &GuardRows) -> Past<'_> {
-    Past { ended: &rows.ended, changed_revision: rows.guard_revision, undo_revision: rows.undo_revision }
+pub(super) fn guard_input(rows: &GuardRows) -> GuardInput<'_> {
+    GuardInput { ended: &rows.ended, changed_revision: rows.guard_revision, undo_revision: rows.undo_revision }
 }
 
 /// The planning input for a decision about a session's view.

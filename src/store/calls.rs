@@ -152,7 +152,7 @@ impl CallRows {
     }
 
     /// The newest waiting call; of several in one message the first.
-    fn waiting(&self, key: i64, call_id: &str, of: Of<'_>, before: Revision) -> Option<(CallKey, Uuid)> {
+    fn waiting(&self, key: i64, call_id: &str, of: Candidates<'_>, before: Revision) -> Option<(CallKey, Uuid)> {
         let waits = |(call_key, state): &(&CallKey, &CallState)| {
             state.answered_revision.is_none() && call_key.3 <= before && of.includes(&call_key.2, state.message)
         };
@@ -180,13 +180,13 @@ impl CallRows {
 
 /// The calls among which the answered one is searched.
 #[derive(Clone, Copy)]
-enum Of<'a> {
+enum Candidates<'a> {
     Writer(&'a str),
     Message(Uuid),
     Anybody,
 }
 
-impl<'a> Of<'a> {
+impl<'a> Candidates<'a> {
     fn writer(self) -> Option<&'a str> {
         if let Self::Writer(writer) = self { Some(writer) } else { None }
     }
@@ -231,7 +231,7 @@ pub(super) fn settle(
         }
         PartBody::ToolResult(result) => {
             let found = match input.call_message {
-                Some(message) => waiting(tx, key, &result.call_id, Of::Message(message), holder.revision)?,
+                Some(message) => waiting(tx, key, &result.call_id, Candidates::Message(message), holder.revision)?,
                 None => nearest(tx, key, &result.call_id, holder)?,
             };
             if let Some((mut call_key, message)) = found {
@@ -249,16 +249,22 @@ pub(super) fn settle(
 
 /// The call that is answered by a result which names none.
 fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallKey, Uuid)>> {
-    let own = waiting(tx, key, call_id, Of::Writer(holder.writer), holder.revision)?;
+    let own = waiting(tx, key, call_id, Candidates::Writer(holder.writer), holder.revision)?;
     if own.is_some() || is_caller(tx, key, call_id, holder.writer)? {
         return Ok(own);
     }
-    waiting(tx, key, call_id, Of::Anybody, holder.revision)
+    waiting(tx, key, call_id, Candidates::Anybody, holder.revision)
 }
 
 /// The newest waiting call at a position or before it; of several in one message the first.
-fn waiting(tx: &mut Tx<'_>, key: i64, call_id: &str, of: Of<'_>, before: Revision) -> Result<Option<(CallKey, Uuid)>> {
-    if !matches!(of, Of::Anybody)
+fn waiting(
+    tx: &mut Tx<'_>,
+    key: i64,
+    call_id: &str,
+    of: Candidates<'_>,
+    before: Revision,
+) -> Result<Option<(CallKey, Uuid)>> {
+    if !matches!(of, Candidates::Anybody)
         && let Some(found) = tx.calls().waiting(key, call_id, of, before)
     {
         return Ok(Some(found));

@@ -87,11 +87,11 @@ pub struct Planned {
 /// worker holds a claim, and a worker with an unlisted claim finds out at its next heartbeat.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Claims {
-    held: HashMap<i64, Held>,
+    held: HashMap<i64, ActiveClaim>,
 }
 
 #[derive(Debug, Clone)]
-struct Held {
+struct ActiveClaim {
     ended: CancellationToken,
     planned: Option<Planned>,
 }
@@ -100,7 +100,7 @@ impl Claims {
     /// Lists a claim. Returns the token that is cancelled when another caller ends the job.
     fn add(&mut self, job: i64) -> CancellationToken {
         let ended = CancellationToken::new();
-        self.held.insert(job, Held { ended: ended.clone(), planned: None });
+        self.held.insert(job, ActiveClaim { ended: ended.clone(), planned: None });
         ended
     }
 
@@ -252,7 +252,7 @@ pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<(
 /// they are now, or as they will be with the next one; the caller ends the mutation.
 pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
     let Some(job) = current_row(tx, key)? else { return Ok(()) };
-    let Some(Held { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
+    let Some(ActiveClaim { planned: Some(planned), .. }) = tx.claims.held.get(&job.row) else { return Ok(()) };
     let base = job.compaction.base_revision.unwrap_or(job.requested_revision);
     let Planned { covered, tail_start } = planned.clone();
     let newest = all.last().map_or(0, |mark| mark.revision);

@@ -47,7 +47,7 @@ pub struct Source {
 
 /// The changes since a source that the caller holds.
 #[derive(Debug)]
-pub enum News {
+pub enum SourceUpdate {
     /// No changes of the view. The pending work may differ.
     Nothing(Pending),
     /// Only messages: they replace all messages from `from` on.
@@ -84,29 +84,29 @@ impl Store {
 
     /// The changes since a source of a session's newest revision: up to `at_least`, the revision of a commit that the
     /// caller has seen, or all. Fails if new messages have more than `bytes_max` bytes.
-    pub async fn news(&self, known: &Source, at_least: Option<Revision>, bytes_max: usize) -> Result<News> {
+    pub async fn news(&self, known: &Source, at_least: Option<Revision>, bytes_max: usize) -> Result<SourceUpdate> {
         let key = known.session.0;
         if let Some((newest, messages)) = self.shared.recent.since(key, known.at, at_least) {
             if newest.at == known.at {
-                return Ok(News::Nothing(newest.pending));
+                return Ok(SourceUpdate::Nothing(newest.pending));
             }
             let from = known.at + 1;
             if open_end(known) == Some(from) {
-                return Ok(News::Messages { from, newest, messages });
+                return Ok(SourceUpdate::Messages { from, newest, messages });
             }
         }
         let (pending, newest, _) = self.brief(|reader| jobs::pending(reader, key)).await?;
         if newest == known.at {
-            return Ok(News::Nothing(pending));
+            return Ok(SourceUpdate::Nothing(pending));
         }
         self.snapshot(|reader| {
             let ancestry = ancestry::by_key(reader, key)?;
             let source = frame(reader, &ancestry, ancestry.revision)?;
-            let Some(from) = goes_on_from(known, &source, &ancestry) else { return Ok(News::Changed) };
+            let Some(from) = goes_on_from(known, &source, &ancestry) else { return Ok(SourceUpdate::Changed) };
             let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
             let messages = messages::sources(reader, &ancestry, &behind, source.at, bytes_max)?;
             let Source { at, first_open, pending, appended_bytes, .. } = source;
-            Ok(News::Messages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages })
+            Ok(SourceUpdate::Messages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages })
         })
         .await
     }

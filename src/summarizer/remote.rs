@@ -31,7 +31,7 @@ pub(super) struct Remote {
 }
 
 /// Parameters of one try.
-struct Effort<'a> {
+struct TryParameters<'a> {
     input: &'a SummaryInput,
     observer: &'a dyn Observer,
     /// Number of detail levels of the transcript to skip.
@@ -44,7 +44,7 @@ struct Effort<'a> {
     longest_request: AtomicI64,
 }
 
-impl<'a> Effort<'a> {
+impl<'a> TryParameters<'a> {
     /// Builds a request about some material.
     fn request<'b>(&'b self, scope: Scope, material: Material<'b>, previous: Option<&'b str>) -> Request<'b> {
         let instructions = &self.input.instructions;
@@ -131,8 +131,9 @@ impl Remote {
         let mut fault = Fault::new(Class::Permanent, "nothing was tried");
         for skip in 0..EFFORTS {
             counter.begins(self.name());
-            let effort = Effort { input, observer: &counter, skip, words, room, longest_request: AtomicI64::new(0) };
-            fault = match self.try_once(&effort).await {
+            let parameters =
+                TryParameters { input, observer: &counter, skip, words, room, longest_request: AtomicI64::new(0) };
+            fault = match self.try_once(&parameters).await {
                 Ok(text) => {
                     let summarizer = format!("{}/{}", self.name(), counter.model());
                     return Ok(SummaryOutput { usage: counter.usage(), ..SummaryOutput::new(text, summarizer) });
@@ -141,7 +142,7 @@ impl Remote {
             };
             match fault.class {
                 // Half of the longest request, if that was shorter than the limit.
-                Class::Overflow => room = room.min(effort.longest_request.load(Ordering::Relaxed)) / 2,
+                Class::Overflow => room = room.min(parameters.longest_request.load(Ordering::Relaxed)) / 2,
                 // The requested summary may have been longer than the model can write.
                 Class::Refused => words /= 2,
                 Class::Transient | Class::Permanent | Class::Cancelled => break,
@@ -156,22 +157,25 @@ impl Remote {
         })
     }
 
-    async fn try_once(&self, effort: &Effort<'_>) -> Result<String, Fault> {
-        let input = effort.input;
+    async fn try_once(&self, parameters: &TryParameters<'_>) -> Result<String, Fault> {
+        let input = parameters.input;
         let previous = input.previous.as_deref();
         let heading = input.rules.split_turn_heading.as_deref().filter(|_| !input.split_turn.is_empty());
         let Some(heading) = heading else {
             let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
-            let text = self.condense(effort, Scope::History, &messages, previous).await?;
+            let text = self.condense(parameters, Scope::History, &messages, previous).await?;
             return text.ok_or_else(|| Fault::new(Class::Permanent, "there is nothing to summarize"));
         };
         let messages: Vec<&SourceMessage> = input.messages.iter().collect();
-        let past =
-            if messages.is_empty() { None } else { self.condense(effort, Scope::History, &messages, previous).await? };
+        let past = if messages.is_empty() {
+            None
+        } else {
+            self.condense(parameters, Scope::History, &messages, previous).await?
+        };
         let past = past.or(input.previous.clone());
         let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
         // One after the other: servers with a single slot refuse a second request.
-        match (past, self.condense(effort, Scope::TurnFront, &front, None).await?) {
+        match (past, self.condense(parameters, Scope::TurnFront, &front, None).await?) {
             (past, Some(front)) => Ok(prompt::join(heading, past.as_deref().unwrap_or(NO_HISTORY), &front)),
             (Some(past), None) => Ok(past),
             (None, None) => Err(Fault::new(Class::Permanent, "there is nothing to summarize")),
@@ -182,32 +186,32 @@ impl Remote {
     /// nothing to summarize.
     async fn condense(
         &self,
-        effort: &Effort<'_>,
+        parameters: &TryParameters<'_>,
         scope: Scope,
         messages: &[&SourceMessage],
         previous: Option<&str>,
     ) -> Result<Option<String>, Fault> {
-        let (pieces, previous, room) = effort.pieces(scope, messages, previous);
-        let ask = |material, previous| effort.request(scope, material, previous);
+        let (pieces, previous, room) = parameters.pieces(scope, messages, previous);
+        let ask = |material, previous| parameters.request(scope, material, previous);
         match pieces.as_slice() {
             [] => return Ok(None),
             [whole] => {
-                return self.write_and_check(effort, ask(Material::Whole(whole), previous)).await.map(Some);
+                return self.write_and_check(parameters, ask(Material::Whole(whole), previous)).await.map(Some);
             }
             _ => {}
         }
         let mut notes = Vec::new();
         for (at, piece) in pieces.iter().enumerate() {
-            notes.push(self.ask(effort, ask(Material::Piece(piece, at + 1, pieces.len()), None), false));
+            notes.push(self.ask(parameters, ask(Material::Piece(piece, at + 1, pieces.len()), None), false));
         }
         let notes = futures::stream::iter(notes).buffered(PIECES_AT_ONCE).try_collect().await?;
-        self.merge(effort, scope, notes, previous, room).await.map(Some)
+        self.merge(parameters, scope, notes, previous, room).await.map(Some)
     }
 
     /// Merges summaries of pieces into one, in several rounds if they do not fit one request.
     async fn merge(
         &self,
-        effort: &Effort<'_>,
+        parameters: &TryParameters<'_>,
         scope: Scope,
         mut notes: Vec<String>,
         previous: Option<&str>,
@@ -217,7 +221,9 @@ impl Remote {
             let mut groups = grouped(notes, room);
             if groups.len() <= 1 {
                 let last = groups.pop().unwrap_or_default();
-                return self.write_and_check(effort, effort.request(scope, Material::Notes(&last), previous)).await;
+                return self
+                    .write_and_check(parameters, parameters.request(scope, Material::Notes(&last), previous))
+                    .await;
             }
             notes = Vec::new();
             for mut group in groups {
@@ -225,38 +231,38 @@ impl Remote {
                     notes.append(&mut group);
                     continue;
                 }
-                let request = effort.request(scope, Material::Notes(&group), None);
-                notes.push(self.ask(effort, request, false).await?);
+                let request = parameters.request(scope, Material::Notes(&group), None);
+                notes.push(self.ask(parameters, request, false).await?);
             }
         }
     }
 
     /// Requests the summary itself and, if the policy says so, a second request that checks it against its source. If
     /// the second request is too large or fails, the first text stays.
-    async fn write_and_check(&self, effort: &Effort<'_>, request: Request<'_>) -> Result<String, Fault> {
-        let text = self.ask(effort, request, true).await?;
-        if !effort.input.rules.verify {
+    async fn write_and_check(&self, parameters: &TryParameters<'_>, request: Request<'_>) -> Result<String, Fault> {
+        let text = self.ask(parameters, request, true).await?;
+        if !parameters.input.rules.verify {
             return Ok(text);
         }
         let check = Request { draft: Some(&text), ..request };
-        if prompt_tokens(&prompt::prompt(&effort.input.rules, &check)) > effort.room {
+        if prompt_tokens(&prompt::prompt(&parameters.input.rules, &check)) > parameters.room {
             return Ok(text);
         }
-        effort.observer.begins(self.name());
-        let checked = self.ask(effort, check, true).await;
+        parameters.observer.begins(self.name());
+        let checked = self.ask(parameters, check, true).await;
         Ok(checked.unwrap_or_else(|fault| {
             tracing::warn!(summarizer = %self.name(), %fault, "a summary could not be checked");
-            effort.observer.begins(self.name());
-            effort.observer.hears(&text);
+            parameters.observer.begins(self.name());
+            parameters.observer.hears(&text);
             text
         }))
     }
 
-    async fn ask(&self, effort: &Effort<'_>, request: Request<'_>, streams: bool) -> Result<String, Fault> {
-        let rules = &effort.input.rules;
+    async fn ask(&self, parameters: &TryParameters<'_>, request: Request<'_>, streams: bool) -> Result<String, Fault> {
+        let rules = &parameters.input.rules;
         let prompt = prompt::prompt(rules, &request);
-        effort.longest_request.fetch_max(prompt_tokens(&prompt), Ordering::Relaxed);
-        let answer = self.provider.ask(&prompt, &request.expected(rules), effort.observer, streams).await?;
+        parameters.longest_request.fetch_max(prompt_tokens(&prompt), Ordering::Relaxed);
+        let answer = self.provider.ask(&prompt, &request.expected(rules), parameters.observer, streams).await?;
         Ok(answer.text)
     }
 }
@@ -286,7 +292,7 @@ impl Summarizer for Remote {
 
     fn foresee(&self, input: &SummaryInput) -> Foreseen {
         let budget = input.budget_tokens.min(self.max_output).max(0);
-        let effort = Effort {
+        let parameters = TryParameters {
             input,
             observer: &Nobody,
             skip: 0,
@@ -302,11 +308,11 @@ impl Summarizer for Remote {
         }
         let mut requests = Vec::new();
         if !messages.is_empty() {
-            requests = effort.first_requests(Scope::History, &messages, input.previous.as_deref());
+            requests = parameters.first_requests(Scope::History, &messages, input.previous.as_deref());
         }
         let mut chunked = requests.len() > 1;
         if is_split {
-            let of_front = effort.first_requests(Scope::TurnFront, &front, None);
+            let of_front = parameters.first_requests(Scope::TurnFront, &front, None);
             chunked |= of_front.len() > 1;
             requests.extend(of_front);
         }

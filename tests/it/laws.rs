@@ -8,7 +8,7 @@ use longhand::app::compactions::{NewSummary, Overflow, Wanted};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
-use longhand::fold::guards::{self, Guards, Past};
+use longhand::fold::guards::{self, GuardInput, Guards};
 use longhand::fold::{Fold, Rows};
 use longhand::loaded;
 use longhand::model::Revision;
@@ -191,7 +191,7 @@ struct Tracked {
     has_front: bool,
 }
 
-struct World {
+struct Fixture {
     test: TestApp,
     /// The policies between which sessions change.
     rules: [Rules; 2],
@@ -247,7 +247,7 @@ pub(crate) fn divide(value: &mut Value) {
     }
 }
 
-impl World {
+impl Fixture {
     async fn new(rules: [Rules; 2], extractive: bool) -> Self {
         let says = (0..100).map(|number| Line::Say(format!("summary {number}")));
         let summarizer: Arc<dyn Summarizer> =
@@ -559,7 +559,7 @@ impl World {
                 base: source.at,
                 now,
             };
-            let past = Past { ended: &ended, changed_revision: guard_revision, undo_revision };
+            let past = GuardInput { ended: &ended, changed_revision: guard_revision, undo_revision };
             let guards = Guards::new(planning, &fold, past);
             assert_eq!(guards::decide(planning, &fold, &guards), None, "{} sleeps: {guards:?}", session.id);
             let is_reported = ended.iter().any(|compaction| {
@@ -748,7 +748,7 @@ async fn the_laws_hold_whatever_is_done() {
             let pair = [Rules::small("opencode@seed", SMALL_OPENCODE), Rules::small("pi@1.5", SMALL_PI)];
             let [opencode, other] = pair;
             let rules = if pi { [other, opencode] } else { [opencode, other] };
-            World::new(rules, extractive).await.play(&steps).await;
+            Fixture::new(rules, extractive).await.play(&steps).await;
         });
         Ok(())
     });
@@ -775,7 +775,7 @@ async fn the_laws_hold_around_an_edit_that_is_left_out() {
     ]
     .map(|step| (0, step));
     let rules = [Rules::small("opencode@seed", SMALL_OPENCODE), Rules::small("pi@1.5", SMALL_PI)];
-    World::new(rules, false).await.play(&steps).await;
+    Fixture::new(rules, false).await.play(&steps).await;
 }
 
 /// Each preset in turn, divided and unchanged, each on its own conversation.
@@ -786,7 +786,7 @@ async fn the_laws_hold_under_every_preset() {
         let config = Config { cases: cases(1), max_shrink_iters: 60, failure_persistence: None, ..Config::default() };
         let outcome = TestRunner::new(config).run(&(any::<bool>(), steps), |(extractive, steps)| {
             let rules = [Rules::divided(&preset), Rules::whole(&preset)];
-            block_on(async { World::new(rules, extractive).await.play(&steps).await });
+            block_on(async { Fixture::new(rules, extractive).await.play(&steps).await });
             Ok(())
         });
         outcome.unwrap_or_else(|failure| panic!("{}: {failure}", preset.name));

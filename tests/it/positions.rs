@@ -248,7 +248,7 @@ async fn the_summary_of_a_branch_covers_only_what_the_view_loses() {
 
 /// An action on a session. The numbers choose among the messages of the view.
 #[derive(Debug, Clone)]
-enum Act {
+enum Action {
     Say,
     /// A call with its result, and the model's reply to that.
     Tool,
@@ -266,23 +266,23 @@ enum Act {
     ForkNow,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = Action> {
     let pick = || 0_usize..100;
     prop_oneof![
-        5 => Just(Act::Say),
-        3 => Just(Act::Tool),
-        1 => Just(Act::Begin),
-        1 => Just(Act::End),
-        4 => pick().prop_map(Act::Edit),
-        1 => pick().prop_map(Act::TakeOut),
-        1 => pick().prop_map(Act::Pin),
-        1 => pick().prop_map(Act::Rewind),
-        2 => Just(Act::Undo),
-        1 => Just(Act::Redo),
-        1 => pick().prop_map(Act::Supply),
-        1 => pick().prop_map(Act::Summarize),
-        1 => pick().prop_map(Act::Fork),
-        1 => Just(Act::ForkNow),
+        5 => Just(Action::Say),
+        3 => Just(Action::Tool),
+        1 => Just(Action::Begin),
+        1 => Just(Action::End),
+        4 => pick().prop_map(Action::Edit),
+        1 => pick().prop_map(Action::TakeOut),
+        1 => pick().prop_map(Action::Pin),
+        1 => pick().prop_map(Action::Rewind),
+        2 => Just(Action::Undo),
+        1 => Just(Action::Redo),
+        1 => pick().prop_map(Action::Supply),
+        1 => pick().prop_map(Action::Summarize),
+        1 => pick().prop_map(Action::Fork),
+        1 => Just(Action::ForkNow),
     ]
 }
 
@@ -314,49 +314,49 @@ impl Life<'_> {
         }
     }
 
-    async fn take(&mut self, act: &Act) -> Result<(), Error> {
+    async fn take(&mut self, act: &Action) -> Result<(), Error> {
         self.count += 1;
         let (app, session, count) = (&self.test.app, self.session.clone(), self.count);
         match *act {
-            Act::Say => drop(
+            Action::Say => drop(
                 self.test.append(&session, &format!("u{count} \"say {count}\"\na{count} \"answer {count}\"")).await,
             ),
-            Act::Tool => {
+            Action::Tool => {
                 let talk = format!("a{count} \"look\" call=c\nt{count} result=c:output{count}\naa{count} \"seen\"");
                 self.test.append(&session, &talk).await;
             }
-            Act::Begin => {
+            Action::Begin => {
                 self.test.append(&session, &format!("a{count} \"begun\" open")).await;
                 self.open.push(format!("a{count}"));
             }
-            Act::End => self.seal().await,
-            Act::Edit(number) => {
+            Action::End => self.seal().await,
+            Action::Edit(number) => {
                 let parts = [text(&format!("edit {count}"))];
                 app.edit(&session, &self.chosen(number).await, &parts, None, none()).await?;
             }
-            Act::TakeOut(number) => drop(app.edit(&session, &self.chosen(number).await, &[], None, none()).await?),
-            Act::Pin(number) => drop(app.pin(&session, &self.chosen(number).await, number % 3 == 0, none()).await?),
-            Act::Rewind(number) => drop(app.rewind(&session, &self.chosen(number).await, None, none()).await?),
-            Act::Undo => drop(app.undo(&session, None, none()).await?),
-            Act::Redo => drop(app.redo(&session, None, none()).await?),
-            Act::Supply(number) => {
+            Action::TakeOut(number) => drop(app.edit(&session, &self.chosen(number).await, &[], None, none()).await?),
+            Action::Pin(number) => drop(app.pin(&session, &self.chosen(number).await, number % 3 == 0, none()).await?),
+            Action::Rewind(number) => drop(app.rewind(&session, &self.chosen(number).await, None, none()).await?),
+            Action::Undo => drop(app.undo(&session, None, none()).await?),
+            Action::Redo => drop(app.redo(&session, None, none()).await?),
+            Action::Supply(number) => {
                 let tail_start = self.chosen(number).await;
                 let text = format!("supplied {count}");
                 app.supply_summary(&session, NewSummary { text, tail_start, ..NewSummary::default() }, none()).await?;
             }
-            Act::Summarize(number) => {
+            Action::Summarize(number) => {
                 let tail_start = self.chosen(number).await;
                 let wanted = Wanted { tail_start, ..Wanted::of(CompactionKind::Summary) };
                 app.start_compaction(&session, wanted, none()).await?;
                 self.test.settled().await;
             }
-            Act::Fork(number) => {
+            Action::Fork(number) => {
                 let at = self.chosen(number).await;
                 let forked = app.fork_session(&session, behind(&at), None, String::new(), none()).await?;
                 self.session = forked.0.session.id.to_string();
                 self.open.clear();
             }
-            Act::ForkNow => {
+            Action::ForkNow => {
                 self.seal().await;
                 self.session = fork(self.test, &session, ForkPoint::default()).await;
             }
@@ -463,7 +463,7 @@ async fn an_id_means_one_position_whatever_was_done_before() {
             let test = TestApp::with(ScriptedSummarizer::new(says)).await;
             let session = test.manual_session().await;
             let mut life = Life { test: &test, session, count: 0, open: Vec::new() };
-            life.take(&Act::Say).await.expect("said");
+            life.take(&Action::Say).await.expect("said");
             for act in &acts {
                 match life.take(act).await {
                     Ok(()) => {}

@@ -7,8 +7,8 @@ mod report;
 use super::Globals;
 use super::failure::note;
 use super::progress::Progress;
-use super::simulate::engine::{Happening, first_summary, input_of};
-use super::simulate::{chosen, happenings, main_model};
+use super::simulate::engine::{TranscriptEntry, first_summary, input_of};
+use super::simulate::{chosen, entries, main_model};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::interop::{self, Entry, Options, Transcript};
@@ -200,24 +200,24 @@ impl Evaluation<'_> {
 
     /// Rows of each preset, with the boundary where it would compact.
     async fn where_presets_compact(&mut self, transcript: Transcript) -> anyhow::Result<Vec<Row>> {
-        let happenings = happenings(transcript);
+        let entries = entries(transcript);
         let window = ModelWindow {
-            model: main_model(&happenings),
+            model: main_model(&entries),
             context: self.arguments.window,
             input: None,
             overhead: 0,
             output: self.arguments.output,
         };
-        let messages = happenings.iter().filter_map(|happening| match happening {
-            Happening::Message(message) => Some(message.as_ref()),
-            Happening::Compaction => None,
+        let messages = entries.iter().filter_map(|entry| match entry {
+            TranscriptEntry::Message(message) => Some(message.as_ref()),
+            TranscriptEntry::Compaction => None,
         });
         let all = stored(messages);
         let mut rows = Vec::new();
         for preset in self.presets {
             let policy = preset.policy();
             self.progress.show(|| format!("{}: looks for the boundary of {}", self.file, preset.name));
-            let Some(first) = first_summary(&policy, &window, &happenings) else {
+            let Some(first) = first_summary(&policy, &window, &entries) else {
                 self.progress.clear();
                 note(&format!("{}: {} makes no summary in a window of {}", self.file, preset.name, window.context));
                 continue;

@@ -4,7 +4,7 @@
 //! The built-in summarizer writes the summaries, unless the caller passes another writer; a summary is refused for the
 //! same reasons as by the scheduler. Only time is simplified: a compaction is active before the next message comes.
 
-use crate::fold::guards::{self, Decision, Guards, Past};
+use crate::fold::guards::{self, Decision, GuardInput, Guards};
 use crate::fold::{Fold, Rows};
 use crate::limits;
 use crate::model::Revision;
@@ -22,7 +22,7 @@ use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Counts, Pruned, SourceMessage, View};
-use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, Written};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, WrittenSummary};
 use crate::policy::{LevelPolicy, Policy, gain, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 /// An entry of a transcript that affects a simulation.
 #[derive(Debug, Clone)]
-pub enum Happening {
+pub enum TranscriptEntry {
     /// A written message.
     Message(Box<NewMessage>),
     /// A compaction by the agent itself: usage that later replies report is about a context that no policy here has
@@ -42,7 +42,7 @@ pub enum Happening {
 
 /// A compaction that was applied or given up.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Firing {
+pub struct SimulatedCompaction {
     /// Number of messages written so far.
     pub message: usize,
     /// The level; none for maintenance and the last resort.
@@ -75,7 +75,7 @@ pub struct Outcome {
     /// Tokens at which the first level is due; none if nothing is automatic.
     pub due_tokens: Option<i64>,
     /// Compactions, applied or given up, in order.
-    pub firings: Vec<Firing>,
+    pub simulated: Vec<SimulatedCompaction>,
     /// Context usage after each message, and again after each compaction.
     pub context_usage: Vec<Point>,
 }
@@ -101,8 +101,8 @@ impl Outcome {
     }
 
     /// The compactions that were applied.
-    pub(super) fn compactions(&self) -> impl Iterator<Item = &Firing> {
-        self.firings.iter().filter(|firing| !firing.refused)
+    pub(super) fn compactions(&self) -> impl Iterator<Item = &SimulatedCompaction> {
+        self.simulated.iter().filter(|compaction| !compaction.refused)
     }
 }
 
@@ -110,14 +110,14 @@ impl Outcome {
 pub type WriteSummary<'a> = &'a dyn Fn(&SummaryInput) -> String;
 
 /// Plays a conversation under a policy.
-pub(super) fn simulate(policy: &Policy, window: &ModelWindow, happenings: &[Happening]) -> Outcome {
+pub(super) fn simulate(policy: &Policy, window: &ModelWindow, entries: &[TranscriptEntry]) -> Outcome {
     let mut session = Session::new(policy, window, &extract);
-    for happening in happenings {
-        session.play(happening);
+    for entry in entries {
+        session.play(entry);
     }
     Outcome {
         due_tokens: overflow::due_at(policy, window),
-        firings: session.firings,
+        simulated: session.simulated,
         context_usage: session.context_usage,
     }
 }
@@ -137,11 +137,11 @@ pub(in crate::cli) struct FirstSummary {
 pub(in crate::cli) fn first_summary(
     policy: &Policy,
     window: &ModelWindow,
-    happenings: &[Happening],
+    entries: &[TranscriptEntry],
 ) -> Option<FirstSummary> {
     let mut session = Session::new(policy, window, &extract);
-    for happening in happenings {
-        session.play(happening);
+    for entry in entries {
+        session.play(entry);
         if let Some(plan) = session.new_summary.take() {
             let stands_before = |message: &&Message| message.kind.is_inline() && message.revision < plan.tail_start;
             let before: Vec<Message> = session.history.values().filter(stands_before).cloned().collect();
@@ -199,7 +199,7 @@ pub struct Session<'a> {
     ended: Vec<Compaction>,
     /// Revision of the newest compaction, or change by the agent itself: usage from before it is not valid.
     changed_revision: Revision,
-    firings: Vec<Firing>,
+    simulated: Vec<SimulatedCompaction>,
     context_usage: Vec<Point>,
     /// The first summary applied since `take_summary` was called last.
     new_summary: Option<SummaryPlan>,
@@ -240,7 +240,7 @@ impl<'a> Session<'a> {
             fold: Rc::new(Fold::new(Rows { policy, messages: &[], changed_revision: 0 }, None)),
             ended: Vec::new(),
             changed_revision: 0,
-            firings: Vec::new(),
+            simulated: Vec::new(),
             context_usage: Vec::new(),
             new_summary: None,
         }
@@ -273,8 +273,8 @@ impl<'a> Session<'a> {
     }
 
     /// The compactions so far, also those given up.
-    pub fn firings(&self) -> &[Firing] {
-        &self.firings
+    pub fn simulated(&self) -> &[SimulatedCompaction] {
+        &self.simulated
     }
 
     /// The first summary applied since the last call.
@@ -338,13 +338,13 @@ impl<'a> Session<'a> {
     }
 
     /// Plays an entry of the transcript, and the compactions that the policy starts after it.
-    fn play(&mut self, happening: &Happening) {
-        match happening {
-            Happening::Message(message) => {
+    fn play(&mut self, entry: &TranscriptEntry) {
+        match entry {
+            TranscriptEntry::Message(message) => {
                 self.append(message, false);
                 self.compact();
             }
-            Happening::Compaction => {
+            TranscriptEntry::Compaction => {
                 // At least 2: up to the first revision, a session counts as never changed.
                 self.changed_revision = self.revision.max(2);
                 self.fold_anew();
@@ -389,7 +389,7 @@ impl<'a> Session<'a> {
     pub fn compact_once(&mut self) -> bool {
         let fold = self.fold.clone();
         let context_tokens = self.context_tokens();
-        let past = Past { ended: &self.ended, changed_revision: 0, undo_revision: None };
+        let past = GuardInput { ended: &self.ended, changed_revision: 0, undo_revision: None };
         let guards = Guards::new(self.planning(), &fold, past);
         match guards::decide(self.planning(), &fold, &guards) {
             Some(Decision::Steps(plan::Decision::Level(level))) => self.apply_level(level, context_tokens, &guards),
@@ -460,7 +460,7 @@ impl<'a> Session<'a> {
             return true;
         }
         self.end(Trigger::Threshold, Some(level), kind, Err(Failure::new(FailureReason::NoGain, "")));
-        self.firings.push(Firing {
+        self.simulated.push(SimulatedCompaction {
             message: self.count,
             level: Some(level),
             kind: refused.unwrap_or(kind),
@@ -542,7 +542,7 @@ impl<'a> Session<'a> {
         let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
         let changed = after.messages.get(same..).unwrap_or_default();
         let covers = SummaryPlan::covered_count;
-        let firing = Firing {
+        let compaction = SimulatedCompaction {
             message: self.count,
             level: level_policy.map(|(level, _)| level),
             kind: kind(&removals, summary.is_some()),
@@ -573,7 +573,7 @@ impl<'a> Session<'a> {
         let asked = level_policy.map_or(&self.policy.maintenance, |(_, level_policy)| &level_policy.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(asked) };
         self.end(trigger, level_policy.map(|(level, _)| level), kind, Ok(outcome));
-        self.firings.push(Firing { kept: shown(&self.sources), ..firing });
+        self.simulated.push(SimulatedCompaction { kept: shown(&self.sources), ..compaction });
         self.note_context_usage();
     }
 
@@ -595,7 +595,7 @@ impl<'a> Session<'a> {
     /// Writes a compaction into the history: as marks, from which the layout is derived.
     fn write(&mut self, removals: &Removals, summary: Option<&(SummaryPlan, String)>) {
         let compaction = CompactionId(self.next_id());
-        let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
+        let written = summary.map(|(plan, text)| WrittenSummary { plan, text, summarizer: "", usage: None });
         // No continuation follows the summary: the transcript goes on with its own messages.
         let changes = plan::changes(self.planning(), removals, written);
         for row in changes::rows(self.revision + 1, self.revision, compaction, changes) {

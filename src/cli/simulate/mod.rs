@@ -12,7 +12,7 @@ use crate::limits;
 use crate::model::usage::ModelWindow;
 use crate::policy::presets::{self, Preset};
 use anyhow::Context;
-use engine::{Happening, simulate};
+use engine::{TranscriptEntry, simulate};
 use report::Report;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -53,9 +53,9 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     for problem in &transcript.problems {
         note(&format!("{file}:{}: {}", problem.line, problem.message));
     }
-    let happenings = happenings(transcript);
+    let entries = entries(transcript);
     let window = ModelWindow {
-        model: arguments.model.unwrap_or_else(|| main_model(&happenings)),
+        model: arguments.model.unwrap_or_else(|| main_model(&entries)),
         context: arguments.window,
         input: None,
         output: arguments.output,
@@ -64,11 +64,11 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     let mut progress = Progress::new();
     let simulated = (1..).zip(&chosen).map(|(number, preset)| {
         progress.show(|| format!("simulates {}, preset {number} of {}", preset.name, chosen.len()));
-        (preset.name, simulate(&preset.policy(), &window, &happenings))
+        (preset.name, simulate(&preset.policy(), &window, &entries))
     });
     let outcomes = simulated.collect();
     progress.clear();
-    let messages = happenings.iter().filter(|happening| matches!(happening, Happening::Message(_))).count();
+    let messages = entries.iter().filter(|entry| matches!(entry, TranscriptEntry::Message(_))).count();
     let report = Report { file, messages, window, outcomes };
     if let Some(path) = &arguments.plot {
         std::fs::write(path, plot::svg(&report)).with_context(|| format!("cannot write {}", path.display()))?;
@@ -98,23 +98,23 @@ pub(super) fn chosen(names: &[String]) -> Result<Vec<Preset>, Usage> {
 
 /// Messages and compactions of a transcript's current branch. Records are left out, since no view contains them.
 /// Messages have their original text, regardless of later edits.
-pub(super) fn happenings(transcript: Transcript) -> Vec<Happening> {
+pub(super) fn entries(transcript: Transcript) -> Vec<TranscriptEntry> {
     let main = transcript.branches.into_iter().next();
     let entries = main.into_iter().flat_map(|branch| branch.entries);
     entries
         .filter_map(|entry| match entry {
-            Entry::Message { message, .. } => Some(Happening::Message(Box::new(message))),
-            Entry::Compaction(_) => Some(Happening::Compaction),
+            Entry::Message { message, .. } => Some(TranscriptEntry::Message(Box::new(message))),
+            Entry::Compaction(_) => Some(TranscriptEntry::Compaction),
             Entry::Record { .. } | Entry::Edit(_) => None,
         })
         .collect()
 }
 
 /// The model that wrote the most messages; on a tie, the one that came first. Empty if no message names a model.
-pub(super) fn main_model(happenings: &[Happening]) -> String {
+pub(super) fn main_model(entries: &[TranscriptEntry]) -> String {
     let mut counts: Vec<(&str, usize)> = Vec::new();
-    for happening in happenings {
-        let Happening::Message(message) = happening else { continue };
+    for entry in entries {
+        let TranscriptEntry::Message(message) = entry else { continue };
         match counts.iter_mut().find(|(model, _)| *model == message.model) {
             Some((_, count)) => *count += 1,
             None if message.model.is_empty() => {}

@@ -1,6 +1,6 @@
 //! A simulation as an SVG drawing: context usage over the conversation, with a line for each preset.
 
-use super::engine::{Firing, Outcome, Point};
+use super::engine::{Outcome, Point, SimulatedCompaction};
 use super::report::Report;
 use crate::model::compaction::CompactionKind;
 use std::fmt::Write;
@@ -148,8 +148,8 @@ fn line(svg: &mut String, scale: &Scale, index: usize, preset: &str, outcome: &O
             points.join(" "),
         ),
     );
-    for firing in &outcome.firings {
-        mark(svg, scale, colour, preset, firing);
+    for compaction in &outcome.simulated {
+        mark(svg, scale, colour, preset, compaction);
     }
 }
 
@@ -170,23 +170,23 @@ fn thinned(points_drawn: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// Draws the symbol of a compaction, with a tooltip.
-fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, firing: &Firing) {
-    let tokens = if firing.refused { firing.context_tokens } else { firing.after_tokens };
-    let (x, y) = scale.point(&Point { message: firing.message, tokens });
-    let (name, shape) = match (firing.refused, firing.kind) {
+fn mark(svg: &mut String, scale: &Scale, colour: &str, preset: &str, compaction: &SimulatedCompaction) {
+    let tokens = if compaction.refused { compaction.context_tokens } else { compaction.after_tokens };
+    let (x, y) = scale.point(&Point { message: compaction.message, tokens });
+    let (name, shape) = match (compaction.refused, compaction.kind) {
         (true, _) => ("refused", "m-4 -4 8 8m0 -8 -8 8"),
         (false, CompactionKind::Prune) => ("prune", "m-3 -3h6v6h-6z"),
         (false, CompactionKind::Omission) => ("omission", "m0 -4.5 4.5 4.5 -4.5 4.5 -4.5 -4.5z"),
         (false, CompactionKind::Summary) => ("summary", "m-3.5 0a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0"),
     };
-    let Firing { message, before_tokens, after_tokens, .. } = firing;
+    let SimulatedCompaction { message, before_tokens, after_tokens, .. } = compaction;
     push(
         svg,
         format_args!(
             "<path d=\"M{x:.1} {y:.1}{shape}\" fill=\"{colour}\" stroke=\"{stroke}\"><title>{}: {name} after message \
          {message}, from {before_tokens} to {after_tokens} tokens</title></path>",
             escaped(preset),
-            stroke = if firing.refused { colour } else { "#fff" },
+            stroke = if compaction.refused { colour } else { "#fff" },
         ),
     );
 }
@@ -266,7 +266,7 @@ mod tests {
         let outcome = |context_usage: &&[(usize, i64)]| {
             let context_usage: Vec<Point> =
                 context_usage.iter().map(|&(message, tokens)| Point { message, tokens }).collect();
-            let firings = vec![Firing {
+            let simulated = vec![SimulatedCompaction {
                 message: 2,
                 level: Some(Level::Auto),
                 kind: CompactionKind::Summary,
@@ -280,7 +280,7 @@ mod tests {
                 omitted: 0,
                 reread_tokens: 100,
             }];
-            ("a@1", Outcome { due_tokens: Some(800), firings, context_usage })
+            ("a@1", Outcome { due_tokens: Some(800), simulated, context_usage })
         };
         let window = ModelWindow { context: 950, ..ModelWindow::default() };
         Report { file: file.to_owned(), messages: 3, window, outcomes: usages.iter().map(outcome).collect() }
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn an_empty_conversation_can_be_drawn() {
         let mut empty = report("empty.jsonl", &[&[]]);
-        (empty.messages, empty.outcomes[0].1.firings) = (0, Vec::new());
+        (empty.messages, empty.outcomes[0].1.simulated) = (0, Vec::new());
         let svg = svg(&empty);
         assert!(is_well_formed(&svg) && !svg.contains("NaN") && !svg.contains("inf"), "{svg}");
     }

@@ -1,6 +1,6 @@
 //! Report of a simulation: a table that compares the presets, and one for each preset with its compactions, or JSON.
 
-use super::engine::{Firing, Outcome};
+use super::engine::{Outcome, SimulatedCompaction};
 use crate::cli::output::{Output, count};
 use crate::cli::table::{Column, Table};
 use crate::model::compaction::CompactionKind;
@@ -34,19 +34,19 @@ struct Totals {
 impl Totals {
     fn of(outcome: &Outcome) -> Self {
         let mut totals = Self::default();
-        for firing in &outcome.firings {
-            let count = match (firing.refused, firing.kind) {
+        for compaction in &outcome.simulated {
+            let count = match (compaction.refused, compaction.kind) {
                 (true, _) => &mut totals.refused,
                 (false, CompactionKind::Prune) => &mut totals.prunes,
                 (false, CompactionKind::Omission) => &mut totals.omissions,
                 (false, CompactionKind::Summary) => &mut totals.summaries,
             };
             *count += 1;
-            if firing.refused {
+            if compaction.refused {
                 continue;
             }
-            totals.freed_tokens += firing.before_tokens - firing.after_tokens;
-            totals.reread_tokens += firing.reread_tokens;
+            totals.freed_tokens += compaction.before_tokens - compaction.after_tokens;
+            totals.reread_tokens += compaction.reread_tokens;
         }
         totals
     }
@@ -69,8 +69,8 @@ impl Report {
         for (preset, outcome) in &self.outcomes {
             output.line("")?;
             output.line(&headline(preset, outcome))?;
-            if !outcome.firings.is_empty() {
-                firings(outcome).print(output)?;
+            if !outcome.simulated.is_empty() {
+                simulated(outcome).print(output)?;
             }
         }
         Ok(())
@@ -127,7 +127,7 @@ impl Report {
                 freed_tokens: totals.freed_tokens,
                 changed_prefixes: totals.changed_prefixes(),
                 reread_tokens: totals.reread_tokens,
-                compactions: outcome.firings.iter().map(FiringJson::of).collect(),
+                compactions: outcome.simulated.iter().map(SimulatedCompactionJson::of).collect(),
                 context_usage: outcome.context_usage.iter().map(|point| (point.message, point.tokens)).collect(),
             }
         });
@@ -147,13 +147,13 @@ fn headline(preset: &str, outcome: &Outcome) -> String {
         Some(due) => format!("due at {due} tokens"),
         None => "never due".to_owned(),
     };
-    match outcome.firings.as_slice() {
+    match outcome.simulated.as_slice() {
         [] => format!("{preset}, {due}: nothing happens"),
         _ => format!("{preset}, {due}:"),
     }
 }
 
-fn firings(outcome: &Outcome) -> Table {
+fn simulated(outcome: &Outcome) -> Table {
     let mut table = Table::new(&[
         Column::number("MESSAGE"),
         Column::word("LEVEL"),
@@ -167,30 +167,30 @@ fn firings(outcome: &Outcome) -> Table {
         Column::number("OMITTED").optional(2),
         Column::number("UNCACHED"),
     ]);
-    for firing in &outcome.firings {
+    for compaction in &outcome.simulated {
         table.row(vec![
-            firing.message.to_string(),
-            level(firing).to_owned(),
-            if firing.refused { format!("{}, refused", kind(firing)) } else { kind(firing).to_owned() },
-            firing.context_tokens.to_string(),
-            firing.before_tokens.to_string(),
-            firing.after_tokens.to_string(),
-            firing.kept.to_string(),
-            firing.cleared.to_string(),
-            firing.summarized.to_string(),
-            firing.omitted.to_string(),
-            firing.reread_tokens.to_string(),
+            compaction.message.to_string(),
+            level(compaction).to_owned(),
+            if compaction.refused { format!("{}, refused", kind(compaction)) } else { kind(compaction).to_owned() },
+            compaction.context_tokens.to_string(),
+            compaction.before_tokens.to_string(),
+            compaction.after_tokens.to_string(),
+            compaction.kept.to_string(),
+            compaction.cleared.to_string(),
+            compaction.summarized.to_string(),
+            compaction.omitted.to_string(),
+            compaction.reread_tokens.to_string(),
         ]);
     }
     table
 }
 
-fn level(firing: &Firing) -> &'static str {
-    firing.level.map_or("maintenance", |level| level.name())
+fn level(compaction: &SimulatedCompaction) -> &'static str {
+    compaction.level.map_or("maintenance", |level| level.name())
 }
 
-fn kind(firing: &Firing) -> &'static str {
-    match firing.kind {
+fn kind(compaction: &SimulatedCompaction) -> &'static str {
+    match compaction.kind {
         CompactionKind::Prune => "prune",
         CompactionKind::Omission => "omission",
         CompactionKind::Summary => "summary",
@@ -216,13 +216,13 @@ struct PresetJson<'a> {
     freed_tokens: i64,
     changed_prefixes: usize,
     reread_tokens: i64,
-    compactions: Vec<FiringJson>,
+    compactions: Vec<SimulatedCompactionJson>,
     /// Pairs of messages written so far and tokens of the context then.
     context_usage: Vec<(usize, i64)>,
 }
 
 #[derive(Debug, Serialize)]
-struct FiringJson {
+struct SimulatedCompactionJson {
     message: usize,
     level: &'static str,
     kind: &'static str,
@@ -237,21 +237,21 @@ struct FiringJson {
     reread_tokens: i64,
 }
 
-impl FiringJson {
-    fn of(firing: &Firing) -> Self {
+impl SimulatedCompactionJson {
+    fn of(compaction: &SimulatedCompaction) -> Self {
         Self {
-            message: firing.message,
-            level: level(firing),
-            kind: kind(firing),
-            given_up: firing.refused,
-            context_tokens: firing.context_tokens,
-            before_tokens: firing.before_tokens,
-            after_tokens: firing.after_tokens,
-            kept_messages: firing.kept,
-            cleared_parts: firing.cleared,
-            summarized_messages: firing.summarized,
-            omitted_messages: firing.omitted,
-            reread_tokens: firing.reread_tokens,
+            message: compaction.message,
+            level: level(compaction),
+            kind: kind(compaction),
+            given_up: compaction.refused,
+            context_tokens: compaction.context_tokens,
+            before_tokens: compaction.before_tokens,
+            after_tokens: compaction.after_tokens,
+            kept_messages: compaction.kept,
+            cleared_parts: compaction.cleared,
+            summarized_messages: compaction.summarized,
+            omitted_messages: compaction.omitted,
+            reread_tokens: compaction.reread_tokens,
         }
     }
 }
@@ -262,8 +262,8 @@ mod tests {
     use super::*;
     use crate::model::compaction::Level;
 
-    fn firing(message: usize, kind: CompactionKind, before_tokens: i64, after_tokens: i64) -> Firing {
-        Firing {
+    fn compaction(message: usize, kind: CompactionKind, before_tokens: i64, after_tokens: i64) -> SimulatedCompaction {
+        SimulatedCompaction {
             message,
             level: (kind == CompactionKind::Summary).then_some(Level::Auto),
             kind,
@@ -280,23 +280,23 @@ mod tests {
     }
 
     fn report() -> Report {
-        let firings = vec![
-            firing(7, CompactionKind::Prune, 900, 600),
-            firing(9, CompactionKind::Summary, 950, 200),
-            firing(11, CompactionKind::Summary, 990, 990),
+        let simulated = vec![
+            compaction(7, CompactionKind::Prune, 900, 600),
+            compaction(9, CompactionKind::Summary, 950, 200),
+            compaction(11, CompactionKind::Summary, 990, 990),
         ];
         let context_usage = vec![
             Point { message: 1, tokens: 10 },
             Point { message: 9, tokens: 955 },
             Point { message: 12, tokens: 400 },
         ];
-        let without_compactions = Outcome { due_tokens: None, firings: Vec::new(), context_usage: Vec::new() };
+        let without_compactions = Outcome { due_tokens: None, simulated: Vec::new(), context_usage: Vec::new() };
         Report {
             file: "talk.jsonl".to_owned(),
             messages: 12,
             window: ModelWindow { model: "m".to_owned(), context: 1_000, output: Some(100), ..ModelWindow::default() },
             outcomes: vec![
-                ("a@1", Outcome { due_tokens: Some(800), firings, context_usage }),
+                ("a@1", Outcome { due_tokens: Some(800), simulated, context_usage }),
                 ("b@2", without_compactions),
             ],
         }
@@ -317,9 +317,9 @@ mod tests {
     }
 
     #[test]
-    fn every_firing_has_a_line() {
+    fn every_compaction_has_a_line() {
         let report = report();
-        let lines = firings(&report.outcomes[0].1).lines(None);
+        let lines = simulated(&report.outcomes[0].1).lines(None);
         let words: Vec<Vec<&str>> = lines.iter().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(words[1], ["7", "maintenance", "prune", "905", "900", "600", "3", "1", "2", "4", "300"]);
         assert!(lines[3].contains("summary, refused"), "{}", lines[3]);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::model::message::{NewMessage, Role};
 
-fn reply(model: &str) -> Happening {
-    Happening::Message(Box::new(NewMessage {
+fn reply(model: &str) -> TranscriptEntry {
+    TranscriptEntry::Message(Box::new(NewMessage {
         model: model.to_owned(),
         ..NewMessage::sealed(Role::Assistant, Vec::new())
     }))

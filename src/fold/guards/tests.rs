@@ -1,4 +1,4 @@
-use super::{Decision, Guards, Past, decide, overhead_failure};
+use super::{Decision, GuardInput, Guards, decide, overhead_failure};
 use crate::fold::{Fold, Rows};
 use crate::model::Revision;
 use crate::model::compaction::{
@@ -57,11 +57,11 @@ fn policy() -> Policy {
 }
 
 /// The guards of `TALK`, and true if a summary begins.
-fn guards(policy: &Policy, past: Past<'_>) -> (Guards, bool) {
+fn guards(policy: &Policy, past: GuardInput<'_>) -> (Guards, bool) {
     guards_of(TALK, policy, past)
 }
 
-fn guards_of(talk: &str, policy: &Policy, past: Past<'_>) -> (Guards, bool) {
+fn guards_of(talk: &str, policy: &Policy, past: GuardInput<'_>) -> (Guards, bool) {
     let messages = dsl::parse(talk);
     let layout = Layout::everything();
     let planning = PlanningInput { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
@@ -78,23 +78,23 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let messages = dsl::parse(TALK);
     let layout = Layout::everything();
     let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
-    let decided = |policy: &Policy, window: &ModelWindow, past: Past<'_>| {
+    let decided = |policy: &Policy, window: &ModelWindow, past: GuardInput<'_>| {
         let planning = PlanningInput { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
         decide(planning, &fold, &Guards::new(planning, &fold, past))
     };
     let roomy = ModelWindow { context: 1_000_000, ..WINDOW };
     let failures = [failed(12), failed(11), failed(10)];
-    let held = Past { ended: &failures, ..Past::default() };
+    let held = GuardInput { ended: &failures, ..GuardInput::default() };
     assert_eq!(decided(&policy, &WINDOW, held), Some(Decision::LastResort));
     assert_eq!(decided(&policy, &roomy, held), None, "the view fits");
     // A last resort that failed would only fail again: the view has to grow first.
     for (revision, expected) in [(12, None), (11, Some(Decision::LastResort))] {
         let dead = asked(ended(revision, CompactionState::Dead), Trigger::Window);
         let failures = [dead, failed(10), failed(9)];
-        let found = decided(&policy, &WINDOW, Past { ended: &failures, ..Past::default() });
+        let found = decided(&policy, &WINDOW, GuardInput { ended: &failures, ..GuardInput::default() });
         assert_eq!(found, expected, "at {revision}");
     }
-    assert_eq!(decided(&policy, &WINDOW, Past { undo_revision: Some(3), ..held }), None);
+    assert_eq!(decided(&policy, &WINDOW, GuardInput { undo_revision: Some(3), ..held }), None);
     policy.trigger.auto = false;
     assert_eq!(decided(&policy, &WINDOW, held), None, "nothing is automatic");
 }
@@ -102,7 +102,7 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
 #[test]
 fn each_guard_is_ended_by_what_it_names() {
     let is = |begins: bool, why: &str, changed_revision: Revision, undo_revision, ended: &[Compaction]| {
-        let (guards, found) = guards(&policy(), Past { ended, changed_revision, undo_revision });
+        let (guards, found) = guards(&policy(), GuardInput { ended, changed_revision, undo_revision });
         assert_eq!(found, begins, "{why}: {guards:?}");
     };
     is(true, "nothing holds it back", 0, None, &[]);
@@ -135,7 +135,7 @@ fn a_reported_overhead_ends_for_good_with_a_smaller_request() {
     let of = |usages: [&str; 2], ended: &[Compaction]| {
         let [first, second] = usages;
         let talk = format!("u1 400c\na1 {first} 400c\nu2 400c\na2 {second} 400c");
-        guards_of(&talk, &policy(), Past { ended, ..Past::default() }).0.reported_overhead
+        guards_of(&talk, &policy(), GuardInput { ended, ..GuardInput::default() }).0.reported_overhead
     };
     let reported = [reports(1, 5_000)];
     assert_eq!(of(["usage=5000/0", "usage=5200/0"], &reported), Some(5_000));
@@ -148,7 +148,7 @@ fn a_reported_overhead_ends_for_good_with_a_smaller_request() {
 
 #[test]
 fn no_more_overhead_is_reported_than_usage_says() {
-    let (mut found, _) = guards(&policy(), Past::default());
+    let (mut found, _) = guards(&policy(), GuardInput::default());
     found.overhead = Overhead { unseen_tokens: 0, pinned_tokens: 6_000 };
     let policy = policy();
     let level_policy = policy.auto.as_ref().expect("a level");
@@ -161,7 +161,7 @@ fn no_more_overhead_is_reported_than_usage_says() {
 
 #[test]
 fn the_breaker_opens_after_as_many_failures_and_closes_after_as_many_requests() {
-    let of = |ended: &[Compaction]| guards(&policy(), Past { ended, ..Past::default() });
+    let of = |ended: &[Compaction]| guards(&policy(), GuardInput { ended, ..GuardInput::default() });
     let (closed, _) = of(&[failed(6)]);
     assert_eq!((closed.failure_count, closed.breaker_turns), (1, 0));
     // After the tenth message: one request of the user, and one message of 500 tokens with its answer.
@@ -183,7 +183,7 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let mut policy = policy();
     let of = |policy: &Policy, seconds_ago: i64| {
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
-        guards(policy, Past { ended: &ended, ..Past::default() })
+        guards(policy, GuardInput { ended: &ended, ..GuardInput::default() })
     };
     policy.trigger.cooldown_seconds = 60;
     let (in_cooldown, begins) = of(&policy, 59);
@@ -204,7 +204,7 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
     for (seconds_ago, expected) in [(59, false), (60, true)] {
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
-        let guards = Guards::new(planning, &fold, Past { ended: &ended, ..Past::default() });
+        let guards = Guards::new(planning, &fold, GuardInput { ended: &ended, ..GuardInput::default() });
         assert_eq!(decide(planning, &fold, &guards).is_some(), expected, "{seconds_ago} s: {guards:?}");
     }
 }

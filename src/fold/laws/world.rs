@@ -18,7 +18,7 @@ use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::Policy;
-use crate::policy::plan::{self, PlanningInput, SummaryPlan, Written};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
 
 /// A step of a client. The numbers choose among the existing items.
 #[derive(Debug, Clone)]
@@ -112,7 +112,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
 }
 
 /// The rows of a session, as a daemon keeps them.
-pub(super) struct World {
+pub(super) struct StoredSession {
     pub(super) policy: Policy,
     pub(super) window: ModelWindow,
     /// The text of summaries; none if every summary is refused.
@@ -129,7 +129,7 @@ pub(super) struct World {
     ids: u128,
 }
 
-impl World {
+impl StoredSession {
     pub(super) fn new(policy: Policy, window: ModelWindow, summary: Option<String>) -> Self {
         Self {
             policy,
@@ -416,7 +416,7 @@ impl World {
             let (covered, tail_start) = (&planned.covered, planned.tail_start);
             assert!(layouts::still_applies(&self.marks, snapshot.at, covered, tail_start, self.revision));
         }
-        let written = summary.map(|(plan, text)| Written { plan, text, summarizer: "", usage: None });
+        let written = summary.map(|(plan, text)| WrittenSummary { plan, text, summarizer: "", usage: None });
         let changes = plan::changes(self.planning(snapshot), removals, written);
         assert_eq!(changes.parts.len(), removals.parts.len(), "only parts of the view are shortened");
         for row in changes::rows(self.revision + 1, snapshot.at, compaction, changes) {

@@ -9,7 +9,7 @@ use crate::model::mark::{CompactedMark, MarkBody, Replay};
 
 mod oracle;
 
-use oracle::World;
+use oracle::Oracle;
 
 fn range(first: Revision, last: Revision) -> RevisionRange {
     RevisionRange { first, last }
@@ -459,24 +459,24 @@ proptest! {
 
     #[test]
     fn every_message_is_accounted_for(steps in oracle::steps()) {
-        let world = World::play(&steps);
-        for at in 0..=world.revision {
-            let layout = layout_at(&world.marks, at);
-            prop_assert_eq!(world.shown_by(&layout, at), world.view(at), "what is shown at {}", at);
-            world.check_accounts(&layout, at)?;
+        let oracle = Oracle::play(&steps);
+        for at in 0..=oracle.revision {
+            let layout = layout_at(&oracle.marks, at);
+            prop_assert_eq!(oracle.shown_by(&layout, at), oracle.view(at), "what is shown at {}", at);
+            oracle.check_accounts(&layout, at)?;
         }
     }
 
     #[test]
     fn a_summary_may_be_committed_exactly_when_the_layout_would_show_it(steps in oracle::steps()) {
-        let world = World::play(&steps);
-        for (applied, mark) in &world.attempts {
-            let marks: Vec<Mark> = world.marks.iter().filter(|other| other.revision < mark.revision).cloned().collect();
+        let oracle = Oracle::play(&steps);
+        for (applied, mark) in &oracle.attempts {
+            let marks: Vec<Mark> = oracle.marks.iter().filter(|other| other.revision < mark.revision).cloned().collect();
             let before = layout_at(&marks, mark.revision);
             let shown = layout_at(&[marks, vec![mark.clone()]].concat(), mark.revision);
             let would_show = shown.covered.map(|covered| covered.mark) == Some(mark.revision);
             let MarkBody::Compacted(compacted) = &mark.body else { unreachable!("attempts are compactions") };
-            let base = layout_at(&world.marks, compacted.base);
+            let base = layout_at(&oracle.marks, compacted.base);
             let same_ground = before.covered.map(|covered| covered.mark) == base.covered.map(|covered| covered.mark);
             prop_assert_eq!(*applied, would_show && same_ground);
         }
@@ -484,12 +484,12 @@ proptest! {
 
     #[test]
     fn undoing_the_newest_compaction_gives_the_layout_before_it(steps in oracle::steps(), prune in any::<bool>()) {
-        let mut world = World::play(&steps);
-        let before = layout_at(&world.marks, world.revision);
-        let made = if prune { Some(world.prune()) } else { world.compact(2) };
+        let mut oracle = Oracle::play(&steps);
+        let before = layout_at(&oracle.marks, oracle.revision);
+        let made = if prune { Some(oracle.prune()) } else { oracle.compact(2) };
         if let Some(made) = made {
-            prop_assert_eq!(newest_change(&world.marks, made).map(|found| found.target), Some(made));
-            let mut after = layout_at(&[world.marks, vec![undo(made + 1, made)]].concat(), made + 1);
+            prop_assert_eq!(newest_change(&oracle.marks, made).map(|found| found.target), Some(made));
+            let mut after = layout_at(&[oracle.marks, vec![undo(made + 1, made)]].concat(), made + 1);
             if prune {
                 prop_assert_eq!(after.undone_prunes.pop(), Some(made));
             }
@@ -499,25 +499,25 @@ proptest! {
 
     #[test]
     fn undone_to_the_start_everything_is_as_it_was_written_and_redone_as_it_was_changed(steps in oracle::steps()) {
-        let mut world = World::play(&steps);
-        let mut layouts = vec![layout_at(&world.marks, world.revision)];
-        while let Some(found) = newest_change(&world.marks, world.revision) {
-            world.reverse(found.target);
-            layouts.push(layout_at(&world.marks, world.revision));
+        let mut oracle = Oracle::play(&steps);
+        let mut layouts = vec![layout_at(&oracle.marks, oracle.revision)];
+        while let Some(found) = newest_change(&oracle.marks, oracle.revision) {
+            oracle.reverse(found.target);
+            layouts.push(layout_at(&oracle.marks, oracle.revision));
         }
         let whole = layouts.pop().expect("one at least");
-        prop_assert_eq!(world.shown_by(&whole, world.revision), world.written());
+        prop_assert_eq!(oracle.shown_by(&whole, oracle.revision), oracle.written());
         for before in layouts.iter().rev() {
-            let Redo::Possible(found) = newest_undone(&world.marks, world.revision) else {
+            let Redo::Possible(found) = newest_undone(&oracle.marks, oracle.revision) else {
                 return Err(TestCaseError::fail("what was taken back can be brought back"));
             };
-            world.reverse(found.target);
-            prop_assert_eq!(&layout_at(&world.marks, world.revision), before);
+            oracle.reverse(found.target);
+            prop_assert_eq!(&layout_at(&oracle.marks, oracle.revision), before);
         }
         for before in layouts.iter().skip(1) {
-            let found = newest_change(&world.marks, world.revision).expect("what was brought back is in force");
-            world.reverse(found.target);
-            prop_assert_eq!(&layout_at(&world.marks, world.revision).spans, &before.spans);
+            let found = newest_change(&oracle.marks, oracle.revision).expect("what was brought back is in force");
+            oracle.reverse(found.target);
+            prop_assert_eq!(&layout_at(&oracle.marks, oracle.revision).spans, &before.spans);
         }
     }
 

@@ -109,7 +109,7 @@ fn a_call_runs_until_its_own_writer_goes_on_or_anybody_after_a_request() {
 
 /// An action of one of several agents.
 #[derive(Debug, Clone)]
-enum Act {
+enum Action {
     /// A reply with this number of calls, whose ids start anew in each reply; a runner of its own answers some of them,
     /// with or without the name of the message; the others stay unanswered.
     Call { calls: usize, answers: usize, named: bool, together: bool },
@@ -117,19 +117,19 @@ enum Act {
     Say,
 }
 
-fn act() -> impl Strategy<Value = Act> {
+fn act() -> impl Strategy<Value = Action> {
     let call = (1_usize..4, 0_usize..4, any::<bool>(), any::<bool>()).prop_map(|(calls, answers, named, together)| {
-        Act::Call { calls, answers: answers.min(calls), named, together }
+        Action::Call { calls, answers: answers.min(calls), named, together }
     });
-    prop_oneof![4 => call, 1 => Just(Act::Say)]
+    prop_oneof![4 => call, 1 => Just(Action::Say)]
 }
 
 /// The messages of one agent, as text; the first line of each has its name.
-fn messages_of(agent: usize, acts: &[Act]) -> Vec<String> {
+fn messages_of(agent: usize, acts: &[Action]) -> Vec<String> {
     let mut messages = Vec::new();
     for (turn, act) in acts.iter().enumerate() {
         let name = format!("a{agent}x{turn}");
-        let Act::Call { calls, answers, named, together } = *act else {
+        let Action::Call { calls, answers, named, together } = *act else {
             messages.push(format!("{name} by=agent{agent} \"words\"\n"));
             continue;
         };

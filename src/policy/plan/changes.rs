@@ -13,7 +13,7 @@ use foldhash::HashMap;
 
 /// A summary that was written for a plan.
 #[derive(Debug, Clone, Copy)]
-pub struct Written<'a> {
+pub struct WrittenSummary<'a> {
     /// The plan.
     pub plan: &'a SummaryPlan,
     /// Text of the summary.
@@ -25,7 +25,7 @@ pub struct Written<'a> {
 }
 
 /// Returns the changes of truncations, omissions and a summary.
-pub fn changes(planning: PlanningInput<'_>, removals: &Removals, summary: Option<Written<'_>>) -> Changes {
+pub fn changes(planning: PlanningInput<'_>, removals: &Removals, summary: Option<WrittenSummary<'_>>) -> Changes {
     let by_part: HashMap<PartId, &Truncation> =
         removals.parts.iter().map(|(part, truncation)| (*part, truncation)).collect();
     let truncations_of = |source: &SourceMessage| {
@@ -44,8 +44,8 @@ pub fn changes(planning: PlanningInput<'_>, removals: &Removals, summary: Option
     }
 }
 
-fn summary_change(planning: PlanningInput<'_>, written: Written<'_>) -> SummaryChange {
-    let Written { plan, text, summarizer, usage } = written;
+fn summary_change(planning: PlanningInput<'_>, written: WrittenSummary<'_>) -> SummaryChange {
+    let WrittenSummary { plan, text, summarizer, usage } = written;
     SummaryChange {
         text: text.to_owned(),
         marker_text: marker_text(planning.policy),

@@ -1,12 +1,12 @@
 //! Anthropic's messages protocol.
 
 use super::fault::Fault;
-use super::protocol::{Ask, Wire, items, text, with_extra};
+use super::protocol::{ModelRequest, Wire, items, text, with_extra};
 use super::reply::{Reply, Stop};
 use crate::model::usage::Usage;
 use serde_json::{Value, json};
 
-pub(super) fn request(ask: &Ask<'_>) -> Wire {
+pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     let body = json!({
         "model": ask.model,
         "max_tokens": ask.max_output,

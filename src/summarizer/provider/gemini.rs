@@ -1,11 +1,11 @@
 //! Gemini's generateContent protocol.
 
 use super::fault::Fault;
-use super::protocol::{Ask, Wire, count, items, text, with_extra};
+use super::protocol::{ModelRequest, Wire, count, items, text, with_extra};
 use super::reply::{Reply, Stop};
 use serde_json::{Value, json};
 
-pub(super) fn request(ask: &Ask<'_>) -> Wire {
+pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     let body = json!({
         "systemInstruction": {"parts": [{"text": ask.prompt.system}]},
         "contents": [{"role": "user", "parts": [{"text": ask.prompt.user}]}],

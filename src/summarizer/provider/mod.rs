@@ -26,7 +26,7 @@ use crate::policy::prompt::{Expected, Prompt};
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
 use gate::{Gate, GateState};
-use protocol::{Ask, Protocol, Wire};
+use protocol::{ModelRequest, Protocol, Wire};
 use reply::{Reply, Stop};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, Response, redirect};
@@ -58,7 +58,7 @@ const WAIT_MS_MIN: i64 = 500;
 
 /// A provider's answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Answer {
+pub(super) struct Completion {
     /// The summary.
     pub(super) text: String,
     /// The model that wrote it.
@@ -146,7 +146,7 @@ impl Provider {
         expected: &Expected<'_>,
         observer: &dyn Observer,
         streams: bool,
-    ) -> Result<Answer, Fault> {
+    ) -> Result<Completion, Fault> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -154,6 +154,8 @@ impl Provider {
                 Ok(answer) => return Ok(answer),
                 Err(fault) => fault,
             };
+            // No crate for retries: the provider's own delay counts, and one that is too long is left to the job's next
+            // attempt, whose delays are in `scheduler::retry`.
             let backoff = WAIT_MS_MIN << (tries - 1).min(16);
             let wait = fault.retry_after_ms.unwrap_or_else(|| rand::random_range(backoff / 2..=backoff));
             if fault.class != Class::Transient || tries >= TRIES_MAX || wait > WAIT_MS_MAX {
@@ -173,8 +175,8 @@ impl Provider {
         expected: &Expected<'_>,
         observer: &dyn Observer,
         streams: bool,
-    ) -> Result<Answer, Fault> {
-        let ask = Ask {
+    ) -> Result<Completion, Fault> {
+        let ask = ModelRequest {
             base_url: &self.base_url,
             model: &self.model,
             prompt,
@@ -209,7 +211,7 @@ impl Provider {
         drop(slot);
         entry.close(outcome.as_ref().err().map(|fault| fault.message.clone()));
         let model = entry.model().to_owned();
-        outcome.map(|text| Answer { text, model })
+        outcome.map(|text| Completion { text, model })
     }
 
     /// Sends the request and reads the reply, until the reply or the connection has ended.

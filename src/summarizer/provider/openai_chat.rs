@@ -1,14 +1,14 @@
 //! The chat completions protocol: of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and many others.
 
 use super::fault::Fault;
-use super::protocol::{Ask, Wire, count, items, text, with_extra};
+use super::protocol::{ModelRequest, Wire, count, items, text, with_extra};
 use super::reply::{Reply, Stop};
 use serde_json::{Value, json};
 
 /// Field of the output limit for newer models of OpenAI; other servers know only the older one.
 const NEW_LIMIT: &str = "max_completion_tokens";
 
-pub(super) fn request(ask: &Ask<'_>) -> Wire {
+pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     let mut body = json!({
         "model": ask.model,
         "messages": [

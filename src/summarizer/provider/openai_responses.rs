@@ -1,11 +1,11 @@
 //! OpenAI's responses protocol.
 
 use super::fault::{Class, Fault};
-use super::protocol::{Ask, Wire, count, items, text, with_extra};
+use super::protocol::{ModelRequest, Wire, count, items, text, with_extra};
 use super::reply::{Reply, Stop};
 use serde_json::{Value, json};
 
-pub(super) fn request(ask: &Ask<'_>) -> Wire {
+pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     let body = json!({
         "model": ask.model,
         "instructions": ask.prompt.system,

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 /// Input of a request to a model.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct ModelRequest<'a> {
     /// The provider's address, without a slash at its end.
     pub(super) base_url: &'a str,
     /// The model's name.
@@ -40,7 +40,7 @@ pub(super) struct Protocol {
     /// The header that holds the key, and the prefix of the key in it.
     pub(super) key_header: (&'static str, &'static str),
     /// Builds a request.
-    pub(super) request: fn(&Ask<'_>) -> Wire,
+    pub(super) request: fn(&ModelRequest<'_>) -> Wire,
     /// Reads one event of a streamed reply, or a reply that came as a whole.
     pub(super) read: Read,
 }

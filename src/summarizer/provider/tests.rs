@@ -175,7 +175,7 @@ fn gemini_is_understood() {
 fn requests_are_what_each_protocol_wants() {
     let prompt = Prompt { system: "SYS".to_owned(), user: "USER".to_owned() };
     let extra = json!({"temperature": 0.5}).as_object().expect("an object").clone();
-    let ask = |base_url| Ask { base_url, model: "m", prompt: &prompt, max_output: 9, extra: &extra };
+    let ask = |base_url| ModelRequest { base_url, model: "m", prompt: &prompt, max_output: 9, extra: &extra };
     let cases = [
         (
             OPENAI_CHAT,
@@ -211,6 +211,6 @@ fn requests_are_what_each_protocol_wants() {
         assert_eq!(found, expected, "{}", wire.body);
     }
     let extra = json!({"max_completion_tokens": 5}).as_object().expect("an object").clone();
-    let body = (OPENAI_CHAT.request)(&Ask { extra: &extra, ..ask("http://h") }).body;
+    let body = (OPENAI_CHAT.request)(&ModelRequest { extra: &extra, ..ask("http://h") }).body;
     assert_eq!((body.get("max_tokens"), &body["max_completion_tokens"]), (None, &json!(5)));
 }

@@ -6,8 +6,8 @@ use crate::model::usage::Usage;
 use crate::policy::presets;
 use proptest::prelude::*;
 
-fn message(role: Role, bodies: Vec<PartBody>, finish: Option<NewFinish>) -> Happening {
-    Happening::Message(Box::new(NewMessage {
+fn message(role: Role, bodies: Vec<PartBody>, finish: Option<NewFinish>) -> TranscriptEntry {
+    TranscriptEntry::Message(Box::new(NewMessage {
         finish: Some(finish.unwrap_or_default()),
         ..NewMessage::sealed(role, bodies.into_iter().map(NewPart::new).collect())
     }))
@@ -17,11 +17,11 @@ fn text(tokens: usize) -> PartBody {
     PartBody::Text("word ".repeat(tokens.div_ceil(5) * 4))
 }
 
-fn user(tokens: usize) -> Happening {
+fn user(tokens: usize) -> TranscriptEntry {
     message(Role::User, vec![text(tokens)], None)
 }
 
-fn reply(tokens: usize) -> Happening {
+fn reply(tokens: usize) -> TranscriptEntry {
     message(Role::Assistant, vec![text(tokens)], Some(finish(FinishReason::Stop, None)))
 }
 
@@ -31,7 +31,7 @@ fn finish(reason: FinishReason, usage: Option<i64>) -> NewFinish {
 }
 
 /// A call, and its result in a message of its own.
-fn tool(number: usize, tokens: usize) -> [Happening; 2] {
+fn tool(number: usize, tokens: usize) -> [TranscriptEntry; 2] {
     let call_id = format!("c{number}");
     let call =
         ToolCall { call_id: call_id.clone(), tool: "bash".into(), input_json: "{}".into(), ..ToolCall::default() };
@@ -61,22 +61,22 @@ fn preset(name: &str) -> Policy {
 }
 
 fn fired(outcome: &Outcome) -> Vec<(usize, CompactionKind)> {
-    outcome.compactions().map(|firing| (firing.message, firing.kind)).collect()
+    outcome.compactions().map(|compaction| (compaction.message, compaction.kind)).collect()
 }
 
 #[test]
 fn a_summary_fires_when_the_threshold_is_passed_and_the_tail_stays() {
     let policy = preset("pi@1.5");
-    let talk: Vec<Happening> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();
+    let talk: Vec<TranscriptEntry> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();
     let outcome = simulate(&policy, &window(50_000), &talk);
     // 50000 - 16384 is passed by the seventh reply: 7 * 5100.
     assert_eq!(outcome.due_tokens, Some(33_617));
     assert_eq!(fired(&outcome), [(14, CompactionKind::Summary)]);
-    let firing = &outcome.firings[0];
-    assert_eq!(firing.summarized + firing.kept, 14);
-    assert!(firing.kept >= 7 && firing.after_tokens < 24_000, "{firing:?}");
-    assert_eq!(firing.reread_tokens, firing.after_tokens, "a summary stands at the very beginning");
-    assert_eq!(outcome.highest_tokens(), firing.before_tokens);
+    let compaction = &outcome.simulated[0];
+    assert_eq!(compaction.summarized + compaction.kept, 14);
+    assert!(compaction.kept >= 7 && compaction.after_tokens < 24_000, "{compaction:?}");
+    assert_eq!(compaction.reread_tokens, compaction.after_tokens, "a summary stands at the very beginning");
+    assert_eq!(outcome.highest_tokens(), compaction.before_tokens);
     // One point for each message, and one for the compaction.
     assert_eq!(outcome.context_usage.len(), 17);
 }
@@ -84,20 +84,20 @@ fn a_summary_fires_when_the_threshold_is_passed_and_the_tail_stays() {
 #[test]
 fn the_overhead_of_requests_is_counted_and_its_usage_is_left_alone() {
     let policy = preset("pi@1.5");
-    let talk: Vec<Happening> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();
+    let talk: Vec<TranscriptEntry> = (0..8).flat_map(|_| [user(100), reply(5_000)]).collect();
     let with = |overhead| simulate(&policy, &ModelWindow { overhead, ..window(50_000) }, &talk);
     // 50000 - 16384 is passed by the fifth reply: 5 * 5100 + 10000.
     let outcome = with(10_000);
     assert_eq!(fired(&outcome).first(), Some(&(10, CompactionKind::Summary)));
-    assert_eq!(outcome.firings[0].context_tokens, 5 * 5_100 + 10_000);
+    assert_eq!(outcome.simulated[0].context_tokens, 5 * 5_100 + 10_000);
     // The overhead alone reaches the threshold, but does not fill the window.
     let fired_at_limit = fired(&with(33_617));
     assert_eq!(fired_at_limit.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), [CompactionKind::Omission; 3]);
     assert_eq!(fired(&with(45_000)), [], "nothing that a compaction could take away fills the window");
     // Reported usage includes the overhead.
     let usage = |input| message(Role::Assistant, vec![text(100)], Some(finish(FinishReason::Stop, Some(input))));
-    let happenings: Vec<Happening> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();
-    let outcome = simulate(&policy, &ModelWindow { overhead: 15_000, ..window(50_000) }, &happenings);
+    let entries: Vec<TranscriptEntry> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();
+    let outcome = simulate(&policy, &ModelWindow { overhead: 15_000, ..window(50_000) }, &entries);
     assert_eq!((fired(&outcome), outcome.final_tokens()), (vec![], 20_000));
 }
 
@@ -108,18 +108,18 @@ fn old_outputs_are_cleared_long_before_the_window_is_full() {
     talk.extend((0..70).flat_map(|number| tool(number, 1_000)));
     talk.extend([reply(10), user(10), reply(10), user(10), reply(10)]);
     let outcome = simulate(&policy, &window(1_000_000), &talk);
-    let firing = &outcome.firings[0];
-    assert_eq!((firing.kind, firing.level, firing.summarized), (CompactionKind::Prune, None, 0));
-    assert_eq!(firing.cleared, 30, "40000 tokens stay");
-    assert!(firing.reread_tokens > 0 && firing.reread_tokens < firing.before_tokens + 1);
-    assert_eq!(outcome.firings.len(), 1);
+    let compaction = &outcome.simulated[0];
+    assert_eq!((compaction.kind, compaction.level, compaction.summarized), (CompactionKind::Prune, None, 0));
+    assert_eq!(compaction.cleared, 30, "40000 tokens stay");
+    assert!(compaction.reread_tokens > 0 && compaction.reread_tokens < compaction.before_tokens + 1);
+    assert_eq!(outcome.simulated.len(), 1);
 }
 
 #[test]
 fn reported_usage_counts_until_something_was_reduced() {
     let policy = preset("pi@1.5");
     let usage = |input| message(Role::Assistant, vec![text(2_000)], Some(finish(FinishReason::Stop, Some(input))));
-    let mut talk: Vec<Happening> = (0..15).flat_map(|_| [user(10), usage(1_000)]).collect();
+    let mut talk: Vec<TranscriptEntry> = (0..15).flat_map(|_| [user(10), usage(1_000)]).collect();
     let without_compactions = simulate(&policy, &window(50_000), &talk);
     assert_eq!((fired(&without_compactions), without_compactions.final_tokens()), (vec![], 1_000));
     talk.push(user(10));
@@ -129,12 +129,12 @@ fn reported_usage_counts_until_something_was_reduced() {
     let outcome = simulate(&policy, &window(50_000), &talk);
     // The second report of 40000 is about a context that was never compacted, and is not trusted.
     assert_eq!(fired(&outcome), [(32, CompactionKind::Summary)]);
-    assert_eq!(outcome.firings[0].context_tokens, 40_000);
-    talk.insert(30, Happening::Compaction);
+    assert_eq!(outcome.simulated[0].context_tokens, 40_000);
+    talk.insert(30, TranscriptEntry::Compaction);
     let outcome = simulate(&policy, &window(50_000), &talk);
     // The agent's own compaction ends the trust in reported usage: from there on the estimate counts.
     assert_eq!(fired(&outcome), [(34, CompactionKind::Summary)]);
-    assert_eq!(outcome.firings[0].context_tokens, outcome.firings[0].before_tokens);
+    assert_eq!(outcome.simulated[0].context_tokens, outcome.simulated[0].before_tokens);
 }
 
 #[test]
@@ -143,22 +143,22 @@ fn what_cannot_be_reduced_ends_in_the_breaker() {
     let mut talk = vec![user(60_000)];
     talk.extend((0..40).map(|_| reply(10)));
     let outcome = simulate(&policy, &window(50_000), &talk);
-    assert!(outcome.firings.len() <= 4, "{:?}", outcome.firings);
-    assert!(outcome.final_tokens() >= 60_000 || !outcome.firings.is_empty());
+    assert!(outcome.simulated.len() <= 4, "{:?}", outcome.simulated);
+    assert!(outcome.final_tokens() >= 60_000 || !outcome.simulated.is_empty());
 }
 
 #[test]
 fn a_cooldown_is_waited_for_unless_the_window_is_exceeded() {
     let mut policy = preset("pi@1.5");
     policy.trigger.cooldown_seconds = 60;
-    let second = |second: i64, happening: Happening| match happening {
-        Happening::Message(message) => {
+    let second = |second: i64, entry: TranscriptEntry| match entry {
+        TranscriptEntry::Message(message) => {
             let origin_time = Some(Timestamp::from_millis(second * 1_000));
-            Happening::Message(Box::new(NewMessage { origin_time, ..*message }))
+            TranscriptEntry::Message(Box::new(NewMessage { origin_time, ..*message }))
         }
-        Happening::Compaction => Happening::Compaction,
+        TranscriptEntry::Compaction => TranscriptEntry::Compaction,
     };
-    let talk = |pace: i64| -> Vec<Happening> {
+    let talk = |pace: i64| -> Vec<TranscriptEntry> {
         let turn = |at: i64| [second(at * pace, user(100)), second(at * pace, reply(3_000))];
         (0..30).flat_map(turn).collect()
     };
@@ -174,7 +174,7 @@ fn talks() -> impl Strategy<Value = Vec<(u8, usize)>> {
     prop::collection::vec((0_u8..3, prop_oneof![0_usize..200, 0_usize..5_000, Just(20_000_usize)]), 0..40)
 }
 
-fn happenings_of(talk: &[(u8, usize)]) -> Vec<Happening> {
+fn entries_of(talk: &[(u8, usize)]) -> Vec<TranscriptEntry> {
     let one = |(number, (kind, tokens)): (usize, &(u8, usize))| match kind {
         0 => vec![user(*tokens)],
         1 => vec![reply(*tokens)],
@@ -196,24 +196,24 @@ proptest! {
         for preset in presets::all() {
             let policy = preset.policy();
             let mut session = Session::new(&policy, &window, &extract);
-            for happening in happenings_of(&talk) {
-                let Happening::Message(message) = happening else { continue };
+            for entry in entries_of(&talk) {
+                let TranscriptEntry::Message(message) = entry else { continue };
                 session.append(&message, false);
-                let before = session.firings.len();
+                let before = session.simulated.len();
                 session.compact();
-                let fired = &session.firings[before..];
+                let fired = &session.simulated[before..];
                 prop_assert!(fired.len() <= session.count + 2, "{}: {} after one message", preset.name, fired.len());
-                let shrinks = |firing: &Firing| firing.refused || firing.after_tokens < firing.before_tokens;
+                let shrinks = |compaction: &SimulatedCompaction| compaction.refused || compaction.after_tokens < compaction.before_tokens;
                 prop_assert!(fired.iter().all(shrinks), "{}: {fired:?}", preset.name);
-                if let Some(last) = fired.iter().rfind(|firing| !firing.refused) {
+                if let Some(last) = fired.iter().rfind(|compaction| !compaction.refused) {
                     let view = plan::view(&policy, &session.sources);
                     prop_assert_eq!(view.estimated_tokens, last.after_tokens, "{}", preset.name);
                 }
             }
-            let given_up = session.firings.iter().filter(|firing| firing.refused).count();
+            let given_up = session.simulated.iter().filter(|compaction| compaction.refused).count();
             let growth: i64 = session.context_usage.windows(2).map(|pair| (pair[1].tokens - pair[0].tokens).max(0)).sum();
             let steps = usize::try_from(growth / (context / RETRY_GROWTH_PARTS).max(1)).unwrap_or(usize::MAX);
-            let most = 1 + steps.min(session.count) + session.firings.len() - given_up;
+            let most = 1 + steps.min(session.count) + session.simulated.len() - given_up;
             prop_assert!(given_up <= most, "{}: gave up {given_up} times", preset.name);
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
 type ShownMessage = (Revision, Revision);
 
 #[derive(Default)]
-pub(super) struct World {
+pub(super) struct Oracle {
     pub(super) revision: Revision,
     pub(super) marks: Vec<Mark>,
     /// Compactions that were finished after other steps: true if they applied, and their marks.
@@ -69,13 +69,13 @@ pub(super) struct World {
     begun: Option<CompactedMark>,
 }
 
-impl World {
+impl Oracle {
     pub(super) fn play(steps: &[Step]) -> Self {
-        let mut world = Self::default();
+        let mut oracle = Self::default();
         for step in steps {
-            world.step(step);
+            oracle.step(step);
         }
-        world
+        oracle
     }
 
     fn step(&mut self, step: &Step) {

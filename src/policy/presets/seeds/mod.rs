@@ -12,8 +12,8 @@ mod opencode;
 mod pi;
 
 use super::find;
-use crate::cli::simulate::engine::{Firing, Session};
-use crate::fold::guards::{self, Decision, Guards, Past};
+use crate::cli::simulate::engine::{Session, SimulatedCompaction};
+use crate::fold::guards::{self, Decision, GuardInput, Guards};
 use crate::fold::{Fold, Rows};
 use crate::model::compaction::CompactionKind;
 use crate::model::layout::{Layout, Placement};
@@ -104,9 +104,9 @@ impl Stage {
         let room = overflow::room(&self.window).unwrap_or(i64::MAX);
         Played {
             compactions: session
-                .firings()
+                .simulated()
                 .iter()
-                .map(|firing| compaction_text(firing, room))
+                .map(|compaction| compaction_text(compaction, room))
                 .collect::<Vec<_>>()
                 .join(", "),
             shown: session.sources().iter().map(name).collect::<Vec<_>>().join(" "),
@@ -123,10 +123,10 @@ impl Stage {
         let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
         let planning = PlanningInput { policy, window, layout: &layout, sources, base, now: Timestamp(0) };
         let fold = Fold::new(Rows { policy, messages: sources, changed_revision: 0 }, None);
-        let guards = Guards::new(planning, &fold, Past::default());
+        let guards = Guards::new(planning, &fold, GuardInput::default());
         let decision = guards::decide(planning, &fold, &guards);
         let work = match decision {
-            Some(Decision::Steps(steps)) => plan::decided(planning, steps, fold.context_tokens(window)),
+            Some(Decision::Steps(steps)) => plan::work_of(planning, steps, fold.context_tokens(window)),
             Some(Decision::LastResort) | None => Work::default(),
         };
         (decision, work)
@@ -216,14 +216,14 @@ fn written(source: &SourceMessage, now: Timestamp) -> NewMessage {
     }
 }
 
-fn compaction_text(firing: &Firing, room: i64) -> String {
-    let by = match firing.level {
+fn compaction_text(compaction: &SimulatedCompaction, room: i64) -> String {
+    let by = match compaction.level {
         Some(level) => level.name(),
-        None if firing.context_tokens > room => "window",
+        None if compaction.context_tokens > room => "window",
         None => "maintenance",
     };
-    let what = match firing.kind {
-        _ if firing.refused => "refused",
+    let what = match compaction.kind {
+        _ if compaction.refused => "refused",
         CompactionKind::Prune => "prune",
         CompactionKind::Omission => "omission",
         CompactionKind::Summary => "summary",

@@ -3,7 +3,7 @@
 use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
-use longhand::fold::guards::{self, Guards, Past};
+use longhand::fold::guards::{self, GuardInput, Guards};
 use longhand::fold::{Fold, Rows, wake};
 use longhand::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use longhand::model::layout::Layout;
@@ -49,11 +49,11 @@ impl Policies {
             for tokens in [0, view.estimated_tokens, window.context, i64::MAX / 4] {
                 replay::recovery_request(planning, tokens);
                 let Some(decision) = plan::decide(planning, tokens, |_| true) else { continue };
-                let work = plan::decided(planning, decision, tokens);
+                let work = plan::work_of(planning, decision, tokens);
                 let after = plan::with_removals(&self.sources, &work.removals, CompactionId(Uuid::nil()));
                 plan::first_changed(&view, &plan::view(policy, &after));
             }
-            let guards = Guards::new(planning, &fold, Past::default());
+            let guards = Guards::new(planning, &fold, GuardInput::default());
             guards::decide(planning, &fold, &guards);
             wake::condition(planning, &fold, &guards);
             plan::maintenance(planning);

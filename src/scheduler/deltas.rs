@@ -26,17 +26,17 @@ pub struct SummaryDelta {
 
 /// The channel of the delta frames.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct DeltaChannel {
     watchers: broadcast::Sender<SummaryDelta>,
 }
 
-impl Default for Live {
+impl Default for DeltaChannel {
     fn default() -> Self {
         Self { watchers: broadcast::channel(limits::LIVE_FRAMES_MAX).0 }
     }
 }
 
-impl Live {
+impl DeltaChannel {
     /// The delta frames from now on.
     pub(super) fn subscribe(&self) -> broadcast::Receiver<SummaryDelta> {
         self.watchers.subscribe()
@@ -45,7 +45,7 @@ impl Live {
 
 /// Notifies the subscribers of one compaction's summary, and the request log.
 pub(super) struct Notifier<'a> {
-    live: &'a Live,
+    deltas: &'a DeltaChannel,
     request_log: &'a RequestLog,
     session: SessionKey,
     compaction: CompactionId,
@@ -56,19 +56,19 @@ pub(super) struct Notifier<'a> {
 impl<'a> Notifier<'a> {
     /// A notifier that has sent nothing yet.
     pub(super) fn new(
-        live: &'a Live,
+        deltas: &'a DeltaChannel,
         request_log: &'a RequestLog,
         session: SessionKey,
         compaction: CompactionId,
     ) -> Self {
-        Self { live, request_log, session, compaction, sent: Mutex::default() }
+        Self { deltas, request_log, session, compaction, sent: Mutex::default() }
     }
 
     fn notify(&self, summarizer: &str, offset: i64, delta: &str) {
         let (summarizer, delta) = (summarizer.to_owned(), delta.to_owned());
         let Self { session, compaction, .. } = *self;
         // It is not an error if there are no subscribers.
-        drop(self.live.watchers.send(SummaryDelta { session, compaction, summarizer, offset, delta }));
+        drop(self.deltas.watchers.send(SummaryDelta { session, compaction, summarizer, offset, delta }));
     }
 }
 
@@ -86,6 +86,6 @@ impl Observer for Notifier<'_> {
     }
 
     fn called(&self, call: &Call) {
-        self.request_log.note(call);
+        self.request_log.record(call);
     }
 }
