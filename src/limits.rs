@@ -95,6 +95,10 @@ pub const HEADS_MAX: usize = 10_000;
 pub const RECENT_BYTES: usize = 8 * 1_024 * 1_024;
 /// Commits whose messages stay in memory.
 pub const RECENT_COMMITS: usize = 16_384;
+/// Bytes of the newest events that stay in memory for event streams.
+pub const RING_BYTES: usize = 4 * 1_024 * 1_024;
+/// Newest events that stay in memory.
+pub const RING_EVENTS: usize = 8_192;
 /// Bytes of a view token.
 pub const VIEW_TOKEN_BYTES_MAX: usize = 512;
 /// Statements that a connection keeps prepared: more than the store has.

@@ -72,8 +72,8 @@ pub struct SubscribeRequest {
 /// An event for a caller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServedEvent {
-    /// The event.
-    pub event: Event,
+    /// The event, shared with other streams.
+    pub event: Arc<Event>,
     /// The cursor after the event.
     pub cursor: String,
     /// The message that the event is about, if content was asked for.
@@ -478,7 +478,7 @@ impl Longhand {
         let mut bytes = 0;
         let mut events = events.into_iter();
         for event in events.by_ref() {
-            let served = self.served(PagedEvent { event, more: false }, content).await?;
+            let served = self.served(PagedEvent { event: Arc::new(event), more: false }, content).await?;
             bytes += served.message.as_ref().map_or(0, store::message_bytes);
             page.push(served);
             if bytes > limits::PAGE_BYTES_MAX {
@@ -539,7 +539,7 @@ impl Longhand {
         while cursor < head && events.len() < most && cursor - after < limits::EVENTS_SCAN_MAX {
             let page = self.store().tail(&filter, cursor, head).await?;
             cursor = page.scanned;
-            events.extend(page.events.into_iter().map(|paged| paged.event));
+            events.extend(page.events.into_iter().map(|paged| Arc::unwrap_or_clone(paged.event)));
         }
         if events.len() > most {
             events.truncate(most);

@@ -3,12 +3,14 @@
 use super::ancestry::{Ancestry, Reader};
 use super::codec;
 use super::error::{Error, Result};
+use super::ring::Ring;
 use super::sqlite::{self, Connection, Row};
 use crate::limits;
 use crate::model::event::{Event, EventBody, EventKind};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
+use std::sync::Arc;
 
 macro_rules! select_event {
     ($rest:literal) => {
@@ -94,14 +96,18 @@ pub struct EventFilter {
 }
 
 impl EventFilter {
+    /// True if the filter admits events of a session.
+    pub(super) fn admits_session(&self, key: i64) -> bool {
+        self.sessions.is_empty() || self.sessions.iter().any(|session| session.0 == key)
+    }
+
     fn admits(&self, key: i64, event: &Event) -> bool {
-        (self.sessions.is_empty() || self.sessions.iter().any(|session| session.0 == key))
-            && (self.kinds.is_empty() || self.kinds.contains(&event.body.kind()))
+        self.admits_session(key) && (self.kinds.is_empty() || self.kinds.contains(&event.body.kind()))
     }
 }
 
 /// A page of the log: the matching events, and the end of the scanned range.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct EventPage {
     /// The matching events, in order.
     pub events: Vec<PagedEvent>,
@@ -112,8 +118,8 @@ pub struct EventPage {
 /// An event of a page of the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PagedEvent {
-    /// The event.
-    pub event: Event,
+    /// The event, shared with other readers.
+    pub event: Arc<Event>,
     /// True if another event of the same mutation matches and follows.
     pub more: bool,
 }
@@ -150,43 +156,85 @@ pub struct ScannedTo {
 /// Events after `after`, up to `head`. The page ends at the end of a mutation, unless one mutation is longer than a
 /// page.
 pub(crate) fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
-    let limit = limits::SUBSCRIPTION_PAGE_EVENTS;
     let mut found = Vec::new();
     if filter.sessions.is_empty() {
-        let rows = reader.all(sqlite::query(OF_STORE).bind(after).bind(limit))?;
+        let rows = reader.all(sqlite::query(OF_STORE).bind(after).bind(limits::SUBSCRIPTION_PAGE_EVENTS))?;
         for row in &rows {
             found.push(from_row(row)?);
         }
     } else {
         for session in &filter.sessions {
-            let query = sqlite::query(OF_SESSION).bind(after).bind(limit).bind(session.0);
+            let query = sqlite::query(OF_SESSION).bind(after).bind(limits::SUBSCRIPTION_PAGE_EVENTS).bind(session.0);
             for row in reader.all(query)? {
                 found.push(from_row(&row)?);
             }
         }
         found.sort_by_key(|(_, event)| event.seq);
-        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+        found.truncate(page_events());
     }
     found.retain(|(_, event)| event.seq <= head);
-    let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == limit;
-    if full && let Some(end) = found.iter().rposition(|(_, event)| event.ends_mutation) {
-        found.truncate(end + 1);
-    }
-    let scanned = if full { found.last().map_or(after, |(_, event)| event.seq) } else { head };
-    let mut more = match found.last() {
-        Some((key, last)) if full && !last.ends_mutation => goes_on(reader, filter, *key, last.revision)?,
-        _ => false,
+    let found = found.into_iter().map(|(key, event)| (key, Arc::new(event))).collect();
+    let found = Found::new(found);
+    let goes_on = match found.split() {
+        Some((key, last)) => goes_on(reader, filter, key, last)?,
+        None => false,
     };
-    let mut events = Vec::with_capacity(found.len());
-    for (key, event) in found.into_iter().rev() {
-        more &= !event.ends_mutation;
-        if filter.admits(key, &event) {
-            events.push(PagedEvent { event, more });
-            more = true;
+    Ok(found.page(filter, (after, head), goes_on))
+}
+
+/// The same page, from the newest events in memory; none if they do not reach back that far, or if the page splits a
+/// mutation.
+pub(super) fn newest(ring: &Ring, filter: &EventFilter, after: Seq, head: Seq) -> Result<Option<EventPage>> {
+    let Some(found) = ring.events(|key| filter.admits_session(key), (after, head), page_events()) else {
+        return Ok(None);
+    };
+    let found = Found::new(found?);
+    Ok(found.split().is_none().then(|| found.page(filter, (after, head), false)))
+}
+
+/// The largest number of events on a page.
+fn page_events() -> usize {
+    usize::try_from(limits::SUBSCRIPTION_PAGE_EVENTS).unwrap_or(usize::MAX)
+}
+
+/// The events of a page before kinds are filtered, each with the key of its session.
+struct Found {
+    events: Vec<(i64, Arc<Event>)>,
+    /// True if more events may follow on the next page.
+    is_full: bool,
+}
+
+impl Found {
+    /// Events in order. A full page loses the events behind the last end of a mutation.
+    fn new(mut events: Vec<(i64, Arc<Event>)>) -> Self {
+        let is_full = events.len() == page_events();
+        if is_full && let Some(end) = events.iter().rposition(|(_, event)| event.ends_mutation) {
+            events.truncate(end + 1);
         }
+        Self { events, is_full }
     }
-    events.reverse();
-    Ok(EventPage { events, scanned })
+
+    /// The session and the last revision of the mutation that the page splits; none if it splits none.
+    fn split(&self) -> Option<(i64, Revision)> {
+        let (key, last) = self.events.last().filter(|_| self.is_full)?;
+        (!last.ends_mutation).then_some((*key, last.revision))
+    }
+
+    /// The page. `goes_on` is true if the filter admits more events of the split mutation.
+    fn page(self, filter: &EventFilter, (after, head): (Seq, Seq), goes_on: bool) -> EventPage {
+        let scanned = if self.is_full { self.events.last().map_or(after, |(_, event)| event.seq) } else { head };
+        let mut more = goes_on;
+        let mut events = Vec::with_capacity(self.events.len());
+        for (key, event) in self.events.into_iter().rev() {
+            more &= !event.ends_mutation;
+            if filter.admits(key, &event) {
+                events.push(PagedEvent { event, more });
+                more = true;
+            }
+        }
+        events.reverse();
+        EventPage { events, scanned }
+    }
 }
 
 /// True if the filter admits more events of a mutation after the page that splits it. Its session is one that the

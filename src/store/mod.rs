@@ -39,6 +39,7 @@ mod reversals;
 mod requests;
 mod reread;
 mod restore;
+mod ring;
 mod search;
 mod sessions;
 mod sources;
@@ -95,6 +96,7 @@ use ancestry::{Ancestry, Reader};
 use health::Health;
 use readers::Readers;
 use recent::Recent;
+use ring::Ring;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tx::Tx;
@@ -115,6 +117,7 @@ struct Shared {
     announced: writer::Announced,
     health: Arc<Health>,
     recent: Arc<Recent>,
+    ring: Arc<Ring>,
     directory: std::path::PathBuf,
     /// Held while a backup is made.
     backing_up: tokio::sync::Mutex<()>,
@@ -556,6 +559,9 @@ impl Store {
 
     /// Events after `after`, up to `head`.
     pub async fn tail(&self, filter: &EventFilter, after: Seq, head: Seq) -> Result<EventPage> {
+        if let Some(page) = events::newest(&self.shared.ring, filter, after, head)? {
+            return Ok(page);
+        }
         // Not in the task's own thread: a thousand streams would keep all others from it.
         self.reading(|reader| events::tail(reader, filter, after, head)).await
     }
@@ -578,6 +584,9 @@ impl Store {
 
     /// The hash of the event with this number.
     pub async fn hash_at_seq(&self, seq: Seq) -> Result<Option<Vec<u8>>> {
+        if let Some(hash) = self.shared.ring.hash_at(seq) {
+            return Ok(Some(hash.to_vec()));
+        }
         self.brief(|reader| events::hash_at_seq(reader, seq)).await
     }
 

@@ -221,8 +221,9 @@ impl Store {
             Readers::new(limits::READERS, clock.clone(), Box::new(move || connect_reader(&of_readers, durability)))?;
         let health = Arc::new(Health::new());
         let files = files::Watch::begin(&directory)?;
-        let recent = Arc::default();
-        let (writer, handle, announced, owner) = Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent))?;
+        let (recent, ring) = (Arc::default(), Arc::default());
+        let (writer, handle, announced, owner) =
+            Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent), Arc::clone(&ring))?;
         let shared = Shared {
             writer: handle,
             readers,
@@ -231,6 +232,7 @@ impl Store {
             announced,
             health,
             recent,
+            ring,
             directory,
             backing_up: tokio::sync::Mutex::default(),
         };

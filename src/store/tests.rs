@@ -3,6 +3,7 @@
 use super::*;
 use crate::clock::Clock;
 use crate::limits;
+use crate::model::event::EventKind;
 use crate::model::message::{NewMessage, Role};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -235,4 +236,46 @@ async fn commits_reads_and_waiting_mutations_are_measured() {
     assert_eq!(store.figures().oldest_read_ms, 0, "a read that ended has no age");
     drop(store);
     writer.await.expect("no panic in the writer");
+}
+
+/// Pages of the log from memory and from the database, at every cursor and for filters of every kind: both are equal,
+/// and memory leaves only pages that split a mutation to the database.
+#[tokio::test]
+async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
+    let directory = tempfile::tempdir().expect("a temporary folder");
+    let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+    let (store, writer) = Store::open(options, Clock::fixed_at(Timestamp(1_000_000))).await.expect("the store opens");
+    tokio::spawn(writer);
+    let mut keys = Vec::new();
+    for _ in 0..3 {
+        keys.push(store.create_session(new_session(), Caller::default()).await.expect("a session").0);
+    }
+    let caller = || Caller { actor: "someone".to_owned(), ..Caller::default() };
+    // The last mutation of the list is longer than a page.
+    for (session, messages) in [(0, 1), (1, 2), (0, 3), (2, 1), (1, 120), (2, 90), (0, 70), (1, 1), (0, 300)] {
+        let entry = || NewEntry { message: NewMessage::sealed(Role::User, Vec::new()), counted: None, overflow: false };
+        let entries = (0..messages).map(|_| entry()).collect();
+        store.append(keys[session], caller(), None, entries).await.expect("appended");
+    }
+    let head = store.head_seq();
+    let mut from_memory = 0;
+    for sessions in [vec![], vec![keys[0]], vec![keys[2], keys[1]]] {
+        for kinds in [vec![], vec![EventKind::SessionCreated], vec![EventKind::MessageAppended]] {
+            let filter = EventFilter { sessions: sessions.clone(), kinds };
+            for after in 0..=head {
+                let until = head.min(after + 400);
+                let of_database = store.reading(|reader| events::tail(reader, &filter, after, until)).await;
+                let of_database = of_database.expect("a page of the database");
+                let newest = events::newest(&store.shared.ring, &filter, after, until).expect("a page of memory");
+                assert_eq!(newest.clone().unwrap_or(of_database.clone()), of_database, "{filter:?} after {after}");
+                from_memory += i64::from(newest.is_some());
+                assert_eq!(store.tail(&filter, after, until).await.expect("a page"), of_database);
+            }
+        }
+    }
+    assert!(from_memory > head * 4, "of {} pages, {from_memory} came from memory", 9 * head);
+    for seq in 1..=head {
+        let of_database = store.brief(|reader| events::hash_at_seq(reader, seq)).await.expect("a hash");
+        assert_eq!(store.shared.ring.hash_at(seq).map(|hash| hash.to_vec()), of_database);
+    }
 }

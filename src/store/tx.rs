@@ -9,6 +9,7 @@ use super::error::{Error, Result};
 use super::head::{Head, OpenMessage, Receipt};
 use super::open_messages;
 use super::recent::{Changes, Newest};
+use super::ring::EventRow;
 use super::sqlite::{self, Connection};
 use crate::clock::fresh_message_id;
 use crate::limits;
@@ -46,20 +47,6 @@ pub struct RequestKey {
 pub(crate) struct Counters {
     pub(crate) next_seq: Seq,
     pub(crate) next_message: i64,
-}
-
-struct EventRow {
-    seq: Seq,
-    session: i64,
-    revision: Revision,
-    kind: i32,
-    ends_mutation: bool,
-    time: i64,
-    actor: String,
-    request_id: String,
-    body: Vec<u8>,
-    digest: [u8; 32],
-    hash: [u8; 32],
 }
 
 struct MessageRow {
@@ -209,6 +196,8 @@ pub(crate) struct Tx<'a> {
     pub(crate) now: Timestamp,
     has_begun: bool,
     rows: Rows,
+    /// The events whose rows are written.
+    written_events: Vec<EventRow>,
     /// The index into `rows.events` at which the current mutation began.
     mutation_start: usize,
     dirty: BTreeSet<i64>,
@@ -237,6 +226,7 @@ impl<'a> Tx<'a> {
             now,
             has_begun: false,
             rows: Rows::default(),
+            written_events: Vec::new(),
             mutation_start: 0,
             dirty: BTreeSet::new(),
             changes: HashMap::new(),
@@ -291,16 +281,17 @@ impl<'a> Tx<'a> {
         if body.changes_history() {
             head.history_revision = head.revision;
         }
-        let revision = head.revision;
+        let (session_id, revision) = (head.id, head.revision);
         self.counters.next_seq += 1;
         self.changes.entry(key).or_insert_with(|| Changes::from(revision)).note(body);
         self.rows.events.push(EventRow {
             seq,
             session: key,
+            session_id,
             revision,
-            kind: body.kind() as i32,
+            kind: body.kind(),
             ends_mutation: false,
-            time: now.0,
+            time: now,
             actor: caller.actor.clone(),
             request_id: caller.request.as_ref().map(|request| request.id.clone()).unwrap_or_default(),
             body: codec::encode_event(body),
@@ -469,9 +460,9 @@ impl<'a> Tx<'a> {
                 &chain::Link {
                     seq: row.seq,
                     revision: row.revision,
-                    kind: row.kind,
+                    kind: row.kind as i32,
                     ends_mutation: row.ends_mutation,
-                    time: Timestamp(row.time),
+                    time: row.time,
                     actor: &row.actor,
                     request_id: &row.request_id,
                     body: &row.body,
@@ -508,6 +499,7 @@ impl<'a> Tx<'a> {
         insert_messages(self.conn, &rows.messages)?;
         insert_parts(self.conn, rows.parts)?;
         insert_events(self.conn, &rows.events)?;
+        self.written_events.extend(rows.events);
         insert_requests(self.conn, &rows.requests)?;
         rows.calls.write(self.conn)?;
         open_messages::write(self.conn, rows.open)
@@ -525,7 +517,13 @@ impl<'a> Tx<'a> {
                 sessions.push((*key, Newest::of(head), self.changes.remove(key)));
             }
         }
-        Ok(Finished { counters: self.counters, claims: self.claims, interrupted: self.interrupted, sessions })
+        Ok(Finished {
+            counters: self.counters,
+            claims: self.claims,
+            interrupted: self.interrupted,
+            sessions,
+            events: self.written_events,
+        })
     }
 }
 
@@ -536,6 +534,8 @@ pub(crate) struct Finished {
     pub(crate) interrupted: Vec<CancellationToken>,
     /// The sessions with a new state, each with its changes.
     pub(crate) sessions: Vec<(i64, Newest, Option<Changes>)>,
+    /// The new events, in order.
+    pub(super) events: Vec<EventRow>,
 }
 
 fn insert_blobs(conn: &Connection, blobs: &[EncodedBlob]) -> Result<()> {
@@ -602,9 +602,9 @@ fn insert_events(conn: &Connection, rows: &[EventRow]) -> Result<()> {
             .bind(row.seq)
             .bind(row.session)
             .bind(row.revision)
-            .bind(row.kind)
+            .bind(row.kind as i32)
             .bind(row.ends_mutation)
-            .bind(row.time)
+            .bind(row.time.0)
             .bind(&row.actor)
             .bind(&row.request_id)
             .bind(&row.body)

@@ -8,6 +8,7 @@ use super::files;
 use super::health::{Health, WriteState};
 use super::open_messages;
 use super::recent::Recent;
+use super::ring::Ring;
 use super::sqlite::{self, Connection};
 use super::tx::{Counters, Finished, Heads, Tx};
 use crate::clock::Clock;
@@ -209,6 +210,7 @@ pub(crate) struct Writer {
     meter: WriterMeter,
     files: files::Watch,
     recent: Arc<Recent>,
+    ring: Arc<Ring>,
     /// True once the owner is gone: nothing more is committed.
     is_gone: Arc<AtomicBool>,
 }
@@ -238,6 +240,7 @@ impl Writer {
         health: Arc<Health>,
         files: files::Watch,
         recent: Arc<Recent>,
+        ring: Arc<Ring>,
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
         let row = sqlite::query(COUNTERS).one(&conn)?;
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
@@ -259,6 +262,7 @@ impl Writer {
             meter: WriterMeter::default(),
             files,
             recent,
+            ring,
             is_gone: Arc::default(),
         };
         let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone) };
@@ -371,10 +375,11 @@ impl Writer {
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.waiting.is_done()) {
             self.health.set(WriteState::Accepted);
         }
-        let Finished { counters, claims, interrupted, sessions } = finished;
+        let Finished { counters, claims, interrupted, sessions, events } = finished;
         let is_due = sessions.iter().any(|(_, newest, _)| newest.pending.is_due);
         (self.counters, self.claims) = (counters, claims);
         self.recent.committed(sessions);
+        self.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
         self.head_seq.send_replace(self.counters.next_seq - 1);
         if is_due || batch.iter().any(|envelope| envelope.mutation.may_make_work) {

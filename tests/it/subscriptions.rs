@@ -11,6 +11,7 @@ use longhand::model::message::MessageKind;
 use longhand::store::{Caller, EventFilter};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use std::sync::Arc;
 use std::time::Duration;
 
 fn from(start: Start) -> SubscribeRequest {
@@ -370,7 +371,7 @@ async fn lists_of_events_agree_with_the_stream() {
         let mut list = ListEvents { session, kinds, page_size, ..ListEvents::default() };
         loop {
             let (page, next) = test.app.list_events(list.clone()).await.expect("a page");
-            events.extend(page.into_iter().map(|served| served.event));
+            events.extend(page.into_iter().map(|served| Arc::unwrap_or_clone(served.event)));
             if next.is_empty() {
                 return events;
             }

@@ -385,7 +385,7 @@ impl Watch {
     pub(crate) async fn frame(&mut self) -> Frame {
         let frame = soon("a frame", self.stream.next()).await.expect("the stream goes on");
         if let Frame::Events { events, .. } = &frame {
-            self.log.extend(events.iter().map(|served| served.event.clone()));
+            self.log.extend(events.iter().map(|served| Event::clone(&served.event)));
         }
         frame
     }

@@ -17,6 +17,7 @@ use crate::pb::event::Body;
 use crate::pb::snapshot_item::Item;
 use crate::pb::subscribe_events_request::Start as ProtoStart;
 use crate::pb::subscribe_events_response::Frame as ProtoFrame;
+use std::sync::Arc;
 
 /// Parameters of an event stream.
 pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Result<SubscribeRequest> {
@@ -93,6 +94,7 @@ fn ignorable(kind: EventKind) -> bool {
 /// One committed change.
 pub(super) fn event(served: ServedEvent) -> pb::Event {
     let ServedEvent { event, cursor, message: about, more: _ } = served;
+    let event = Arc::unwrap_or_clone(event);
     let kind = event.body.kind();
     pb::Event {
         seq: event.seq,

@@ -365,7 +365,12 @@ fn served(seq: i64, ends_mutation: bool, body: EventBody, content: usize) -> Ser
         metadata_json: None,
         replaces: None,
     };
-    ServedEvent { event, cursor: format!("c{seq}"), message: (content > 0).then_some(about), more: !ends_mutation }
+    ServedEvent {
+        event: event.into(),
+        cursor: format!("c{seq}"),
+        message: (content > 0).then_some(about),
+        more: !ends_mutation,
+    }
 }
 
 #[test]
