@@ -156,7 +156,7 @@ create table part (
     revision integer not null,
     client_id text,
     kind integer not null,
-    codec integer not null,                         -- 0 as it is, 1 zstd
+    codec integer not null,                         -- 0 as it is, 1 zstd with the dictionary of the codec
     length integer not null,                        -- bytes before compression
     salt blob not null,
     body blob,                                      -- null when in `blob`

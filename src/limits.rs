@@ -109,10 +109,8 @@ pub const LAYOUT_ROWS_MAX: i64 = 256;
 pub const READERS: usize = 4;
 /// Milliseconds that a read waits for a free connection.
 pub const READER_WAIT_MS: u64 = 30_000;
-/// Size from which bodies are compressed if that makes them smaller.
-pub const COMPRESS_BYTES_MIN: usize = 1_024;
-/// Size from which metadata of messages are compressed if that makes them smaller.
-pub const COMPRESS_METADATA_BYTES_MIN: usize = 192;
+/// Size from which bodies and metadata are compressed if that makes them smaller.
+pub const COMPRESS_BYTES_MIN: usize = 64;
 /// Size above which bodies and media are stored as blobs.
 pub const BLOB_BYTES_MIN: usize = 64 * 1024;
 /// Bytes of a stored body after decompression.
@@ -131,6 +129,9 @@ pub const COPY_ROOM_BYTES: i64 = 64 * 1024 * 1024;
 pub const COPY_PROGRESS_MS: u64 = 250;
 /// Findings of a check that wait for their reader.
 pub const CHECK_QUEUE_MAX: usize = 64;
+/// Microseconds for each open event stream between two announcements of new events: about the processor time that a
+/// stream needs for one.
+pub const STREAM_WAKE_MICROS: u64 = 20;
 /// Open event streams.
 pub const STREAMS_MAX: usize = 4_096;
 /// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds

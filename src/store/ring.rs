@@ -2,7 +2,7 @@
 //! is read from the database or decoded once for each of them.
 
 use super::codec;
-use super::error::{Error, Result};
+use super::error::Result;
 use crate::limits;
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::SessionId;

@@ -478,7 +478,7 @@ impl MessageHead {
     /// The encoded head, with its metadata compressed if that saves space.
     pub(crate) fn encode_packed(mut self) -> Vec<u8> {
         if let Some(text) = &self.metadata_json
-            && text.len() >= limits::COMPRESS_METADATA_BYTES_MIN
+            && text.len() >= limits::COMPRESS_BYTES_MIN
             && let Ok(packed) = parts::pack(text.as_bytes())
             && packed.len() < text.len()
         {

@@ -11,8 +11,10 @@ use bytes::Bytes;
 use prost::Message as _;
 use std::cell::RefCell;
 use std::io;
+use std::sync::LazyLock;
 use uuid::Uuid;
 use zstd::bulk::{Compressor, Decompressor};
+use zstd::dict::{DecoderDictionary, EncoderDictionary};
 
 /// The stored form of a closed part: an element of `message.parts`, or a row of `part`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -218,6 +220,13 @@ pub(crate) fn commitment(salt: &[u8], plain: &[u8]) -> [u8; 32] {
 /// The compression level; higher levels cost twice the time, and save a few percent of texts of this size.
 const ZSTD_LEVEL: i32 = 1;
 
+/// Text that stored bodies are likely to share: the records of agents, arguments and outputs of tools, phrases. Most
+/// bodies are too short to repeat much of themselves. Stored bytes cannot be read without it: it never changes, and a
+/// better one is a codec of its own.
+const DICTIONARY: &[u8] = include_bytes!("dictionary.txt");
+static ENCODER: LazyLock<EncoderDictionary<'_>> = LazyLock::new(|| EncoderDictionary::copy(DICTIONARY, ZSTD_LEVEL));
+static DECODER: LazyLock<DecoderDictionary<'_>> = LazyLock::new(|| DecoderDictionary::copy(DICTIONARY));
+
 thread_local! {
     // Making a context costs more than compressing a small body with it.
     static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
@@ -228,7 +237,7 @@ thread_local! {
 pub(super) fn pack(plain: &[u8]) -> io::Result<Vec<u8>> {
     COMPRESSOR.with_borrow_mut(|kept| match kept {
         Some(compressor) => compressor.compress(plain),
-        None => kept.insert(Compressor::new(ZSTD_LEVEL)?).compress(plain),
+        None => kept.insert(Compressor::with_prepared_dictionary(&ENCODER)?).compress(plain),
     })
 }
 
@@ -236,7 +245,7 @@ pub(super) fn pack(plain: &[u8]) -> io::Result<Vec<u8>> {
 fn unpack(packed: &[u8], length: usize) -> io::Result<Vec<u8>> {
     DECOMPRESSOR.with_borrow_mut(|kept| match kept {
         Some(decompressor) => decompressor.decompress(packed, length),
-        None => kept.insert(Decompressor::new()?).decompress(packed, length),
+        None => kept.insert(Decompressor::with_prepared_dictionary(&DECODER)?).decompress(packed, length),
     })
 }
 
