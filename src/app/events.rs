@@ -418,7 +418,7 @@ impl Longhand {
             snapshot.extend(open.into_iter().map(|position| SnapshotStep::Open(session, revision, position)));
         }
         let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
-        let subscription = Subscription::new(self.store().clone(), filter, after, progress);
+        let subscription = self.shared.bus.subscribe(self.store().clone(), filter, after, progress);
         self.stream_cursors().push(subscription.watched_cursor());
         Ok(EventStream {
             app: self.clone(),

@@ -28,6 +28,7 @@ pub use crate::store::{Caller, Durability, RequestKey};
 pub use append::ContextUsage;
 pub use error::{Error, Reason, Result};
 
+use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::loaded::{self, Loaded};
 use crate::model::ids::SessionId;
@@ -59,6 +60,7 @@ struct Shared {
     loaded: Loaded,
     start_time: Timestamp,
     clock: Clock,
+    bus: Bus,
     live: broadcast::Sender<events::LiveDelta>,
     /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
     known: Mutex<KnownSessions>,
@@ -118,11 +120,12 @@ pub struct Options {
 }
 
 impl Longhand {
-    /// The API over a store and a running scheduler.
+    /// The API over a store and a running scheduler. It needs a runtime, in which it announces events.
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
         let shared = Shared {
             loaded: scheduler.loaded().clone(),
+            bus: Bus::start(&store),
             store,
             scheduler,
             default_preset: options.default_preset,
