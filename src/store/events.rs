@@ -3,7 +3,7 @@
 use super::ancestry::{Ancestry, Reader};
 use super::codec;
 use super::error::{Error, Result};
-use super::ring::Ring;
+use super::ring::{KeyedEvents, Ring};
 use super::sqlite::{self, Connection, Row};
 use crate::limits;
 use crate::model::event::{Event, EventBody, EventKind};
@@ -199,14 +199,14 @@ fn page_events() -> usize {
 
 /// The events of a page before kinds are filtered, each with the key of its session.
 struct Found {
-    events: Vec<(i64, Arc<Event>)>,
+    events: KeyedEvents,
     /// True if more events may follow on the next page.
     is_full: bool,
 }
 
 impl Found {
     /// Events in order. A full page loses the events behind the last end of a mutation.
-    fn new(mut events: Vec<(i64, Arc<Event>)>) -> Self {
+    fn new(mut events: KeyedEvents) -> Self {
         let is_full = events.len() == page_events();
         if is_full && let Some(end) = events.iter().rposition(|(_, event)| event.ends_mutation) {
             events.truncate(end + 1);

@@ -90,6 +90,9 @@ impl Kept {
     }
 }
 
+/// Events, each with the key of its session.
+pub(super) type KeyedEvents = Vec<(i64, Arc<Event>)>;
+
 /// The newest committed events, bounded in number and bytes.
 #[derive(Default)]
 pub(super) struct Ring(RwLock<Kept>);
@@ -108,14 +111,15 @@ impl Ring {
         admits: impl Fn(i64) -> bool,
         (after, head): (Seq, Seq),
         limit: usize,
-    ) -> Option<Result<Vec<(i64, Arc<Event>)>>> {
+    ) -> Result<Option<KeyedEvents>> {
         let entries: Vec<Arc<Entry>> = {
             let kept = self.kept();
-            let newer = kept.entries.range(kept.index_after(after)?.min(kept.entries.len())..);
+            let Some(index) = kept.index_after(after) else { return Ok(None) };
+            let newer = kept.entries.range(index.min(kept.entries.len())..);
             let newer = newer.take_while(|entry| entry.row.seq <= head);
             newer.filter(|entry| admits(entry.row.session)).take(limit).map(Arc::clone).collect()
         };
-        Some(entries.iter().map(|entry| Ok((entry.row.session, entry.event()?))).collect())
+        entries.iter().map(|entry| Ok((entry.row.session, entry.event()?))).collect::<Result<_>>().map(Some)
     }
 
     /// The chain's hash at the event with this number; none if the event is not here.
@@ -160,7 +164,7 @@ mod tests {
     /// The numbers of the events that a reader of all sessions, or of one, gets.
     fn seqs(ring: &Ring, session: Option<i64>, range: (Seq, Seq), limit: usize) -> Option<Vec<Seq>> {
         let admits = |key| session.is_none_or(|session| session == key);
-        let events = ring.events(admits, range, limit)?.expect("events that can be decoded");
+        let events = ring.events(admits, range, limit).expect("events that can be decoded")?;
         Some(events.iter().map(|(_, event)| event.seq).collect())
     }
 
@@ -185,7 +189,7 @@ mod tests {
     fn an_event_is_decoded_once_and_shared() {
         let ring = Ring::default();
         ring.committed(vec![row(5, 1)]);
-        let first = || ring.events(|_| true, (4, 5), 1).expect("in memory").expect("an event").remove(0).1;
+        let first = || ring.events(|_| true, (4, 5), 1).expect("an event").expect("in memory").remove(0).1;
         let event = first();
         assert!(Arc::ptr_eq(&event, &first()));
         assert_eq!((event.seq, &event.body, event.time), (5, &EventBody::SessionArchived, Timestamp(7)));
