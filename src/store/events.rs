@@ -185,10 +185,10 @@ pub(crate) fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, he
 /// The same page, from the newest events in memory; none if they do not reach back that far, or if the page splits a
 /// mutation.
 pub(super) fn newest(ring: &Ring, filter: &EventFilter, after: Seq, head: Seq) -> Result<Option<EventPage>> {
-    let Some(found) = ring.events(|key| filter.admits_session(key), (after, head), page_events()) else {
+    let Some(found) = ring.events(|key| filter.admits_session(key), (after, head), page_events())? else {
         return Ok(None);
     };
-    let found = Found::new(found?);
+    let found = Found::new(found);
     Ok(found.split().is_none().then(|| found.page(filter, (after, head), false)))
 }
 
