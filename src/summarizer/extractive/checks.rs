@@ -7,6 +7,9 @@ use std::collections::{HashMap, VecDeque};
 /// Maximum number of commands that have not passed to remember, the newest.
 const OPEN_MAX: usize = 64;
 
+/// Text for a command in the background, before the name under which its output can be requested.
+pub(super) const BACKGROUND: &str = "runs in the background as ";
+
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -57,8 +60,6 @@ pub(super) struct Checks {
     /// In the order of their first run.
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
-    /// Index of the check with the last outcome.
-    newest: usize,
     /// Indexes of the newest checks that have not passed.
     open: VecDeque<usize>,
 }
@@ -91,13 +92,14 @@ impl Checks {
             self.open.push_back(position);
             self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
         }
-        self.newest = position;
         if position == next { self.all.push(check) } else { self.all[position] = check }
     }
 
-    /// The check with the last outcome.
-    pub(super) fn newest(&self) -> Option<&Check> {
-        self.all.get(self.newest)
+    /// The newest command in the background with a name that a call asks for.
+    pub(super) fn in_background(&self, asks: impl Fn(&str) -> bool) -> Option<String> {
+        let mut open = self.open.iter().rev().map(|position| &self.all[*position]);
+        let found = open.find(|check| check.says.strip_prefix(BACKGROUND).is_some_and(&asks));
+        found.map(|check| check.command.clone())
     }
 
     /// Resolves the failures that a success ends: of the same command, a narrower one, or a list of commands that ends

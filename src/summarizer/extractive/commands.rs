@@ -46,7 +46,8 @@ static RECORD: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-static EXIT: LazyLock<Regex> =
+/// The exit status of a failed command, in an output.
+pub(super) static EXIT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)\bexit(?:ed)?(?: with)?[ _]?(?:code|status)?[: >]+([1-9]\d*)\b"));
 
 /// Signs of failure in the output of a check whose exit status is unknown.
@@ -89,9 +90,6 @@ static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
 /// Signs that warnings are errors.
 static STRICT: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?i)warnings?-as-errors|due to warnings|-D warnings|-Werror"));
-
-/// A line that begins with a source location; the caller excludes warnings and notes.
-static LOCATED: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\S+\.\w{1,5}:\d+:(?:\d+:)? [A-Za-z]"));
 
 static LOCATION: LazyLock<Regex> = LazyLock::new(|| pattern(r"[\w./-]*\w\.\w{1,6}(?::\d+|\(\d+,\d+\))"));
 
@@ -171,53 +169,21 @@ pub(super) fn purpose(part: &str) -> Purpose {
         return Purpose::Record;
     }
     let program = part.split_whitespace().next().unwrap_or_default().rsplit('/').next().unwrap_or_default();
-    const INSPECTORS: &[&str] = &[
-        "grep", "rg", "cat", "ls", "find", "sed", "head", "tail", "echo", "wc", "which", "tree", "awk", "pwd",
-        "printf", "stat", "diff", "du", "ps", "env", "jq", "sort", "sleep", "true", "file", "less", "type", "for",
-        "while", "cut", "od", "xxd", "set", "export", "fi", "done", "do", "then", "if", "else", "tr", "uniq", "tee",
-        "basename", "dirname", "realpath", "command", "test", "[", "[[", "date", "whoami", "id", "uname", "history",
-        "more", "bat", "fd", "ag", "tac", "nl", "column", "xargs", "wait", "lsof", "pgrep", "exit", "source", ".",
-    ];
-    const INSPECTIONS: &[&str] = &[
-        "status",
-        "log",
-        "diff",
-        "show",
-        "branch",
-        "blame",
-        "grep",
-        "rev-parse",
-        "remote",
-        "add",
-        "fetch",
-        "view",
-        "list",
-        "ls",
-        "ready",
-        "ps",
-        "get",
-        "logs",
-        "describe",
-        "info",
-        "--version",
-        "-v",
-        "-V",
-        "version",
-        "help",
-        "--help",
-        "search",
-        "ls-files",
-        "cat-file",
-        "shortlog",
-        "reflog",
-        "config",
-        "whoami",
-        "auth",
-        "api",
-    ];
+    const INSPECTORS: &str = "\
+        grep rg cat ls find sed head tail echo wc which tree awk pwd printf stat diff du ps env jq sort sleep true \
+        file less type for while cut od xxd set export fi done do then if else tr uniq tee basename dirname \
+        realpath command test [ [[ date whoami id uname history more bat fd ag tac nl column xargs wait lsof pgrep \
+        exit source .";
+    const INSPECTIONS: &str = "\
+        status log diff show branch blame grep rev-parse remote add fetch view list ls ready ps get logs describe \
+        info --version -v -V version help --help search ls-files cat-file shortlog reflog config whoami auth api";
     // In `git -C there log` and `gh issue view` the verb comes one word later.
-    let inspects = part.split_whitespace().skip(1).take(2).any(|verb| INSPECTIONS.contains(&verb));
-    if INSPECTORS.contains(&program) || inspects && program != "go" && !VERIFY.is_match(part) || program.is_empty() {
+    let inspects =
+        part.split_whitespace().skip(1).take(2).any(|verb| INSPECTIONS.split(' ').any(|known| known == verb));
+    if INSPECTORS.split(' ').any(|known| known == program)
+        || inspects && program != "go" && !VERIFY.is_match(part)
+        || program.is_empty()
+    {
         return Purpose::Inspect;
     }
     // Files are arguments, whatever their names.
@@ -239,27 +205,6 @@ pub(super) fn folder(command: &str) -> Option<&str> {
     let end = behind.find([' ', '&', ';', '\n', '|']).unwrap_or(behind.len());
     let folder = behind[..end].trim_matches(['"', '\'', '/']);
     (!folder.is_empty() && !behind.starts_with(['/', '~', '$', '"']) && folder != "..").then_some(folder)
-}
-
-/// The absolute path of the folder that a command line changes to: empty if it changes nothing, none if the folder is
-/// unknown.
-pub(super) fn folder_from_root(command: &str) -> Option<&str> {
-    let goes =
-        |words: &str| words.split([' ', '\n', ';', '&', '|', '(', ')']).any(|word| matches!(word, "cd" | "pushd"));
-    if !goes(command) {
-        return Some("");
-    }
-    let behind = command.trim_start().strip_prefix("cd ")?;
-    let end = behind.find([' ', '&', ';', '\n', '|']).unwrap_or(behind.len());
-    let folder = behind[..end].trim_matches(['"', '\'']);
-    (folder.starts_with('/') && !goes(&behind[end..])).then(|| folder.trim_end_matches('/'))
-}
-
-/// True for an output that begins or ends with the exit status of a failed command.
-pub(super) fn reports_exit(output: &str) -> bool {
-    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
-    let ends = [lines.next(), lines.next_back()];
-    ends.into_iter().flatten().any(|line| EXIT.is_match(head(line, 400)))
 }
 
 /// True if an output reports a failure although its tool call completed.
@@ -297,9 +242,6 @@ pub(super) fn deciding(output: &str) -> Option<String> {
     // If warnings are errors, a warning is the error.
     let at = find(&|line| STRONG.is_match(line))
         .or_else(|| if STRICT.is_match(&output) { find(&|line| line.starts_with("warning:")) } else { None })
-        .or_else(|| {
-            find(&|line| LOCATED.is_match(line) && !["warning", "note", "info"].iter().any(|mild| line.contains(mild)))
-        })
         .or_else(|| find(&|line| WEAK.is_match(line)))
         .or_else(|| lines.iter().rposition(|line| line.chars().any(char::is_alphabetic) && !EMPTY.is_match(line)))?;
     let mut words =
@@ -364,32 +306,6 @@ pub(super) fn quiet_commit(part: &str, output: &str) -> Option<(String, String)>
     let is_id = |id: &&str| (7..=40).contains(&id.len()) && id.bytes().all(|letter| letter.is_ascii_hexdigit());
     let id = ids.map(str::trim).find(is_id).unwrap_or_default();
     Some((id.to_owned(), text::one_line(&text::clean(subject))))
-}
-
-/// The message of a commit after its first line, without trailers.
-pub(super) fn message_body(command: &str, subject: &str) -> String {
-    let command = text::clean(command);
-    let Some((_, behind)) = command.split_once(subject) else { return String::new() };
-    let lines = behind.lines().skip(1).take_while(|line| {
-        let line = line.trim();
-        let is_trailer = line.split_once(": ").is_some_and(|(name, _)| name.contains('-') && !name.contains(' '));
-        !is_trailer && !matches!(line, "EOF" | "EOF'" | ")\"" | "\"") && !line.starts_with("🤖")
-    });
-    let mut body = String::new();
-    for line in lines {
-        // Lines are wrapped at a fixed column; joining them restores sentences.
-        let goes_on = !body.is_empty() && !body.ends_with('\n') && !line.trim_start().starts_with(['-', '*', '#']);
-        if line.trim().is_empty() {
-            body.push_str("\n\n");
-        } else if goes_on {
-            body.push(' ');
-            body.push_str(line.trim());
-        } else {
-            body.push('\n');
-            body.push_str(line);
-        }
-    }
-    body
 }
 
 /// The form in which a command is quoted: its first line.

@@ -7,15 +7,15 @@ use std::collections::HashMap;
 /// Each topic's share of the budget, in percent, in the order in which the remainder is offered to them. Files are
 /// lists: they get no more than their share.
 const SHARES: [(Topic, usize); 9] = [
-    (Topic::Goal, 20),
-    (Topic::InProgress, 14),
+    (Topic::Goal, 14),
+    (Topic::InProgress, 18),
     (Topic::NextSteps, 11),
+    (Topic::Files, 6),
     (Topic::Constraints, 20),
-    (Topic::Blocked, 3),
-    (Topic::Done, 26),
-    (Topic::Decisions, 9),
-    (Topic::Context, 8),
-    (Topic::Files, 5),
+    (Topic::Blocked, 4),
+    (Topic::Done, 22),
+    (Topic::Context, 12),
+    (Topic::Decisions, 8),
 ];
 
 /// Minimum length of the constraints, in length units, and the share of the budget that it may take, in percent: what
@@ -205,10 +205,7 @@ impl Selection<'_> {
             // An item that does not fit now may fit into the remainder.
             candidate.wanted = Some(std::mem::replace(&mut candidate.item.text, text));
             let cost = self.cost(section, &candidate.item.text);
-            if !self.taken.iter().any(|(place, other)| {
-                let is_free = topic == Topic::Context || self.sections[section].holds != Some(topic);
-                repeats(&candidate, other, *place == section, is_free)
-            }) {
+            if !self.taken.iter().any(|(place, other)| *place == section && repeats(&candidate, other)) {
                 left -= cost;
                 self.left -= cost;
                 self.taken.push((section, candidate));
@@ -256,16 +253,11 @@ impl Selection<'_> {
     }
 }
 
-/// True if another item already states the item's text. Only quoted statements are compared by their words: other facts
-/// are unique by subject and may have similar wording. In another section every word must be there, and a constraint or a
-/// decision that has a section of its own (not `is_free`) stays in it.
-fn repeats(candidate: &Candidate, other: &Candidate, is_same_section: bool, is_free: bool) -> bool {
-    let Item { topic, text, .. } = &candidate.item;
-    let is_words = matches!(topic, Topic::Constraints | Topic::Decisions | Topic::Context);
-    if is_same_section {
-        return *text == other.item.text || is_words && candidate.says.is_said_by(&other.says);
-    }
-    is_words && is_free && !text.starts_with('`') && candidate.says.share_in(&other.says) >= 1.0
+/// True if another item of the section already states the item's text. Only quoted statements are compared by their
+/// words: other facts are unique by subject and may have similar wording.
+fn repeats(candidate: &Candidate, other: &Candidate) -> bool {
+    let is_words = matches!(candidate.item.topic, Topic::Constraints | Topic::Decisions | Topic::Context);
+    candidate.item.text == other.item.text || is_words && candidate.says.is_said_by(&other.says)
 }
 
 /// The index of a topic's section, or of the next best one that the rules have.

@@ -38,12 +38,12 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Its importance: highest for definitions and exact values, 0 for long lines.
+    /// Its importance: highest for definitions and exact values, 0 for long lines of code.
     pub(super) fn importance(&self) -> usize {
-        if self.text.chars().count() > LINE_CHARS_MAX / 2 {
-            return 0;
-        }
         let is_prose = self.text.split_whitespace().filter(|word| word.chars().all(char::is_alphabetic)).count() > 2;
+        if self.text.chars().count() > LINE_CHARS_MAX / 2 {
+            return usize::from(is_prose);
+        }
         let is_exact = self.text.contains(['"', '\'', '#', '=', ':']) || self.text.bytes().any(|b| b.is_ascii_digit());
         2 * usize::from(DEFINES.is_match(&self.text) || is_prose) + usize::from(is_exact)
     }
@@ -70,14 +70,15 @@ pub(super) struct Files {
     /// The changed files, in the order of their first change.
     pub(super) changed: Vec<File>,
     by_path: HashMap<String, usize>,
-    /// The files that were read, with the position of the last read.
-    pub(super) read: HashMap<String, i64>,
+    /// Position of the newest change.
+    pub(super) changed_at: Option<i64>,
 }
 
 impl Files {
     /// Adds a change.
     pub(super) fn change(&mut self, touch: &Touch, at: i64, step: usize) {
         let is_whole = touch.kind == Kind::Write;
+        self.changed_at = Some(at);
         let file = self.file(&touch.path);
         file.is_new |= is_whole && file.changed_at == i64::MIN && !file.is_gone;
         (file.changed_at, file.is_gone) = (at, false);

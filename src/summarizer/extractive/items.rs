@@ -4,6 +4,7 @@
 
 use super::commands;
 use super::text::{self, Lead};
+use super::tools::Progress;
 use super::words;
 use regex::Regex;
 use std::collections::HashMap;
@@ -22,28 +23,6 @@ const POINT_CHARS_MAX: usize = 260;
 /// Maximum number of items.
 const ITEMS_MAX: usize = 400;
 
-/// Status of an item.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Status {
-    /// In progress.
-    Active,
-    /// To be done.
-    Open,
-    /// Done, or given up.
-    Closed,
-}
-
-impl Status {
-    /// The word for it.
-    pub(super) fn word(self) -> &'static str {
-        match self {
-            Self::Active => "in progress",
-            Self::Open => "open",
-            Self::Closed => "closed",
-        }
-    }
-}
-
 /// A point of a text.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Point {
@@ -53,15 +32,15 @@ pub(super) struct Point {
     pub(super) words: String,
 }
 
-/// An item.
-#[derive(Debug, Clone)]
+/// An item, or a document with rules.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Item {
-    /// Its id, without a `#`.
+    /// Its id, without a `#`, or the name of the document.
     pub(super) id: String,
     /// Its title.
     pub(super) title: String,
     /// Its last status.
-    pub(super) status: Status,
+    pub(super) status: Progress,
     /// Position of that status.
     pub(super) at: i64,
     /// The requirements in its text.
@@ -81,7 +60,7 @@ pub(super) struct Items {
 /// Effect of a command on items.
 enum Deed {
     Show,
-    Set(Status),
+    Set(Progress),
     Make,
 }
 
@@ -125,9 +104,11 @@ impl Items {
         }
     }
 
-    /// The item with an id.
-    pub(super) fn find(&self, id: &str) -> Option<&Item> {
-        self.by_id.get(id.trim_start_matches('#')).map(|position| &self.all[*position])
+    /// The first item with a title whose id is in a text.
+    pub(super) fn named_in(&self, words: &str) -> Option<&Item> {
+        let mut ids = words.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
+        let found = ids.find_map(|id| self.by_id.get(id).filter(|position| !self.all[**position].title.is_empty()));
+        found.map(|position| &self.all[*position])
     }
 
     /// An item, created if it is new. New items beyond the maximum are not kept.
@@ -136,7 +117,7 @@ impl Items {
         if let Some(position) = self.by_id.get(&id) {
             return &mut self.all[*position];
         }
-        let item = Item { id, title: String::new(), status: Status::Open, at, points: Vec::new() };
+        let item = Item { id, at, ..Item::default() };
         if self.all.len() >= ITEMS_MAX {
             return self.dropped.insert(item);
         }
@@ -171,7 +152,7 @@ impl Items {
         true
     }
 
-    fn set(&mut self, id: &str, status: Status, at: i64) {
+    fn set(&mut self, id: &str, status: Progress, at: i64) {
         let item = self.item(id, at);
         (item.status, item.at) = (status, at);
     }
@@ -224,38 +205,11 @@ impl Items {
 
 /// The effect of a simple command, and its items: a verb among its first words, and ids after it.
 fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
-    const OTHERS: &[&str] = &[
-        "git",
-        "docker",
-        "kubectl",
-        "systemctl",
-        "brew",
-        "apt",
-        "apt-get",
-        "npm",
-        "pnpm",
-        "yarn",
-        "cargo",
-        "mix",
-        "pip",
-        "go",
-        "service",
-        "make",
-        "cat",
-        "grep",
-        "rg",
-        "ls",
-        "sed",
-        "echo",
-        "cd",
-        "rm",
-        "find",
-        "python",
-        "python3",
-        "node",
-    ];
+    const OTHERS: &str = "\
+        git docker kubectl systemctl brew apt apt-get npm pnpm yarn cargo mix pip go service make cat grep rg ls \
+        sed echo cd rm find python python3 node";
     let words: Vec<&str> = part.split_whitespace().collect();
-    if words.first().is_none_or(|program| OTHERS.contains(program)) {
+    if words.first().is_none_or(|program| OTHERS.split(' ').any(|other| other == *program)) {
         return None;
     }
     let verb = (1..words.len().min(4)).find_map(|position| {
@@ -264,9 +218,9 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
             match words[position] {
                 "show" | "view" => Deed::Show,
                 "create" | "new" => Deed::Make,
-                "close" | "done" | "resolve" | "complete" | "finish" => Deed::Set(Status::Closed),
-                "reopen" => Deed::Set(Status::Open),
-                "start" | "claim" | "take" => Deed::Set(Status::Active),
+                "close" | "done" | "resolve" | "complete" | "finish" => Deed::Set(Progress::Done),
+                "reopen" => Deed::Set(Progress::Pending),
+                "start" | "claim" | "take" => Deed::Set(Progress::Active),
                 "update" | "edit" | "set" | "move" => {
                     let said = words.iter().skip_while(|word| !word.starts_with("--stat") && !word.starts_with("-s"));
                     Deed::Set(status_of(&said.take(2).copied().collect::<Vec<_>>().join(" "))?)
@@ -322,17 +276,17 @@ fn title_of<'l>(line: &'l str, id: &str) -> &'l str {
     rest[..end].trim()
 }
 
-fn status_of(words: &str) -> Option<Status> {
+fn status_of(words: &str) -> Option<Progress> {
     let found = STATUS.captures_iter(words).last()?;
     Some(match (found.name("closed"), found.name("active")) {
-        (Some(_), _) => Status::Closed,
-        (_, Some(_)) => Status::Active,
-        (None, None) => Status::Open,
+        (Some(_), _) => Progress::Done,
+        (_, Some(_)) => Progress::Active,
+        (None, None) => Progress::Pending,
     })
 }
 
 /// The status before an id, or in brackets on its line.
-fn status_beside(line: &str, id: &str) -> Option<Status> {
+fn status_beside(line: &str, id: &str) -> Option<Progress> {
     let at = line.find(id)?;
     let bracketed = BRACKETS.find_iter(&line[at..]).filter(|found| !found.as_str().contains("block"));
     // A tick before words reports a success of another kind.
@@ -420,12 +374,12 @@ mod tests {
         let mut items = Items::default();
         for number in 0..ITEMS_MAX + 2 {
             let item = items.item(&format!("proj-{number}"), 1);
-            (item.title, item.status) = (format!("title {number}"), Status::Active);
+            (item.title, item.status) = (format!("title {number}"), Progress::Active);
         }
         assert_eq!(items.all.len(), ITEMS_MAX);
         let last = items.all.last().map(|item| (item.id.clone(), item.title.clone()));
         let number = ITEMS_MAX - 1;
         assert_eq!(last, Some((format!("proj-{number}"), format!("title {number}"))));
-        assert!(items.find(&format!("proj-{ITEMS_MAX}")).is_none());
+        assert!(items.all.iter().all(|item| item.id != format!("proj-{ITEMS_MAX}")));
     }
 }

@@ -6,8 +6,7 @@ use super::checks::{Check, Outcome};
 use super::commands::{self, Purpose};
 use super::compose::{self, Item};
 use super::files::{File, Line};
-use super::items::{self, Point, Status};
-use super::previous::CODE;
+use super::items::{self, Point};
 use super::record::{Commit, Note, Record, Task};
 use super::text;
 use super::tools::Progress;
@@ -22,18 +21,15 @@ pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
 /// Label of a question that the user answered.
 pub(super) const ASKED: &str = "Asked “";
-/// Labels of the tasks of a list, by progress, and of an announced list without progress.
+/// Labels of the tasks of a list, by progress.
 pub(super) const TODO: &str = "To do: ";
 pub(super) const DOING: &str = "Doing: ";
 pub(super) const DID: &str = "Did: ";
-pub(super) const PLANNED: &str = "Announced: ";
 /// Labels of files with changes that are not committed, or not checked.
 pub(super) const UNCOMMITTED: &str = "Not committed: ";
 pub(super) const UNCHECKED: &str = "Edited since the last check passed: ";
 /// Label of files with changes that are neither committed nor checked.
 pub(super) const UNSETTLED: &str = "Not committed, and edited since the last check passed: ";
-/// Label of files that the current item wants changed, and that were not changed yet.
-const LEFT: &str = "Not changed yet: ";
 /// Label of a step: to commit the changes.
 const TO_COMMIT: &str = "Commit the changes";
 /// Text for changes without any commit.
@@ -44,9 +40,8 @@ pub(super) const PRINTED: &str = " printed ";
 const EDITED_SINCE: &str = " (files were edited since)";
 /// Text for work that the user stopped.
 pub(super) const STOPPED: &str = "The user stopped it here";
-/// Labels of the directory that paths are relative to, and of files that were only read.
+/// Label of the directory that paths are relative to.
 pub(super) const ROOT: &str = "Working directory: ";
-pub(super) const READ: &str = "Only read: ";
 /// Separator between a file and its new settings.
 pub(super) const HOLDS: &str = " now has ";
 /// Label of the ids of closed items.
@@ -55,36 +50,22 @@ pub(super) const CLOSED: &str = "Closed: ";
 pub(super) const SAID: &str = "Said: ";
 /// Separator between a request, its result, and the lines of its changes.
 pub(super) const ARROW: &str = " → ";
-/// Separator between the first line of a commit's message and the rest.
-pub(super) const BODY: &str = " — ";
 /// Separator between lines of one file.
 pub(super) const BETWEEN: &str = " · ";
 /// Labels of lines that are derived from other facts, and are not read back.
-pub(super) const DERIVED: [&str; 9] = [
-    "Get `",
-    "Run `",
-    TO_COMMIT,
-    "Last act: ",
-    "No result yet: ",
-    "Go on with: ",
-    "Was about to: ",
-    LEFT,
-    "Runs in the background: ",
-];
+pub(super) const DERIVED: [&str; 3] = [TO_COMMIT, "No result yet: ", "Go on with: "];
 
-/// Minimum length of a step or a reason, in characters.
-const DETAIL_MIN: usize = 110;
+/// Minimum length of a request, an answer, a step or a reason, in characters.
+const DETAIL_MIN: usize = 80;
 
-/// Minimum lengths of a request and of its answer, in characters: people need fewer words than models.
-const REQUEST_MIN: usize = 90;
-const ANSWER_MIN: usize = 80;
+/// Length of an old task, in characters, if it is not shortened.
+const TASK_CHARS: usize = 240;
 
-/// Length in characters from which a commit is written with the rest of its message, and a task with its changed lines.
-const BODY_FROM: usize = 250;
+/// Length in characters from which a task is written with its changed lines.
 const LINES_FROM: usize = 500;
 
-/// Maximum number of tasks in a summary.
-const TASKS_MAX: usize = 250;
+/// Maximum number of tasks, of steps with reasons, and of notes of each topic, the newest: no summary holds more.
+const ENTRIES_MAX: usize = 600;
 
 /// Maximum number of new lines of a file in one place: a file that was written whole can be read again.
 const LINES_MAX: usize = 12;
@@ -92,20 +73,11 @@ const LINES_MAX: usize = 12;
 /// Maximum number of changed files.
 const FILES_MAX: usize = 60;
 
-/// Maximum number of steps with their reasons, the newest.
-const REASONS_MAX: usize = 250;
-
-/// Maximum number of notes of each topic, the newest: no summary holds more.
-const NOTES_MAX: usize = 600;
-
 /// Maximum length of a note at the smallest budget, in characters.
 const NOTE_CHARS_MIN: usize = 320;
 
-/// Share of the budget for the settings in one file, in percent.
-const SETTINGS_SHARE: usize = 4;
-
-/// Minimum length of the settings in one file, in characters.
-const SETTINGS_MIN: usize = 320;
+/// Share of the budget for the settings in one settings file, in percent; the next one gets a third of it.
+const SETTINGS_SHARE: usize = 8;
 
 /// Share of the budget for constraints that goes to the requirements of items, in percent: the current one, the next
 /// one, and the later ones. Issues are written for their implementer, and no other source states the requirements.
@@ -137,6 +109,7 @@ pub(super) fn lines(record: &Record, room: usize) -> Vec<Item> {
     builder.position();
     builder.unsettled();
     builder.files();
+    builder.settings();
     builder.items
 }
 
@@ -176,32 +149,23 @@ impl LineBuilder<'_> {
         text::code(&self.relative(path).replace('`', "'"))
     }
 
-    /// Adds the first and the newest request, with the titles of the items they name.
+    /// Adds the first and the newest request.
     fn goals(&mut self) {
         let asked: Vec<&Task> = self.record.tasks.iter().filter(|task| !task.request.is_empty()).collect();
-        let quote = (self.room / 14).clamp(120, 1_600);
-        let named = |request: &str| {
-            let ids =
-                request.split_whitespace().map(|word| word.trim_matches(|letter: char| !letter.is_alphanumeric()));
-            let found: Vec<String> = ids
-                .filter_map(|id| self.record.items.find(id))
-                .filter(|item| !item.title.is_empty())
-                .map(|item| format!("{}: {}", text::code(&item.id), item.title))
-                .collect();
-            if found.is_empty() || request.contains(" (`") { String::new() } else { format!(" ({})", found.join("; ")) }
+        let quote = (self.room / 12).clamp(240, 1_600);
+        let line = |label: &str, task: &Task, quote: usize| {
+            let named = self.record.items.named_in(&task.request).filter(|_| !task.request.contains(" (`"));
+            let title = named.map(|item| format!(" ({}: {})", text::code(&item.id), item.title)).unwrap_or_default();
+            format!("{label}{}{title}", text::clip(&task.request, quote))
         };
-        let line =
-            |label: &str, task: &Task| format!("{label}{}{}", text::clip(&task.request, quote), named(&task.request));
         // After a summary that is not ours, the first request is one that it contains.
         let is_later = asked.first().is_some_and(|task| task.at >= 0)
             && self.record.notes.iter().any(|note| note.topic == Topic::Goal);
-        let first = asked.first().filter(|_| !is_later).map(|task| (line(FIRST, task), task.at));
-        let latest = asked.last().filter(|_| is_later || asked.len() > 1).map(|task| (line(LATEST, task), task.at));
-        if let Some((text, at)) = first {
-            self.add(Topic::Goal, &text, 9.0, at);
+        if let Some(task) = asked.first().filter(|_| !is_later) {
+            self.add(Topic::Goal, &line(FIRST, task, quote / asked.len().min(2)), 9.0, task.at);
         }
-        if let Some((text, at)) = latest {
-            self.add(Topic::Goal, &text, 10.0, at);
+        if let Some(task) = asked.last().filter(|_| is_later || asked.len() > 1) {
+            self.add(Topic::Goal, &line(LATEST, task, quote), 10.0, task.at);
         }
     }
 
@@ -211,27 +175,19 @@ impl LineBuilder<'_> {
         for note in self.record.notes.iter().rev().filter(|note| !note.words.is_empty()) {
             let count = counts.entry(note.topic).or_default();
             *count += 1;
-            if *count > NOTES_MAX {
+            if *count > ENTRIES_MAX {
                 continue;
             }
             let aged = self.record.recency(note.at);
             let text = text::clip(&note.words, (self.room / 25).max(NOTE_CHARS_MIN));
             let Note { topic, at, is_ours, worth, .. } = *note;
-            let is_reason = matches!(topic, Topic::Decisions | Topic::Context);
-            if is_reason && at >= 0 && !is_ours && (!words::is_standalone(&text) || words::is_passing(&text)) {
-                continue;
-            }
             // A user's constraint holds until it is revoked.
             let (text, score) = match topic {
                 Topic::Constraints if is_ours => (text, worth),
                 Topic::Constraints => (format!("“{}”", text.replace('”', "\"")), worth * (0.7 + 0.3 * aged)),
                 Topic::Goal => (unlike_facts(text, !is_ours), 8.0),
                 _ if at < 0 => (unlike_facts(text, !is_ours), worth * aged),
-                // Names and figures are often needed later.
-                _ if text.contains(|letter: char| letter == '`' || letter.is_ascii_digit()) => {
-                    (unlike_facts(text, !is_ours), worth * 0.6 * aged)
-                }
-                _ => (unlike_facts(text, !is_ours), worth * 0.4 * aged),
+                _ => (unlike_facts(text, !is_ours), worth * 0.5 * aged),
             };
             self.items.push(Item::new(topic, &text, score, at));
         }
@@ -240,7 +196,7 @@ impl LineBuilder<'_> {
     /// Adds the rules of documents, the newest first.
     fn documents(&mut self) {
         for (rank, document) in self.record.documents.iter().rev().enumerate() {
-            let head = format!("{} says: ", self.shown(&document.name));
+            let head = format!("{} says: ", self.shown(&document.id));
             self.demands(&head, &document.points, 60 / (1 + rank), (1.1, document.at));
         }
     }
@@ -261,14 +217,14 @@ impl LineBuilder<'_> {
             task.commit.is_some() || !task.request.is_empty() && current != Some(*number)
         };
         let entries: Vec<(usize, &Task)> =
-            record.tasks.iter().enumerate().rev().filter(is_listed).take(TASKS_MAX).collect();
+            record.tasks.iter().enumerate().rev().filter(is_listed).take(ENTRIES_MAX).collect();
         let room = self.share(Topic::Done);
         // Each gets a part of what the newer ones left, so that the newest few use most of it.
         let part = 1.0 / (1.0 + entries.len().min(6) as f64 / 2.0);
         let mut left = room as f64;
         let mut stated = HashSet::new();
         for (rank, (number, task)) in entries.into_iter().enumerate() {
-            let limit = (part * left) as usize;
+            let limit = ((part * left) as usize).max(TASK_CHARS);
             left -= part * left;
             let score = 1.5 / (1.0 + rank as f64 / 8.0);
             let score = if task.at < 0 { 0.5 * score } else { score };
@@ -285,8 +241,10 @@ impl LineBuilder<'_> {
     fn task(&self, number: usize, task: &Task, answer: &str, limit: usize) -> Vec<(String, i64)> {
         let mut entries = Vec::new();
         let of_lines = if limit > LINES_FROM { limit * 2 / 5 } else { 0 };
-        let unreported: Vec<usize> = self.steps_of(number).filter(|step| self.is_unreported(*step)).collect();
-        let lines = self.lines(unreported.into_iter(), of_lines);
+        // The lines of a step with a reason stand beside that.
+        let current = self.current_from();
+        let is_elsewhere = |step: &usize| *step >= current || self.record.steps[*step].topic.is_some();
+        let lines = self.lines(self.steps_of(number).filter(|step| !is_elsewhere(step)), of_lines);
         let is_current = self.record.asked == Some(number) && self.is_unfinished();
         let is_asked = !task.request.is_empty() && !is_current;
         if let Some(commit) = &task.commit {
@@ -294,40 +252,25 @@ impl LineBuilder<'_> {
             let id = if commit.id.is_empty() { String::new() } else { format!(" {}", text::code(&commit.id)) };
             let branch =
                 if commit.branch.is_empty() { String::new() } else { format!(" on {}", text::code(&commit.branch)) };
-            let mut head = format!("Commit{id}{branch}{pushed}: {}", text::clip(&commit.subject, 160));
-            let gist = text::clip(&commit.body, limit * 3 / 5);
-            if !gist.is_empty() && limit > BODY_FROM {
-                head = format!("{head}{BODY}{gist}");
-            }
+            let head = format!("Commit{id}{branch}{pushed}: {}", text::clip(&commit.subject, 160));
             entries.push((with_lines(head, &lines), commit.at));
         }
         if !is_asked {
             return entries;
         }
-        let gist = words::gist(answer, (limit * 2 / 5).max(ANSWER_MIN));
+        let request = text::clip(words::bare(&task.request), (limit * 2 / 5).max(DETAIL_MIN)).replace('”', "\"");
+        let left = limit.saturating_sub(request.chars().count() + lines.chars().count());
+        let gist = words::gist(answer, left.max(DETAIL_MIN));
         let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
         if task.commit.is_none() && !lines.is_empty() {
             parts.push(lines);
         }
-        let request = text::clip(words::bare(&task.request), (limit * 2 / 5).max(REQUEST_MIN)).replace('”', "\"");
         if parts.is_empty() {
-            let files: HashSet<usize> = self
-                .steps_of(number)
-                .filter_map(|step| self.by_step.get(&step))
-                .flatten()
-                .map(|(file, _)| *file)
-                .collect();
-            let mut names: Vec<String> =
-                files.into_iter().map(|file| self.shown(&self.record.files.changed[file].path)).collect();
-            names.sort_unstable();
-            names.truncate(3);
-            // An old request without an answer and without changes is dropped.
-            let is_news = self.record.tasks[number + 1..].iter().filter(|task| !task.request.is_empty()).count() < 3;
-            match (names.is_empty(), is_news) {
-                (true, true) if task.answer.is_empty() => parts.push("(no answer)".to_owned()),
-                (true, _) => return entries,
-                (false, _) => parts.push(format!("changed {}", names.join(", "))),
+            let changed = self.lines(self.steps_of(number), 2 * DETAIL_MIN);
+            if changed.is_empty() {
+                return entries;
             }
+            parts.push(changed);
         }
         entries.push((format!("“{request}”{ARROW}{}", parts.join(ARROW)), task.at));
         entries
@@ -346,19 +289,14 @@ impl LineBuilder<'_> {
         let current = self.current_from();
         let steps = self.record.steps.iter().enumerate().rev().filter(|(number, _)| *number < current);
         let relevant = steps.filter(|(_, step)| step.topic.is_some());
-        for (rank, (number, step)) in relevant.take(REASONS_MAX).enumerate() {
+        for (rank, (number, step)) in relevant.take(ENTRIES_MAX).enumerate() {
             let lines = self.lines([number].into_iter(), self.detail(Topic::Decisions, rank));
-            if lines.is_empty() && words::is_passing(&step.words) {
-                continue;
-            }
             let is_decision = step.topic == Some(Topic::Decisions) || !lines.is_empty();
             let topic = if is_decision { Topic::Decisions } else { Topic::Context };
             let worth = if lines.is_empty() { 0.5 } else { 0.8 };
             let aged = if step.at < 0 { 0.25 } else { 0.35 + 0.65 * self.record.recency(step.at) };
-            let words = words::without_guesses(&step.words);
-            let words = if lines.is_empty() { words::without_intentions(&words) } else { words };
-            let is_vague = step.at >= 0 && !words::is_standalone(&words);
-            if lines.is_empty() && (is_vague || words.is_empty()) {
+            let words = words::settled(&step.words);
+            if words.is_empty() {
                 continue;
             }
             let said = unlike_facts(words.clone(), true);
@@ -367,11 +305,11 @@ impl LineBuilder<'_> {
                 unlike_facts(text::clip(&words, DETAIL_MIN), true),
                 &self.lines([number].into_iter(), DETAIL_MIN * 3 / 2),
             );
-            self.items.push(if short.is_empty() { item } else { item.or(&short) });
+            self.items.push(item.or(&short));
         }
     }
 
-    /// Adds the last outcome of each check, and the next steps that follow from it.
+    /// Adds the last outcome of each check.
     fn checks(&mut self) {
         let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
         checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.says.is_empty());
@@ -395,17 +333,12 @@ impl LineBuilder<'_> {
         }
         let changed_at = self.record.files.changed.iter().map(|file| file.changed_at).max().unwrap_or(i64::MIN);
         let passed_at = self.record.checks.passed().first().map_or(i64::MIN, |check| check.at);
-        let passed = self.record.checks.passed().first().map(|check| check.named()).unwrap_or_default();
         for (rank, check) in checks.into_iter().take(CHECKS_MAX).enumerate() {
             let aged = 1.0 / (1.0 + rank as f64 / 3.0);
             // If files were edited after a failure and another check passed since, the failure may be fixed.
-            let is_old = changed_at > check.at && passed_at > check.at;
-            let since = match (is_old, changed_at > check.at) {
-                (true, _) => format!(" (files were edited since, and {passed} worked)"),
-                (false, true) => EDITED_SINCE.to_owned(),
-                (false, false) => String::new(),
-            };
-            let says = text::code(&text::clip(&check.says, if is_old { 100 } else { 240 }));
+            let is_old = changed_at > check.at && passed_at > check.at && check.outcome == Outcome::Failed;
+            let since = if changed_at > check.at { EDITED_SINCE } else { "" };
+            let says = text::code(&text::clip(&check.says, 240));
             match check.outcome {
                 Outcome::Passed => {
                     let says = if check.says.is_empty() { String::new() } else { format!(" ({says})") };
@@ -421,9 +354,6 @@ impl LineBuilder<'_> {
                         (Topic::Blocked, aged)
                     };
                     self.add(topic, &format!("{} {end}{says}{since}", check.named()), score, check.at);
-                    if check.verifies && check.outcome == Outcome::Failed && !is_old {
-                        self.add(Topic::NextSteps, &format!("Get {} to pass", check.named()), aged, check.at);
-                    }
                 }
             }
         }
@@ -433,31 +363,23 @@ impl LineBuilder<'_> {
     fn tracked(&mut self) {
         let mut items: Vec<&items::Item> = self.record.items.all.iter().filter(|item| !item.id.is_empty()).collect();
         // Of several items in progress the newest is the current one; the others contain it.
-        let newest = items.iter().filter(|item| item.status == Status::Active).map(|item| item.at).max();
-        let is_first = |item: &items::Item| item.status == Status::Active && Some(item.at) == newest;
-        items.sort_by_key(|item| {
-            (!is_first(item), item.status == Status::Active, Reverse(item.status), item.id.clone())
-        });
+        let newest = items.iter().filter(|item| item.status == Progress::Active).map(|item| item.at).max();
+        let is_first = |item: &items::Item| item.status == Progress::Active && Some(item.at) == newest;
+        items.sort_by_key(|item| (!is_first(item), item.status == Progress::Active, item.id.clone()));
         let closed: Vec<String> =
-            items.iter().filter(|item| item.status == Status::Closed).map(|item| text::code(&item.id)).collect();
+            items.iter().filter(|item| item.status == Progress::Done).map(|item| text::code(&item.id)).collect();
         if !closed.is_empty() {
             let most = closed.len().saturating_sub(CHECKS_MAX);
             self.add(Topic::Done, &format!("{CLOSED}{}", closed[most..].join(", ")), 1.0, i64::MAX - 1);
         }
-        let open = items.into_iter().filter(|item| item.status != Status::Closed);
+        let open = items.into_iter().filter(|item| item.status != Progress::Done);
         for (rank, item) in open.take(CHECKS_MAX).enumerate() {
-            let head = format!("{} ({}): {}", text::code(&item.id), item.status.word(), item.title);
+            let status = if item.status == Progress::Active { "in progress" } else { "open" };
+            let head = format!("{} ({status}): {}", text::code(&item.id), item.title);
             let order = i64::MAX - 2 * CHECKS_MAX as i64 + rank as i64;
-            let topic = if item.status == Status::Active { Topic::InProgress } else { Topic::NextSteps };
+            let topic = if item.status == Progress::Active { Topic::InProgress } else { Topic::NextSteps };
             let score = if rank == 0 { 2.65 } else { 1.3 - 0.05 * rank as f64 };
             self.add(topic, &head, score, order);
-            if rank == 0 && item.status == Status::Active {
-                let left: Vec<String> = self.untouched(item).iter().map(|path| text::code(path)).collect();
-                if !left.is_empty() {
-                    let line = format!("{LEFT}{} ({})", left.join(", "), text::code(&item.id));
-                    self.add(Topic::NextSteps, &line, 2.6, i64::MIN + 2);
-                }
-            }
             if !item.points.is_empty() {
                 let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
                 // The requirements of the items in progress and of the next one matter most.
@@ -467,18 +389,7 @@ impl LineBuilder<'_> {
         }
     }
 
-    /// The files that an item wants changed, and that were not changed since it was begun.
-    fn untouched<'i>(&self, item: &'i items::Item) -> Vec<&'i str> {
-        let wanted = item.points.iter().filter(|point| words::is_deliverable(&point.group));
-        let paths = wanted.filter_map(|point| CODE.captures(&point.words)?.get(1)).map(|path| path.as_str());
-        let is_changed = |path: &str| {
-            let changed = self.record.files.changed.iter().filter(|file| file.changed_at >= item.at);
-            changed.rev().take(FILES_MAX).any(|file| file.path.ends_with(path))
-        };
-        paths.filter(|path| path.contains(['/', '.']) && !is_changed(path)).take(8).collect()
-    }
-
-    /// Adds the newest list of tasks, and the steps announced after the newest request.
+    /// Adds the newest list of tasks.
     fn todos(&mut self) {
         for (position, task) in (0_i64..).zip(&self.record.todos).take(64) {
             let words = text::clip(&text::one_line(&text::plain(&task.text)), 240);
@@ -490,12 +401,6 @@ impl LineBuilder<'_> {
                 Progress::Done => self.add(Topic::Done, &format!("{DID}{words}"), 0.4 * falling, order),
                 Progress::Dropped => {}
             }
-        }
-        let (at, points) = &self.record.plan;
-        let asked_at = self.record.asked.map_or(i64::MIN, |asked| self.record.tasks[asked].at);
-        if !points.is_empty() && *at >= asked_at {
-            let points = text::clip(&points.join("; "), self.detail(Topic::InProgress, 0));
-            self.add(Topic::NextSteps, &format!("{PLANNED}{points}"), 1.4, self.record.length);
         }
     }
 
@@ -510,27 +415,15 @@ impl LineBuilder<'_> {
         for call in record.unanswered.iter().rev().take(3) {
             self.add(Topic::InProgress, &format!("No result yet: {call}"), 2.0, i64::MAX - 1);
         }
-        for (name, command) in record.background.iter().rev().take(3) {
-            let line = format!("Runs in the background: {} ({name})", text::code(&text::clip(command, 120)));
-            self.add(Topic::InProgress, &line, 1.0, i64::MAX - 2);
-        }
         if record.stopped_at >= record.acted_at.max(record.said.0) && record.stopped_at > i64::MIN {
-            self.add(Topic::InProgress, STOPPED, 2.9, i64::MAX);
+            self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, i64::MAX);
         }
         if !self.is_unfinished() {
             return;
         }
-        if record.acted_at >= record.said.0 && record.unanswered.is_empty() && !record.last_act.is_empty() {
-            self.add(Topic::InProgress, &format!("Last act: {}", record.last_act), 2.7, i64::MAX - 1);
-        }
-        if record.acted_at < record.said.0
-            && let Some(intention) = words::last_intention(&record.said.1)
-        {
-            self.add(Topic::NextSteps, &format!("Was about to: {intention}"), 2.5, i64::MIN);
-        }
         let asked = record.tasks.iter().rev().find(|task| !task.request.is_empty());
         // An item in progress says by itself what to go on with.
-        let has_item = record.items.all.iter().any(|item| item.status == Status::Active);
+        let has_item = record.items.all.iter().any(|item| item.status == Progress::Active);
         if let Some(task) = asked.filter(|_| !has_item) {
             let line = format!("Go on with: “{}”", text::clip(&task.request, 120));
             self.add(Topic::NextSteps, &line, 1.0, i64::MIN + 1);
@@ -569,13 +462,10 @@ impl LineBuilder<'_> {
             }
         }
         // The steps before the newest commit are those before the next one too.
-        let mut maintenance: Vec<&String> = Vec::new();
-        for (position, step) in record.maintenance.iter().enumerate() {
-            let is_wider = |other: &String| step.starts_with(&format!("{other} ")) || other == step;
-            if !record.maintenance[position + 1..].iter().any(is_wider) {
-                maintenance.push(step);
-            }
-        }
+        let later =
+            |position: usize, step: &String| record.maintenance[position + 1..].iter().any(|other| other == step);
+        let steps = record.maintenance.iter().enumerate().filter(|(position, step)| !later(*position, step));
+        let maintenance: Vec<&String> = steps.map(|(_, step)| step).collect();
         let begins = maintenance.iter().position(|step| commands::purpose(step) == Purpose::Verify);
         let maintenance = maintenance.into_iter().skip(begins.unwrap_or(0)).filter(|step| *step != "git commit");
         let maintenance: Vec<String> = maintenance.map(|step| text::code(step)).collect();
@@ -587,14 +477,9 @@ impl LineBuilder<'_> {
             };
             self.add(Topic::NextSteps, &format!("{TO_COMMIT}{by_way}"), 1.3, record.length + 100);
         }
-        if maintenance.is_empty() && !unchecked.is_empty() {
-            let again: Vec<String> = passed.iter().take(3).map(|check| check.named()).collect();
-            let line = format!("Run {} again: files were edited since", again.join(", "));
-            self.add(Topic::NextSteps, &line, 1.2, record.length);
-        }
     }
 
-    /// Adds the files: new and changed ones, by folder, and the newest of those that were only read.
+    /// Adds the files: new and changed ones, by folder.
     fn files(&mut self) {
         if let Some(root) = &self.root {
             let text = format!("{ROOT}{}", text::code(root));
@@ -602,7 +487,6 @@ impl LineBuilder<'_> {
         }
         let mut changed: Vec<&File> = self.record.files.changed.iter().filter(|file| !file.is_gone).collect();
         changed.sort_by_key(|file| Reverse(file.changed_at));
-        let known: HashSet<&str> = changed.iter().map(|file| file.path.as_str()).collect();
         let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
         for (rank, file) in changed.iter().take(FILES_MAX).enumerate() {
             let path = self.relative(&file.path);
@@ -610,14 +494,6 @@ impl LineBuilder<'_> {
                 path.rsplit_once('/').map_or(("./", path), |_| path.split_at(path.rfind('/').unwrap_or(0) + 1));
             let new = if file.is_new { " (new)" } else { "" };
             folders.entry(folder).or_insert((rank, Vec::new())).1.push(format!("{}{new}", text::code(base)));
-            let limit = (self.room * SETTINGS_SHARE / 100).max(SETTINGS_MIN);
-            let text_at = |limit| format!("{}{HOLDS}{}", self.shown(&file.path), self.values(file, limit));
-            if !self.values(file, limit).is_empty() {
-                let named = file.lines.iter().filter(|line| self.is_named(&line.text)).count().min(4);
-                let score = 0.9 + 0.9 * self.record.recency(file.changed_at) + 0.2 * named as f64;
-                let item = Item::new(Topic::Context, &text_at(limit), score, file.changed_at);
-                self.items.push(item.or(&text_at(limit / 2)));
-            }
         }
         let line_of = |folder: &str, bases: &[String]| match bases {
             // The only file of a folder is written as a path.
@@ -631,13 +507,6 @@ impl LineBuilder<'_> {
             let few = |count: usize| line_of(folder, &bases[..bases.len().min(count)]);
             self.items.push(item.or(&few(3)).or(&few(1)));
         }
-        let mut read: Vec<(&String, &i64)> =
-            self.record.files.read.iter().filter(|(path, _)| !known.contains(path.as_str())).collect();
-        read.sort_by(|left, right| right.1.cmp(left.1).then_with(|| left.0.cmp(right.0)));
-        let read: Vec<String> = read.into_iter().take(8).map(|(path, _)| text::code(self.relative(path))).collect();
-        if !read.is_empty() {
-            self.add(Topic::Files, &format!("{READ}{}", read.join(", ")), 0.5, i64::MAX);
-        }
     }
 
     /// True if a line has a value that the user named.
@@ -646,12 +515,25 @@ impl LineBuilder<'_> {
         words.any(|word| self.record.values.contains(&word.to_ascii_lowercase()))
     }
 
-    /// The new lines of a settings file, which are the state itself: those with values that the user named come first.
-    fn values(&self, file: &File, limit: usize) -> String {
-        const SETTINGS: [&str; 9] = [".json", ".yaml", ".yml", ".toml", ".ini", ".env", ".cfg", ".conf", ".properties"];
-        if !SETTINGS.iter().any(|end| file.path.ends_with(end)) {
-            return String::new();
+    /// Adds the new lines of settings files, which are the state itself: the file with most values that the user named
+    /// comes first, and so do the lines with such values.
+    fn settings(&mut self) {
+        const ENDINGS: [&str; 9] = [".json", ".yaml", ".yml", ".toml", ".ini", ".env", ".cfg", ".conf", ".properties"];
+        let changed = self.record.files.changed.iter().filter(|file| !file.is_gone && !file.lines.is_empty());
+        let settings = changed.filter(|file| ENDINGS.iter().any(|end| file.path.ends_with(end)));
+        let named = |file: &File| file.lines.iter().filter(|line| self.is_named(&line.text)).count();
+        let mut settings: Vec<(usize, &File)> = settings.map(|file| (named(file), file)).collect();
+        settings.sort_by_key(|(named, file)| Reverse((*named, file.changed_at)));
+        for (rank, (_, file)) in settings.into_iter().take(FILES_MAX).enumerate() {
+            let values = self.values(file, self.room * SETTINGS_SHARE / 100 / (1 + 2 * rank));
+            if !values.is_empty() {
+                let line = format!("{}{HOLDS}{values}", self.shown(&file.path));
+                self.add(Topic::Context, &line, 2.0 / (1.0 + rank as f64), file.changed_at);
+            }
         }
+    }
+
+    fn values(&self, file: &File, limit: usize) -> String {
         let mut left = limit;
         let mut order: Vec<usize> = (0..file.lines.len()).rev().collect();
         order.sort_by_key(|at| !self.is_named(&file.lines[*at].text));
@@ -690,11 +572,6 @@ impl LineBuilder<'_> {
         steps.partition_point(|step| step.task < task)..steps.partition_point(|step| step.task <= last)
     }
 
-    /// True if the lines of a step appear nowhere else.
-    fn is_unreported(&self, step: usize) -> bool {
-        self.record.steps[step].topic.is_none() && step < self.current_from()
-    }
-
     fn changed_since(&self, at: i64) -> String {
         let files = self.record.files.changed.iter().filter(|file| file.changed_at > at && !file.is_gone);
         let paths: Vec<String> = files.map(|file| self.shown(&file.path)).collect();
@@ -708,7 +585,8 @@ impl LineBuilder<'_> {
         let positions = steps.filter_map(|step| self.by_step.get(&step)).flatten();
         let line =
             |(file, position): &(usize, usize)| (*file, *position, &self.record.files.changed[*file].lines[*position]);
-        let mut chosen: Vec<(usize, usize, &Line)> = positions.map(line).collect();
+        let lines = positions.map(line).filter(|(_, _, line)| line.importance() > 0);
+        let mut chosen: Vec<(usize, usize, &Line)> = lines.collect();
         chosen.sort_by_key(|(file, position, line)| (*file, Reverse(line.importance()), *position));
         // The most important line of each file comes before the second of any.
         let mut turns: Vec<(usize, usize, usize, &Line)> = Vec::with_capacity(chosen.len());
@@ -762,8 +640,7 @@ fn newest_values(answer: &str, stated: &mut HashSet<String>) -> String {
 
 /// Labels a quotation that looks like a fact of ours, so that it is not read back as one.
 fn unlike_facts(words: String, are_said: bool) -> String {
-    const LABELS: [&str; 11] =
-        [FIRST, LATEST, TODO, DOING, DID, PLANNED, CLOSED, UNCOMMITTED, UNCHECKED, UNSETTLED, "Commit "];
+    const LABELS: [&str; 10] = [FIRST, LATEST, TODO, DOING, DID, CLOSED, UNCOMMITTED, UNCHECKED, UNSETTLED, "Commit "];
     let is_like = words.starts_with(['`', '“']);
     let is_like = is_like || LABELS.iter().any(|label| words.starts_with(label));
     if are_said && is_like { format!("{SAID}{words}") } else { words }

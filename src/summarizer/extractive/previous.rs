@@ -6,12 +6,12 @@
 
 use super::checks::{Check, Outcome};
 use super::commands;
-use super::items::{Point, Status};
+use super::items::{Item, Point};
 use super::lines::{
-    ARROW, ASKED, BODY, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, PLANNED, READ, ROOT, SAID,
-    STOPPED, TODO, UNCHECKED, UNCOMMITTED, UNSETTLED,
+    ARROW, ASKED, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, ROOT, SAID, STOPPED, TODO, UNCHECKED,
+    UNCOMMITTED, UNSETTLED,
 };
-use super::record::{Commit, Document, Note, Record, Step, Task};
+use super::record::{Commit, Note, Record, Step, Task};
 use super::text::{self, Lead, Line};
 use super::tools::{self, Progress};
 use super::words;
@@ -53,7 +53,7 @@ pub(super) fn recall(record: &mut Record, summary: &str, rules: &Summary, goes_o
     let cleaned = text::clean(commands::head(summary, READ_BYTES_MAX));
     let body = files::strip_tags(conclusion(&cleaned));
     let (at, held) = (BASE, Vec::new());
-    let mut reader = Reader { record, root: None, latest: None, at, goes_on, held, points: 0 };
+    let mut reader = Reader { record, root: None, latest: None, at, goes_on, held };
     let lines: Vec<Line<'_>> = text::prose(&body);
     reader.root = lines.iter().find_map(|line| text::plain(line.text).strip_prefix(ROOT).and_then(quoted));
     let mut topic = None;
@@ -91,8 +91,6 @@ struct Reader<'a> {
     goes_on: bool,
     /// Text and lines of the unfinished work, for the current task.
     held: Vec<(String, String)>,
-    /// Number of notes since the last fact, so that an indented line can be added to the note above it.
-    points: usize,
 }
 
 impl Reader<'_> {
@@ -111,7 +109,6 @@ impl Reader<'_> {
             || self.filed(topic, words)
             || self.listed(topic, line, words)
         {
-            self.points = 0;
             return;
         }
         // Text about a file is no list.
@@ -131,7 +128,7 @@ impl Reader<'_> {
             let (said, lines) = words.split_once(ARROW).unwrap_or(("", words));
             self.held.push((said.to_owned(), lines.to_owned()));
         } else if !self.goes_on || !matches!(topic, Topic::InProgress | Topic::NextSteps | Topic::Blocked) {
-            self.note_or_more(topic, words, line);
+            self.note(topic, words);
         } else if topic == Topic::InProgress
             && !words.starts_with('`')
             && let Some(topic) = text::sentences_of(words).into_iter().find_map(words::sense)
@@ -179,16 +176,14 @@ impl Reader<'_> {
                 self.record.tasks.push(Task { request: request.to_owned(), at, ..Task::default() });
             }
             let came = self.lines(came, number);
-            self.record.tasks[number].answer = came.trim_matches(['(', ')']).replace("no answer", "");
+            self.record.tasks[number].answer = came;
             return true;
         }
         let Some(found) = COMMITTED.captures(words) else { return false };
         let number = self.record.tasks.len();
         let subject = self.lines(&found[4], number).trim_end_matches(ARROW.trim_end()).trim().to_owned();
-        let (subject, body) = subject.split_once(BODY).unwrap_or((subject.as_str(), ""));
-        let (subject, body) = (subject.to_owned(), body.to_owned());
         let name = |group| found.get(group).map_or("", |name| name.as_str()).to_owned();
-        let commit = Commit { at, id: name(1), branch: name(2), subject, body };
+        let commit = Commit { at, id: name(1), branch: name(2), subject };
         if found.get(3).is_some_and(|pushed| pushed.as_str() == ", pushed") {
             self.record.pushed_at = at;
         }
@@ -217,7 +212,7 @@ impl Reader<'_> {
     /// Reads items of a tracker, and the rules of documents and items.
     fn tracked(&mut self, words: &str) -> bool {
         if let Some(found) = ITEM.captures(words) {
-            let status = if &found[2] == "open" { Status::Open } else { Status::Active };
+            let status = if &found[2] == "open" { Progress::Pending } else { Progress::Active };
             let at = self.at;
             let item = self.record.items.item(&found[1], at);
             (item.status, item.title) = (status, found[3].to_owned());
@@ -226,7 +221,7 @@ impl Reader<'_> {
         if let Some(closed) = words.strip_prefix(CLOSED).filter(|rest| rest.starts_with('`')) {
             for found in CODE.captures_iter(closed) {
                 let at = self.at;
-                self.record.items.item(&found[1], at).status = Status::Closed;
+                self.record.items.item(&found[1], at).status = Progress::Done;
             }
             return true;
         }
@@ -245,7 +240,7 @@ impl Reader<'_> {
         if &found[2] == "demands" {
             self.record.items.item(&name, at).points = points;
         } else {
-            self.record.documents.push(Document { name, points, at });
+            self.record.documents.push(Item { id: name, points, at, ..Item::default() });
         }
         true
     }
@@ -300,7 +295,7 @@ impl Reader<'_> {
             }
             return true;
         }
-        words.starts_with(ROOT) || words.starts_with(READ)
+        words.starts_with(ROOT)
     }
 
     /// Reads tasks of a list.
@@ -315,42 +310,25 @@ impl Reader<'_> {
         let is_open = matches!(topic, Topic::InProgress | Topic::NextSteps);
         let is_standalone = line.indent == 0 && is_open;
         let is_derived = words == NO_COMMIT || DERIVED.iter().any(|mark| words.starts_with(mark));
-        is_standalone && (is_derived || words.starts_with(PLANNED) || words == STOPPED)
+        is_standalone && (is_derived || words.starts_with(STOPPED))
     }
 
     /// Reads a reason with the lines of its step.
     fn reason(&mut self, topic: Topic, words: &str, line: &Line<'_>) {
         if line.indent >= 2 && line.lead != Lead::Heading || !GROUP.is_match(words) {
-            return self.note_or_more(topic, words, line);
+            return self.note(topic, words);
         }
         let task = self.record.tasks.len().saturating_sub(1);
         let said = self.lines(words, task);
         if let Some(step) = self.record.steps.last_mut() {
             (step.words, step.topic) = (said, Some(topic));
         }
-        self.points = 0;
     }
 
     fn note(&mut self, topic: Topic, words: &str) {
         let is_ours = topic == Topic::Context && OURS.is_match(words) || words.starts_with(ASKED);
         let words = words.strip_prefix(SAID).unwrap_or(words).to_owned();
         self.record.notes.push(Note { topic, words, at: self.at, is_ours, worth: 1.0 });
-    }
-
-    /// Reads a line that is no fact of ours: an indented one is added to the note above it.
-    fn note_or_more(&mut self, topic: Topic, words: &str, line: &Line<'_>) {
-        if line.indent >= 2
-            && self.points > 0
-            && let Some(above) = self.record.notes.last_mut()
-            && above.topic == topic
-            && above.words.len() < 400
-        {
-            above.words.push_str(if above.words.ends_with([':', ';', '.']) { " " } else { "; " });
-            above.words.push_str(words);
-            return;
-        }
-        self.points += 1;
-        self.note(topic, words);
     }
 
     fn path(&self, shown: &str) -> String {

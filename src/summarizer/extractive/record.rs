@@ -4,13 +4,13 @@
 //! check, a line of a file, an item, a list of tasks), so that the newest fact about a subject counts. Positions (`at`)
 //! are indexes of messages; those of facts from an earlier summary are negative.
 
-use super::checks::{Check, Checks, Outcome};
+use super::checks::{BACKGROUND, Check, Checks, Outcome};
 use super::commands::{self, Purpose};
 use super::files::Files;
-use super::items::{self, Items, Point};
+use super::items::{self, Item, Items};
 use super::lines::ASKED;
 use super::text::{self, Fingerprint, Lead};
-use super::tools::{self, Kind, Progress, TaskStep, Use};
+use super::tools::{self, Kind, Progress, Use};
 use super::words;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Marker, NOTE, PartBody, ResultStatus, ToolResult};
@@ -21,11 +21,8 @@ use regex::Regex;
 use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
 
-/// Maximum number of background commands to remember, the newest.
-const BACKGROUND_MAX: usize = 64;
-
-/// Maximum number of commands to remember since a commit, the newest.
-const SINCE_COMMIT_MAX: usize = 64;
+/// Maximum number of commands to remember since a commit, and of wishes that are compared with later ones, the newest.
+const RECENT_MAX: usize = 64;
 
 /// Maximum number of documents with rules to keep.
 const DOCUMENTS_MAX: usize = 12;
@@ -38,16 +35,6 @@ const STEP_CHARS_MAX: usize = 360;
 
 /// Maximum number of values of the user to remember.
 const VALUES_MAX: usize = 1_000;
-
-/// Maximum number of wishes that are compared with later ones, the newest.
-const WISHES_MAX: usize = 64;
-
-/// Maximum length of a commit's message after its first line, in characters.
-const BODY_CHARS_MAX: usize = 700;
-
-/// Maximum length of a plain request, in characters. A longer one with several points is a document: each of them is a
-/// rule.
-const REQUEST_CHARS_MAX: usize = 700;
 
 /// Maximum size of a message that is read whole, in bytes. Of a longer one only the beginning and the end are a
 /// person's own words.
@@ -80,8 +67,6 @@ pub(super) struct Commit {
     pub(super) branch: String,
     /// The first line of its message.
     pub(super) subject: String,
-    /// The gist of the rest of its message.
-    pub(super) body: String,
 }
 
 /// Calls that the model made together, with its reason for them.
@@ -112,17 +97,6 @@ pub(super) struct Note {
     pub(super) worth: f64,
 }
 
-/// A document with rules that the user named, or that agents use for rules.
-#[derive(Debug, Clone)]
-pub(super) struct Document {
-    /// The file.
-    pub(super) name: String,
-    /// Its rules.
-    pub(super) points: Vec<Point>,
-    /// Position at which it was read.
-    pub(super) at: i64,
-}
-
 /// The facts known at the end of a history.
 #[derive(Debug, Default)]
 pub(super) struct Record {
@@ -138,30 +112,26 @@ pub(super) struct Record {
     pub(super) items: Items,
     /// The user's rules, findings, and statements of an earlier summary that have no other field.
     pub(super) notes: Vec<Note>,
-    /// Documents with rules.
-    pub(super) documents: Vec<Document>,
+    /// Documents with rules that the user named, or that agents use for rules, by name.
+    pub(super) documents: Vec<Item>,
     /// The newest list of tasks.
     pub(super) todos: Vec<tools::Task>,
-    /// The newest announced steps, with their position; they have no progress.
-    pub(super) plan: (i64, Vec<String>),
     /// Position of the last push.
     pub(super) pushed_at: i64,
     /// The model's last text, with its position.
     pub(super) said: (i64, String),
     /// Position of the last tool call.
     pub(super) acted_at: i64,
-    /// The last tool call and its outcome.
-    pub(super) last_act: String,
     /// Position at which the user last stopped the model.
     pub(super) stopped_at: i64,
+    /// The last call that the user rejected, with the words before it.
+    pub(super) rejected: String,
     /// Calls at the end without a result.
     pub(super) unanswered: Vec<String>,
     /// Number of messages.
     pub(super) length: i64,
     /// The newest request, as an index of `tasks`.
     pub(super) asked: Option<usize>,
-    /// Commands in the background, each after the name under which its output can be requested.
-    pub(super) background: Vec<(String, String)>,
     /// The commands that led to the newest commit, in order.
     pub(super) maintenance: Vec<String>,
     /// The commands since the newest commit.
@@ -225,12 +195,7 @@ impl Record {
         let values = values.filter(|word| word.bytes().any(|letter| letter.is_ascii_digit()));
         self.values.extend(values.map(str::to_ascii_lowercase).take(VALUES_MAX.saturating_sub(self.values.len())));
         let request = words::request_line(words);
-        let points = if request.chars().count() > REQUEST_CHARS_MAX { items::points_of(words) } else { Vec::new() };
-        if points.len() > 2 {
-            self.document(Document { name: text::clip(&request, 60).replace('`', "'"), points, at });
-        } else {
-            self.insist(at, words);
-        }
+        self.insist(at, words);
         if !words::is_request(words) {
             return;
         }
@@ -239,6 +204,7 @@ impl Record {
             task.request = format!("{} / {request}", task.request);
             return;
         }
+        self.drop_fulfilled();
         self.asked = Some(self.tasks.len());
         self.is_idle = true;
         self.tasks.push(Task { request, at, ..Task::default() });
@@ -265,7 +231,7 @@ impl Record {
     pub(super) fn wish(&mut self, words: String, at: i64) {
         if !words::is_prohibition(&words) {
             self.wishes.push_back((self.notes.len(), Fingerprint::of(&words)));
-            self.wishes.drain(..self.wishes.len().saturating_sub(WISHES_MAX));
+            self.wishes.drain(..self.wishes.len().saturating_sub(RECENT_MAX));
         }
         self.note(Topic::Constraints, words, at, 1.0);
     }
@@ -286,6 +252,19 @@ impl Record {
         });
     }
 
+    /// Drops the wishes for one piece of work, if files were changed since: the next request follows.
+    fn drop_fulfilled(&mut self) {
+        let (notes, changed_at) = (&mut self.notes, self.files.changed_at);
+        self.wishes.retain(|(position, _)| {
+            let note = &mut notes[*position];
+            let is_fulfilled = changed_at > Some(note.at) && words::is_one_off(&note.words);
+            if is_fulfilled {
+                note.words.clear();
+            }
+            !is_fulfilled
+        });
+    }
+
     /// Reads an agent's text with the user's role: the text of a skill has rules, and a notice may say that the user
     /// stopped the model.
     fn note_of_agent(&mut self, at: i64, marker: &Marker) {
@@ -294,8 +273,8 @@ impl Record {
         if words.trim_start().starts_with("[Request interrupted") {
             self.stopped_at = at;
         }
-        if words.contains("<task-notification>") {
-            self.background.retain(|(name, _)| !words.contains(name.as_str()) || !words.contains("<status>completed"));
+        if words.contains("<task-notification>") && words.contains("<status>completed") {
+            self.end_background(at, |name| words.contains(name), &words);
         }
         let asked = self.tasks.last().map_or("", |task| task.request.as_str());
         let name = match words.trim_start().strip_prefix(SKILL) {
@@ -306,7 +285,7 @@ impl Record {
         let mut points = items::points_of(&words);
         points.retain(|point| words::is_rule(&point.words));
         if !points.is_empty() {
-            self.document(Document { name, points, at });
+            self.document(Item { id: name, points, at, ..Item::default() });
         }
     }
 
@@ -325,8 +304,6 @@ impl Record {
         let listed = boxes(words);
         if listed.iter().any(|task| task.progress == Progress::Pending) {
             self.todos = listed;
-        } else if let Some(points) = announced(words) {
-            self.plan = (at, points);
         }
         let mut sentences: Vec<(String, Option<Topic>)> = Vec::new();
         words::each_sentence(words, |sentence| {
@@ -393,17 +370,9 @@ impl Record {
         };
         self.unanswered.clear();
         let is_rejected = outcome == Outcome::Stopped && output.contains("doesn't want to proceed");
-        let end = match outcome {
-            _ if is_rejected => " (the user rejected it)",
-            Outcome::Passed => "",
-            Outcome::Failed => " (failed)",
-            Outcome::Stopped => " (stopped)",
-        };
-        // An edited file is named where the unsettled files are.
-        let is_edit = matches!(call.kind, Kind::Edit | Kind::Write) && outcome == Outcome::Passed;
-        self.last_act = if is_edit { String::new() } else { format!("{what}{end}") };
         if is_rejected {
             self.stopped_at = at;
+            self.rejected = format!(" and rejected {what}");
             // The answer so far was only an announcement of the rejected call.
             if let Some(task) = self.asked.and_then(|asked| self.tasks.get_mut(asked)) {
                 task.answer.clear();
@@ -414,86 +383,64 @@ impl Record {
         for touch in &call.touches {
             match touch.kind {
                 Kind::Edit | Kind::Write if outcome == Outcome::Passed && !output.starts_with("Error") => {
-                    self.documents.retain(|document| document.name != touch.path);
+                    self.documents.retain(|document| document.id != touch.path);
                     self.files.change(touch, at, step);
-                    if touch.kind == Kind::Write && is_plan(&touch.path) {
-                        let points = items::points_of(&text::clean(commands::head(&touch.added, 32_768)));
-                        self.document(Document { name: touch.path.clone(), points, at });
-                    }
                 }
                 Kind::Read => {
-                    self.files.read.insert(text::one_line(&text::clean(&touch.path)), at);
                     self.consult(at, &touch.path, output);
                 }
                 _ => {}
             }
         }
-        self.await_background(at, call, output);
+        let has_ended =
+            || output.contains("exit_code") || output.contains("exit code") || commands::result(output).is_some();
+        let asks = |name: &str| {
+            call.awaits.as_deref() == Some(name) || call.command.as_ref().is_some_and(|command| command.contains(name))
+        };
+        self.end_background(at, |name| asks(name) && has_ended(), output);
         match (&call.command, call.kind) {
             (Some(command), _) => self.run(at, command, outcome, output),
             (None, kind) => self.learn(at, tool, kind, call, output),
-        }
-        if let Some(check) = self.checks.newest().filter(|check| check.at == at && end.is_empty()) {
-            self.last_act.push_str(if check.outcome == Outcome::Passed { " (passed)" } else { " (failed)" });
         }
     }
 
     /// Adds the findings of a tool that runs no command.
     fn learn(&mut self, at: i64, tool: &str, kind: Kind, call: &Use, output: &str) {
         let output = text::clean(commands::head(output, 16_384));
-        let mut add = |topic, words: String, worth| {
-            self.notes.push(Note { topic, words, at, is_ours: true, worth });
+        let note = |topic, words: String, worth| Note { topic, words, at, is_ours: true, worth };
+        let asked = |question: &str, answer: &str| {
+            let (question, answer) = (text::clip(question, 160), text::clip(answer, 240));
+            note(Topic::Constraints, format!("{ASKED}{question}”, the user answered: “{answer}”"), 1.2)
         };
         let about = text::clip(&text::one_line(&text::clean(&call.about)), 120);
         match kind {
             Kind::Ask => {
-                let mut pairs = ANSWER.captures_iter(&output).peekable();
-                if pairs.peek().is_none() && !output.trim().is_empty() {
-                    let answer = text::clip(&text::one_line(&output), 240);
-                    add(Topic::Constraints, format!("{ASKED}{about}”, the user answered: “{answer}”"), 1.2);
+                let pairs: Vec<Note> = ANSWER.captures_iter(&output).map(|pair| asked(&pair[1], &pair[2])).collect();
+                if pairs.is_empty() && !output.trim().is_empty() {
+                    self.notes.push(asked(&about, &text::one_line(&output)));
                 }
-                for pair in pairs {
-                    let (question, answer) = (text::clip(&pair[1], 160), text::clip(&pair[2], 240));
-                    add(Topic::Constraints, format!("{ASKED}{question}”, the user answered: “{answer}”"), 1.2);
-                }
+                self.notes.extend(pairs);
             }
             Kind::Fetch => {
                 let is_echo = |line: &str| line.contains("{\"") || !about.is_empty() && line.contains(&about);
                 let prose: Vec<&str> = output.lines().filter(|line| !is_echo(line)).collect();
                 let gist = words::gist(&prose.join("\n"), 600);
                 if !gist.is_empty() {
-                    add(Topic::Context, format!("{tool} “{about}” says: {gist}"), 0.25);
+                    self.notes.push(note(Topic::Context, format!("{tool} “{about}” says: {gist}"), 0.25));
                 }
             }
             _ => {}
         }
-        if let Some(plan) = &call.plan {
-            let points = items::points_of(&text::clean(commands::head(plan, 32_768)));
-            self.document(Document { name: "plan".to_owned(), points, at });
-        }
         if tool.to_lowercase().contains("plan") && output.contains("approved") {
-            self.notes.push(Note {
-                topic: Topic::Decisions,
-                words: "The user approved the plan".to_owned(),
-                at,
-                is_ours: true,
-                worth: 1.0,
-            });
+            self.notes.push(note(Topic::Decisions, "The user approved the plan".to_owned(), 1.0));
         }
     }
 
-    /// Reads the output of a background command, once the command has ended.
-    fn await_background(&mut self, at: i64, call: &Use, output: &str) {
-        let asks = |name: &String| {
-            call.awaits.as_ref() == Some(name) || call.command.as_ref().is_some_and(|command| command.contains(name))
-        };
-        let Some(position) = self.background.iter().position(|(name, _)| asks(name)) else { return };
-        let has_ended =
-            output.contains("exit_code") || output.contains("exit code") || commands::result(output).is_some();
-        if has_ended {
-            let (_, command) = self.background.remove(position);
+    /// Reads the output of a background command that has ended.
+    fn end_background(&mut self, at: i64, asks: impl Fn(&str) -> bool, output: &str) {
+        if let Some(command) = self.checks.in_background(asks) {
             let outcome = if commands::reports_failure(output) { Outcome::Failed } else { Outcome::Passed };
-            self.check(at, &command, "", outcome, output, true);
+            self.check(at, &command, "", outcome, output, Purpose::Verify);
         }
     }
 
@@ -516,8 +463,14 @@ impl Record {
             && let Some((part, _)) = relevant.first()
         {
             let name = name.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
-            self.background.push((name.to_owned(), (*part).to_owned()));
-            self.background.drain(..self.background.len().saturating_sub(BACKGROUND_MAX));
+            self.checks.put(Check {
+                command: commands::shown(part),
+                folder: String::new(),
+                outcome: Outcome::Stopped,
+                says: format!("{BACKGROUND}{name}"),
+                at,
+                verifies: true,
+            });
             return;
         }
         let mut tracks = false;
@@ -531,7 +484,8 @@ impl Record {
         if outcome != Outcome::Passed {
             let joined = relevant.iter().map(|(part, _)| *part).collect::<Vec<_>>().join(" && ");
             if !joined.is_empty() {
-                self.check(at, &joined, folder, outcome, output, verifies);
+                let purpose = if verifies { Purpose::Verify } else { Purpose::Change };
+                self.check(at, &joined, folder, outcome, output, purpose);
             }
             return;
         }
@@ -540,16 +494,11 @@ impl Record {
                 let short: Vec<&str> =
                     part.split_whitespace().take(if purpose == Purpose::Verify { 5 } else { 2 }).collect();
                 self.since_commit.push(short.join(" "));
-                self.since_commit.drain(..self.since_commit.len().saturating_sub(SINCE_COMMIT_MAX));
+                self.since_commit.drain(..self.since_commit.len().saturating_sub(RECENT_MAX));
             }
-            self.check(at, part, folder, outcome, output, purpose == Purpose::Verify);
-            if purpose == Purpose::Run
-                && let Some(says) = commands::last_line(output)
-            {
-                self.print(at, part, folder, says);
-            }
+            self.check(at, part, folder, outcome, output, purpose);
             match purpose {
-                Purpose::Record => self.recorded(at, part, command, output),
+                Purpose::Record => self.recorded(at, part, output),
                 Purpose::Change if !tracks => self.changed(part),
                 Purpose::Change | Purpose::Verify | Purpose::Run | Purpose::Inspect => {}
             }
@@ -569,7 +518,7 @@ impl Record {
     }
 
     /// Reads a command that records work: a push, a merge request, a commit.
-    fn recorded(&mut self, at: i64, part: &str, command: &str, output: &str) {
+    fn recorded(&mut self, at: i64, part: &str, output: &str) {
         if commands::pushes(part) {
             self.pushed_at = at;
         }
@@ -592,23 +541,18 @@ impl Record {
             }
             self.maintenance = std::mem::take(&mut self.since_commit);
             if let Some(task) = self.tasks.last_mut() {
-                let body = commands::message_body(command, &subject);
-                task.commit = Some(Commit { at, id, branch, subject, body: words::gist(&body, BODY_CHARS_MAX) });
+                task.commit = Some(Commit { at, id, branch, subject });
             }
             self.tasks.push(Task { at: at + 1, ..Task::default() });
         }
     }
 
-    /// Adds the last line printed by a program that is no check; the last run counts.
-    fn print(&mut self, at: i64, command: &str, folder: &str, says: String) {
-        let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
-        self.checks.put(Check { command, folder, outcome: Outcome::Passed, says, at, verifies: false });
-    }
-
     /// Adds the outcome of a command; the last run counts.
-    fn check(&mut self, at: i64, command: &str, folder: &str, outcome: Outcome, output: &str, verifies: bool) {
+    fn check(&mut self, at: i64, command: &str, folder: &str, outcome: Outcome, output: &str, purpose: Purpose) {
         let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
-        let says = String::new();
+        // Of a program that is no check, the last line that it printed is kept.
+        let says = if purpose == Purpose::Run { commands::last_line(output) } else { None }.unwrap_or_default();
+        let verifies = purpose == Purpose::Verify;
         let lessons = self.checks.end(Check { command, folder, outcome, says, at, verifies }, output);
         for (words, at) in lessons {
             self.notes.push(Note { topic: Topic::Context, words, at, is_ours: true, worth: 0.6 });
@@ -621,10 +565,10 @@ impl Record {
             self.todos.clone_from(&call.tasks);
         }
         match &call.task_step {
-            Some(TaskStep::Added(task)) => self.todos.push(task.clone()),
-            Some(TaskStep::Moved { number, progress }) => {
-                if let Some(task) = number.checked_sub(1).and_then(|position| self.todos.get_mut(position)) {
-                    task.progress = *progress;
+            Some((None, task)) => self.todos.push(task.clone()),
+            Some((Some(number), task)) => {
+                if let Some(known) = number.checked_sub(1).and_then(|position| self.todos.get_mut(position)) {
+                    known.progress = task.progress;
                 }
             }
             None => {}
@@ -661,12 +605,12 @@ impl Record {
         let mut points = items::points_of(&text::clean(commands::head(output, 65_536)));
         points.retain(|point| words::is_rule(&point.words));
         if !points.is_empty() {
-            self.document(Document { name: path.to_owned(), points, at });
+            self.document(Item { id: path.to_owned(), points, at, ..Item::default() });
         }
     }
 
-    fn document(&mut self, document: Document) {
-        self.documents.retain(|known| known.name != document.name);
+    fn document(&mut self, document: Item) {
+        self.documents.retain(|known| known.id != document.id);
         self.documents.push(document);
         self.documents.drain(..self.documents.len().saturating_sub(DOCUMENTS_MAX));
     }
@@ -687,13 +631,6 @@ impl Record {
     }
 }
 
-/// True for a file with a plan, by its name.
-fn is_plan(path: &str) -> bool {
-    let base = text::base_name(path).to_lowercase();
-    let names = ["plan", "spec", "design", "requirements", "prd", "todo", "tasks"];
-    base.ends_with(".md") && names.iter().any(|name| base.contains(name))
-}
-
 /// True if an error reports that the user or a timeout stopped the tool.
 pub(super) fn was_stopped(output: &str) -> bool {
     let head = commands::head(output, 4_000).to_lowercase();
@@ -703,16 +640,6 @@ pub(super) fn was_stopped(output: &str) -> bool {
             .iter()
             .any(|words| text.contains(words))
     })
-}
-
-/// The points of a list that is announced as future work.
-fn announced(words: &str) -> Option<Vec<String>> {
-    let lines = text::prose(commands::head(words, 16_000));
-    let start = lines.iter().position(|line| words::announces(line.text))?;
-    let points = lines[start + 1..].iter().take_while(|line| matches!(line.lead, Lead::Number | Lead::Bullet));
-    let points: Vec<String> =
-        points.filter(|line| line.indent < 2).map(|line| text::one_line(&text::plain(line.text))).collect();
-    (points.len() > 1).then_some(points)
 }
 
 /// The tasks of a check list.

@@ -286,18 +286,10 @@ impl Fingerprint {
         self.0.binary_search(&word).is_ok()
     }
 
-    /// The share of its words that the other has too.
-    pub(super) fn share_in(&self, other: &Self) -> f64 {
-        if self.0.is_empty() {
-            return 0.0;
-        }
-        let common = self.0.iter().filter(|word| other.has(**word)).count();
-        common as f64 / self.0.len() as f64
-    }
-
     /// True if the other contains nearly all of its words.
     pub(super) fn is_said_by(&self, other: &Self) -> bool {
-        self.0.len() >= 3 && self.share_in(other) >= 0.8 || !self.0.is_empty() && self.0 == other.0
+        let common = self.0.iter().filter(|word| other.has(**word)).count();
+        self.0.len() >= 3 && 5 * common >= 4 * self.0.len() || !self.0.is_empty() && self.0 == other.0
     }
 
     /// True if both are about the same things: the shorter has half of its words, and at least two, in the other.

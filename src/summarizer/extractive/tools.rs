@@ -16,10 +16,6 @@ pub(super) enum Kind {
     Edit,
     /// Runs a command.
     Command,
-    /// Searches files or text.
-    Search,
-    /// States tasks and their progress.
-    Tasks,
     /// Asks the user a question, and gets the answer.
     Ask,
     /// Gets text from another agent or a web page.
@@ -30,9 +26,10 @@ pub(super) enum Kind {
 }
 
 /// Progress of a task.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Progress {
     /// Not begun.
+    #[default]
     Pending,
     /// Begun.
     Active,
@@ -49,20 +46,6 @@ pub(super) struct Task {
     pub(super) text: String,
     /// Its progress.
     pub(super) progress: Progress,
-}
-
-/// A change to one task of a list that is maintained task by task.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum TaskStep {
-    /// A new task. Lists number their tasks from one.
-    Added(Task),
-    /// New progress of a task.
-    Moved {
-        /// Its number.
-        number: usize,
-        /// Its new progress.
-        progress: Progress,
-    },
 }
 
 /// The effect of a call on one file.
@@ -89,45 +72,20 @@ pub(super) struct Use {
     pub(super) command: Option<String>,
     /// The tasks it states.
     pub(super) tasks: Vec<Task>,
-    /// Its change to one task of a list that is kept elsewhere.
-    pub(super) task_step: Option<TaskStep>,
+    /// Its change to one task of a list that is kept elsewhere, by its number from one, or a new task.
+    pub(super) task_step: Option<(Option<usize>, Task)>,
     /// The first text of its input, which describes the call if nothing else does.
     pub(super) about: String,
     /// The background command whose output it requests.
     pub(super) awaits: Option<String>,
-    /// The plan that it asks the user to approve.
-    pub(super) plan: Option<String>,
 }
 
-const PATH_KEYS: &[&str] = &[
-    "path",
-    "file_path",
-    "filePath",
-    "filepath",
-    "absolute_path",
-    "target_file",
-    "notebook_path",
-    "file",
-    "filename",
-    "relative_path",
-    "relativePath",
-    "uri",
-];
-const REMOVED_KEYS: &[&str] = &["old_string", "oldText", "old_str", "oldString", "old_text", "search", "old"];
-const ADDED_KEYS: &[&str] = &[
-    "new_string",
-    "newText",
-    "new_str",
-    "newString",
-    "new_text",
-    "replace",
-    "new",
-    "content",
-    "file_text",
-    "contents",
-    "new_source",
-    "text",
-];
+const PATH_KEYS: &str = "\
+    path file_path filePath filepath absolute_path target_file notebook_path file filename relative_path \
+    relativePath uri";
+const REMOVED_KEYS: &str = "old_string oldText old_str oldString old_text search old";
+const ADDED_KEYS: &str =
+    "new_string newText new_str newString new_text replace new content file_text contents new_source text";
 const COMMAND_KEYS: &[&str] = &["command", "cmd", "script", "shell_command"];
 const AWAITED_KEYS: &[&str] = &["task_id", "bash_id", "shell_id", "session_id"];
 const LIST_KEYS: &[&str] = &["todos", "plan", "tasks", "items", "todo_list", "steps"];
@@ -144,23 +102,22 @@ const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run"
 pub(super) fn understand(tool: &str, input_json: &str) -> Use {
     let input: Value = serde_json::from_str(input_json).unwrap_or_else(|_| Value::String(input_json.to_owned()));
     let verbs = verbs_of(tool);
-    let path = PATH_KEYS.iter().find_map(|key| input.get(*key).and_then(Value::as_str)).filter(|path| !path.is_empty());
+    let path =
+        PATH_KEYS.split(' ').find_map(|key| input.get(key).and_then(Value::as_str)).filter(|path| !path.is_empty());
     let command = COMMAND_KEYS.iter().find_map(|key| input.get(*key).and_then(command_text));
     let tasks = tasks_of(&input);
     let patched = patched(&input);
     let task_step = task_step_of(&verbs, &input);
-    let keeps_tasks = !tasks.is_empty() || task_step.is_some();
-    let kind = if keeps_tasks {
-        Kind::Tasks
-    } else {
+    let kind = if tasks.is_empty() && task_step.is_none() {
         kind_of(&verbs, path.is_some(), command.as_deref(), !patched.is_empty())
+    } else {
+        Kind::Other
     };
     let command = command.filter(|_| kind == Kind::Command);
-    let plan = input.get("plan").and_then(Value::as_str).map(str::to_owned);
     let touches = match (patched.is_empty(), path) {
         (false, _) => patched,
-        (true, Some(path)) if kind != Kind::Search => touches_of(path, kind, &input),
-        (true, _) => Vec::new(),
+        (true, Some(path)) => touches_of(path, kind, &input),
+        (true, None) => Vec::new(),
     };
     let awaits = AWAITED_KEYS.iter().find_map(|key| input.get(*key).and_then(Value::as_str)).map(str::to_owned);
     let mut about = None;
@@ -168,13 +125,13 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
         about.get_or_insert(text);
     });
     let about = super::commands::head(about.unwrap_or_default(), 200).to_owned();
-    Use { kind, touches, command, tasks, task_step, about, awaits, plan }
+    Use { kind, touches, command, tasks, task_step, about, awaits }
 }
 
 /// The changes of a call to the file it names, one per edited place.
 fn touches_of(path: &str, kind: Kind, input: &Value) -> Vec<Touch> {
-    let field = |value: &Value, keys: &[&str]| {
-        keys.iter().find_map(|key| value.get(*key).and_then(Value::as_str)).unwrap_or_default().to_owned()
+    let field = |value: &Value, keys: &str| {
+        keys.split(' ').find_map(|key| value.get(key).and_then(Value::as_str)).unwrap_or_default().to_owned()
     };
     let touch = |value: &Value| {
         let (removed, added) = (field(value, REMOVED_KEYS), field(value, ADDED_KEYS));
@@ -233,7 +190,7 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
     } else if verbs.iter().any(|verb| FETCHERS.contains(&verb.as_str())) && !says(&["output", "stop"]) {
         Kind::Fetch
     } else if says(SEARCHERS) {
-        Kind::Search
+        Kind::Other
     } else if has_path && says(READERS) {
         Kind::Read
     } else {
@@ -281,18 +238,18 @@ fn progress_of(entry: &Value) -> Option<Progress> {
 }
 
 /// The change of tools that maintain a list task by task: one adds (`subject`), one updates (`taskId`, `status`).
-fn task_step_of(verbs: &[String], input: &Value) -> Option<TaskStep> {
+fn task_step_of(verbs: &[String], input: &Value) -> Option<(Option<usize>, Task)> {
     if !verbs.iter().any(|verb| verb.starts_with("task") || verb.starts_with("todo")) {
         return None;
     }
     if let Some(subject) = input.get("subject").and_then(Value::as_str)
         && verbs.iter().any(|verb| matches!(verb.as_str(), "create" | "add"))
     {
-        return Some(TaskStep::Added(Task { text: subject.to_owned(), progress: Progress::Pending }));
+        return Some((None, Task { text: subject.to_owned(), progress: Progress::Pending }));
     }
     let number = input.get("taskId").or_else(|| input.get("task_id"))?;
     let number = number.as_u64().or_else(|| number.as_str()?.parse().ok())?;
-    Some(TaskStep::Moved { number: usize::try_from(number).ok()?, progress: progress_of(input)? })
+    Some((Some(usize::try_from(number).ok()?), Task { text: String::new(), progress: progress_of(input)? }))
 }
 
 /// The files of a patch in the form `*** Update File: path`, with the lines it removes and adds.

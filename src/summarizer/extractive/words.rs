@@ -11,20 +11,20 @@ fn any_of(words: &str, wide: &str) -> Regex {
     Regex::new(&format!(r"(?ix)\b(?:{words})\b|{wide}")).expect("a fixed pattern")
 }
 
-/// Words of a rule.
+/// Words of a rule. “Don't” is one at the beginning of a clause; elsewhere it may state an observation.
 static INSISTS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
-        r"must(?:n'?t)?|never|always|do(?:n'?t|\ not)|only|prefer(?:ably)?|make\ sure|ensure|avoid|important|required?
+        r"must(?:n'?t)?|never|always|only|prefer(?:ably)?|make\ sure|ensure|avoid|important|required?
         |under\ no|no\ matter|at\ (?:most|least)|stick\ to|remember|instead\ of|rather\ than|(?:not|n'?t)\ allowed
         |forbidden|should(?:n'?t|\ not|\ be)|cannot|no\ need\ (?:to|for)|stop\ (?:using|doing|adding)
-        |keep\ .{1,30}\ (?:as\ is|unchanged|intact|simple|minimal|same)|no\ \w+s?\b.*\bever",
+        |keep\ .{1,30}\ (?:as\ is|unchanged|intact|simple|minimal|same)|no\ \w+s?\b.*\bever
+        |(?:^|[,;:.(]\s*|\b(?:and|but|please|so|then|also|just)\s+)do(?:n'?t|\ not)",
         "必须|不要|不能|禁止|务必|一定要|只能|只要|只用|优先|尽量|避免|不得|切勿|确保|记住|别再|不允许|严禁|保持|请用|应该",
     )
 });
 
-/// Words of a rule that [`WONDERS`] does not override.
-static FORBIDS: LazyLock<Regex> =
-    LazyLock::new(|| any_of(r"must(?:n'?t)?|never|always|not\ allowed", "必须|不要|不能|禁止|不得"));
+/// Words that make a rule of a doubt.
+static BINDS: LazyLock<Regex> = LazyLock::new(|| any_of(r"must(?:n'?t)?|never|always", "必须|不要|不能|禁止|不得"));
 
 /// Words of a rule that later words on the same subject do not replace.
 static PROHIBITS: LazyLock<Regex> = LazyLock::new(|| {
@@ -34,20 +34,27 @@ static PROHIBITS: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// Words of a rule that stays when the work it came with is done.
+static STANDS: LazyLock<Regex> = LazyLock::new(|| {
+    any_of(
+        r"prefer(?:ably)?|make\ sure|ensure|important|remember|stick\ to|keep|required?|at\ (?:most|least)|whenever|every
+        |from\ now\ on|no\ matter|under\ no|cannot",
+        "务必|一定要|优先|尽量|确保|记住|保持|每次|以后",
+    )
+});
+
+/// True if a rule is about one piece of work, and fulfilled with it.
+pub(super) fn is_one_off(words: &str) -> bool {
+    !is_prohibition(words) && !STANDS.is_match(words)
+}
+
 /// True if a rule is a prohibition or a duty.
 pub(super) fn is_prohibition(words: &str) -> bool {
     PROHIBITS.is_match(words)
 }
 
-/// Words that look like a rule but express a doubt or an observation.
-static WONDERS: LazyLock<Regex> = LazyLock::new(|| {
-    any_of(
-        r"(?:i|we|you|they|it|that)\ (?:really\ |still\ |also\ )?do(?:n'?t|\ not)\ (?:really\ )?
-        (?:th?in?k?|know|understand|see|get|believe|remember|work|even|like|care|mind|have)
-        |(?:doesn'?t|didn'?t|don'?t)\ (?:seem|work|look)|i\ (?:think|guess|suppose|wonder)|only\ (?:one|two|a\ few)",
-        "不知道|不明白",
-    )
-});
+/// Minimum size of a sentence that states a reason or a finding, in bytes.
+const SENSE_BYTES_MIN: usize = 30;
 
 /// Words of a choice or of a reason.
 static DECIDES: LazyLock<Regex> = LazyLock::new(|| {
@@ -63,7 +70,7 @@ static DECIDES: LazyLock<Regex> = LazyLock::new(|| {
 static FINDS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
         r"(?:the|real|actual)\ (?:issue|problem|bug|cause|error|reason|culprit)|root\ cause|turns\ out|requires?
-        |only\ works?|(?:does|do|did|is|are|was|were|wo|can|has|have|could|would)(?:n'?t|\ not)|cannot|missing
+        |only\ works?|(?:does|do|did|is|are|was|were|wo|ca|has|have|could|would)(?:n'?t|\ not)|cannot|missing
         |expects?|caused\ by|conflicts?|incompatible|deprecated|needs?|limited\ to|must|wrong|fails?|failed|broken",
         "原因|问题|发现|注意|根因|缺少|不支持",
     )
@@ -71,7 +78,7 @@ static FINDS: LazyLock<Regex> = LazyLock::new(|| {
 
 static INTENDS: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
-        r"(?ix)^\W*(?:(?:ok(?:ay)?|good|great|perfect|now|alright|and|yes|right|exactly|done)[,.!]?\s+)*
+        r"(?ix)^\W*(?:(?:ok(?:ay)?|good|great|perfect|now|alright|and|also|but|yes|right|exactly|done)[,.!]?\s+)*
         (?:(?:let\ me|let's|i'?ll|i\ will|i'?m\ going\ to|i\ should|we\ need\ to|starting|time\ to|now|next|then|first)\b
         |(?:runn|check|add|fix|updat|implement|look|read|writ|creat|start|mov|verify|committ|push|test)ing\b
         |接下来|现在|让我|我将|我要|我来|下面|先)",
@@ -89,38 +96,9 @@ static INTERJECTION: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// Messages that only say "go on", or stop the agent.
-const NUDGES: &[&str] = &[
-    "continue",
-    "go on",
-    "go ahead",
-    "yes",
-    "y",
-    "ok",
-    "okay",
-    "no",
-    "proceed",
-    "thanks",
-    "thank you",
-    "stop",
-    "sleep",
-    "please continue",
-    "keep going",
-    "next",
-    "do it",
-    "sure",
-    "good",
-    "great",
-    "nice",
-    "hi",
-    "hello",
-    "继续",
-    "好",
-    "好的",
-    "是",
-    "可以",
-    "谢谢",
-    "嗯",
-];
+const NUDGES: &str = "\
+    continue|go on|go ahead|yes|y|ok|okay|no|proceed|thanks|thank you|stop|sleep|please continue|keep going|next|\
+    do it|sure|good|great|nice|hi|hello|继续|好|好的|是|可以|谢谢|嗯";
 
 /// True if a person's text is a request.
 pub(super) fn is_request(words: &str) -> bool {
@@ -128,7 +106,7 @@ pub(super) fn is_request(words: &str) -> bool {
     let is_command = bare.starts_with('/') && !bare.contains(' ') && bare.matches('/').count() == 1;
     let is_notice = bare.starts_with("[request interrupted") || bare.starts_with("caveat:");
     bare.chars().filter(|letter| letter.is_alphanumeric()).count() > 1
-        && !NUDGES.contains(&bare.as_str())
+        && !NUDGES.split('|').any(|nudge| nudge == bare)
         && !is_command
         && !is_notice
 }
@@ -141,17 +119,17 @@ pub(super) fn bare(sentence: &str) -> &str {
 /// True if a sentence of a person is a rule.
 pub(super) fn is_rule(sentence: &str) -> bool {
     let shouts = sentence.ends_with(['!', '！']) && sentence.split_whitespace().count() >= 4;
-    let forbids = FORBIDS.is_match(sentence);
     // A shorter sentence refers to something outside of it.
-    let is_whole = forbids || sentence.split_whitespace().count() > 5 || sentence.chars().any(text::is_wide);
-    let wonders = WONDERS.is_match(sentence) && !forbids;
-    !sentence.ends_with(['?', '？']) && !wonders && is_whole && (shouts || INSISTS.is_match(sentence))
+    let is_whole =
+        is_prohibition(sentence) || sentence.split_whitespace().count() > 5 || sentence.chars().any(text::is_wide);
+    let doubts = GUESSES.is_match(sentence) && !BINDS.is_match(sentence);
+    !sentence.ends_with(['?', '？']) && !doubts && is_whole && (shouts || INSISTS.is_match(sentence))
 }
 
 /// The rank of a point of a document as a requirement: 0 for limits and the definition of done, 1 for other rules and for
 /// the files to change, 2 for the rest.
 pub(super) fn demand(group: &str, line: &str) -> usize {
-    static BINDS: LazyLock<Regex> = LazyLock::new(|| {
+    static LIMITS: LazyLock<Regex> = LazyLock::new(|| {
         any_of(
             r"constraints?|rules?|scope|edge\ cases?|no-?gos?|requirements?|done|accept(?:ance)?|criteria|verification",
             "约束|规则|要求|验收|完成",
@@ -165,35 +143,11 @@ pub(super) fn demand(group: &str, line: &str) -> usize {
     });
     // Files to read, create or change show where the work is.
     static SOURCES: LazyLock<Regex> = LazyLock::new(|| any_of(r"files?|references?|sources?", "文件|参考"));
-    match (BINDS.is_match(group), SOURCES.is_match(group) || DEMANDS.is_match(line)) {
+    match (LIMITS.is_match(group), SOURCES.is_match(group) || DEMANDS.is_match(line)) {
         (true, _) => 0,
         (false, true) => 1,
         (false, false) => 2,
     }
-}
-
-/// True for a heading over the files that an item wants changed.
-pub(super) fn is_deliverable(group: &str) -> bool {
-    static FILES: LazyLock<Regex> = LazyLock::new(|| {
-        any_of(
-            r"(?:output|deliverable|target|changed?|modif\w+)s?\ files?|files?\ to\ \w+|deliverables?",
-            "输出文件|交付",
-        )
-    });
-    FILES.is_match(group)
-}
-
-/// True if a line announces a list of future work.
-pub(super) fn announces(line: &str) -> bool {
-    static ANNOUNCES: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(
-            r"(?i)(?:\b(?:plan|next steps?|remaining|to-?do|steps|still (?:open|needed)|follow-?ups?)\b|计划|步骤|下一步|接下来|待办)[^.。]{0,40}[:：]$",
-        )
-        .expect("a fixed pattern")
-    });
-    static REPORTS: LazyLock<Regex> =
-        LazyLock::new(|| any_of("did|done|made|changes?|changed|summary|fixed|implemented|completed|ensures?", "已"));
-    ANNOUNCES.is_match(line) && !REPORTS.is_match(line)
 }
 
 /// True for a sentence that announces an act of its speaker. “Now the page shows …” is no intention.
@@ -207,7 +161,8 @@ pub(super) fn is_intention(sentence: &str) -> bool {
 
 /// The topic of a sentence of the model, if it states a reason or a finding.
 pub(super) fn sense(sentence: &str) -> Option<Topic> {
-    if sentence.ends_with(['?', '？', ':', '：']) || is_intention(sentence) {
+    // A shorter sentence refers to something outside of it.
+    if sentence.len() < SENSE_BYTES_MIN || sentence.ends_with(['?', '？', ':', '：']) || is_intention(sentence) {
         None
     } else if DECIDES.is_match(sentence) {
         Some(Topic::Decisions)
@@ -281,17 +236,10 @@ pub(super) fn question(words: &str) -> Option<String> {
 
 /// True if a text ends with an announced act.
 pub(super) fn ends_in_intention(words: &str) -> bool {
-    last_intention(words).is_some()
-}
-
-/// The act that a text announces at its end.
-pub(super) fn last_intention(words: &str) -> Option<String> {
     let lines = text::prose(super::commands::tail(words, 2_000));
-    let line = lines.last()?;
+    let Some(line) = lines.last() else { return false };
     let plain = text::plain(line.text);
-    let sentence = text::sentences_of(&plain).last().map(|sentence| bare(sentence).to_owned())?;
-    let intends = line.text.ends_with([':', '：']) || is_intention(&sentence);
-    intends.then(|| text::clip(sentence.trim_end_matches([':', '：']), 240))
+    line.text.ends_with([':', '：']) || text::sentences_of(&plain).last().is_some_and(|last| is_intention(bare(last)))
 }
 
 /// Words of a guess, or of politeness to the user.
@@ -303,31 +251,9 @@ static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
-/// True if a reason can stand alone: it is long enough and no guess.
-pub(super) fn is_standalone(words: &str) -> bool {
-    /// Minimum length, in characters, of which a wide one counts as four; a shorter text refers to something outside of
-    /// it.
-    const CHARS_MIN: usize = 48;
-    let is_long = words.chars().map(|letter| if text::is_wide(letter) { 4 } else { 1 }).sum::<usize>() >= CHARS_MIN;
-    is_long && !GUESSES.is_match(words)
-}
-
-/// A text without the sentences that guess: their outcome is known by now.
-pub(super) fn without_guesses(words: &str) -> String {
-    let sentences = text::sentences_of(words).into_iter().filter(|sentence| !GUESSES.is_match(sentence));
-    sentences.collect::<Vec<_>>().join(" ")
-}
-
-/// True for a text about a state that is over by the time of reading.
-pub(super) fn is_passing(words: &str) -> bool {
-    static MOMENT: LazyLock<Regex> = LazyLock::new(|| {
-        any_of(r"still|yet|currently|at\ the\ moment|right\ now|so\ far|for\ now", "仍然|还没|目前|暂时")
-    });
-    MOMENT.is_match(words)
-}
-
-/// A text without the sentences that announce an act of the speaker.
-pub(super) fn without_intentions(words: &str) -> String {
-    let sentences = text::sentences_of(words).into_iter().filter(|sentence| !is_intention(sentence));
-    sentences.collect::<Vec<_>>().join(" ")
+/// A text without the sentences that guess, whose outcome is known by now, and those that announce an act.
+pub(super) fn settled(words: &str) -> String {
+    let sentences = text::sentences_of(words).into_iter();
+    let settled = sentences.filter(|sentence| !GUESSES.is_match(sentence) && !is_intention(sentence));
+    settled.collect::<Vec<_>>().join(" ")
 }

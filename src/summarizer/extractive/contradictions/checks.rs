@@ -213,7 +213,7 @@ fn verdict(result: &ToolResult, counts: &str, is_alone: bool) -> Verdict {
         ResultStatus::Error if was_stopped(output) => return Verdict::Unknown,
         ResultStatus::Error => true,
         ResultStatus::Completed if output.contains("background with ID") => return Verdict::Unknown,
-        ResultStatus::Completed => commands::reports_exit(output),
+        ResultStatus::Completed => reports_exit(output),
     };
     let counts_failed = COUNTS_FAILED.is_match(counts);
     if FIXED.is_match(counts) || NOT_RUN.is_match(commands::head(output, 4_000)) && !counts_failed {
@@ -308,4 +308,11 @@ fn is_said_to_pass(evidence: &Evidence<'_>, calls: &Calls<'_>, at: usize) -> boo
         is_other && called.answer.is_some_and(|answer| PASSES.is_match(&answer.result.output))
     };
     by_user || calls.iter().rev().take_while(|called| called.index > at).any(confirms)
+}
+
+/// True for an output that begins or ends with the exit status of a failed command.
+fn reports_exit(output: &str) -> bool {
+    let mut lines = output.lines().filter(|line| !line.trim().is_empty());
+    let ends = [lines.next(), lines.next_back()];
+    ends.into_iter().flatten().any(|line| commands::EXIT.is_match(commands::head(line, 400)))
 }

@@ -97,7 +97,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     let mut has_moved = false;
     for (called, call) in understood.iter().filter(|(called, _)| called.index < evidence.messages.len()) {
         absences.extend(absences_of(called, call, has_moved));
-        has_moved |= call.command.as_ref().is_some_and(|command| commands::folder_from_root(command) != Some(""));
+        has_moved |= call.command.as_ref().is_some_and(|command| folder_from_root(command) != Some(""));
     }
     let mut found = Vec::new();
     let mut accused: Vec<&str> = Vec::new();
@@ -175,7 +175,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
         return vec![absence(path, history, false)];
     };
     // If the working folder is unknown, so is the meaning of a relative path.
-    let folder = commands::folder_from_root(command);
+    let folder = folder_from_root(command);
     let full_path = |path: &str| match (path.starts_with(['/', '~']), folder) {
         (true, _) => Some(path.to_owned()),
         (false, Some("")) => (!has_moved).then(|| path.trim_start_matches("./").to_owned()),
@@ -234,4 +234,18 @@ fn is_acquitted(evidence: &Evidence<'_>, calls: &[(&Called<'_>, Use)], absence: 
                 _ => false,
             })
         })
+}
+
+/// The absolute path of the folder that a command line changes to: empty if it changes nothing, none if the folder is
+/// unknown.
+fn folder_from_root(command: &str) -> Option<&str> {
+    let goes =
+        |words: &str| words.split([' ', '\n', ';', '&', '|', '(', ')']).any(|word| matches!(word, "cd" | "pushd"));
+    if !goes(command) {
+        return Some("");
+    }
+    let behind = command.trim_start().strip_prefix("cd ")?;
+    let end = behind.find([' ', '&', ';', '\n', '|']).unwrap_or(behind.len());
+    let folder = behind[..end].trim_matches(['"', '\'']);
+    (folder.starts_with('/') && !goes(&behind[end..])).then(|| folder.trim_end_matches('/'))
 }
