@@ -55,7 +55,6 @@ fn pending_bytes(conn: &Connection, pragma: &'static str) -> Result<i64> {
     let row = sqlite::query(pragma).one(conn)?;
     let (busy, frames, folded): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
     if busy != 0 {
-        // Only another program's checkpoint can block it.
         return Err(Error::Busy);
     }
     Ok(frames.saturating_sub(folded).max(0).saturating_mul(PAGE_BYTES.into()))
@@ -78,11 +77,19 @@ fn note(health: &Health, outcome: Result<i64>) {
             }
         }
         Err(error) => {
+            let failure = match &error {
+                Error::Busy => "another program is making a checkpoint".to_owned(),
+                error => error.to_string(),
+            };
             let before = health.note_checkpoint(|now| {
                 now.failures = now.failures.saturating_add(1);
-                now.failure = error.to_string();
+                now.failure.clone_from(&failure);
             });
-            tracing::warn!(%error, in_a_row = before.failures + 1, "the log cannot be folded into the database");
+            // An attempt follows every few commits: a failure that lasts is not logged each time.
+            let in_a_row = before.failures.saturating_add(1);
+            if in_a_row.count_ones() == 1 {
+                tracing::warn!(failure, in_a_row, "the log cannot be folded into the database");
+            }
             if matches!(error, Error::Disk(_)) {
                 // A later attempt could succeed although the system has dropped the data of this one.
                 health.set(WriteState::DiskFailed);
