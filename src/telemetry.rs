@@ -1,8 +1,9 @@
-//! Logging (one line per event on standard error, filtered by `LONGHAND_LOG`), escaping of printed text, and fail
-//! points for tests.
+//! Logging (one line per event on standard error, filtered by `LONGHAND_LOG`), spans, escaping of printed text, and
+//! fail points for tests.
 
 pub mod escape;
 pub mod failpoint;
+pub mod span;
 
 use escape::EventWriter;
 use tracing_subscriber::EnvFilter;

@@ -38,6 +38,7 @@ use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
 use crate::store::{self, SessionKey, Store};
+use crate::telemetry::span;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -159,6 +160,9 @@ impl Longhand {
         let generation = {
             let all = self.known_sessions();
             if let Some(known) = all.sessions.get(id) {
+                if span::records_session() {
+                    span::record("session", known.id);
+                }
                 return Ok(known.clone());
             }
             all.generation

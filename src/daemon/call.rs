@@ -9,10 +9,11 @@ use super::request;
 use crate::app::room::Held;
 use crate::grpc::{self, CutOff, Outlet};
 use crate::limits;
+use crate::telemetry::span;
 use bytes::Bytes;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
-use http::{HeaderName, Request, Response};
+use http::{HeaderMap, HeaderName, Request, Response};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use std::future::poll_fn;
@@ -21,11 +22,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tonic::Code;
 use tonic::body::Body;
 use tower::ServiceExt as _;
+use tracing::Instrument as _;
 
 /// The header with the caller's deadline.
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+/// The header or trailer with the status of an answer.
+const STATUS: HeaderName = HeaderName::from_static("grpc-status");
+
+/// Status in the span of a request whose client left before its answer was complete.
+const GONE: &str = "gone";
 
 /// End of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,16 +45,31 @@ pub(super) enum End {
 }
 
 /// Answers a request. Returns when the client has the answer, is gone, or was sent the reason why it gets none.
-pub(super) async fn run(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, server: Arc<Server>) -> End {
+pub(super) async fn run(request: Request<RecvStream>, respond: SendResponse<Bytes>, server: Arc<Server>) -> End {
+    let span = span::call(request.uri().path());
+    let begun = Instant::now();
+    let call = async {
+        let end = serve(request, respond, server).await;
+        tracing::debug!(target: span::CALL, duration_us = begun.elapsed().as_micros(), "call ended");
+        end
+    };
+    call.instrument(span).await
+}
+
+async fn serve(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, server: Arc<Server>) -> End {
     let timeout = request.headers().get(TIMEOUT).and_then(|value| read_timeout(value.to_str().ok()?));
     let answer = tokio::select! {
-        _ = poll_fn(|context| respond.poll_reset(context)) => return End::Done,
+        _ = poll_fn(|context| respond.poll_reset(context)) => {
+            span::record("status", GONE);
+            return End::Done;
+        }
         answer = answer(request, &server) => answer,
         () = passed(timeout) => grpc::too_late(),
     };
     let (mut head, body) = answer.into_parts();
     let outlet = head.extensions.remove::<Outlet>().unwrap_or_default();
     let is_whole = body.is_end_stream();
+    record_status(&head.headers);
     match respond.send_response(Response::from_parts(head, ()), is_whole) {
         Ok(_) if is_whole => End::Done,
         Ok(stream) => send(stream, body, &outlet, &server).await,
@@ -69,6 +92,13 @@ async fn answer(request: Request<RecvStream>, server: &Server) -> Response<Body>
     let Ok(answer) = server.routes.clone().oneshot(Request::from_parts(head, body)).await;
     drop(held);
     grpc::explain(answer)
+}
+
+/// Records the status of an answer in the span of its request, if it is among these headers or trailers.
+fn record_status(headers: &HeaderMap) {
+    if let Some(status) = headers.get(STATUS) {
+        span::record("status", format_args!("{:?}", Code::from_bytes(status.as_bytes())));
+    }
 }
 
 /// The duration in a caller's deadline: digits and a unit.
@@ -164,7 +194,8 @@ impl Unwritten {
 async fn send(mut stream: SendStream<Bytes>, body: Body, outlet: &Outlet, server: &Server) -> End {
     let unwritten = Unwritten::new(server);
     match send_frames(&mut stream, body, outlet, &unwritten, server).await {
-        Ok(()) | Err(Halt::Gone) => {}
+        Ok(()) => {}
+        Err(Halt::Gone) => span::record("status", GONE),
         Err(Halt::CutOff(why)) => cut_off(&mut stream, outlet, why, server),
     }
     unwritten.written(&mut stream, server).await
@@ -200,7 +231,11 @@ async fn send_frames(
                     give(stream, unwritten.count(data), outlet, &unwritten.held, server).await?;
                     continue;
                 }
-                Err(frame) => stream.send_trailers(frame.into_trailers().unwrap_or_default()),
+                Err(frame) => {
+                    let trailers = frame.into_trailers().unwrap_or_default();
+                    record_status(&trailers);
+                    stream.send_trailers(trailers)
+                }
             },
         };
         if let Err(error) = sent {
@@ -250,7 +285,9 @@ fn cut_off(stream: &mut SendStream<Bytes>, outlet: &Outlet, why: CutOff, server:
         tracing::info!(?why, "an answer was cut off: its client did not take it");
     }
     stream.reserve_capacity(0);
-    if let Err(error) = stream.send_trailers(outlet.cut_off(why)) {
+    let trailers = outlet.cut_off(why);
+    record_status(&trailers);
+    if let Err(error) = stream.send_trailers(trailers) {
         tracing::debug!(%error, "an answer could not be ended");
     }
 }

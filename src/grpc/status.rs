@@ -1,6 +1,7 @@
 //! Conversion of errors to gRPC statuses. No other file builds a status.
 
 use crate::app::{Error, Reason};
+use crate::telemetry::span;
 use std::collections::HashMap;
 use std::time::Duration;
 use tonic::{Code, Status};
@@ -96,6 +97,7 @@ fn short(mut text: String) -> String {
 impl From<Error> for Status {
     fn from(error: Error) -> Self {
         let Error { reason, message, metadata } = error;
+        span::record("reason", reason.as_str());
         let field = metadata.get("field").cloned();
         let facts: HashMap<String, String> = metadata.into_iter().map(|(key, value)| (key, short(value))).collect();
         let mut details = ErrorDetails::new();

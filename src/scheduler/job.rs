@@ -24,10 +24,11 @@ use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, Evaluation, Loss, Pending, SessionKey, Source, WindowUsage,
 };
 use crate::summarizer::{self, Extractive, Observer, Summarizer, SummaryInput, SummaryOutput};
-use crate::telemetry::failpoint;
+use crate::telemetry::{failpoint, span};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 /// The summarizer of an attempt.
 struct AttemptSummarizer<'a> {
@@ -77,7 +78,19 @@ impl Worker {
     /// Decides about a due session: requests the compaction that its policy wants, or records that there is nothing to
     /// do.
     pub(super) async fn evaluate(&self, key: SessionKey) -> Result<(), Error> {
+        let begun = self.clock.now();
+        let decided = async {
+            self.decide(key).await?;
+            let duration_us = self.clock.now().0 - begun.0;
+            tracing::debug!(target: span::DECISION, duration_us, "decision ended");
+            Ok(())
+        };
+        decided.instrument(span::decision()).await
+    }
+
+    async fn decide(&self, key: SessionKey) -> Result<(), Error> {
         let (session, pending) = self.newest(key).await?;
+        span::record("session", session.source.id);
         // Read after the session: a change in between makes the session due again.
         let rows = self.store.guard_rows(key).await?;
         let LoadedSession { source, policy, fold, .. } = &*session;
@@ -95,7 +108,11 @@ impl Worker {
             let confirm_until = confirm_until.filter(|_| !fails);
             let condition = Condition::Due { at: source.at };
             let usage = WindowUsage { window: window.clone(), context_tokens: tokens };
-            self.store.enqueue(key, Caller::default(), request, usage, condition, confirm_until).await?;
+            let requested =
+                self.store.enqueue(key, Caller::default(), request, usage, condition, confirm_until).await?;
+            if let Some(store::Enqueued { compaction, .. }) = requested {
+                tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
+            }
         }
         let evaluation = Evaluation {
             at: source.at,
@@ -160,18 +177,48 @@ impl Worker {
     pub(super) async fn run(&self, job: i64, cancel: &CancellationToken) -> Result<(), Error> {
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
         let Some(claim) = self.store.claim(job, self.owner, until).await? else { return Ok(()) };
+        let span = span::job(span::Job {
+            compaction: &claim.compaction,
+            trigger: claim.request.trigger.name(),
+            level: claim.request.level.map_or("", Level::name),
+            attempt: claim.attempt,
+            base: claim.base,
+        });
         let request_log = Arc::new(RequestLog::new(self.clock.clone(), claim.attempt));
         let worker = Self { request_log, ..self.clone() };
-        let done = tokio::select! {
-            biased;
-            () = cancel.cancelled() => Ok(()),
-            done = worker.run_claimed(&claim) => done,
+        let work = async {
+            let begun = self.clock.now();
+            if let Ok(session) = self.store.session_id(claim.session).await {
+                span::record("session", session);
+            }
+            let done = tokio::select! {
+                biased;
+                () = cancel.cancelled() => Ok(()),
+                done = worker.run_claimed(&claim) => done,
+            };
+            worker.store_request_log(&claim).await;
+            if !worker.request_log.take().is_empty() {
+                tracing::warn!("requests to models could not be noted");
+            }
+            if span::records_job_end() {
+                self.log_end(&claim, begun).await;
+            }
+            done
         };
-        worker.store_request_log(&claim).await;
-        if !worker.request_log.take().is_empty() {
-            tracing::warn!(compaction = %claim.compaction, "requests to models could not be noted");
+        work.instrument(span).await
+    }
+
+    /// Logs the state of a job behind an attempt: it has ended, or is ready for another attempt.
+    async fn log_end(&self, claim: &Claim, begun: Timestamp) {
+        let duration_us = self.clock.now().0 - begun.0;
+        match self.store.compaction(claim.compaction).await {
+            Ok(Compaction { state, failure, outcome, .. }) => {
+                let reason = failure.map_or("", |failure| failure.reason.as_str());
+                let freed_tokens = outcome.map_or(0, |outcome| outcome.tokens_before - outcome.tokens_after);
+                tracing::debug!(target: span::JOB, ?state, reason, freed_tokens, duration_us, "job ended");
+            }
+            Err(error) => tracing::debug!(target: span::JOB, %error, duration_us, "job ended"),
         }
-        done
     }
 
     /// Stores the request log. A failure to store it does not fail the compaction: it is tried again later.

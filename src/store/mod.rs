@@ -92,6 +92,7 @@ use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
 use crate::model::{Revision, Seq};
+use crate::telemetry::span;
 use ancestry::{Ancestry, Reader};
 use health::Health;
 use readers::Readers;
@@ -241,7 +242,14 @@ impl Store {
 
     /// Finds a session by its id or its client's id.
     pub async fn find_session(&self, id: &str) -> Result<SessionKey> {
-        self.brief(|reader| ancestry::find(reader, id).map(|ancestry| ancestry.session())).await
+        self.brief(|reader| {
+            let key = ancestry::find(reader, id)?.session();
+            if span::records_session() {
+                span::record("session", ancestry::public_id(reader.conn, key.0)?);
+            }
+            Ok(key)
+        })
+        .await
     }
 
     /// A session in its newest state, with its policy.

@@ -46,6 +46,7 @@ mod sessions;
 mod screen;
 mod silent_overflow;
 mod simulate;
+mod spans;
 mod status;
 mod subscriptions;
 mod summaries;
