@@ -75,6 +75,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
     let (due, ready, running) = (info.due_session_count, info.ready_compaction_count, info.running_compaction_count);
     let (breaker, overhead) = (info.breaker_session_count, info.overhead_session_count);
     let (undo, cooling) = (info.undo_session_count, info.cooldown_session_count);
+    let writer = info.writer.clone().unwrap_or_default();
     let mut lines = vec![
         ("version", format!("{} (SQLite {})", info.version, info.sqlite_version)),
         ("running since", time(info.start_time.as_ref())),
@@ -83,19 +84,17 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("store", info.store_id.clone()),
         ("size on disk", format!("{} KiB", info.database_bytes / 1024)),
         ("log", checkpoint_text(info.checkpoint.as_ref())),
-        ("writer", writer_text(info)),
+        ("log file", format!("{} KiB", writer.log_bytes / 1024)),
+        ("oldest read", format!("{} ms", info.oldest_read_ms)),
+        ("writer", writer_text(&writer)),
         ("sessions", info.session_count.to_string()),
         ("in memory", format!("{} sessions, {} KiB", info.loaded_session_count, info.loaded_session_bytes / 1024)),
         ("events", info.head_seq.to_string()),
         ("subscribers", format!("{}, at most {} events behind", info.subscriber_count, info.subscriber_lag_count)),
         ("clients", clients(info.traffic.unwrap_or_default())),
         ("compactions", format!("{due} sessions due, {ready} waiting, {running} running")),
-        (
-            "guards",
-            format!(
-                "{breaker} breakers open, {overhead} filled by overhead, {cooling} in cooldown, {undo} held after an undo"
-            ),
-        ),
+        ("guards", format!("{breaker} breakers open, {overhead} filled by overhead")),
+        ("", format!("{cooling} in cooldown, {undo} held after an undo")),
     ];
     lines.extend(info.scheduler_failure.as_ref().map(|failure| ("scheduler", scheduler_text(failure))));
     lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
@@ -144,17 +143,10 @@ fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
     }
 }
 
-/// The writer's queue, commits and log, and the oldest read, as text.
-fn writer_text(info: &pb::GetServerInfoResponse) -> String {
-    let writer = info.writer.clone().unwrap_or_default();
+/// The writer's queue and commits, as text.
+fn writer_text(writer: &pb::WriterState) -> String {
     let mean = writer.commit_duration_us / writer.commit_count.max(1);
-    format!(
-        "{} mutations queued; {} commits, mean {mean} us; log {} KiB; oldest read {} ms",
-        writer.queued_mutation_count,
-        writer.commit_count,
-        writer.log_bytes / 1024,
-        info.oldest_read_ms
-    )
+    format!("{} mutations queued; {} commits, mean {mean} us", writer.queued_mutation_count, writer.commit_count)
 }
 
 /// Compactions that ended in the same way, as text.
