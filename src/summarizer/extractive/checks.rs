@@ -60,15 +60,17 @@ pub(super) struct Checks {
     /// In the order of their first run.
     pub(super) all: Vec<Check>,
     by_command: HashMap<(String, String), usize>,
+    /// Index of the check with the last outcome.
+    newest: usize,
     /// Indexes of the newest checks that have not passed.
     open: VecDeque<usize>,
 }
 
 impl Checks {
     /// Adds an outcome of a command; returns the failures that it ended, as lessons.
-    pub(super) fn end(&mut self, check: Check, output: &str) -> Vec<(String, i64)> {
+    pub(super) fn end(&mut self, check: Check, output: &str, changed_at: Option<i64>) -> Vec<(String, i64)> {
         let passed = check.outcome == Outcome::Passed;
-        let lessons = if passed { self.settle(&check) } else { Vec::new() };
+        let lessons = if passed { self.settle(&check, changed_at) } else { Vec::new() };
         if passed && !check.verifies {
             if !check.says.is_empty() {
                 self.put(check);
@@ -92,6 +94,7 @@ impl Checks {
             self.open.push_back(position);
             self.open.drain(..self.open.len().saturating_sub(OPEN_MAX));
         }
+        self.newest = position;
         if position == next { self.all.push(check) } else { self.all[position] = check }
     }
 
@@ -104,11 +107,12 @@ impl Checks {
 
     /// Resolves the failures that a success ends: of the same command, a narrower one, or a list of commands that ends
     /// with it. A failure of another form of the command becomes a lesson.
-    fn settle(&mut self, passed: &Check) -> Vec<(String, i64)> {
+    fn settle(&mut self, passed: &Check, changed_at: Option<i64>) -> Vec<(String, i64)> {
         let command = passed.command.as_str();
         // `./...` includes everything below.
         let whole = command.strip_suffix("...").unwrap_or("\n");
         let head = |command: &str| command.split_whitespace().take(2).map(str::to_owned).collect::<Vec<_>>();
+        let helper = self.all.get(self.newest).filter(|check| check.outcome == Outcome::Passed).cloned();
         let mut lessons = Vec::new();
         for position in &self.open {
             let check = &mut self.all[*position];
@@ -118,6 +122,11 @@ impl Checks {
             let is_settled = check.folder == passed.folder && is_narrower || failed.ends_with(&format!("&& {command}"));
             if !is_settled && (check.verifies || head(failed) != head(command)) {
                 continue;
+            }
+            // If no file was changed, another command made it pass.
+            let helper = helper.as_ref().filter(|helper| helper.at > check.at && changed_at < Some(check.at));
+            if let Some(helper) = helper.filter(|_| is_settled && check.outcome == Outcome::Failed) {
+                lessons.push((format!("{} until {} passed", check.failure(), helper.named()), check.at));
             }
             if !is_settled {
                 lessons.push((format!("{}; then {} worked", check.failure(), passed.named()), check.at));

@@ -12,9 +12,11 @@ use super::text;
 use super::tools::Progress;
 use super::words;
 use crate::policy::Topic;
+use regex::Regex;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::LazyLock;
 
 /// Labels of the first and the newest request.
 pub(super) const FIRST: &str = "First request: ";
@@ -58,8 +60,9 @@ pub(super) const DERIVED: [&str; 3] = [TO_COMMIT, "No result yet: ", "Go on with
 /// Minimum length of a request, an answer, a step or a reason, in characters.
 const DETAIL_MIN: usize = 80;
 
-/// Length of an old task, in characters, if it is not shortened.
-const TASK_CHARS: usize = 240;
+/// Part of the budget for each of the dozen newest tasks, if it is not shortened: a fiftieth; half of it for the next
+/// dozen, and so on.
+const TASK_PART: usize = 50;
 
 /// Length in characters from which a task is written with its changed lines.
 const LINES_FROM: usize = 500;
@@ -224,7 +227,7 @@ impl LineBuilder<'_> {
         let mut left = room as f64;
         let mut stated = HashSet::new();
         for (rank, (number, task)) in entries.into_iter().enumerate() {
-            let limit = ((part * left) as usize).max(TASK_CHARS);
+            let limit = ((part * left) as usize).max(self.room / TASK_PART / (1 + rank / 12));
             left -= part * left;
             let score = 1.5 / (1.0 + rank as f64 / 8.0);
             let score = if task.at < 0 { 0.5 * score } else { score };
@@ -618,11 +621,15 @@ impl LineBuilder<'_> {
     }
 }
 
-/// An answer without the lines whose subject a newer answer states anew: a name in code at their beginning.
+/// An answer without the lines whose subject a newer answer states anew: a name in code at their beginning, or before a
+/// value with digits.
 fn newest_values(answer: &str, stated: &mut HashSet<String>) -> String {
+    static SUBJECT: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^\W*(?:`([^`]+)`|\w+ `([\w.-]+)`.*`[^`]*\d[^`]*`|`([\w.-]+): )").expect("a fixed pattern")
+    });
     let subject = |line: &str| {
-        let behind = words::bare(line).trim_start_matches(|letter: char| !letter.is_alphanumeric() && letter != '`');
-        behind.strip_prefix('`')?.split_once('`').map(|(name, _)| name.to_owned())
+        let found = SUBJECT.captures(words::bare(line))?;
+        found.get(1).or(found.get(2)).or(found.get(3)).map(|name| name.as_str().to_owned())
     };
     let head = commands::head(answer, 12_000);
     let mut kept: Vec<&str> = Vec::new();

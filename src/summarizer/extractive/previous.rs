@@ -43,7 +43,7 @@ static GROUP_OF_POINTS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\p{Lu}[\w
 static FOLDER: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`([^`]*/)`: ((?:`[^`]+`(?: \(new\))?(?:, )?)+)$"));
 static FILE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`( \(new\))?"));
 static ALONE: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`[^`]*[^`/]`(?: \(new\))?$"));
-static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*; then `"));
+static OURS: LazyLock<Regex> = LazyLock::new(|| pattern(r"^`.+` failed.*(?:; then| until) `"));
 /// A code quote.
 pub(super) static CODE: LazyLock<Regex> = LazyLock::new(|| pattern(r"`([^`]+)`"));
 

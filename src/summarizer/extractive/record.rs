@@ -553,7 +553,8 @@ impl Record {
         // Of a program that is no check, the last line that it printed is kept.
         let says = if purpose == Purpose::Run { commands::last_line(output) } else { None }.unwrap_or_default();
         let verifies = purpose == Purpose::Verify;
-        let lessons = self.checks.end(Check { command, folder, outcome, says, at, verifies }, output);
+        let lessons =
+            self.checks.end(Check { command, folder, outcome, says, at, verifies }, output, self.files.changed_at);
         for (words, at) in lessons {
             self.notes.push(Note { topic: Topic::Context, words, at, is_ours: true, worth: 0.6 });
         }

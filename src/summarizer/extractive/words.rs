@@ -190,14 +190,13 @@ pub(super) fn each_sentence(words: &str, mut take: impl FnMut(&str) -> bool) {
     }
 }
 
-/// The gist of a text: its first sentences and points that are neither intentions nor questions. A sentence that leads to
-/// a list states the result, if it is the first.
+/// The gist of a text: its first sentences and points that are neither intentions, questions nor guesses, and do not only
+/// lead to a list.
 pub(super) fn gist(words: &str, limit: usize) -> String {
     let mut gist = String::new();
     each_sentence(words, |sentence| {
-        let leads = sentence.ends_with([':', '：']);
-        let is_whole = sentence.split_whitespace().count() > 4 || sentence.chars().any(text::is_wide);
-        if !sentence.ends_with(['?', '？']) && !is_intention(sentence) && (!leads || gist.is_empty() && is_whole) {
+        let is_sure = !sentence.ends_with(['?', '？', ':', '：']) && !GUESSES.is_match(sentence);
+        if is_sure && !is_intention(sentence) {
             if !gist.is_empty() {
                 gist.push_str(if gist.ends_with(['.', '!', '。', '！', ':', '：']) { " " } else { "; " });
             }
@@ -245,7 +244,7 @@ pub(super) fn ends_in_intention(words: &str) -> bool {
 /// Words of a guess, or of politeness to the user.
 static GUESSES: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
-        r"maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|likely|probably|possibly|if\ you|sorry|seems?|hmm+
+        r"^if|maybe|perhaps|might|could\ be|i\ (?:bet|think|guess|suspect)|my\ guess|likely|probably|possibly|if\ you|sorry|seems?|hmm+
         |let\ me\ know|suggests",
         "可能|也许|大概|抱歉",
     )

@@ -82,6 +82,33 @@ fn of_checks() -> Vec<Case> {
             silent: &[],
         },
         Case {
+            name: "a check that passes behind another command, without an edit, needs that command",
+            talk: fails(
+                edited(talk(), "/w/p/a.ts", "x", "const x = 1;"),
+                "npm run build",
+                "error TS2353: no `url` in `Theme`",
+            )
+            .runs("npm run build:types", "built 3 files")
+            .runs("npm run build", "built 9 files"),
+            says: &[(
+                "Critical Context",
+                "failed: `` error TS2353: no `url` in `Theme` `` until `npm run build:types` passed",
+            )],
+            silent: &[],
+        },
+        Case {
+            name: "a check that passes behind an edit needs no other command",
+            talk: edited(
+                failed().runs("mix format", "formatted 3 files"),
+                "/w/p/lib/a.ex",
+                "x",
+                "def call(id), do: id",
+            )
+            .runs("mix test", "9 tests, 0 failures"),
+            says: &[("Done", "`mix test` passed")],
+            silent: &["until"],
+        },
+        Case {
             name: "a command that works in another form is a lesson",
             talk: fails(talk(), "git push", "fatal: The branch has no upstream branch.")
                 .runs("git push -u origin main", "ok"),
@@ -181,11 +208,14 @@ fn of_state() -> Vec<Case> {
             name: "values of an older answer give way to those of a newer one",
             talk: Talk::default()
                 .user("the levels are too bright")
-                .model("The levels of the border are darker now:\n- `levelOff`: `#666666`\n- `levelLow`: `#303030`")
+                .model(
+                    "The levels of the border are darker now:\n- Changed `levelOff` from `#888888` to `#666666`\n- \
+                     `levelLow`: `#303030`",
+                )
                 .user("off is brighter than low")
                 .model("The levels rise from dark to bright:\n- `levelOff`: `#101010`\n- `levelLow`: `#404040`"),
-            says: &[("Done", "The levels rise from dark to bright: `levelOff` = `#101010`")],
-            silent: &["#666666", "#303030", "are darker now"],
+            says: &[("Done", "`levelOff` = `#101010`; `levelLow` = `#404040`")],
+            silent: &["#666666", "#303030"],
         },
         Case {
             name: "a wish is no rule any more when the work is done, unless it stands",
@@ -418,9 +448,11 @@ fn of_findings() -> Vec<Case> {
             name: "guesses are not told as found",
             talk: talk()
                 .model("The problem might be that `flush` is never called on the writer of the export.")
+                .model("I bet the disk is full. If the log shows `ENOSPC`, it is.")
+                .user("look again")
                 .model("The export works now; see the file that it wrote."),
             says: &[],
-            silent: &["might be"],
+            silent: &["might be", "I bet", "ENOSPC"],
         },
         Case {
             name: "a sentence that is too short to stand alone is no finding",
