@@ -11,17 +11,12 @@ const SHARES: [(Topic, usize); 9] = [
     (Topic::InProgress, 18),
     (Topic::NextSteps, 11),
     (Topic::Files, 6),
-    (Topic::Constraints, 20),
+    (Topic::Constraints, 25),
     (Topic::Blocked, 4),
     (Topic::Done, 22),
     (Topic::Context, 12),
     (Topic::Decisions, 8),
 ];
-
-/// Minimum length of the constraints, in length units, and the share of the budget that it may take, in percent: what
-/// binds has its length, however small the budget.
-const BINDING_MIN: usize = 1_000;
-const BINDING_SHARE: usize = 28;
 
 /// Maximum number of candidates of a topic. No budget holds more.
 const CANDIDATES_MAX: usize = 250;
@@ -31,9 +26,7 @@ const EXACT_UNITS: u32 = 2;
 
 /// A topic's part of a budget of this length.
 pub(super) fn part(topic: Topic, units: usize) -> usize {
-    let share = SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| units * share / 100);
-    let least = if topic == Topic::Constraints { BINDING_MIN.min(units * BINDING_SHARE / 100) } else { 0 };
-    share.max(least)
+    SHARES.iter().find(|(known, _)| *known == topic).map_or(0, |(_, share)| units * share / 100)
 }
 
 /// One line of a section, before the selection.

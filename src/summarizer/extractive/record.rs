@@ -9,7 +9,7 @@ use super::commands::{self, Purpose};
 use super::files::Files;
 use super::items::{self, Item, Items};
 use super::lines::ASKED;
-use super::text::{self, Fingerprint, Lead};
+use super::text::{self, Lead};
 use super::tools::{self, Kind, Progress, Use};
 use super::words;
 use crate::model::message::{MessageKind, Role};
@@ -21,7 +21,7 @@ use regex::Regex;
 use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
 
-/// Maximum number of commands to remember since a commit, and of wishes that are compared with later ones, the newest.
+/// Maximum number of commands to remember since a commit, and of wishes for one piece of work, the newest.
 const RECENT_MAX: usize = 64;
 
 /// Maximum number of documents with rules to keep.
@@ -143,8 +143,8 @@ pub(super) struct Record {
     commit_ids: HashSet<String>,
     /// Names and values with digits in the user's texts.
     pub(super) values: HashSet<String>,
-    /// The user's wishes that a later one may replace, with their indexes in `notes`.
-    wishes: VecDeque<(usize, Fingerprint)>,
+    /// The user's wishes for one piece of work, as indexes of `notes`.
+    wishes: VecDeque<usize>,
 }
 
 impl Record {
@@ -219,7 +219,6 @@ impl Record {
         };
         words::each_sentence(&words, |sentence| {
             let length = sentence.chars().count();
-            self.replace_wishes(sentence);
             if (8..=400).contains(&length) && words::is_rule(sentence) && !sentence.ends_with([':', '：']) {
                 self.wish(text::one_line(sentence), at);
             }
@@ -229,35 +228,19 @@ impl Record {
 
     /// Adds a rule or a wish of the user.
     pub(super) fn wish(&mut self, words: String, at: i64) {
-        if !words::is_prohibition(&words) {
-            self.wishes.push_back((self.notes.len(), Fingerprint::of(&words)));
+        if words::is_one_off(&words) {
+            self.wishes.push_back(self.notes.len());
             self.wishes.drain(..self.wishes.len().saturating_sub(RECENT_MAX));
         }
         self.note(Topic::Constraints, words, at, 1.0);
     }
 
-    /// Drops the wishes that a later sentence replaces: it is about the same things. A prohibition is never replaced.
-    fn replace_wishes(&mut self, sentence: &str) {
-        if sentence.ends_with(['?', '？']) || self.wishes.is_empty() {
-            return;
-        }
-        let said = Fingerprint::of(sentence);
-        let notes = &mut self.notes;
-        self.wishes.retain(|(position, wish)| {
-            let is_replaced = wish.overlaps(&said);
-            if is_replaced {
-                notes[*position].words.clear();
-            }
-            !is_replaced
-        });
-    }
-
     /// Drops the wishes for one piece of work, if files were changed since: the next request follows.
     fn drop_fulfilled(&mut self) {
         let (notes, changed_at) = (&mut self.notes, self.files.changed_at);
-        self.wishes.retain(|(position, _)| {
+        self.wishes.retain(|position| {
             let note = &mut notes[*position];
-            let is_fulfilled = changed_at > Some(note.at) && words::is_one_off(&note.words);
+            let is_fulfilled = changed_at > Some(note.at);
             if is_fulfilled {
                 note.words.clear();
             }

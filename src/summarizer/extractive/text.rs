@@ -223,12 +223,10 @@ fn lead_of(line: &str) -> (Lead, &str) {
         (None, Some(rest)) => (Lead::Number, rest),
         (None, None) => (Lead::Plain, line),
     };
-    for (mark, found) in [("[ ]", Lead::Unchecked), ("☐", Lead::Unchecked), ("⬜", Lead::Unchecked)]
-        .into_iter()
-        .chain([("[x]", Lead::Checked), ("[X]", Lead::Checked), ("☑", Lead::Checked), ("✅", Lead::Checked)])
-        .chain([("✓", Lead::Checked), ("✔", Lead::Checked), ("☒", Lead::Checked)])
-    {
-        if let Some(behind) = rest.trim_start().strip_prefix(mark) {
+    const BOXES: [(&[&str], Lead); 2] =
+        [(&["[ ]", "☐", "⬜"], Lead::Unchecked), (&["[x]", "[X]", "☑", "✅", "✓", "✔", "☒"], Lead::Checked)];
+    for (mark, found) in BOXES.iter().flat_map(|(marks, lead)| marks.iter().map(move |mark| (mark, *lead))) {
+        if let Some(behind) = rest.trim_start().strip_prefix(*mark) {
             (lead, rest) = (found, behind);
             break;
         }
@@ -290,12 +288,6 @@ impl Fingerprint {
     pub(super) fn is_said_by(&self, other: &Self) -> bool {
         let common = self.0.iter().filter(|word| other.has(**word)).count();
         self.0.len() >= 3 && 5 * common >= 4 * self.0.len() || !self.0.is_empty() && self.0 == other.0
-    }
-
-    /// True if both are about the same things: the shorter has half of its words, and at least two, in the other.
-    pub(super) fn overlaps(&self, other: &Self) -> bool {
-        let common = self.0.iter().filter(|word| other.has(**word)).count();
-        common >= 2 && 2 * common >= self.0.len().min(other.0.len())
     }
 
     /// True if the text has only common words.

@@ -26,31 +26,19 @@ static INSISTS: LazyLock<Regex> = LazyLock::new(|| {
 /// Words that make a rule of a doubt.
 static BINDS: LazyLock<Regex> = LazyLock::new(|| any_of(r"must(?:n'?t)?|never|always", "必须|不要|不能|禁止|不得"));
 
-/// Words of a rule that later words on the same subject do not replace.
-static PROHIBITS: LazyLock<Regex> = LazyLock::new(|| {
-    any_of(
-        r"must(?:n'?t)?|never|always|don'?t|do\ not|not\ allowed|without|avoid|no|only",
-        "必须|不要|不能|禁止|不得|只能|避免|也不",
-    )
-});
-
 /// Words of a rule that stays when the work it came with is done.
 static STANDS: LazyLock<Regex> = LazyLock::new(|| {
     any_of(
-        r"prefer(?:ably)?|make\ sure|ensure|important|remember|stick\ to|keep|required?|at\ (?:most|least)|whenever|every
-        |from\ now\ on|no\ matter|under\ no|cannot",
-        "务必|一定要|优先|尽量|确保|记住|保持|每次|以后",
+        r"must(?:n'?t)?|never|always|don'?t|do\ not|not\ allowed|without|avoid|no|only|cannot|prefer(?:ably)?|make\ sure
+        |ensure|important|remember|stick\ to|keep|required?|at\ (?:most|least)|whenever|every|from\ now\ on|no\ matter
+        |under\ no|forbidden|should(?:n'?t|\ not)|stop",
+        "必须|不要|不能|禁止|不得|只能|避免|也不|务必|一定要|优先|尽量|确保|记住|保持|每次|以后|请用|只用|只要|切勿|别再|不允许|严禁",
     )
 });
 
 /// True if a rule is about one piece of work, and fulfilled with it.
 pub(super) fn is_one_off(words: &str) -> bool {
-    !is_prohibition(words) && !STANDS.is_match(words)
-}
-
-/// True if a rule is a prohibition or a duty.
-pub(super) fn is_prohibition(words: &str) -> bool {
-    PROHIBITS.is_match(words)
+    !STANDS.is_match(words)
 }
 
 /// Minimum size of a sentence that states a reason or a finding, in bytes.
@@ -119,11 +107,8 @@ pub(super) fn bare(sentence: &str) -> &str {
 /// True if a sentence of a person is a rule.
 pub(super) fn is_rule(sentence: &str) -> bool {
     let shouts = sentence.ends_with(['!', '！']) && sentence.split_whitespace().count() >= 4;
-    // A shorter sentence refers to something outside of it.
-    let is_whole =
-        is_prohibition(sentence) || sentence.split_whitespace().count() > 5 || sentence.chars().any(text::is_wide);
     let doubts = GUESSES.is_match(sentence) && !BINDS.is_match(sentence);
-    !sentence.ends_with(['?', '？']) && !doubts && is_whole && (shouts || INSISTS.is_match(sentence))
+    !sentence.ends_with(['?', '？']) && !doubts && (shouts || INSISTS.is_match(sentence))
 }
 
 /// The rank of a point of a document as a requirement: 0 for limits and the definition of done, 1 for other rules and for

@@ -192,19 +192,6 @@ fn of_state() -> Vec<Case> {
             silent: &["No commit was made", "Not committed"],
         },
         Case {
-            name: "a later wish on the same thing replaces an earlier one, but no prohibition",
-            talk: Talk::default()
-                .user("The link text should be the same as the accent. Never change the link text of the footer.")
-                .model("Done, the link text follows the accent now.")
-                .user("81a2be is what the link text must be")
-                .model("The link text is blue now."),
-            says: &[
-                ("Constraints & Preferences", "81a2be is what the link text must be"),
-                ("Constraints & Preferences", "Never change the link text of the footer."),
-            ],
-            silent: &["“The link text should be the same as the accent.”"],
-        },
-        Case {
             name: "values of an older answer give way to those of a newer one",
             talk: Talk::default()
                 .user("the levels are too bright")
