@@ -252,6 +252,40 @@ impl Hooks {
     }
 }
 
+/// The verification of the store in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scrub {
+    /// Time between the end of a pass over the whole store and the begin of the next one, in hours, at most 8784; 0 for
+    /// passes on request only.
+    pub interval_hours: u64,
+    /// Content that is verified in each second, in MiB, 1 to 1024.
+    pub mib_per_second: u64,
+}
+
+impl Default for Scrub {
+    fn default() -> Self {
+        Self {
+            interval_hours: limits::SCRUB_INTERVAL_HOURS_DEFAULT,
+            mib_per_second: limits::SCRUB_MIB_PER_SECOND_DEFAULT,
+        }
+    }
+}
+
+impl Scrub {
+    fn validate(self) -> Result<(), String> {
+        let Self { interval_hours, mib_per_second } = self;
+        let (hours, rate) = (limits::SCRUB_INTERVAL_HOURS_MAX, limits::SCRUB_MIB_PER_SECOND_MAX);
+        if interval_hours > hours {
+            return Err(format!("interval_hours is {interval_hours}, not 0 to {hours}"));
+        }
+        if !(1..=rate).contains(&mib_per_second) {
+            return Err(format!("mib_per_second is {mib_per_second}, not 1 to {rate}"));
+        }
+        Ok(())
+    }
+}
+
 /// All options of an operator.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -272,6 +306,8 @@ pub struct Config {
     pub stall_seconds: u64,
     /// Memory for loaded sessions, in MiB, 0 to 65536; with 0 every view is made anew.
     pub loaded_mib: usize,
+    /// The verification of the store in the background.
+    pub scrub: Scrub,
     /// Summarizers with a model, by name.
     pub summarizers: BTreeMap<String, SummarizerSettings>,
     /// The summarizers to use.
@@ -319,6 +355,7 @@ impl Default for Config {
             workers: 2,
             stall_seconds: limits::STALL_SECONDS_DEFAULT,
             loaded_mib: limits::LOADED_MIB_DEFAULT,
+            scrub: Scrub::default(),
             summarizers: BTreeMap::new(),
             summarizer: SummarizerChoice::default(),
             hooks: Hooks::default(),
@@ -362,6 +399,7 @@ impl Config {
         for (index, rule) in self.policies.iter().enumerate() {
             self.validate_policy(rule).map_err(|why| Error::Invalid(format!("policies.{index}.{why}")))?;
         }
+        self.scrub.validate().map_err(|why| Error::Invalid(format!("scrub.{why}")))?;
         self.hooks.validate().map_err(|why| Error::Invalid(format!("hooks.{why}")))?;
         self.validate_summarizers()
     }
@@ -462,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_and_waits_are_checked_before_anything_is_opened() {
+    fn hooks_scrubs_and_waits_are_checked_before_anything_is_opened() {
         check("hooks = { pre_compact = { command = [\"notify\", \"-x\"], required = true } }", None);
         check("hooks = { pre_compact = { command = [] } }", Some("hooks.pre_compact: command"));
         check(
@@ -470,6 +508,10 @@ mod tests {
             Some("hooks.post_compact: timeout"),
         );
         check("hooks = { post_compact = { command = [\"x\"], required = true } }", Some("hooks.post_compact: nothing"));
+        check("scrub = { interval_hours = 0, mib_per_second = 1024 }", None);
+        check("scrub = { interval_hours = 8785 }", Some("scrub.interval_hours"));
+        check("scrub = { mib_per_second = 0 }", Some("scrub.mib_per_second"));
+        check("scrub = { mib_per_second = 1025 }", Some("scrub.mib_per_second"));
         check("summarizer = { client_wait_seconds = 30 }", None);
         check("summarizer = { client_wait_seconds = 3601 }", Some("summarizer.client_wait_seconds"));
     }

@@ -9,7 +9,7 @@ mod socket;
 
 use crate::app::{self, DefaultPolicy, Longhand};
 use crate::clock::Clock;
-use crate::config::{Config, Durability, PolicyRule};
+use crate::config::{self, Config, Durability, PolicyRule};
 use crate::grpc;
 use crate::limits;
 use crate::scheduler::{self, Scheduler};
@@ -120,6 +120,8 @@ pub async fn run_with(
     };
     let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
 
+    tasks.spawn(store.clone().scrub(scrub(config.scrub), clock.clone(), stopping.clone()));
+
     let (listener, socket) = socket::listen(&path, &config.data_dir).await?;
     let listening = Listening { socket: path, tcp: tcp.as_ref().and_then(|listener| listener.local_addr().ok()) };
     let scheduling = tasks.spawn(scheduler.run(stopping.clone()));
@@ -184,6 +186,14 @@ fn connections_max() -> usize {
     };
     let descriptors = descriptors.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
     descriptors.saturating_sub(limits::DESCRIPTORS_RESERVED).clamp(1, limits::CONNECTIONS_MAX)
+}
+
+fn scrub(scrub: config::Scrub) -> store::ScrubOptions {
+    let interval = Duration::from_secs(scrub.interval_hours * 3_600);
+    store::ScrubOptions {
+        bytes_per_second: scrub.mib_per_second << 20,
+        interval: (!interval.is_zero()).then_some(interval),
+    }
 }
 
 fn durability(durability: Durability) -> store::Durability {

@@ -129,6 +129,28 @@ pub const COPY_ROOM_BYTES: i64 = 64 * 1024 * 1024;
 pub const COPY_PROGRESS_MS: u64 = 250;
 /// Findings of a check that wait for their reader.
 pub const CHECK_QUEUE_MAX: usize = 64;
+/// Content that a check reads at a time, in bytes; one message more than that ends the read.
+pub const CHECK_PAGE_BYTES: u64 = 1024 * 1024;
+/// Events whose numbers a check reads at a time.
+pub const CHECK_LOG_EVENTS: i64 = 4_096;
+/// Interval at which the progress of the scrub is stored.
+pub const SCRUB_SAVE_MS: u64 = 60_000;
+/// Interval at which a waiting scrub reads the clock.
+pub const SCRUB_WAIT_MS_MAX: u64 = 3_600_000;
+/// Delay before a scrub tries a read again for which no reader was free.
+pub const SCRUB_RETRY_MS: u64 = 1_000;
+/// Findings of a pass of the scrub that are logged and kept in memory; more are counted.
+pub const SCRUB_FINDINGS_MAX: usize = 100;
+/// Interval between reports of the progress of a scrub.
+pub const SCRUB_PROGRESS_MS: u64 = 250;
+/// Rate of the scrub, in MiB of content per second.
+pub const SCRUB_MIB_PER_SECOND_DEFAULT: u64 = 4;
+/// Maximum rate of the scrub, in MiB of content per second.
+pub const SCRUB_MIB_PER_SECOND_MAX: u64 = 1_024;
+/// Interval between scrubs, in hours.
+pub const SCRUB_INTERVAL_HOURS_DEFAULT: u64 = 168;
+/// Maximum interval between scrubs, in hours.
+pub const SCRUB_INTERVAL_HOURS_MAX: u64 = 8_784;
 /// Microseconds for each open event stream between two announcements of new events: about the processor time that a
 /// stream needs for one.
 pub const STREAM_WAKE_MICROS: u64 = 20;

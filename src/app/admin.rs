@@ -4,14 +4,17 @@ use super::Longhand;
 use super::cursor;
 use super::error::{Error, Result};
 use super::page_size;
+use super::scrub::ScrubState;
 use super::traffic::TrafficState;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::policy::presets;
 pub use crate::scheduler::{Health, ReadFailure};
-pub use crate::store::{COMMIT_BOUNDS_MICROS, Checkpoints, CompactionCounter, Figures, Spent, Statistics, WriteState};
-use crate::store::{Checked, Durability, Finding};
+use crate::store::Durability;
+pub use crate::store::{
+    COMMIT_BOUNDS_MICROS, Checked, Checkpoints, CompactionCounter, Figures, Finding, Spent, Statistics, WriteState,
+};
 pub use crate::summarizer::{Breaker, Gate};
 use tokio::sync::{mpsc, watch};
 
@@ -50,6 +53,8 @@ pub struct ServerInfo {
     pub writes: WriteState,
     /// State of checkpoints, which copy the log into the database.
     pub checkpoints: Checkpoints,
+    /// State of the scrub.
+    pub scrub: ScrubState,
     /// Counters of compactions and guards.
     pub statistics: Statistics,
     /// Totals of requests to models.
@@ -130,6 +135,7 @@ impl Longhand {
             Provider { gate, resume_time }
         };
         let (loaded_count, loaded_bytes) = self.shared.loaded.size();
+        let scrub = self.store().scrub_state().borrow().clone();
         Ok(ServerInfo {
             store_id: self.store().id(),
             head_seq: self.store().head_seq(),
@@ -147,6 +153,7 @@ impl Longhand {
             database_bytes: self.store().bytes_on_disk(),
             writes: self.store().write_state(),
             checkpoints: self.store().checkpoints(),
+            scrub,
             statistics: self.store().statistics(now).await?,
             spent: self.store().spent().await?,
             providers: gates.into_iter().map(provider).collect(),

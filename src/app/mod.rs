@@ -17,6 +17,7 @@ mod large_views;
 pub mod preview;
 mod recall;
 pub mod room;
+pub mod scrub;
 pub mod sessions;
 pub mod summary_tasks;
 pub mod traffic;

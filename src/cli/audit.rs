@@ -1,4 +1,4 @@
-//! `longhand audit`: verifies the hash chains, also against exported heads, and exports heads.
+//! `longhand audit`: verifies the hash chains, also against exported heads, scrubs the store, and exports heads.
 
 use super::failure::{self, Usage};
 use super::output::{Output, count, hex};
@@ -30,6 +30,8 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         expect: Option<PathBuf>,
     },
+    /// Begin a scrub of the store now, or follow the running one; exit 1 with findings
+    Scrub,
     /// Print the newest hash of each chain as JSON lines, for storage elsewhere
     Head {
         /// Only this session, by id, client id, or the last or first digits of its id
@@ -49,6 +51,12 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             if let Some(expected) = expected {
                 findings += compare(&mut client, session, &expected, &mut output).await?;
             }
+            output.flush()?;
+            Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Command::Scrub => {
+            let mut client = globals.client().await?;
+            let findings = scrub(&mut client, &mut output).await?;
             output.flush()?;
             Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
@@ -83,6 +91,34 @@ async fn check(client: &mut Client, session: Option<String>, output: &mut Output
         }
     }
     anyhow::bail!("the check ended before it was complete")
+}
+
+/// Follows a scrub and prints its findings. Returns their number.
+async fn scrub(client: &mut Client, output: &mut Output) -> anyhow::Result<i64> {
+    use pb::start_scrub_response::Item;
+    let mut responses = client.admin.start_scrub(pb::StartScrubRequest {}).await?.into_inner();
+    let mut progress = Progress::new();
+    while let Some(response) = progress.waiting("scrubs the store", responses.message()).await? {
+        match &response.item {
+            Some(Item::Progress(now)) => progress.show(|| {
+                let (sessions, events) = (count(now.session_count, "session"), count(now.event_count, "event"));
+                let findings = count(now.finding_count, "finding");
+                format!("scrubs the store: {sessions}, {events}, {} MiB, {findings}", now.content_bytes >> 20)
+            }),
+            Some(Item::Finding(finding)) => {
+                progress.clear();
+                report(output, finding)?;
+                output.flush()?;
+            }
+            Some(Item::End(end)) => {
+                progress.clear();
+                print_end(output, end)?;
+                return Ok(end.finding_count);
+            }
+            None => {}
+        }
+    }
+    anyhow::bail!("the scrub ended before it was complete")
 }
 
 fn report(output: &mut Output, finding: &pb::IntegrityFinding) -> anyhow::Result<()> {

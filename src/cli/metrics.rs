@@ -62,6 +62,13 @@ const OLDEST_READ: Family =
     gauge("longhand_oldest_read_seconds", "Age of the oldest read of the store in progress, 0 without one.");
 const LOADED: Family = gauge("longhand_loaded_sessions", "Sessions in memory.");
 const LOADED_BYTES: Family = gauge("longhand_loaded_session_bytes", "Approximate size of the sessions in memory.");
+const SCRUBBING: Family = gauge("longhand_scrub_running", "1 while a scrub verifies the store.");
+const SCRUB_FINDINGS: Family =
+    gauge("longhand_scrub_findings", "Findings of the last complete scrub or of the current one, whichever has more.");
+const SCRUB_EVENTS: Family =
+    gauge("longhand_scrub_events", "Events that the current scrub has checked, or the last one.");
+const SCRUBBED: Family =
+    gauge("longhand_scrub_end_timestamp_seconds", "End of the last complete scrub, since 1970; none before the first.");
 const LAG: Family = gauge(
     "longhand_subscriber_lag_events",
     "Largest number of committed changes that an open event stream has not read.",
@@ -255,6 +262,11 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     exposition.family(OLDEST_READ, Scale::Thousandths, [(Vec::new(), info.oldest_read_ms)]);
     exposition.figure(LOADED, info.loaded_session_count);
     exposition.figure(LOADED_BYTES, info.loaded_session_bytes);
+    let scrub = info.scrub.clone().unwrap_or_default();
+    exposition.figure(SCRUBBING, i64::from(scrub.running));
+    exposition.figure(SCRUB_FINDINGS, scrub.finding_count);
+    exposition.figure(SCRUB_EVENTS, scrub.event_count);
+    exposition.family(SCRUBBED, Scale::Millionths, scrub.end_time.as_ref().map(|time| (Vec::new(), micros(time))));
     exposition.figure(LAG, info.subscriber_lag_count);
     exposition.figure(SUBSCRIBERS, info.subscriber_count);
     let traffic = info.traffic.unwrap_or_default();
@@ -464,6 +476,13 @@ mod tests {
             loaded_session_count: 2,
             loaded_session_bytes: 9_000,
             subscriber_lag_count: 6,
+            scrub: Some(pb::ScrubState {
+                running: true,
+                end_time: Some(until),
+                event_count: 11,
+                finding_count: 3,
+                ..pb::ScrubState::default()
+            }),
             head_seq: 12,
             start_time: Some(until),
             compactions: vec![
@@ -506,6 +525,10 @@ mod tests {
             ("longhand_commit_duration_seconds_sum".to_owned(), 2.250_3),
             ("longhand_commit_duration_seconds_count".to_owned(), 4.0),
             ("longhand_oldest_read_seconds".to_owned(), 1.5),
+            ("longhand_scrub_running".to_owned(), 1.0),
+            ("longhand_scrub_findings".to_owned(), 3.0),
+            ("longhand_scrub_events".to_owned(), 11.0),
+            ("longhand_scrub_end_timestamp_seconds".to_owned(), 1_700_000_000.25),
             ("longhand_loaded_sessions".to_owned(), 2.0),
             ("longhand_loaded_session_bytes".to_owned(), 9_000.0),
             ("longhand_subscriber_lag_events".to_owned(), 6.0),

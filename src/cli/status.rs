@@ -87,6 +87,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("log file", format!("{} KiB", writer.log_bytes / 1024)),
         ("oldest read", format!("{} ms", info.oldest_read_ms)),
         ("writer", writer_text(&writer)),
+        ("scrub", scrub_text(info.scrub.as_ref())),
         ("sessions", info.session_count.to_string()),
         ("in memory", format!("{} sessions, {} KiB", info.loaded_session_count, info.loaded_session_bytes / 1024)),
         ("events", info.head_seq.to_string()),
@@ -97,6 +98,7 @@ fn lines(info: &pb::GetServerInfoResponse) -> Vec<(&'static str, String)> {
         ("", format!("{cooling} in cooldown, {undo} held after an undo")),
     ];
     lines.extend(info.scheduler_failure.as_ref().map(|failure| ("scheduler", scheduler_text(failure))));
+    lines.extend(info.scrub.iter().flat_map(|scrub| &scrub.findings).map(finding_line));
     lines.extend(info.failing_session_ids.iter().map(|id| ("failing", id.clone())));
     lines.extend(info.stopped_session_ids.iter().map(|id| ("stopped", id.clone())));
     lines.extend(info.compactions.iter().map(|counter| ("ended", ended(counter))));
@@ -147,6 +149,26 @@ fn checkpoint_text(checkpoint: Option<&pb::CheckpointState>) -> String {
 fn writer_text(writer: &pb::WriterState) -> String {
     let mean = writer.commit_duration_us / writer.commit_count.max(1);
     format!("{} mutations queued; {} commits, mean {mean} us", writer.queued_mutation_count, writer.commit_count)
+}
+
+/// A finding of the scrub, as a line.
+fn finding_line(finding: &pb::IntegrityFinding) -> (&'static str, String) {
+    ("finding", format!("{} #{}: {}", finding.session_id, finding.revision, finding.message))
+}
+
+/// State of the scrub, as text.
+fn scrub_text(scrub: Option<&pb::ScrubState>) -> String {
+    let Some(scrub) = scrub else { return "unknown".to_owned() };
+    let extent = format!("{}, {}", count(scrub.session_count, "session"), count(scrub.event_count, "event"));
+    let state = match (scrub.running, &scrub.end_time) {
+        (true, _) => format!("runs since {}, {extent} so far", time(scrub.start_time.as_ref())),
+        (false, Some(end)) => format!("ended {}, {extent}", time(Some(end))),
+        (false, None) => "not yet".to_owned(),
+    };
+    match scrub.finding_count {
+        0 => state,
+        findings => format!("{} IN THE STORE; {state}", count(findings, "FINDING")),
+    }
 }
 
 /// Compactions that ended in the same way, as text.

@@ -5,9 +5,10 @@ use super::convert::compaction::{contradiction_kind, kind, level, state, trigger
 use super::convert::session::durability;
 use super::convert::{count, time, usage};
 use crate::app::admin::{
-    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checkpoints, CompactionCounter, Figures, PresetInfo, Provider,
-    ReadFailure, Spent, WriteState,
+    Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
+    PresetInfo, Provider, ReadFailure, Spent, WriteState,
 };
+use crate::app::scrub::{ScrubItem, ScrubState};
 use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
 use crate::model::compaction::ContradictionKind;
@@ -143,18 +144,50 @@ fn head(head: ChainHead) -> pb::Head {
 
 fn item(item: CheckItem) -> pb::CheckIntegrityResponse {
     let item = match item {
-        CheckItem::Finding(finding) => Item::Finding(pb::IntegrityFinding {
-            session_id: finding.session.map(|session| session.to_string()).unwrap_or_default(),
-            revision: finding.revision,
-            message: finding.message,
-        }),
-        CheckItem::End(checked) => Item::End(pb::IntegrityEnd {
-            session_count: checked.sessions,
-            event_count: checked.events,
-            finding_count: checked.findings,
-        }),
+        CheckItem::Finding(found) => Item::Finding(finding(&found)),
+        CheckItem::End(checked) => Item::End(end(checked)),
     };
     pb::CheckIntegrityResponse { item: Some(item) }
+}
+
+fn finding(finding: &Finding) -> pb::IntegrityFinding {
+    pb::IntegrityFinding {
+        session_id: finding.session.map(|session| session.to_string()).unwrap_or_default(),
+        revision: finding.revision,
+        message: finding.message.clone(),
+    }
+}
+
+fn end(checked: Checked) -> pb::IntegrityEnd {
+    let Checked { sessions, events, findings } = checked;
+    pb::IntegrityEnd { session_count: sessions, event_count: events, finding_count: findings }
+}
+
+fn scrub(state: &ScrubState) -> pb::ScrubState {
+    pb::ScrubState {
+        running: state.running,
+        start_time: state.start_time.map(time),
+        end_time: state.end_time.map(time),
+        session_count: state.checked.sessions,
+        event_count: state.checked.events,
+        finding_count: state.finding_count(),
+        findings: state.findings.iter().map(finding).collect(),
+    }
+}
+
+fn scrub_item(item: ScrubItem) -> pb::StartScrubResponse {
+    use pb::start_scrub_response::Item;
+    let item = match item {
+        ScrubItem::Finding(found) => Item::Finding(finding(&found)),
+        ScrubItem::Progress(state) => Item::Progress(pb::ScrubProgress {
+            session_count: state.checked.sessions,
+            event_count: state.checked.events,
+            finding_count: state.checked.findings,
+            content_bytes: state.bytes,
+        }),
+        ScrubItem::End(checked) => Item::End(end(checked)),
+    };
+    pb::StartScrubResponse { item: Some(item) }
 }
 
 type CheckStream = BoxStream<'static, Result<pb::CheckIntegrityResponse, Status>>;
@@ -180,6 +213,7 @@ fn check(items: Receiver<crate::app::Result<CheckItem>>) -> CheckStream {
 #[tonic::async_trait]
 impl AdminService for Admin {
     type CheckIntegrityStream = CheckStream;
+    type StartScrubStream = BoxStream<'static, Result<pb::StartScrubResponse, Status>>;
     type CreateBackupStream = backup::BackupStream;
 
     async fn get_server_info(
@@ -218,6 +252,7 @@ impl AdminService for Admin {
             loaded_session_count: i64::from(count(info.loaded_count)),
             loaded_session_bytes: i64::try_from(info.loaded_bytes).unwrap_or(i64::MAX),
             subscriber_lag_count: info.stream_lag,
+            scrub: Some(scrub(&info.scrub)),
             failing_session_ids: info.failing.iter().map(ToString::to_string).collect(),
         }))
     }
@@ -236,6 +271,18 @@ impl AdminService for Admin {
     ) -> Result<Response<Self::CheckIntegrityStream>, Status> {
         let items = self.app.check_integrity(request.get_ref().session_id.as_deref()).await?;
         Ok(Response::new(check(items)))
+    }
+
+    async fn start_scrub(
+        &self,
+        _request: Request<pb::StartScrubRequest>,
+    ) -> Result<Response<Self::StartScrubStream>, Status> {
+        let items = self.app.follow_scrub();
+        let pieces = stream::unfold(items, async |mut items| {
+            let piece = items.recv().await?;
+            Some((piece.map(scrub_item).map_err(Status::from), items))
+        });
+        Ok(Response::new(pieces.boxed()))
     }
 
     async fn list_heads(

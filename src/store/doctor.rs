@@ -5,7 +5,7 @@ use super::files::{self, DATABASE};
 use super::open;
 use super::readers::Readers;
 use super::sqlite::{self, Connection};
-use super::verify::{self, Checked, Finding, SessionCheck};
+use super::verify::{self, Checked, Finding, LogCheck, SessionCheck};
 use crate::clock::Clock;
 use std::path::Path;
 
@@ -229,9 +229,19 @@ impl Examination<'_> {
             }
             last = newest;
         }
-        match verify::log(readers).await {
-            Ok(findings) => self.report(findings),
-            Err(error) => self.find("event", "", format_args!("the log cannot be read: {error}"), false),
+        let mut log = LogCheck::default();
+        let mut has_more = true;
+        while has_more {
+            match log.page(readers).await {
+                Ok((findings, more)) => {
+                    has_more = more;
+                    self.report(findings);
+                }
+                Err(error) => {
+                    has_more = false;
+                    self.find("event", "", format_args!("the log cannot be read: {error}"), false);
+                }
+            }
         }
         Ok(())
     }
@@ -242,10 +252,10 @@ impl Examination<'_> {
         let mut has_more = true;
         while has_more {
             match check.page(readers).await {
-                Ok((findings, events, more)) => {
-                    has_more = more;
-                    checked.events += events;
-                    self.report(findings);
+                Ok(page) => {
+                    has_more = page.has_more;
+                    checked.events += page.events;
+                    self.report(page.findings);
                 }
                 Err(error) => {
                     has_more = false;

@@ -40,6 +40,7 @@ mod requests;
 mod reread;
 mod restore;
 mod ring;
+mod scrub;
 mod search;
 mod sessions;
 mod sources;
@@ -75,6 +76,7 @@ pub use recent::Newest;
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
 pub use restore::{Restored, restore};
+pub use scrub::{ScrubOptions, ScrubState};
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
 pub use sources::{Source, SourceUpdate};
@@ -120,6 +122,7 @@ struct Shared {
     recent: Arc<Recent>,
     ring: Arc<Ring>,
     directory: std::path::PathBuf,
+    scrub: scrub::Scrub,
     /// Held while a backup is made.
     backing_up: tokio::sync::Mutex<()>,
 }

@@ -43,6 +43,7 @@ fn statements() -> Vec<&'static str> {
         position::STATEMENTS,
         compactions::STATEMENTS,
         requests::STATEMENTS,
+        scrub::STATEMENTS,
         search::STATEMENTS,
         sessions::STATEMENTS,
         spending::STATEMENTS,

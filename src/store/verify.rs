@@ -47,8 +47,9 @@ const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id
      from session s left join session p on p.id = s.parent_id left join session f on f.id = s.fork_id where s.id = ?1";
 const EVENTS: &str = "select seq, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash \
      from event where session_id = ?1 and revision > ?2 order by revision limit +?3";
-const LOG: &str = "select coalesce(min(seq), 1), coalesce(max(seq), 0), count(*), \
-     (select count(*) from event e where not exists (select 1 from session s where s.id = e.session_id)) from event";
+const LOG: &str = "select max(seq), count(*), \
+     sum(not exists (select 1 from session s where s.id = e.session_id)) \
+     from (select seq, session_id from event where seq > ?1 order by seq limit +?2) e";
 const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \
      join session o on o.id = g.owner_id where g.session_id = ?1 order by g.first_revision";
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
@@ -136,7 +137,7 @@ pub(super) async fn run(
             let mut has_more = true;
             while has_more {
                 let (findings, events);
-                (findings, events, has_more) = check.page(readers).await?;
+                Page { findings, events, has_more, .. } = check.page(readers).await?;
                 checked.events += events;
                 report(findings, found, &mut checked).await;
                 progress(checked);
@@ -148,30 +149,45 @@ pub(super) async fn run(
         }
         keys = sessions_after(readers, last).await?;
     }
-    report(log(readers).await?, found, &mut checked).await;
+    let mut log = LogCheck::default();
+    let mut has_more = true;
+    while has_more {
+        let findings;
+        (findings, has_more) = log.page(readers).await?;
+        report(findings, found, &mut checked).await;
+    }
     progress(checked);
     Ok(checked)
 }
 
-/// Checks that the log has no gap, and no event without a session.
-pub(super) async fn log(readers: &Readers) -> Result<Vec<Finding>> {
-    readers.snapshot(read_log).await
+/// The check that the log has no gap, and no event without a session, page by page.
+#[derive(Debug, Default)]
+pub(super) struct LogCheck {
+    /// Number of the last checked event.
+    position: Seq,
 }
 
-fn read_log(reader: &mut Reader<'_>) -> Result<Vec<Finding>> {
-    let mut findings = Vec::new();
-    let mut find = |message| findings.push(Finding { session: None, revision: 0, message });
-    if let Some(row) = reader.one(sqlite::query(LOG))? {
-        let (first, last, count): (Seq, Seq, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        if first != 1 || last != count {
-            find(format!("the log holds {count} events numbered {first} to {last}"));
+impl LogCheck {
+    /// Checks the next page of events. Returns the findings, and true if there may be more pages.
+    pub(super) async fn page(&mut self, readers: &Readers) -> Result<(Vec<Finding>, bool)> {
+        let after = self.position;
+        let query = sqlite::query(LOG).bind(after).bind(limits::CHECK_LOG_EVENTS);
+        let row = readers.reading(|reader| reader.one(query)).await?;
+        let Some(row) = row.filter(|row| row.get::<i64>(1).is_ok_and(|count| count > 0)) else {
+            return Ok((Vec::new(), false));
+        };
+        let (last, count, orphans): (Seq, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        self.position = last;
+        let mut findings = Vec::new();
+        let mut find = |message| findings.push(Finding { session: None, revision: 0, message });
+        if last - after != count {
+            find(format!("of the {} events numbered {} to {last}, the log holds {count}", last - after, after + 1));
         }
-        let orphans: i64 = row.get(3)?;
         if orphans > 0 {
-            find(format!("{orphans} events belong to a session that is not there"));
+            find(format!("{orphans} events numbered {} to {last} belong to a session that is not there", after + 1));
         }
+        Ok((findings, count == limits::CHECK_LOG_EVENTS))
     }
-    Ok(findings)
 }
 
 /// The fields of a session according to its events, to be compared with its row.
@@ -197,6 +213,18 @@ struct Accounted {
     voided: i64,
 }
 
+/// A checked page of a session's events.
+#[derive(Debug)]
+pub(super) struct Page {
+    pub(super) findings: Vec<Finding>,
+    /// The number of events.
+    pub(super) events: i64,
+    /// Content that was verified, in bytes before compression.
+    pub(super) bytes: u64,
+    /// True if there may be more pages.
+    pub(super) has_more: bool,
+}
+
 /// The check of one session, page by page.
 pub(super) struct SessionCheck {
     key: i64,
@@ -205,6 +233,7 @@ pub(super) struct SessionCheck {
     position: Option<(Revision, Vec<u8>)>,
     findings: Vec<Finding>,
     events: i64,
+    bytes: u64,
     event_fields: EventFields,
     accounted: Accounted,
 }
@@ -218,6 +247,7 @@ impl SessionCheck {
             position: None,
             findings: Vec::new(),
             events: 0,
+            bytes: 0,
             event_fields: EventFields::default(),
             accounted: Accounted::default(),
         }
@@ -228,14 +258,19 @@ impl SessionCheck {
         self.findings.push(Finding { session: self.id, revision, message });
     }
 
+    /// The session's id; its key if the id is not known.
+    pub(super) fn name(&self) -> String {
+        self.id.map_or_else(|| self.key.to_string(), |id| id.to_string())
+    }
+
     /// Checks the next page of events in one snapshot, and after the last one the session's row and the number of rows.
-    /// Returns the findings, the number of checked events, and true if there may be more pages. Later events and marks
-    /// of a session that is written meanwhile are in its last page. Only a database that cannot be read at all is an
-    /// error.
-    pub(super) async fn page(&mut self, readers: &Readers) -> Result<(Vec<Finding>, i64, bool)> {
-        let before = self.events;
+    /// A page has a limited number of events and of bytes. Later events and marks of a session that is written meanwhile
+    /// are in its last page. Only a database that cannot be read at all is an error.
+    pub(super) async fn page(&mut self, readers: &Readers) -> Result<Page> {
+        let (events, bytes) = (self.events, self.bytes);
         let has_more = readers.snapshot(|reader| self.read_page(reader)).await?;
-        Ok((std::mem::take(&mut self.findings), self.events - before, has_more))
+        let findings = std::mem::take(&mut self.findings);
+        Ok(Page { findings, events: self.events - events, bytes: self.bytes - bytes, has_more })
     }
 
     fn read_page(&mut self, reader: &mut Reader<'_>) -> Result<bool> {
@@ -246,7 +281,12 @@ impl SessionCheck {
         };
         let query = sqlite::query(EVENTS).bind(self.key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
         let events = reader.all(query)?;
+        let full = self.bytes.saturating_add(limits::CHECK_PAGE_BYTES);
         for event in &events {
+            if self.bytes >= full {
+                self.position = Some((revision, before));
+                return Ok(true);
+            }
             let at: Revision = event.get(1)?;
             if at != revision + 1 {
                 self.find(revision + 1, format!("revisions {} to {} are missing", revision + 1, at - 1));
@@ -297,6 +337,7 @@ impl SessionCheck {
         let request_id: String = row.get(6)?;
         let body: Vec<u8> = row.get(7)?;
         let kind: i32 = row.get(2)?;
+        self.bytes += body.len() as u64;
         let link = chain::Link {
             seq: row.get(0)?,
             revision,
@@ -487,7 +528,7 @@ impl SessionCheck {
             return Err(Error::corrupt("message", "its parts have another length"));
         }
         for (position, numbered) in (0..).zip(messages::whole(parts, revision)) {
-            part(reader, digest, (id, position), numbered)?;
+            self.bytes += part(reader, digest, (id, position), numbered)?;
         }
         Ok(())
     }
@@ -517,7 +558,7 @@ impl SessionCheck {
         // A part that cannot be read counts nevertheless: that is one finding, not two.
         self.accounted.parts += i64::try_from(rows.len()).unwrap_or(i64::MAX);
         for row in rows {
-            part(reader, digest, (id, row.get(10)?), messages::part_row(&row)?)?;
+            self.bytes += part(reader, digest, (id, row.get(10)?), messages::part_row(&row)?)?;
         }
         Ok(())
     }
@@ -575,17 +616,18 @@ fn session_row(digest: &mut Digest, row: &Row) -> Result<()> {
     Ok(())
 }
 
-/// Adds a part at a position of a message.
+/// Adds a part at a position of a message. Returns the bytes of its content.
 fn part(
     reader: &mut Reader<'_>,
     digest: &mut Digest,
     (message, position): (MessageId, i64),
     numbered: Numbered,
-) -> Result<()> {
+) -> Result<u64> {
     let Numbered { number, mut stored, .. } = numbered;
     let plain = messages::plain_body(reader, &mut stored)?;
+    let mut bytes = plain.len() as u64;
     for hash in codec::media_blobs(&plain)? {
-        messages::blob(reader, &hash)?;
+        bytes += messages::blob(reader, &hash)?.len() as u64;
     }
     chain::part(
         digest,
@@ -598,7 +640,7 @@ fn part(
             call_message: stored.call_message.as_deref(),
         },
     );
-    Ok(())
+    Ok(bytes)
 }
 
 fn finished(reader: &mut Reader<'_>, digest: &mut Digest, message: MessageId, revision: Revision) -> Result<()> {

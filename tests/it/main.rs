@@ -44,6 +44,7 @@ mod maintenance;
 mod scheduling;
 mod sessions;
 mod screen;
+mod scrub;
 mod silent_overflow;
 mod simulate;
 mod spans;

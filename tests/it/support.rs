@@ -24,7 +24,7 @@ use longhand::model::message::{FinishReason, Message, MessageKind, NewMessage, R
 use longhand::model::part::{Answers, Media, NewPart, PartBody, Record, ResultStatus, ToolCall, ToolResult};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
-use longhand::store::{self, Caller, Durability, Finding, RequestKey, Store};
+use longhand::store::{self, Caller, Durability, Finding, RequestKey, ScrubOptions, Store};
 use longhand::summarizer::{self, Extractive, Levels, Nobody, Observer, Summarizer, SummaryInput, SummaryOutput};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -83,6 +83,7 @@ pub(crate) struct TestApp {
     options: scheduler::Options,
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
+    scrub: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
 
@@ -148,9 +149,11 @@ impl TestApp {
         };
         let wake = scheduler.handle();
         let app = Longhand::new(store, wake.clone(), &clock, options);
+        let rate = ScrubOptions { bytes_per_second: 1 << 40, interval: None };
+        let scrub = tokio::spawn(app.store().clone().scrub(rate, clock.clone(), stopping.clone()));
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await });
-        Self { app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, writer }
+        Self { app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, scrub, writer }
     }
 
     /// The folder of the database.
@@ -160,8 +163,9 @@ impl TestApp {
 
     /// Stops as a daemon does: unfinished work is dropped, accepted writes are written. The folder stays.
     pub(crate) async fn stop(self) -> Arc<TempDir> {
-        let Self { app, wake, directory, stopping, scheduler, writer, .. } = self;
+        let Self { app, wake, directory, stopping, scheduler, scrub, writer, .. } = self;
         stopping.cancel();
+        soon("the scrub to stop", scrub).await.expect("no panic in the scrub");
         soon("the scheduler to stop", scheduler).await.expect("no panic in the scheduler");
         drop((app, wake));
         soon("the writer to end: somebody still holds the store", writer).await.expect("no panic in the writer");
@@ -182,12 +186,13 @@ impl TestApp {
 
     /// Dies at once, and starts again on the same files.
     pub(crate) async fn kill(self) -> Self {
-        let Self { app, wake, directory, summarizer, options, stopping, scheduler, writer, .. } = self;
+        let Self { app, wake, directory, summarizer, options, stopping, scheduler, scrub, writer, .. } = self;
         writer.abort();
         drop(soon("the writer to die", writer).await);
         // Without a writer, the workers can no longer change the disk.
         stopping.cancel();
         drop(soon("the scheduler to die", scheduler).await);
+        drop(soon("the scrub to die", scrub).await);
         drop((app, wake));
         Self::open_with(directory, summarizer, options).await
     }
