@@ -50,7 +50,7 @@ impl Check {
     pub(super) fn failure(&self) -> String {
         let says = text::code(&text::clip(&self.says, 160));
         let says = if self.says.is_empty() { String::new() } else { format!(": {says}") };
-        format!("{} failed{says}", text::code(&text::clip(&self.command, 70)))
+        format!("{} failed{says}", self.named())
     }
 }
 

@@ -80,7 +80,7 @@ static WEAK: LazyLock<Regex> = LazyLock::new(|| {
 static EMPTY: LazyLock<Regex> = LazyLock::new(|| {
     pattern(
         r"(?ix)could\ not\ compile|aborting\ due|compilation\ (?:failed|error)|^\W*exit\ code|\bexited\ with\b
-        |npm\ (?:ERR!|error)\ (?:code|errno|path|command|cwd|workspace|location|a\ complete)|non-zero\ code|^\W*found\ \d+\ errors?
+        |npm\ ERR!\ (?:code|errno|path|command|cwd|a\ complete)|non-zero\ code|^\W*found\ \d+\ errors?
         |^make(?:\[\d+\])?:\ \*\*\*|command\ failed|lifecycle|^\W*0\ |\b0\ (?:errors|failed|failures)|command\ aborted
         |\[request\ interrupted|^\W*failures?:?\W*$|errors\ have\ been\ logged|see\ .*\ for\ details|^\W*build\ failed
         |^\s*\d+\ (?:tests?|doctests?),",

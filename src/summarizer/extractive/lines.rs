@@ -84,7 +84,7 @@ const SETTINGS_SHARE: usize = 8;
 
 /// Share of the budget for constraints that goes to the requirements of items, in percent: the current one, the next
 /// one, and the later ones. Issues are written for their implementer, and no other source states the requirements.
-const DEMANDS_PERCENT: [usize; 3] = [60, 75, 40];
+const DEMANDS_PERCENT: [usize; 3] = [55, 70, 40];
 
 /// Maximum number of programs with the line that they printed.
 const PRINTS_MAX: usize = 4;

@@ -255,6 +255,7 @@ impl Record {
         let words = text::clean(&marker.text);
         if words.trim_start().starts_with("[Request interrupted") {
             self.stopped_at = at;
+            self.rejected.clear();
         }
         if words.contains("<task-notification>") && words.contains("<status>completed") {
             self.end_background(at, |name| words.contains(name), &words);

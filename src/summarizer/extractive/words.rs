@@ -147,7 +147,9 @@ pub(super) fn is_intention(sentence: &str) -> bool {
 /// The topic of a sentence of the model, if it states a reason or a finding.
 pub(super) fn sense(sentence: &str) -> Option<Topic> {
     // A shorter sentence refers to something outside of it.
-    if sentence.len() < SENSE_BYTES_MIN || sentence.ends_with(['?', '？', ':', '：']) || is_intention(sentence) {
+    let is_short = sentence.len() < SENSE_BYTES_MIN;
+    if is_short || sentence.ends_with(['?', '？', ':', '：']) || is_intention(sentence) || GUESSES.is_match(sentence)
+    {
         None
     } else if DECIDES.is_match(sentence) {
         Some(Topic::Decisions)

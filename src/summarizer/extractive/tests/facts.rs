@@ -355,6 +355,21 @@ fn of_others() -> Vec<Case> {
             silent: &["r.Get(export)", "→ I'm registering"],
         },
         Case {
+            name: "a stop behind a rejected call is no second rejection",
+            talk: talk()
+                .fails("Edit", edit("/w/p/router.go", "a", "r.Get(export)"), rejected)
+                .model("I'm registering it on the mux.")
+                .say(
+                    Role::User,
+                    vec![PartBody::Marker(Marker {
+                        name: NOTE.to_owned(),
+                        text: "[Request interrupted by user]".to_owned(),
+                    })],
+                ),
+            says: &[("In Progress", "The user stopped it here")],
+            silent: &["and rejected"],
+        },
+        Case {
             name: "what is pasted into a long message lays down no rules",
             talk: Talk::default().user(&format!(
                 "never touch the schema\n{}worker 7 must not be restarted by hand\n{}",
