@@ -297,12 +297,12 @@ impl Error {
     }
 
     /// A field whose value cannot be used.
-    pub fn field(field: &str, message: impl std::fmt::Display) -> Self {
+    pub fn field(field: impl std::fmt::Display, message: impl std::fmt::Display) -> Self {
         Self::new(Reason::InvalidField, format!("{field}: {message}")).with("field", field)
     }
 
     /// A bound that was exceeded.
-    pub fn limit(what: &str, limit: usize, actual: usize) -> Self {
+    pub fn limit(what: impl std::fmt::Display, limit: usize, actual: usize) -> Self {
         Self::new(Reason::LimitExceeded, format!("{what}: {actual} is more than {limit}"))
             .with("what", what)
             .with("limit", limit)

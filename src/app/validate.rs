@@ -7,18 +7,19 @@ use crate::model::message::{MessageKind, NewFinish, NewMessage};
 use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
 use crate::model::usage::{ModelWindow, Usage};
 use serde_json::value::RawValue;
+use std::fmt::Display;
 
-fn bound(what: &str, actual: usize, limit: usize) -> Result<()> {
+fn bound(what: impl Display, actual: usize, limit: usize) -> Result<()> {
     if actual > limit { Err(Error::limit(what, limit, actual)) } else { Ok(()) }
 }
 
 /// Checks a name that a client chose.
-pub(super) fn name(field: &str, text: &str) -> Result<()> {
-    bound(&format!("bytes of {field}"), text.len(), limits::NAME_BYTES_MAX)
+pub(super) fn name(field: impl Display + Copy, text: &str) -> Result<()> {
+    bound(format_args!("bytes of {field}"), text.len(), limits::NAME_BYTES_MAX)
 }
 
 /// Checks a client's own id: a name that is not empty and not in the form of a server's id.
-pub(super) fn client_id(field: &str, id: Option<&str>) -> Result<()> {
+pub(super) fn client_id(field: impl Display + Copy, id: Option<&str>) -> Result<()> {
     let Some(id) = id else { return Ok(()) };
     if id.is_empty() {
         return Err(Error::field(field, "is empty; leave it unset instead"));
@@ -28,9 +29,9 @@ pub(super) fn client_id(field: &str, id: Option<&str>) -> Result<()> {
 }
 
 /// Checks free JSON: any JSON text, kept verbatim.
-pub(super) fn json(field: &str, text: Option<&str>, limit: usize) -> Result<()> {
+pub(super) fn json(field: impl Display + Copy, text: Option<&str>, limit: usize) -> Result<()> {
     let Some(text) = text else { return Ok(()) };
-    bound(&format!("bytes of {field}"), text.len(), limit)?;
+    bound(format_args!("bytes of {field}"), text.len(), limit)?;
     serde_json::from_str::<&RawValue>(text)
         .map(drop)
         .map_err(|error| Error::field(field, format!("is no JSON: {error}")))
@@ -42,20 +43,20 @@ pub(super) fn title(text: &str) -> Result<()> {
 }
 
 /// Checks a model window.
-pub(super) fn window(field: &str, window: &ModelWindow) -> Result<()> {
-    name(&format!("{field}.model"), &window.model)?;
+pub(super) fn window(field: impl Display + Copy, window: &ModelWindow) -> Result<()> {
+    name(format_args!("{field}.model"), &window.model)?;
     let counts =
         [("context_tokens", Some(window.context)), ("input_tokens", window.input), ("output_tokens", window.output)];
     for (part, count) in counts {
         if count.is_some_and(|count| count < 0) {
-            return Err(Error::field(&format!("{field}.{part}"), "is negative"));
+            return Err(Error::field(format_args!("{field}.{part}"), "is negative"));
         }
     }
-    count_of_tokens(&format!("{field}.overhead_tokens"), window.overhead)
+    count_of_tokens(format_args!("{field}.overhead_tokens"), window.overhead)
 }
 
 /// Checks a count of tokens that is added to others.
-fn count_of_tokens(field: &str, count: i64) -> Result<()> {
+fn count_of_tokens(field: impl Display + Copy, count: i64) -> Result<()> {
     if (0..=limits::TOKENS_MAX).contains(&count) {
         return Ok(());
     }
@@ -63,7 +64,7 @@ fn count_of_tokens(field: &str, count: i64) -> Result<()> {
 }
 
 /// Checks the usage of a reply.
-pub(super) fn usage(field: &str, usage: &Usage) -> Result<()> {
+pub(super) fn usage(field: impl Display + Copy, usage: &Usage) -> Result<()> {
     let counts = [
         ("input_tokens", usage.input),
         ("output_tokens", usage.output),
@@ -73,46 +74,48 @@ pub(super) fn usage(field: &str, usage: &Usage) -> Result<()> {
         ("total_tokens", usage.total.unwrap_or(0)),
     ];
     for (part, count) in counts {
-        count_of_tokens(&format!("{field}.{part}"), count)?;
+        count_of_tokens(format_args!("{field}.{part}"), count)?;
     }
     match usage.cost_usd {
-        Some(cost) if !cost.is_finite() || cost < 0.0 => Err(Error::field(&format!("{field}.cost_usd"), "is no price")),
+        Some(cost) if !cost.is_finite() || cost < 0.0 => {
+            Err(Error::field(format_args!("{field}.cost_usd"), "is no price"))
+        }
         _ => Ok(()),
     }
 }
 
 /// Checks the details of a seal.
-pub(super) fn finish(field: &str, finish: &NewFinish) -> Result<()> {
-    bound(&format!("bytes of {field}.detail"), finish.detail.len(), limits::FINISH_DETAIL_BYTES_MAX)?;
+pub(super) fn finish(field: impl Display + Copy, finish: &NewFinish) -> Result<()> {
+    bound(format_args!("bytes of {field}.detail"), finish.detail.len(), limits::FINISH_DETAIL_BYTES_MAX)?;
     if let Some(given) = &finish.usage {
-        usage(&format!("{field}.usage"), given)?;
+        usage(format_args!("{field}.usage"), given)?;
     }
     Ok(())
 }
 
-fn media_bytes(field: &str, media: &Media) -> Result<usize> {
+fn media_bytes(field: impl Display + Copy, media: &Media) -> Result<usize> {
     if media.mime_type.is_empty() {
-        return Err(Error::field(&format!("{field}.mime_type"), "is empty"));
+        return Err(Error::field(format_args!("{field}.mime_type"), "is empty"));
     }
-    name(&format!("{field}.mime_type"), &media.mime_type)?;
-    bound(&format!("bytes of {field}.name"), media.name.len(), 1_024)?;
+    name(format_args!("{field}.mime_type"), &media.mime_type)?;
+    bound(format_args!("bytes of {field}.name"), media.name.len(), 1_024)?;
     Ok(match &media.source {
         MediaSource::Bytes(bytes) => bytes.len(),
         MediaSource::Uri(uri) => uri.len(),
     })
 }
 
-fn call_id(field: &str, id: &str) -> Result<()> {
+fn call_id(field: impl Display + Copy, id: &str) -> Result<()> {
     if id.is_empty() {
-        return Err(Error::field(&format!("{field}.call_id"), "is empty"));
+        return Err(Error::field(format_args!("{field}.call_id"), "is empty"));
     }
-    bound(&format!("bytes of {field}.call_id"), id.len(), limits::CALL_ID_BYTES_MAX)
+    bound(format_args!("bytes of {field}.call_id"), id.len(), limits::CALL_ID_BYTES_MAX)
 }
 
 /// Checks a part, and returns its size in bytes.
-fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
-    client_id(&format!("{field}.client_id"), part.client_id.as_deref())?;
-    json(&format!("{field}.metadata_json"), part.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
+fn part(field: impl Display + Copy, kind: MessageKind, part: &NewPart) -> Result<usize> {
+    client_id(format_args!("{field}.client_id"), part.client_id.as_deref())?;
+    json(format_args!("{field}.metadata_json"), part.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
     let record = matches!(*part.body, PartBody::Record(_));
     if record != (kind == MessageKind::Record) {
         return Err(Error::field(field, "records hold record parts, and nothing else does"));
@@ -120,33 +123,33 @@ fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
     let bytes = match &*part.body {
         PartBody::Text(text) | PartBody::Reasoning(text) => text.len(),
         PartBody::ToolCall(call) => {
-            call_id(&format!("{field}.tool_call"), &call.call_id)?;
+            call_id(format_args!("{field}.tool_call"), &call.call_id)?;
             if call.tool.is_empty() {
-                return Err(Error::field(&format!("{field}.tool_call.tool"), "is empty"));
+                return Err(Error::field(format_args!("{field}.tool_call.tool"), "is empty"));
             }
-            name(&format!("{field}.tool_call.tool"), &call.tool)?;
+            name(format_args!("{field}.tool_call.tool"), &call.tool)?;
             call.input_json.len()
         }
         PartBody::ToolResult(result) => {
-            call_id(&format!("{field}.tool_result"), &result.call_id)?;
+            call_id(format_args!("{field}.tool_result"), &result.call_id)?;
             if let Answers::In(message) = &result.answers {
-                let field = format!("{field}.tool_result.call_message_id");
-                name(&field, message)?;
+                let field = format_args!("{field}.tool_result.call_message_id");
+                name(field, message)?;
                 if message.is_empty() {
-                    return Err(Error::field(&field, "is empty; leave it unset instead"));
+                    return Err(Error::field(field, "is empty; leave it unset instead"));
                 }
             }
             let mut bytes = result.output.len();
             for (index, media) in result.attachments.iter().enumerate() {
-                bytes += media_bytes(&format!("{field}.tool_result.attachments[{index}]"), media)?;
+                bytes += media_bytes(format_args!("{field}.tool_result.attachments[{index}]"), media)?;
             }
             bytes
         }
-        PartBody::Media(media) => media_bytes(&format!("{field}.media"), media)?,
+        PartBody::Media(media) => media_bytes(format_args!("{field}.media"), media)?,
         PartBody::Marker(marker) => marker.name.len() + marker.text.len(),
         PartBody::Step(step) => {
             if let Some(given) = &step.usage {
-                usage(&format!("{field}.step.usage"), given)?;
+                usage(format_args!("{field}.step.usage"), given)?;
             }
             step.finish_reason.len()
         }
@@ -157,47 +160,47 @@ fn part(field: &str, kind: MessageKind, part: &NewPart) -> Result<usize> {
 }
 
 /// Checks the parts of one message, and returns their size in bytes.
-pub(super) fn parts(field: &str, kind: MessageKind, parts: &[NewPart]) -> Result<usize> {
-    bound(&format!("{field}.parts"), parts.len(), limits::MESSAGE_PARTS_MAX)?;
+pub(super) fn parts(field: impl Display + Copy, kind: MessageKind, parts: &[NewPart]) -> Result<usize> {
+    bound(format_args!("{field}.parts"), parts.len(), limits::MESSAGE_PARTS_MAX)?;
     let mut bytes = 0;
     let mut ids = std::collections::HashSet::new();
     for (index, given) in parts.iter().enumerate() {
-        let field = format!("{field}.parts[{index}]");
-        bytes += part(&field, kind, given)?;
+        let field = format_args!("{field}.parts[{index}]");
+        bytes += part(field, kind, given)?;
         if let Some(id) = &given.client_id
             && !ids.insert(id.as_str())
         {
-            return Err(Error::field(&format!("{field}.client_id"), "is there twice"));
+            return Err(Error::field(format_args!("{field}.client_id"), "is there twice"));
         }
     }
-    bound(&format!("bytes of {field}"), bytes, limits::MESSAGE_BYTES_MAX)?;
+    bound(format_args!("bytes of {field}"), bytes, limits::MESSAGE_BYTES_MAX)?;
     Ok(bytes)
 }
 
 /// Checks a message to append, and returns its size in bytes.
-pub(super) fn message(field: &str, message: &NewMessage) -> Result<usize> {
-    client_id(&format!("{field}.client_id"), message.client_id.as_deref())?;
-    name(&format!("{field}.model"), &message.model)?;
-    name(&format!("{field}.provider"), &message.provider)?;
-    json(&format!("{field}.metadata_json"), message.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
+pub(super) fn message(field: impl Display + Copy, message: &NewMessage) -> Result<usize> {
+    client_id(format_args!("{field}.client_id"), message.client_id.as_deref())?;
+    name(format_args!("{field}.model"), &message.model)?;
+    name(format_args!("{field}.provider"), &message.provider)?;
+    json(format_args!("{field}.metadata_json"), message.metadata_json.as_deref(), limits::METADATA_BYTES_MAX)?;
     if !matches!(message.kind, MessageKind::Normal | MessageKind::Record) {
-        return Err(Error::field(&format!("{field}.kind"), "clients append normal messages and records"));
+        return Err(Error::field(format_args!("{field}.kind"), "clients append normal messages and records"));
     }
     if message.kind == MessageKind::Record && message.finish.is_none() {
-        return Err(Error::field(&format!("{field}.open"), "a record is never open"));
+        return Err(Error::field(format_args!("{field}.open"), "a record is never open"));
     }
     if let Some(timeout) = message.open_timeout_ms {
-        open_timeout(&format!("{field}.open_timeout"), timeout, message.finish.is_none())?;
+        open_timeout(format_args!("{field}.open_timeout"), timeout, message.finish.is_none())?;
     }
     if let Some(given) = &message.finish {
-        finish(&format!("{field}.finish"), given)?;
+        finish(format_args!("{field}.finish"), given)?;
     }
     let bytes = parts(field, message.kind, &message.parts)?;
     Ok(bytes + message.metadata_json.as_ref().map_or(0, String::len))
 }
 
 /// Checks the time without a write after which an open message is sealed.
-fn open_timeout(field: &str, timeout_ms: i64, is_open: bool) -> Result<()> {
+fn open_timeout(field: impl Display + Copy, timeout_ms: i64, is_open: bool) -> Result<()> {
     let (least, most) = (limits::OPEN_TIMEOUT_MS_MIN, limits::OPEN_TIMEOUT_MS_MAX);
     match is_open {
         false => Err(Error::field(field, "goes with open alone")),
@@ -215,12 +218,12 @@ pub(super) fn batch(messages: &[NewMessage]) -> Result<()> {
     let mut bytes = 0;
     let mut ids = std::collections::HashSet::new();
     for (index, given) in messages.iter().enumerate() {
-        let field = format!("messages[{index}]");
-        bytes += message(&field, given)?;
+        let field = format_args!("messages[{index}]");
+        bytes += message(field, given)?;
         if let Some(id) = &given.client_id
             && !ids.insert(id.as_str())
         {
-            return Err(Error::field(&format!("{field}.client_id"), "is there twice"));
+            return Err(Error::field(format_args!("{field}.client_id"), "is there twice"));
         }
     }
     bound("bytes of messages", bytes, limits::BATCH_BYTES_MAX)

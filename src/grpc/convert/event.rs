@@ -17,6 +17,7 @@ use crate::pb::event::Body;
 use crate::pb::snapshot_item::Item;
 use crate::pb::subscribe_events_request::Start as ProtoStart;
 use crate::pb::subscribe_events_response::Frame as ProtoFrame;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// Parameters of an event stream.
@@ -52,10 +53,10 @@ pub(in crate::grpc) fn read_list(request: pb::ListEventsRequest) -> Result<ListE
 
 fn read_kinds(numbers: &[i32]) -> Result<Vec<EventKind>> {
     let numbered = numbers.iter().enumerate();
-    numbered.map(|(index, number)| read_kind(&format!("kinds[{index}]"), *number)).collect()
+    numbered.map(|(index, number)| read_kind(format_args!("kinds[{index}]"), *number)).collect()
 }
 
-fn read_kind(field: &str, number: i32) -> Result<EventKind> {
+fn read_kind(field: impl Display + Copy, number: i32) -> Result<EventKind> {
     let kind: pb::EventKind = read_enum(field, number)?;
     EventKind::from_number(kind.into()).ok_or_else(|| super::not_given(field))
 }

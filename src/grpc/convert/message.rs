@@ -12,6 +12,7 @@ use crate::model::part::{
 use crate::pb;
 use crate::pb::media_part::Source;
 use crate::pb::part::Body;
+use std::fmt::Display;
 use std::sync::Arc;
 
 /// A message as it is stored.
@@ -39,25 +40,25 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
 }
 
 /// A message to append.
-pub(in crate::grpc) fn read_new_message(field: &str, message: pb::NewMessage) -> Result<NewMessage> {
+pub(in crate::grpc) fn read_new_message(field: impl Display + Copy, message: pb::NewMessage) -> Result<NewMessage> {
     let finish = match (message.open, message.finish) {
-        (true, Some(_)) => return Err(Error::field(&format!("{field}.finish"), "does not go with open")),
+        (true, Some(_)) => return Err(Error::field(format_args!("{field}.finish"), "does not go with open")),
         (true, None) => None,
-        (false, finish) => Some(read_finish(&format!("{field}.finish"), finish)?),
+        (false, finish) => Some(read_finish(format_args!("{field}.finish"), finish)?),
     };
-    let open_timeout = message.open_timeout.map(|timeout| read_duration(&format!("{field}.open_timeout"), timeout));
+    let open_timeout = message.open_timeout.map(|timeout| read_duration(format_args!("{field}.open_timeout"), timeout));
     let open_timeout_ms =
         open_timeout.transpose()?.map(|timeout| i64::try_from(timeout.as_millis()).unwrap_or(i64::MAX));
     Ok(NewMessage {
         client_id: message.client_id,
-        role: read_role(&format!("{field}.role"), message.role)?,
-        kind: read_kind(&format!("{field}.kind"), message.kind)?,
-        parts: read_parts(&format!("{field}.parts"), message.parts)?,
+        role: read_role(format_args!("{field}.role"), message.role)?,
+        kind: read_kind(format_args!("{field}.kind"), message.kind)?,
+        parts: read_parts(format_args!("{field}.parts"), message.parts)?,
         finish,
         open_timeout_ms,
         model: message.model,
         provider: message.provider,
-        origin_time: read_optional_time(&format!("{field}.origin_time"), message.origin_time)?,
+        origin_time: read_optional_time(format_args!("{field}.origin_time"), message.origin_time)?,
         metadata_json: message.metadata_json,
     })
 }
@@ -65,7 +66,7 @@ pub(in crate::grpc) fn read_new_message(field: &str, message: pb::NewMessage) ->
 /// The messages of an append.
 pub(in crate::grpc) fn read_new_messages(messages: Vec<pb::NewMessage>) -> Result<Vec<NewMessage>> {
     let numbered = messages.into_iter().enumerate();
-    numbered.map(|(index, message)| read_new_message(&format!("messages[{index}]"), message)).collect()
+    numbered.map(|(index, message)| read_new_message(format_args!("messages[{index}]"), message)).collect()
 }
 
 /// Role of a speaker.
@@ -78,7 +79,7 @@ pub(super) fn role(role: Role) -> pb::Role {
     }
 }
 
-fn read_role(field: &str, number: i32) -> Result<Role> {
+fn read_role(field: impl Display + Copy, number: i32) -> Result<Role> {
     match read_enum(field, number)? {
         pb::Role::Unspecified => Err(not_given(field)),
         pb::Role::User => Ok(Role::User),
@@ -102,7 +103,7 @@ pub(super) fn kind(kind: MessageKind) -> pb::MessageKind {
     }
 }
 
-fn read_kind(field: &str, number: i32) -> Result<MessageKind> {
+fn read_kind(field: impl Display + Copy, number: i32) -> Result<MessageKind> {
     Ok(match read_enum(field, number)? {
         pb::MessageKind::Unspecified | pb::MessageKind::Normal => MessageKind::Normal,
         pb::MessageKind::Record => MessageKind::Record,
@@ -131,10 +132,10 @@ fn given_view(view: GivenView) -> pb::GivenView {
 }
 
 /// Details of a seal; without them a message ends without a reason.
-pub(in crate::grpc) fn read_finish(field: &str, finish: Option<pb::Finish>) -> Result<NewFinish> {
+pub(in crate::grpc) fn read_finish(field: impl Display + Copy, finish: Option<pb::Finish>) -> Result<NewFinish> {
     let Some(finish) = finish else { return Ok(NewFinish::default()) };
     Ok(NewFinish {
-        reason: read_finish_reason(&format!("{field}.reason"), finish.reason)?,
+        reason: read_finish_reason(format_args!("{field}.reason"), finish.reason)?,
         detail: finish.detail,
         usage: finish.usage.map(read_usage),
         view: finish.view_token,
@@ -155,7 +156,7 @@ pub(super) fn finish_reason(reason: Option<FinishReason>) -> pb::FinishReason {
 }
 
 /// Reason of a reply's end; none if unspecified.
-pub(super) fn read_finish_reason(field: &str, number: i32) -> Result<Option<FinishReason>> {
+pub(super) fn read_finish_reason(field: impl Display + Copy, number: i32) -> Result<Option<FinishReason>> {
     Ok(match read_enum(field, number)? {
         pb::FinishReason::Unspecified => None,
         pb::FinishReason::Stop => Some(FinishReason::Stop),
@@ -178,32 +179,35 @@ fn part(part: Part) -> pb::Part {
 }
 
 /// The parts of a message. Part ids and revisions are assigned by the server and ignored here.
-pub(in crate::grpc) fn read_parts(field: &str, parts: Vec<pb::Part>) -> Result<Vec<NewPart>> {
+pub(in crate::grpc) fn read_parts(field: impl Display + Copy, parts: Vec<pb::Part>) -> Result<Vec<NewPart>> {
     let numbered = parts.into_iter().enumerate();
-    numbered.map(|(index, part)| read_part(&format!("{field}[{index}]"), part)).collect()
+    numbered.map(|(index, part)| read_part(format_args!("{field}[{index}]"), part)).collect()
 }
 
-fn read_part(field: &str, part: pb::Part) -> Result<NewPart> {
-    let body = part.body.ok_or_else(|| not_given(&format!("{field}.body")))?;
+fn read_part(field: impl Display + Copy, part: pb::Part) -> Result<NewPart> {
+    let body = part.body.ok_or_else(|| not_given(format_args!("{field}.body")))?;
     Ok(NewPart { client_id: part.client_id, body: read_body(field, body)?.into(), metadata_json: part.metadata_json })
 }
 
 /// Parts for an open message: whole ones, and drafts that close with the text they have.
 pub(in crate::grpc) fn read_open_parts(parts: Vec<pb::Part>) -> Result<Vec<OpenPart>> {
     let numbered = parts.into_iter().enumerate();
-    numbered.map(|(index, part)| read_open_part(&format!("parts[{index}]"), part)).collect()
+    numbered.map(|(index, part)| read_open_part(format_args!("parts[{index}]"), part)).collect()
 }
 
-fn read_open_part(field: &str, part: pb::Part) -> Result<OpenPart> {
+fn read_open_part(field: impl Display + Copy, part: pb::Part) -> Result<OpenPart> {
     if part.part_id.is_empty() {
         return read_part(field, part).map(OpenPart::Whole);
     }
     if part.body.is_some() {
-        return Err(Error::field(&format!("{field}.body"), "does not go with part_id: a draft closes with its words"));
+        return Err(Error::field(
+            format_args!("{field}.body"),
+            "does not go with part_id: a draft closes with its words",
+        ));
     }
     if part.client_id.is_some() {
         return Err(Error::field(
-            &format!("{field}.client_id"),
+            format_args!("{field}.client_id"),
             "does not go with part_id: a draft has its id already",
         ));
     }
@@ -247,19 +251,19 @@ pub(super) fn body(body: PartBody) -> Body {
     }
 }
 
-fn read_body(field: &str, body: Body) -> Result<PartBody> {
+fn read_body(field: impl Display + Copy, body: Body) -> Result<PartBody> {
     Ok(match body {
         Body::Text(part) => PartBody::Text(part.text),
         Body::Reasoning(part) => PartBody::Reasoning(part.text),
         Body::ToolCall(call) => PartBody::ToolCall(ToolCall {
-            start_time: read_optional_time(&format!("{field}.tool_call.start_time"), call.start_time)?,
-            end_time: read_optional_time(&format!("{field}.tool_call.end_time"), call.end_time)?,
+            start_time: read_optional_time(format_args!("{field}.tool_call.start_time"), call.start_time)?,
+            end_time: read_optional_time(format_args!("{field}.tool_call.end_time"), call.end_time)?,
             call_id: call.call_id,
             tool: call.tool,
             input_json: call.input_json,
         }),
-        Body::ToolResult(result) => PartBody::ToolResult(read_result(&format!("{field}.tool_result"), result)?),
-        Body::Media(part) => PartBody::Media(read_media(&format!("{field}.media"), part)?),
+        Body::ToolResult(result) => PartBody::ToolResult(read_result(format_args!("{field}.tool_result"), result)?),
+        Body::Media(part) => PartBody::Media(read_media(format_args!("{field}.media"), part)?),
         Body::Marker(pb::MarkerPart { name, text }) => PartBody::Marker(Marker { name, text }),
         Body::Step(step) => {
             PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(read_usage) })
@@ -269,18 +273,18 @@ fn read_body(field: &str, body: Body) -> Result<PartBody> {
     })
 }
 
-fn read_result(field: &str, result: pb::ToolResultPart) -> Result<ToolResult> {
+fn read_result(field: impl Display + Copy, result: pb::ToolResultPart) -> Result<ToolResult> {
     let numbered = result.attachments.into_iter().enumerate();
     let attachments = numbered
-        .map(|(index, media)| read_media(&format!("{field}.attachments[{index}]"), media))
+        .map(|(index, media)| read_media(format_args!("{field}.attachments[{index}]"), media))
         .collect::<Result<_>>();
     Ok(ToolResult {
         call_id: result.call_id,
-        status: read_status(&format!("{field}.status"), result.status)?,
+        status: read_status(format_args!("{field}.status"), result.status)?,
         output: result.output,
         attachments: attachments?,
-        start_time: read_optional_time(&format!("{field}.start_time"), result.start_time)?,
-        end_time: read_optional_time(&format!("{field}.end_time"), result.end_time)?,
+        start_time: read_optional_time(format_args!("{field}.start_time"), result.start_time)?,
+        end_time: read_optional_time(format_args!("{field}.end_time"), result.end_time)?,
         answers: result.call_message_id.into(),
     })
 }
@@ -293,7 +297,7 @@ fn status(status: ResultStatus) -> pb::ToolResultStatus {
     }
 }
 
-fn read_status(field: &str, number: i32) -> Result<ResultStatus> {
+fn read_status(field: impl Display + Copy, number: i32) -> Result<ResultStatus> {
     match read_enum(field, number)? {
         pb::ToolResultStatus::Unspecified => Err(not_given(field)),
         pb::ToolResultStatus::Completed => Ok(ResultStatus::Completed),
@@ -310,9 +314,9 @@ fn media(media: Media) -> pb::MediaPart {
     pb::MediaPart { mime_type: media.mime_type, name: media.name, source: Some(source) }
 }
 
-fn read_media(field: &str, media: pb::MediaPart) -> Result<Media> {
+fn read_media(field: impl Display + Copy, media: pb::MediaPart) -> Result<Media> {
     let source = match media.source {
-        None => return Err(not_given(&format!("{field}.source"))),
+        None => return Err(not_given(format_args!("{field}.source"))),
         Some(Source::Data(bytes)) => MediaSource::Bytes(bytes),
         Some(Source::Uri(uri)) => MediaSource::Uri(uri),
     };

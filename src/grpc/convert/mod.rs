@@ -16,6 +16,7 @@ use crate::model::compaction::RevisionRange;
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::pb;
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -32,19 +33,19 @@ pub(in crate::grpc) fn time(time: Timestamp) -> prost_types::Timestamp {
 }
 
 /// An instant, truncated to microseconds.
-fn read_time(field: &str, time: prost_types::Timestamp) -> Result<Timestamp> {
+fn read_time(field: impl Display + Copy, time: prost_types::Timestamp) -> Result<Timestamp> {
     if !SECONDS.contains(&time.seconds) || !NANOS.contains(&time.nanos) {
         return Err(Error::field(field, "is no point in time between the years 1 and 9999"));
     }
     Ok(Timestamp(time.seconds * MICROS + i64::from(time.nanos / 1_000)))
 }
 
-fn read_optional_time(field: &str, time: Option<prost_types::Timestamp>) -> Result<Option<Timestamp>> {
+fn read_optional_time(field: impl Display + Copy, time: Option<prost_types::Timestamp>) -> Result<Option<Timestamp>> {
     time.map(|time| read_time(field, time)).transpose()
 }
 
 /// A duration, which must not be negative.
-pub(in crate::grpc) fn read_duration(field: &str, duration: prost_types::Duration) -> Result<Duration> {
+pub(in crate::grpc) fn read_duration(field: impl Display + Copy, duration: prost_types::Duration) -> Result<Duration> {
     match (u64::try_from(duration.seconds), u32::try_from(duration.nanos)) {
         (Ok(seconds), Ok(nanos)) if NANOS.contains(&duration.nanos) => Ok(Duration::new(seconds, nanos)),
         _ => Err(Error::field(field, "is no length of time")),
@@ -52,11 +53,11 @@ pub(in crate::grpc) fn read_duration(field: &str, duration: prost_types::Duratio
 }
 
 /// An enum's value. A number that this version does not know is refused.
-fn read_enum<T: TryFrom<i32>>(field: &str, number: i32) -> Result<T> {
+fn read_enum<T: TryFrom<i32>>(field: impl Display + Copy, number: i32) -> Result<T> {
     T::try_from(number).map_err(|_| Error::field(field, format!("{number} is no value that this version knows")))
 }
 
-fn not_given(field: &str) -> Error {
+fn not_given(field: impl Display + Copy) -> Error {
     Error::field(field, "is not given")
 }
 
