@@ -2,8 +2,8 @@
 //!
 //! Catching up, following and replaying are therefore one code path, and a slow reader delays nobody else.
 //!
-//! Many subscriptions are woken less often, and then have several events each: a thousand tasks that are woken at every
-//! commit would leave no processor for the calls that commit.
+//! Each of many subscriptions pauses behind a page, and then has several events at once: a thousand tasks that are woken
+//! at every commit would leave no processor for the calls that commit.
 
 use crate::limits;
 use crate::model::Seq;
@@ -12,42 +12,26 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
-/// Announces new events to subscriptions.
+/// The subscriptions of a store.
+#[derive(Default)]
 pub struct Bus {
-    announced: watch::Receiver<Seq>,
+    /// Shared with every subscription, to count them.
+    open: Arc<()>,
 }
 
 impl Bus {
-    /// Starts the task that announces the store's events. It ends when the store is closed.
-    pub fn start(store: &Store) -> Self {
-        let head = store.watch_head();
-        let (announcing, announced) = watch::channel(*head.borrow());
-        tokio::spawn(announce(head, announcing));
-        Self { announced }
-    }
-
     /// A subscription to the events after `after`, with progress at least at this interval.
     pub fn subscribe(&self, store: Store, filter: EventFilter, after: Seq, progress: Duration) -> Subscription {
-        let (committed, announced) = (store.head_seq(), self.announced.clone());
-        Subscription { store, filter, cursor: Arc::new(AtomicI64::new(after)), committed, announced, progress }
+        let (cursor, head) = (Arc::new(AtomicI64::new(after)), store.watch_head());
+        Subscription { store, filter, cursor, head, progress, open: self.open.clone(), pause_end: Instant::now() }
     }
 }
 
-/// Passes on the newest number: at once, unless the last time was just before.
-async fn announce(mut head: watch::Receiver<Seq>, announcing: watch::Sender<Seq>) {
-    while head.changed().await.is_ok() {
-        announcing.send_replace(*head.borrow_and_update());
-        let pause = pause(announcing.receiver_count());
-        if !pause.is_zero() {
-            tokio::time::sleep(pause).await;
-        }
-    }
-}
-
-/// The time between two announcements to a number of subscriptions.
+/// The pause of each of a number of subscriptions behind the newest event.
 fn pause(subscriptions: usize) -> Duration {
-    let pause = Duration::from_micros(limits::STREAM_WAKE_MICROS) * u32::try_from(subscriptions).unwrap_or(u32::MAX);
+    let pause = Duration::from_micros(limits::STREAM_PAUSE_MICROS) * u32::try_from(subscriptions).unwrap_or(u32::MAX);
     // Timers have a resolution of a millisecond, and this much work delays nobody.
     if pause < Duration::from_millis(1) { Duration::ZERO } else { pause }
 }
@@ -58,10 +42,11 @@ pub struct Subscription {
     filter: EventFilter,
     /// Sequence number up to which all events were read.
     cursor: Arc<AtomicI64>,
-    /// The newest event when the subscription began, which may not have been announced yet.
-    committed: Seq,
-    announced: watch::Receiver<Seq>,
+    head: watch::Receiver<Seq>,
     progress: Duration,
+    open: Arc<()>,
+    /// The next page is not read before.
+    pause_end: Instant,
 }
 
 /// The next result of a subscription.
@@ -94,10 +79,17 @@ impl Subscription {
         let idle = tokio::time::sleep(self.progress);
         tokio::pin!(idle);
         loop {
-            let head = self.committed.max(*self.announced.borrow_and_update());
+            if self.pause_end > Instant::now() {
+                tokio::time::sleep_until(self.pause_end).await;
+            }
+            let head = *self.head.borrow_and_update();
             while self.cursor() < head {
                 let page = self.store.tail(&self.filter, self.cursor(), head).await?;
                 self.cursor.store(page.scanned, Ordering::Relaxed);
+                // One that catches up reads page after page.
+                if page.scanned == head {
+                    self.pause_end = Instant::now() + pause(Arc::strong_count(&self.open) - 1);
+                }
                 if !page.events.is_empty() {
                     return Ok(Next::Events { events: page.events });
                 }
@@ -107,7 +99,7 @@ impl Subscription {
             }
             tokio::select! {
                 () = &mut idle => return Ok(Next::Idle),
-                changed = self.announced.changed() => if changed.is_err() { return Ok(Next::Closed) },
+                changed = self.head.changed() => if changed.is_err() { return Ok(Next::Closed) },
             }
         }
     }
@@ -116,25 +108,52 @@ impl Subscription {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Clock;
+    use crate::model::usage::ModelWindow;
+    use crate::store::{Caller, CreateSession, Durability, Options, PolicyText};
+
+    async fn commit(store: &Store) {
+        let new = CreateSession {
+            client_id: None,
+            title: String::new(),
+            policy: PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
+            window: ModelWindow::default(),
+            metadata_json: None,
+            parent: None,
+        };
+        store.create_session(new, Caller::default()).await.expect("created");
+    }
+
+    /// The number of events that a subscription gets within a time.
+    async fn heard(subscription: &mut Subscription, within: Duration) -> usize {
+        match tokio::time::timeout(within, subscription.next()).await {
+            Ok(Ok(Next::Events { events })) => events.len(),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => 0,
+        }
+    }
 
     #[tokio::test(start_paused = true)]
-    async fn few_subscriptions_hear_of_every_commit_and_many_of_several_at_a_time() {
-        for (subscriptions, paused) in [(10, false), (1_000, true)] {
-            let (committing, head) = watch::channel(0);
-            let (announcing, announced) = watch::channel(0);
-            let mut heard: Vec<_> = (0..subscriptions).map(|_| announced.clone()).collect();
-            let task = tokio::spawn(announce(head, announcing));
-            committing.send_replace(1);
-            heard[0].changed().await.expect("announced at once");
-            assert_eq!(*heard[0].borrow_and_update(), 1);
-            committing.send_replace(2);
-            let next = tokio::time::timeout(Duration::from_millis(1), heard[0].changed()).await;
-            assert_eq!(next.is_err(), paused, "{subscriptions}");
-            committing.send_replace(3);
-            heard[0].wait_for(|seq| *seq == 3).await.expect("announced");
-            drop(committing);
-            task.await.expect("it ends with the store");
-            assert!(heard[0].changed().await.is_err());
+    async fn many_subscriptions_pause_and_few_do_not() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let options = Options { directory: directory.path().join("store"), durability: Durability::ProcessCrash };
+        let (store, writer) = Store::open(options, Clock::default()).await.expect("the store opens");
+        // In a runtime of its own: the timers of the writer would move this one's clock.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        std::thread::spawn(move || runtime.block_on(writer));
+        let (short, long) = (Duration::from_millis(1), Duration::from_secs(1));
+        for (subscriptions, pauses) in [(1, false), (49, false), (1_000, true)] {
+            let bus = Bus::default();
+            let subscribe = || bus.subscribe(store.clone(), EventFilter::default(), store.head_seq(), long * 10);
+            let mut open: Vec<_> = (0..subscriptions).map(|_| subscribe()).collect();
+            commit(&store).await;
+            assert_eq!(heard(&mut open[0], short).await, 1, "the first event comes at once");
+            commit(&store).await;
+            commit(&store).await;
+            assert_eq!(heard(&mut open[0], short).await, if pauses { 0 } else { 2 }, "{subscriptions}");
+            if pauses {
+                assert_eq!(heard(&mut open[0], long).await, 2, "both come behind the pause");
+            }
         }
     }
 }

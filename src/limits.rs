@@ -151,9 +151,9 @@ pub const SCRUB_MIB_PER_SECOND_MAX: u64 = 1_024;
 pub const SCRUB_INTERVAL_HOURS_DEFAULT: u64 = 168;
 /// Maximum interval between scrubs, in hours.
 pub const SCRUB_INTERVAL_HOURS_MAX: u64 = 8_784;
-/// Microseconds for each open event stream between two announcements of new events: about the processor time that a
-/// stream needs for one.
-pub const STREAM_WAKE_MICROS: u64 = 20;
+/// Microseconds that an event stream pauses behind the newest event for each open stream: about the processor time that
+/// a stream needs for an event.
+pub const STREAM_PAUSE_MICROS: u64 = 20;
 /// Open event streams.
 pub const STREAMS_MAX: usize = 4_096;
 /// Bytes of content in one frame of an event stream; a single longer event has a frame for itself. Each stream holds

@@ -122,12 +122,12 @@ pub struct Options {
 }
 
 impl Longhand {
-    /// The API over a store and a running scheduler. It needs a runtime, in which it announces events.
+    /// The API over a store and a running scheduler.
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
         let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
         let shared = Shared {
             loaded: scheduler.loaded().clone(),
-            bus: Bus::start(&store),
+            bus: Bus::default(),
             store,
             scheduler,
             default_preset: options.default_preset,
