@@ -2,7 +2,6 @@
 
 use super::codec;
 use super::error::{Error, Kind, Result};
-use super::head::SessionKey;
 use super::sqlite::{self, Connection, Query, Row};
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -102,11 +101,6 @@ fn segment(row: &Row) -> Result<Segment> {
 }
 
 impl Ancestry {
-    /// The key in the form that other layers use.
-    pub(crate) fn session(&self) -> SessionKey {
-        SessionKey(self.key)
-    }
-
     /// Refuses a revision that the session does not have.
     pub(crate) fn check(&self, revision: Revision) -> Result<()> {
         if (0..=self.revision).contains(&revision) {

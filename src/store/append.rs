@@ -1,15 +1,15 @@
 //! Plain appends: messages, parts, seals; `drafts` has the text of open parts. They need no precondition, so any number
 //! of writers interleave.
 
-use super::ancestry::Reader;
-use super::calls::{self, Holder, NamedCalls, names_calls};
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, SessionKey};
+use super::pairing::{self, Holder, NamedCalls, names_calls};
+use super::receipts::{admitted, answered};
 use super::sqlite::{self, Row};
-use super::tx::{Caller, MessageInput, PartInput, RequestKey, Tx, salt};
+use super::tx::{Caller, MessageInput, PartInput, Tx, salt};
 use super::{events, messages, open_messages};
 use crate::limits;
 use crate::model::Revision;
@@ -96,7 +96,6 @@ pub(crate) struct FinishMessage {
     pub(crate) has_expired: bool,
 }
 
-const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = ?1 and request_id = ?2";
 const SELECT_CLIENTS: &str = "select m.client_id, m.public_id from json_each(?2) wanted \
      join message m on m.session_id = ?1 and m.client_id = wanted.value";
 const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s cross join json_each(?2) wanted \
@@ -111,52 +110,12 @@ const SEAL: &str = "update message set sealed_revision = ?2, seal = ?3 where id 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT_REQUEST, SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
-
-/// The kept answer to an earlier request with the same id, if there was one.
-pub(crate) fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
-    if let Some(answer) = caller.request.as_ref().and_then(|request| tx.fresh_request(key, request)) {
-        return answer.map(Some);
-    }
-    kept_answer(&mut Reader::new(tx.conn), key, caller)
-}
-
-/// The answer to an earlier committed request with the same id, if there was one.
-pub(crate) fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
-    let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
-    let row = reader.one(sqlite::query(SELECT_REQUEST).bind(key).bind(id))?;
-    let Some(row) = row else { return Ok(None) };
-    let kept: Vec<u8> = row.get(0)?;
-    if kept != payload_hash {
-        return Err(Error::RequestIdReused { request_id: id.clone() });
-    }
-    let receipt: &[u8] = row.get(1)?;
-    let receipt = codec::decode("request", receipt).map_err(|error| error.in_row(id))?;
-    Receipt::from_disk(receipt).map(Some)
-}
+    &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
 
 /// An answer with the pending work of now, also for a repeated request, whose sender continues from there.
 fn with_pending(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
     let head = tx.loaded(key)?;
     Ok(Receipt { pending: head.pending(), appended_bytes: head.appended_bytes, ..receipt })
-}
-
-/// The common beginning of every change of history: first the kept answer to a repeated request, then the checks that
-/// refuse a new one. All other checks must come after this, or a repeated request could get another answer.
-pub(crate) fn admitted(
-    tx: &mut Tx<'_>,
-    key: i64,
-    caller: &Caller,
-    expected_revision: Option<Revision>,
-) -> Result<Option<Receipt>> {
-    tx.head(key)?;
-    let answer = answered(tx, key, caller)?;
-    if answer.is_none() {
-        let head = tx.loaded(key)?;
-        head.writable()?;
-        head.expect(expected_revision)?;
-    }
-    Ok(answer)
 }
 
 /// For each message, the existing message of the session's history with the same client id.
@@ -270,7 +229,7 @@ fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut Append
     let (id, revision) = (input.id, tx.next_revision(key)?);
     let holder = Holder { message: id, revision, writer: &caller.actor };
     for (position, (part, input)) in (0..).zip(original.parts.iter().zip(&mut input.parts)) {
-        calls::settle(tx, key, &holder, position, &part.body, input)?;
+        pairing::settle(tx, key, &holder, position, &part.body, input)?;
     }
     Ok(())
 }
@@ -425,7 +384,7 @@ fn settle_parts(
     let mut settled = Vec::with_capacity(parts.len());
     for (position, (mut part, body)) in (open.next_position..).zip(parts) {
         if let Some(body) = body {
-            calls::settle(tx, key, &holder, position, &body, &mut part.input)?;
+            pairing::settle(tx, key, &holder, position, &body, &mut part.input)?;
         }
         settled.push(part);
     }

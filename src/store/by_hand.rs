@@ -1,10 +1,10 @@
 //! Requests by hand for a compaction that waits or runs: confirm, expedite, cancel.
 
 use super::ancestry::Reader;
-use super::append::answered;
 use super::error::{Error, Result};
 use super::head::Receipt;
 use super::jobs::{by_id, give_up};
+use super::receipts::answered;
 use super::sqlite;
 use super::tx::{Caller, Tx};
 use crate::model::compaction::{CompactionState, Failure, FailureReason, Trigger};

@@ -2,9 +2,9 @@
 //! their failures.
 
 use super::error::{Error, Result};
-use super::health::{Health, WriteState};
-use super::open::PAGE_BYTES;
-use super::sqlite::{self, Connection};
+use super::health::Health;
+use super::sqlite::{self, Connection, PAGE_BYTES};
+use super::write_state::WriteState;
 use crate::limits;
 use crate::telemetry::failpoint;
 

@@ -1,14 +1,15 @@
 //! Commits of compactions: guarded, and in one transaction with the end of their job.
 
 use super::ancestry::Reader;
-use super::append::admitted;
 use super::chain::{self, Digest};
-use super::claims::{Claim, history_changed, holds, recheck};
+use super::claiming::{history_changed, recheck};
+use super::claims::Claim;
 use super::codec;
 use super::error::{Error, Result};
 use super::head::{Receipt, SessionKey};
-use super::jobs::{Finish, finish};
+use super::jobs::{Finish, finish, holds};
 use super::marks;
+use super::receipts::admitted;
 use super::sqlite;
 use super::statistics;
 use super::tx::{Caller, MessageInput, Tx};

@@ -3,12 +3,9 @@
 //! Counts are derived: missing ones are counted again, and no chain protects them. A sealed message never changes, so
 //! its counts are valid for ever, in forks as well.
 
-use super::Store;
 use super::ancestry::Reader;
 use super::error::{Error, Result};
-use super::sqlite;
-use super::tx::Tx;
-use super::writer::Mutation;
+use super::sqlite::{self, Connection};
 use crate::model::ids::MessageId;
 use crate::model::view::{Counts, PartCounts};
 use prost::Message as _;
@@ -34,23 +31,6 @@ pub struct Counted {
     /// The counts.
     pub counts: Counts,
 }
-
-impl Store {
-    /// The stored counts of these messages, by the name of a counting.
-    pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
-        self.reading(|reader| kept(reader, counting, &messages)).await
-    }
-
-    /// Stores the counts of sealed messages.
-    pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
-        let keep = KeepCounts(counts);
-        self.write(Mutation::derived("keep_counts", 0), move |tx| keep.apply(tx)).await
-    }
-}
-
-/// Counts that are to be written.
-#[derive(Clone)]
-pub(crate) struct KeepCounts(pub(crate) Vec<(MessageId, Counted)>);
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct DiskCounts {
@@ -109,14 +89,11 @@ pub(crate) fn kept(
     Ok(found)
 }
 
-impl KeepCounts {
-    /// Stores them.
-    pub(crate) fn apply(&self, tx: &mut Tx<'_>) -> Result<()> {
-        tx.begin()?;
-        for (message, counted) in &self.0 {
-            let (counting, body) = columns(counted);
-            sqlite::query(KEEP).bind(counting).bind(message.0.as_bytes()).bind(body).execute(tx.conn)?;
-        }
-        Ok(())
+/// Stores the counts of sealed messages.
+pub(super) fn keep(conn: &Connection, counts: &[(MessageId, Counted)]) -> Result<()> {
+    for (message, counted) in counts {
+        let (counting, body) = columns(counted);
+        sqlite::query(KEEP).bind(counting).bind(message.0.as_bytes()).bind(body).execute(conn)?;
     }
+    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Errors of the store.
 
-use super::health::WriteState;
+use super::write_state::WriteState;
 use crate::model::Revision;
 
 /// An error of the store. Nothing was written, unless a variant states otherwise.

@@ -1,13 +1,13 @@
 //! Compaction jobs: requested, claimed, kept alive, ended. A result is committed together with its job's end.
 
 use super::ancestry::Reader;
-use super::append::answered;
 use super::chain::Digest;
-use super::claims::{Claim, holds};
+use super::claims::Claim;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Pending, Receipt, SessionKey};
 use super::open_messages;
+use super::receipts::answered;
 use super::sqlite::{self, Row};
 use super::statistics;
 use super::tx::{Caller, Tx};
@@ -388,6 +388,17 @@ pub(super) fn current_row(tx: &mut Tx<'_>, key: i64) -> Result<Option<JobRow>> {
 pub(crate) fn counts(reader: &mut Reader<'_>) -> Result<(i64, i64)> {
     let row = reader.one(sqlite::query(COUNTS))?;
     row.map_or(Ok((0, 0)), |row| Ok((row.get(0)?, row.get(1)?)))
+}
+
+/// Fails if a claim is no longer valid. Called before anything is written: an error leaves nothing behind.
+pub(super) fn holds(tx: &mut Tx<'_>, claim: &Claim) -> Result<()> {
+    tx.flush()?;
+    let job = by_row(&mut Reader::new(tx.conn), claim.job)?;
+    if job.epoch == claim.epoch && job.compaction.state == CompactionState::Running {
+        Ok(())
+    } else {
+        Err(Error::LeaseLost)
+    }
 }
 
 /// True if no session waits for a decision, and no job waits or runs.

@@ -3,14 +3,17 @@
 //! The store records and reads; it decides nothing. Start at `migrations/`, then `writer`, then `messages`.
 
 mod ahead;
+mod ancestry;
 mod append;
 mod backup;
 mod by_hand;
 mod calls;
 mod chain;
-mod claims;
 mod checkpoint;
+mod claiming;
+mod claims;
 mod codec;
+mod compactions;
 mod copies;
 mod counts;
 mod doctor;
@@ -18,40 +21,45 @@ mod drafts;
 mod error;
 mod events;
 mod expand;
+mod expiry;
 mod figures;
 mod files;
+mod handle;
 mod head;
 mod health;
 mod identity;
 mod jobs;
 mod layouts;
-mod ancestry;
 mod marks;
 mod messages;
 mod open;
 mod open_messages;
+mod pairing;
+mod policies;
 mod position;
 mod readers;
+mod receipts;
 mod recent;
-mod scheduling;
-mod compactions;
-mod reversals;
 mod requests;
 mod reread;
 mod restore;
+mod reversals;
+mod rewrites;
 mod ring;
+mod scheduling;
 mod scrub;
 mod search;
 mod sessions;
 mod sources;
 mod spending;
 mod sqlite;
+mod statistics;
 #[cfg(test)]
 mod tests;
-mod statistics;
 mod tx;
 mod verify;
 mod windows;
+mod write_state;
 mod writer;
 
 pub use append::{NewEntry, Seal};
@@ -65,25 +73,28 @@ pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Moment, PagedEvent, ScannedTo, SessionMoment};
 pub use figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use files::paths;
+pub use handle::{Durability, Store};
 pub use head::{Pending, Receipt, SessionKey};
-pub use health::{Checkpoints, WriteState};
+pub use health::Checkpoints;
 pub use jobs::{Condition, Enqueued, Evaluation, GuardRows, Loss, WindowUsage};
-pub use marks::BranchSummary;
 pub use messages::{PageOf, VIEW_BYTES, body_bytes, message_bytes};
-pub use open::{Durability, Options};
+pub use open::Options;
+pub use policies::PolicyText;
 pub use position::MessagePosition;
 pub use recent::Newest;
 #[doc(hidden)]
 pub use reread::{DiskForm, reread};
 pub use restore::{Restored, restore};
+pub use rewrites::BranchSummary;
 pub use scrub::{ScrubOptions, ScrubState};
 pub use search::{Lookup, Unindexed};
-pub use sessions::{CreateSession, ForkAt, ForkSession, PolicyText, UpdateSession};
+pub use sessions::{CreateSession, ForkAt, ForkSession, UpdateSession};
 pub use sources::{Source, SourceUpdate};
 pub use spending::Spent;
 pub use statistics::{CompactionCounter, Statistics};
 pub use tx::{Caller, RequestKey};
 pub use verify::{Checked, Finding};
+pub use write_state::WriteState;
 
 use crate::model::changes::SummaryChange;
 use crate::model::compaction::{Compaction, CompactionRequest, Failure, RevisionRange};
@@ -93,173 +104,32 @@ use crate::model::message::Message;
 use crate::model::part::NewPart;
 use crate::model::session::Session;
 use crate::model::time::Timestamp;
+use crate::model::view::Counts;
 use crate::model::{Revision, Seq};
 use crate::telemetry::span;
-use ancestry::{Ancestry, Reader};
-use health::Health;
-use readers::Readers;
-use recent::Recent;
-use ring::Ring;
-use std::sync::Arc;
-use tokio::sync::{mpsc, watch};
-use tx::Tx;
+use ancestry::Ancestry;
+use std::collections::HashMap;
+use tokio::sync::mpsc;
 use uuid::Uuid;
-use writer::{Mutation, WriterHandle};
-
-/// The store: cheap to clone, and shared by all readers and writers.
-#[derive(Clone)]
-pub struct Store {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    writer: WriterHandle,
-    readers: Readers,
-    identity: identity::Identity,
-    durability: Durability,
-    announced: writer::Announced,
-    health: Arc<Health>,
-    recent: Arc<Recent>,
-    ring: Arc<Ring>,
-    directory: std::path::PathBuf,
-    scrub: scrub::Scrub,
-    /// Held while a backup is made.
-    backing_up: tokio::sync::Mutex<()>,
-}
+use writer::Mutation;
 
 /// A draft of an open message: its id, true for reasoning, its text so far.
 pub type DraftWords = (PartId, bool, String);
 
 impl Store {
-    /// The store's id; cursors name it.
-    pub fn id(&self) -> Uuid {
-        self.shared.identity.id
-    }
-
-    /// True if the store is a restored backup of the store with this id.
-    pub fn was_restored_from(&self, id: Uuid) -> bool {
-        self.shared.identity.earlier.contains(&id)
-    }
-
-    /// The secret key of the store's view tokens; no answer contains it.
-    pub fn view_key(&self) -> &[u8; 32] {
-        &self.shared.identity.view_key
-    }
-
-    /// The kind of crash that an acknowledged write survives.
-    pub fn durability(&self) -> Durability {
-        self.shared.durability
-    }
-
-    /// The state of writes, with the reason if none are taken.
-    pub fn write_state(&self) -> WriteState {
-        self.shared.health.writes()
-    }
-
-    /// Waits until writes are stopped for the rest of the process, and returns the reason.
-    pub async fn stopped(&self) -> WriteState {
-        let mut writes = self.shared.health.watch();
-        let state = writes.wait_for(|state| state.is_final()).await.map(|state| *state);
-        // The store itself holds the sender, so there always is an answer.
-        state.unwrap_or_default()
-    }
-
-    /// The state of the checkpoints, which copy the write-ahead log into the database.
-    pub fn checkpoints(&self) -> Checkpoints {
-        self.shared.health.checkpoints()
-    }
-
-    /// Watches the number of the newest committed event. Every commit notifies, also one without an event.
-    pub fn watch_head(&self) -> watch::Receiver<Seq> {
-        self.shared.announced.head_seq.clone()
-    }
-
-    /// Watches for commits behind which the scheduler may find work: due marks, jobs, wake times. Plain appends to
-    /// sessions that are not due are none.
-    pub fn watch_work(&self) -> watch::Receiver<()> {
-        self.shared.announced.work.clone()
-    }
-
-    /// The number of the newest committed event.
-    pub fn head_seq(&self) -> Seq {
-        *self.shared.announced.head_seq.borrow()
-    }
-
-    /// Drops this clone of the store, and closes the readers of all clones.
-    pub async fn close(self) {
-        self.shared.readers.close();
-    }
-
-    /// Rows that reads have fetched since the store was opened.
-    pub fn rows_read(&self) -> u64 {
-        self.shared.readers.rows_read()
-    }
-
-    /// Bytes of the database and its log on disk.
-    pub fn bytes_on_disk(&self) -> i64 {
-        self.file_bytes(files::DATABASE).saturating_add(self.log_bytes())
-    }
-
-    /// Figures of the writer, the readers and the log.
-    pub fn figures(&self) -> Figures {
-        let meter = self.shared.writer.meter();
-        Figures {
-            queued_mutations: meter.queued(),
-            commits: meter.commits(),
-            log_bytes: self.log_bytes(),
-            oldest_read_ms: self.shared.readers.oldest_read_ms(),
-        }
-    }
-
-    fn log_bytes(&self) -> i64 {
-        self.file_bytes(&format!("{}-wal", files::DATABASE))
-    }
-
-    fn file_bytes(&self, name: &str) -> i64 {
-        let metadata = std::fs::metadata(self.shared.directory.join(name));
-        metadata.map_or(0, |metadata| i64::try_from(metadata.len()).unwrap_or(i64::MAX))
-    }
-
-    async fn reading<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        self.shared.readers.reading(read).await
-    }
-
-    async fn brief<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        self.shared.readers.brief(read).await
-    }
-
-    async fn snapshot<T>(&self, read: impl FnOnce(&mut Reader<'_>) -> Result<T>) -> Result<T> {
-        self.shared.readers.snapshot(read).await
-    }
-
-    /// Has the writer apply a mutation, and waits until it is durable.
-    async fn write<T: Send + 'static>(
-        &self,
-        mutation: Mutation,
-        apply: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
-    ) -> Result<T> {
-        self.shared.writer.write(mutation, apply).await
-    }
-
     // ---- sessions ----
 
     /// Finds a session by its id or its client's id.
     pub async fn find_session(&self, id: &str) -> Result<SessionKey> {
-        self.brief(|reader| {
-            let key = ancestry::find(reader, id)?.session();
-            if span::records_session() {
-                span::record("session", ancestry::public_id(reader.conn, key.0)?);
-            }
-            Ok(key)
-        })
-        .await
+        use crate::telemetry::span;
+        self.brief(|reader| ancestry::find(reader, id).map(|ancestry| SessionKey(ancestry.key))).await
     }
 
     /// A session in its newest state, with its policy.
     pub async fn session(&self, key: SessionKey) -> Result<(Session, PolicyText)> {
         self.brief(|reader| {
             let mut session = sessions::get(reader, key.0)?;
-            let policy = sessions::policy_at(reader, key.0, i64::MAX)?;
+            let policy = policies::policy_at(reader, key.0, i64::MAX)?;
             session.preset.clone_from(&policy.preset);
             Ok((session, policy))
         })
@@ -288,7 +158,7 @@ impl Store {
         self.reading(|reader| {
             let mut sessions = Vec::new();
             for (key, mut session) in sessions::list(reader, below, archived, parent, limit)? {
-                let policy = sessions::policy_at(reader, key, i64::MAX)?;
+                let policy = policies::policy_at(reader, key, i64::MAX)?;
                 session.preset.clone_from(&policy.preset);
                 sessions.push((key, session, policy));
             }
@@ -304,7 +174,7 @@ impl Store {
 
     /// The answer to an earlier request with the same id, if there was one.
     pub async fn kept_answer(&self, key: SessionKey, caller: &Caller) -> Result<Option<Receipt>> {
-        self.brief(|reader| append::kept_answer(reader, key.0, caller)).await
+        self.brief(|reader| receipts::kept_answer(reader, key.0, caller)).await
     }
 
     /// Changes a session.
@@ -439,6 +309,16 @@ impl Store {
         self.reading(|reader| messages::newest_record(reader, session.0)).await
     }
 
+    /// The stored counts of these messages, by the name of a counting.
+    pub async fn counts(&self, counting: &str, messages: Vec<MessageId>) -> Result<HashMap<MessageId, Counts>> {
+        self.reading(|reader| counts::kept(reader, counting, &messages)).await
+    }
+
+    /// Stores the counts of sealed messages.
+    pub async fn keep_counts(&self, counts: Vec<(MessageId, Counted)>) -> Result<()> {
+        self.write(Mutation::derived("keep_counts", 0), move |tx| counts::keep(tx.conn, &counts)).await
+    }
+
     // ---- search ----
 
     /// The next of a session's own messages that are not in the index; none if all are.
@@ -509,9 +389,9 @@ impl Store {
         session: SessionKey,
         caller: Caller,
         expected_revision: Option<Revision>,
-        change: marks::Change,
+        change: rewrites::Change,
     ) -> Result<Receipt> {
-        let rewrite = marks::Rewrite { session, caller, expected_revision, change };
+        let rewrite = rewrites::Rewrite { session, caller, expected_revision, change };
         self.write(Mutation::change("rewrite"), move |tx| rewrite.clone().apply(tx)).await
     }
 
@@ -524,7 +404,7 @@ impl Store {
         message: Option<String>,
         summary: Option<BranchSummary>,
     ) -> Result<Receipt> {
-        self.rewrite(session, caller, expected_revision, marks::Change::Rewind { message, summary }).await
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Rewind { message, summary }).await
     }
 
     /// Replaces a message by another. The receipt's id is the new message's.
@@ -537,12 +417,12 @@ impl Store {
         parts: &[NewPart],
     ) -> Result<Receipt> {
         let parts = parts.iter().map(|part| (part.clone(), tx::PartInput::from_client(part))).collect();
-        self.rewrite(session, caller, expected_revision, marks::Change::Edit { message, parts }).await
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Edit { message, parts }).await
     }
 
     /// Pins or unpins a message. A pinned message is verbatim in every view.
     pub async fn pin(&self, session: SessionKey, caller: Caller, message: String, unpin: bool) -> Result<Receipt> {
-        let change = if unpin { marks::Change::Unpin { message } } else { marks::Change::Pin { message } };
+        let change = if unpin { rewrites::Change::Unpin { message } } else { rewrites::Change::Pin { message } };
         self.rewrite(session, caller, None, change).await
     }
 
@@ -553,7 +433,7 @@ impl Store {
         caller: Caller,
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
-        self.rewrite(session, caller, expected_revision, marks::Change::Undo).await
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Undo).await
     }
 
     /// Redoes the change that was undone last. The event of the receipt's revision names it.
@@ -563,7 +443,7 @@ impl Store {
         caller: Caller,
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
-        self.rewrite(session, caller, expected_revision, marks::Change::Redo).await
+        self.rewrite(session, caller, expected_revision, rewrites::Change::Redo).await
     }
 
     // ---- events ----

@@ -3,14 +3,14 @@
 use super::ahead;
 use super::error::{Error, Result};
 use super::files::{self, DATABASE, DatabaseState};
+use super::handle::{Durability, Shared, Store};
 use super::health::Health;
 use super::identity;
 use super::open_messages;
 use super::readers::Readers;
 use super::scrub::Scrub;
-use super::sqlite::{self, Connection};
+use super::sqlite::{self, Connection, PAGE_BYTES};
 use super::writer::Writer;
-use super::{Shared, Store};
 use crate::clock::Clock;
 use crate::limits;
 use crate::telemetry::failpoint;
@@ -20,8 +20,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Rows with bodies of about a kibibyte stay on one page of the database.
-pub(crate) const PAGE_BYTES: u32 = 4_096;
 /// Page caches of the writer and of a reader, in negative kibibytes. The system's cache serves the rest, and a
 /// connection never releases its cache memory.
 const WRITER_CACHE: i64 = -32_768;
@@ -30,16 +28,6 @@ const READER_CACHE: i64 = -4_096;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Older versions can corrupt a database when two connections write and checkpoint at once.
 const SQLITE_MIN: (u32, u32, u32) = (3, 51, 3);
-
-/// The kind of crash that an acknowledged write survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Durability {
-    /// A crash of the machine.
-    #[default]
-    Full,
-    /// A crash of the daemon.
-    ProcessCrash,
-}
 
 /// Options for opening a store.
 #[derive(Debug, Clone)]

@@ -4,7 +4,7 @@
 use super::ancestry::{self, Ancestry, Reader};
 use super::error::{Error, Result};
 use super::sqlite;
-use super::{SessionKey, Store, marks, messages, sessions, windows};
+use super::{SessionKey, Store, marks, messages, policies, windows};
 use crate::model::Revision;
 use crate::model::ids::MessageId;
 use crate::model::layout::Layout;
@@ -87,7 +87,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
         let row = reader.one(query)?.ok_or_else(|| Error::corrupt("message", "max returned nothing"))?;
         at = at.max(row.get::<Option<Revision>>(0)?.unwrap_or(at));
     }
-    if sessions::policy_in(reader, ancestry, at)? != sessions::policy_in(reader, ancestry, now)?
+    if policies::policy_in(reader, ancestry, at)? != policies::policy_in(reader, ancestry, now)?
         || windows::window_in(reader, ancestry, at)? != windows::window_in(reader, ancestry, now)?
     {
         at = now;

@@ -2,10 +2,10 @@
 
 use super::ancestry::{Ancestry, Reader};
 use super::chain::Digest;
-use super::claims;
+use super::claiming;
 use super::error::{Error, Result};
 use super::jobs;
-use super::marks::{self, Ids};
+use super::marks;
 use super::messages;
 use super::tx::{Caller, Tx};
 use crate::model::Revision;
@@ -21,25 +21,25 @@ enum Change {
 }
 
 /// Undoes the newest active change.
-pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<()> {
     let reversal = layouts::newest_change(marks, ancestry.revision).ok_or(Error::NothingToUndo)?;
     let (body, compaction) = match change(tx, ancestry, marks, reversal.change)? {
         Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
         Change::Rewrite(rewrite) => (EventBody::RewriteUndone(rewrite), None),
     };
     // Before the event of the undo, which the receipt names.
-    claims::end_for_undo(tx, ancestry.key, caller)?;
+    claiming::end_for_undo(tx, ancestry.key, caller)?;
     let at = reverse(tx, ancestry, caller, marks, reversal, &body)?;
     if let Some(compaction) = compaction {
         jobs::undone(tx, ancestry.key, compaction, Some(at))?;
     }
     // An undo must not be followed by the next compaction at once.
     tx.loaded(ancestry.key)?.undo_revision = Some(at);
-    Ok(Ids::new())
+    Ok(())
 }
 
 /// Redoes the change that was undone last.
-pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<Ids> {
+pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<()> {
     let reversal = match layouts::newest_undone(marks, ancestry.revision) {
         Redo::Possible(reversal) => reversal,
         Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
@@ -53,7 +53,7 @@ pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks:
     let mut after = marks.clone();
     let revision = tx.next_revision(ancestry.key)?;
     after.push(Mark { revision, body: MarkBody::Undone { mark: reversal.target } });
-    claims::recheck(tx, ancestry.key, caller, &after)?;
+    claiming::recheck(tx, ancestry.key, caller, &after)?;
     let at = reverse(tx, ancestry, caller, marks, reversal, &body)?;
     if let Some(compaction) = compaction {
         jobs::undone(tx, ancestry.key, compaction, None)?;
@@ -64,7 +64,7 @@ pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks:
     if is_last {
         head.undo_revision = None;
     }
-    Ok(Ids::new())
+    Ok(())
 }
 
 /// Writes the mark with its event, and returns their revision.

@@ -20,23 +20,23 @@ impl Store {
 
     /// Claims a job; none if another worker was faster.
     pub async fn claim(&self, job: i64, owner: Uuid, until: Timestamp) -> Result<Option<Claim>> {
-        self.write(Mutation::change("claim"), move |tx| claims::claim(tx, job, owner, until)).await
+        self.write(Mutation::change("claim"), move |tx| claiming::claim(tx, job, owner, until)).await
     }
 
     /// The claim of a stopped daemon on a job.
     pub async fn lost_claim(&self, job: i64) -> Result<Claim> {
-        self.write(Mutation::change("lost_claim"), move |tx| claims::lost_claim(tx, job)).await
+        self.write(Mutation::change("lost_claim"), move |tx| claiming::lost_claim(tx, job)).await
     }
 
     /// Keeps a claim alive.
     pub async fn heartbeat(&self, claim: Claim, until: Timestamp) -> Result<()> {
-        self.write(Mutation::change("heartbeat"), move |tx| claims::heartbeat(tx, &claim, until)).await
+        self.write(Mutation::change("heartbeat"), move |tx| claiming::heartbeat(tx, &claim, until)).await
     }
 
     /// Records the range that the holder of a claim is about to have summarized: a change of it ends the job at once,
     /// and notifies the holder. An error if the claim is lost.
     pub async fn plan(&self, claim: Claim, planned: Planned) -> Result<()> {
-        self.write(Mutation::change("plan"), move |tx| claims::plan(tx, &claim, planned.clone())).await
+        self.write(Mutation::change("plan"), move |tx| claiming::plan(tx, &claim, planned.clone())).await
     }
 
     /// Commits a compaction.
@@ -146,7 +146,7 @@ impl Store {
     pub async fn wake(&self) -> Result<()> {
         self.write(Mutation::change("wake"), jobs::wake).await?;
         // A mutation of its own: a message that cannot be sealed keeps no session from its wake time.
-        self.write(Mutation::change("expire"), open_messages::expire).await
+        self.write(Mutation::change("expire"), expiry::expire).await
     }
 
     /// The time at which the next job is to run.

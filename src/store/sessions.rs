@@ -1,10 +1,8 @@
 //! Sessions: created, changed, archived, forked, read.
 
 use super::ancestry::{Ancestry, Reader};
-use super::append::answered;
-use super::calls;
 use super::chain::{self, Digest};
-use super::claims;
+use super::claiming;
 use super::codec::{self, Number as _};
 use super::error::{Error, Kind, Result};
 use super::head::{Receipt, SessionKey, context, guards};
@@ -12,7 +10,10 @@ use super::jobs::give_up_all;
 use super::layouts;
 use super::marks;
 use super::open_messages;
+use super::pairing;
+use super::policies::{PolicyText, policy_at, policy_in};
 use super::position::{self, ForkPoint};
+use super::receipts::answered;
 use super::sqlite::{self, Connection, Row};
 use super::tx::{Caller, Tx};
 use super::windows;
@@ -25,15 +26,6 @@ use crate::model::mark::Mark;
 use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-
-/// A policy as the store keeps it: a text that the store does not parse.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PolicyText {
-    /// The preset it started from.
-    pub preset: String,
-    /// The policy, as JSON.
-    pub json: String,
-}
 
 /// Makes a session.
 #[derive(Debug, Clone)]
@@ -123,8 +115,6 @@ const SELECT: &str = select_session!("where s.id = ?1");
 const LIST: &str = select_session!("where s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
 const LIST_CHILDREN: &str =
     select_session!("where s.parent_id = ?4 and s.id < ?1 and (?2 or s.state = 1) order by s.id desc limit +?3");
-const POLICY_AT: &str = "select t.preset, t.json, t.hash from policy p join policy_text t on t.hash = p.hash \
-     where p.session_id = ?1 and p.revision <= ?2 order by p.revision desc limit 1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -139,7 +129,6 @@ pub(crate) const STATEMENTS: &[&str] = &[
     SELECT,
     LIST,
     LIST_CHILDREN,
-    POLICY_AT,
 ];
 
 /// Writes a policy's text and its revision, and adds it to the digest.
@@ -344,9 +333,10 @@ pub(crate) fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &
         (SessionState::Archived, EventBody::SessionArchived)
     };
     if tx.loaded(key)?.state != state {
-        open_messages::archived(tx, key, restore)?;
+        tx.flush()?;
+        open_messages::archived(tx.conn, key, restore, tx.now)?;
         if !restore {
-            give_up_all(tx, key, caller, &claims::archived())?;
+            give_up_all(tx, key, caller, &claiming::archived())?;
         }
         let at = tx.event(key, caller, &body, &Digest::default())?;
         let head = tx.loaded(key)?;
@@ -402,7 +392,7 @@ impl ForkSession {
         if let Some(after) = after {
             marks.retain(|mark| mark.revision <= at);
             let fork = Ancestry { key, fork_revision: Some(at), revision: at };
-            calls::reopen(tx, &fork, after)?;
+            pairing::reopen(tx, &fork, after)?;
             layout = marks::write_fork_point(tx, &mut digest, key, (at + 1, after), &mut marks)?;
         }
         layouts::write_first(tx.conn, &mut digest, key, at + 1, &layout)?;
@@ -485,26 +475,6 @@ fn inherited(tx: &mut Tx<'_>, ancestry: &Ancestry, at: Revision) -> Result<Inher
     let hash: Vec<u8> = row.get(0)?;
     let hash = hash.try_into().map_err(|_| Error::corrupt("event", "a hash is not 32 bytes"))?;
     Ok(Inherited { segments, layout, policy, window, hash })
-}
-
-/// The policy of a session's own rows that is active at a revision.
-pub(crate) fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Result<PolicyText> {
-    let row = reader
-        .one(sqlite::query(POLICY_AT).bind(key).bind(at))?
-        .ok_or_else(|| Error::corrupt("policy", "a session has no policy"))?;
-    let policy = PolicyText { preset: row.get(0)?, json: row.get(1)? };
-    let hash: Vec<u8> = row.get(2)?;
-    if blake3::hash(policy.json.as_bytes()).as_bytes().as_slice() != hash {
-        return Err(Error::corrupt("policy_text", "the text is not what its hash says"));
-    }
-    Ok(policy)
-}
-
-/// The policy of a history that is active at a revision. A session's policy begins with its first event.
-pub(crate) fn policy_in(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<PolicyText> {
-    let at = at.max(1);
-    let segment = ancestry.owner_at(reader, at)?;
-    policy_at(reader, segment.owner, at)
 }
 
 fn from_row(row: &Row) -> Result<(i64, Session)> {

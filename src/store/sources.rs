@@ -3,7 +3,7 @@
 use super::ancestry::{self, Ancestry, Reader};
 use super::error::Result;
 use super::sqlite;
-use super::{Newest, Pending, PolicyText, SessionKey, Store, jobs, layouts, marks, messages, sessions, windows};
+use super::{Newest, Pending, PolicyText, SessionKey, Store, jobs, layouts, marks, messages, policies, windows};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -117,11 +117,11 @@ fn frame(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<S
     let row = reader.one(sqlite::query(FIRST_OPEN).bind(ancestry.key))?;
     let (pending, _, appended_bytes) = jobs::pending(reader, ancestry.key)?;
     Ok(Source {
-        session: ancestry.session(),
+        session: SessionKey(ancestry.key),
         id: ancestry::public_id(reader.conn, ancestry.key)?,
         at,
         layout: layouts::at(reader, ancestry, at)?,
-        policy: sessions::policy_in(reader, ancestry, at)?,
+        policy: policies::policy_in(reader, ancestry, at)?,
         window: windows::window_in(reader, ancestry, at)?,
         changed_revision: marks::changed_revision(reader, ancestry, at)?,
         first_open: row.map(|row| row.get(0)).transpose()?.flatten(),

@@ -6,6 +6,9 @@ use rusqlite::types::{ToSqlOutput, Value, ValueRef};
 use std::marker::PhantomData;
 use std::rc::Rc;
 
+/// Bytes of a page of the database. Rows with bodies of about a kibibyte stay on one page of the database.
+pub(crate) const PAGE_BYTES: u32 = 4_096;
+
 pub(crate) use rusqlite::Connection;
 
 /// A statement with the values of its parameters `?1`, `?2` and so on, or of its `?`, in order.

@@ -27,7 +27,11 @@ fn statements() -> Vec<&'static str> {
         append::STATEMENTS,
         by_hand::STATEMENTS,
         calls::STATEMENTS,
-        claims::STATEMENTS,
+        pairing::STATEMENTS,
+        policies::STATEMENTS,
+        claiming::STATEMENTS,
+        expiry::STATEMENTS,
+        receipts::STATEMENTS,
         counts::STATEMENTS,
         drafts::STATEMENTS,
         events::STATEMENTS,
@@ -217,7 +221,7 @@ async fn commits_reads_and_waiting_mutations_are_measured() {
     assert_eq!(store.figures().commits, CommitDurations::default());
     for (millis, refused) in [(3, false), (20, false), (50, true), (2_000, false)] {
         let (inside, moving) = (store.clone(), clock.clone());
-        let change = move |_: &mut Tx<'_>| {
+        let change = move |_: &mut tx::Tx<'_>| {
             moving.advance(millis);
             let queued = inside.figures().queued_mutations;
             if refused { Err(Error::Database(rusqlite::Error::QueryReturnedNoRows)) } else { Ok(queued) }

@@ -1,6 +1,6 @@
 //! Events on disk: one protobuf message for each kind. The tags never change.
 
-use super::{
+use super::columns::{
     DiskFailure, DiskOutcome, DiskRange, DiskUsage, DiskWindow, Number, decode, encode, id_bytes, ranges_from_disk,
     ranges_to_disk, required, uuid,
 };

@@ -1,7 +1,9 @@
 //! Layouts on disk: whole, or as the difference to the previous one. An edit or a pin changes one place of a layout,
 //! however many marks there are. The tags never change.
 
-use super::{DiskRange, Number as _, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, required, uuid};
+use super::columns::{
+    DiskRange, Number as _, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, required, uuid,
+};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;

@@ -1,6 +1,6 @@
 //! Marks on disk: one protobuf message for each kind of mark. The tags never change.
 
-use super::{DiskRange, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
+use super::columns::{DiskRange, decode, encode, id_bytes, ranges_from_disk, ranges_to_disk, uuid};
 use crate::model::ids::CompactionId;
 use crate::model::mark::{CompactedMark, MarkBody, Replay};
 use crate::model::truncation::Truncation;

@@ -1,6 +1,6 @@
 //! Disk format of parts and of their bodies.
 
-use super::{DiskUsage, Number as _, decode, decode_plain, encode};
+use super::columns::{DiskUsage, Number as _, decode, decode_plain, encode};
 use crate::limits;
 use crate::model::part::{
     Answers, Marker, Media, MediaSource, Opaque, PartBody, Record, ResultStatus, Step, ToolCall, ToolResult,
