@@ -1,7 +1,6 @@
 //! `longhand completions`: prints a script that completes the command line in a shell.
 
-use super::{Cli, Globals};
-use clap::CommandFactory as _;
+use super::globals::Globals;
 use std::process::ExitCode;
 
 #[derive(Debug, clap::Args)]
@@ -10,9 +9,10 @@ pub(super) struct Arguments {
     shell: clap_complete::Shell,
 }
 
-pub(super) fn run(globals: &Globals, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+/// Prints the script for the command line `cli`.
+pub(super) fn run(globals: &Globals, arguments: &Arguments, cli: &mut clap::Command) -> anyhow::Result<ExitCode> {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut Cli::command(), "longhand", &mut script);
+    clap_complete::generate(arguments.shell, cli, "longhand", &mut script);
     let mut output = globals.output();
     output.text(&String::from_utf8(script)?)?;
     output.flush()?;

@@ -20,6 +20,7 @@ mod event_text;
 mod events;
 mod expand;
 mod failure;
+mod globals;
 mod ids;
 mod import;
 mod json;
@@ -41,11 +42,10 @@ mod times;
 mod view;
 mod watch;
 
-use crate::clock::Clock;
+use clap::CommandFactory as _;
 use client::Client;
-use output::Output;
+use globals::Globals;
 use std::process::ExitCode;
-use times::Times;
 
 /// The parsed command line.
 #[derive(Debug, clap::Parser)]
@@ -56,42 +56,6 @@ pub struct Cli {
     globals: Globals,
     #[command(subcommand)]
     command: Command,
-}
-
-/// Options of every command.
-#[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Options of every command")]
-struct Globals {
-    /// Print JSON: the protobuf mapping, one object or one per line
-    #[arg(long, global = true)]
-    json: bool,
-    /// Print control characters in texts and names unescaped
-    #[arg(long, global = true, conflicts_with = "json")]
-    raw: bool,
-    /// Address of the daemon, http://host:port or unix:/path; default: the socket in the default data directory
-    #[arg(long, global = true, env = "LONGHAND_SERVER", value_name = "ADDRESS")]
-    server: Option<String>,
-    /// Use colours: always, never, or auto, which is on a terminal unless NO_COLOR is set
-    #[arg(long, global = true, default_value = "auto", value_name = "WHEN", hide_possible_values = true)]
-    color: clap::ColorChoice,
-    /// Actor that the daemon records with every change of this command
-    #[arg(long, global = true, default_value = "cli", value_name = "NAME")]
-    actor: String,
-}
-
-impl Globals {
-    async fn client(&self) -> anyhow::Result<Client> {
-        Client::connect(&address::or_default(self.server.as_deref())?, &self.actor).await
-    }
-
-    /// The time of the command, for tables: relative on a terminal.
-    fn times(output: &Output) -> Times {
-        if output.columns().is_some() { Times::Since(Clock::default().now()) } else { Times::Absolute }
-    }
-
-    fn output(&self) -> Output {
-        Output::new(self.json, self.raw, self.color)
-    }
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -223,14 +187,14 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Restore(arguments) => backup::restore(globals, arguments).await,
         Command::Audit(arguments) => audit::run(globals, arguments).await,
         Command::Status(arguments) => status::run(globals, arguments).await,
-        Command::Completions(arguments) => completions::run(globals, &arguments),
+        Command::Completions(arguments) => completions::run(globals, &arguments, &mut Cli::command()),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::{CommandFactory, Parser};
+    use clap::Parser;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -1,6 +1,6 @@
 //! Backups, over gRPC.
 
-use super::OwnerSocket;
+use super::caller::OwnerSocket;
 use crate::app::backup::{BackupItem, CheckedCopy, CopyProgress};
 use crate::app::{Error, Longhand, Reason};
 use crate::pb;

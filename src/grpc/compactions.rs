@@ -1,6 +1,6 @@
 //! Compactions over gRPC.
 
-use super::caller;
+use super::caller::caller;
 use super::convert::compaction::{
     changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, summary_request,
 };

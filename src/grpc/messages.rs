@@ -1,6 +1,6 @@
 //! Messages over gRPC.
 
-use super::caller;
+use super::caller::caller;
 use super::convert::count;
 use super::convert::message::{
     draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_parts,

@@ -1,6 +1,6 @@
 //! Sessions over gRPC.
 
-use super::caller;
+use super::caller::caller;
 use super::convert::session::{read_change, read_new, session};
 use crate::app::Longhand;
 use crate::app::sessions::{ForkPoint, SessionChanged};

@@ -1,6 +1,6 @@
 //! The ranges that the compactions of an imported conversation cover.
 
-use super::{Branch, Entry, Problem};
+use super::transcript::{Branch, Entry, Problem};
 
 /// Sets the first and last messages of every compaction's range.
 ///

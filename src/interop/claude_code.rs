@@ -4,6 +4,7 @@
 //! tools, hooks and progress often make it branch although nothing was abandoned.
 
 mod blocks;
+mod row;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -12,11 +13,13 @@ use super::branches::settle;
 use super::draft::MessageDraft;
 use super::name_index::{CLIENT_ID_BYTES, Line, NameIndex, record};
 use super::raw::Object;
-use super::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript, title_of, title_of_request};
+use super::titles::{title_of, title_of_request};
+use super::transcript::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript};
 use crate::model::harness::is_notice;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::{Marker, NOTE, PartBody};
 use crate::model::usage::Usage;
+use row::Row;
 use std::collections::{HashMap, HashSet};
 use tree::Tree;
 
@@ -71,77 +74,6 @@ fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>) -> String {
 fn own_id(rows: &[Row<'_>], name: &str) -> String {
     let ids = rows.iter().rev().filter_map(|row| row.object.as_ref());
     ids.into_iter().find_map(|object| object.id(name)).unwrap_or_default()
-}
-
-/// A line, with the fields that decide its position.
-struct Row<'a> {
-    line: &'a Line,
-    /// The parsed line; none if it is not an object with a type, and then `problem` has the reason.
-    object: Option<Object<'a>>,
-    problem: String,
-    kind: String,
-    uuid: Option<String>,
-    parent: Option<String>,
-    sidechain: bool,
-    /// True if it is a message of the conversation.
-    talks: bool,
-    /// True if it is a message with which a person, or a program in the user's role, started a turn.
-    prompts: bool,
-    /// True if Claude Code wrote it with the user's role: a caveat, the text of a skill.
-    meta: bool,
-    /// True if it is the boundary of a compaction.
-    boundary: bool,
-    /// True if it is the summary of a compaction.
-    summary: bool,
-}
-
-impl<'a> Row<'a> {
-    fn read(line: &'a Line) -> Self {
-        let parsed = Object::parse(line.text()).and_then(|object| match object.id("type") {
-            Some(kind) => Ok((object, kind)),
-            None => Err("the line has no type".to_owned()),
-        });
-        let mut row = Self {
-            line,
-            object: None,
-            problem: String::new(),
-            kind: String::new(),
-            uuid: None,
-            parent: None,
-            sidechain: false,
-            talks: false,
-            prompts: false,
-            meta: false,
-            boundary: false,
-            summary: false,
-        };
-        match parsed {
-            Ok((object, kind)) => {
-                row.uuid = object.id("uuid");
-                row.boundary = kind == "system" && object.string("subtype") == "compact_boundary";
-                // A boundary has no parent, but names the line before it.
-                row.parent = object.id("parentUuid").or_else(|| object.id("logicalParentUuid"));
-                row.sidechain = object.flag("isSidechain");
-                row.talks = kind == "user" || kind == "assistant";
-                row.summary = kind == "user" && object.flag("isCompactSummary");
-                // The text of a skill comes from a tool call.
-                row.meta = kind == "user" && (object.flag("isMeta") || object.id("sourceToolUseID").is_some());
-                row.prompts = kind == "user" && !row.meta && !row.summary && !blocks::has_results(&object);
-                row.object = Some(object);
-                row.kind = kind;
-            }
-            Err(problem) => row.problem = problem,
-        }
-        row
-    }
-
-    /// The kind of a record of the line.
-    fn record_kind(&self) -> String {
-        match self.object.as_ref().and_then(|object| object.id("subtype")) {
-            Some(subtype) => format!("{}/{subtype}", self.kind),
-            None => self.kind.clone(),
-        }
-    }
 }
 
 /// An entry of a branch, or a reply that later lines may still extend.

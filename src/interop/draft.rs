@@ -1,9 +1,8 @@
 //! Builders of messages: parts, and the rest of their lines.
 
-use super::REST_RECORD;
 use super::name_index::{Line, NameIndex, record};
 use super::raw::{Object, quote, step};
-use super::{Entry, Format};
+use super::transcript::{Entry, Format, REST_RECORD};
 use crate::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 use crate::model::time::Timestamp;

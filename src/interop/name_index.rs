@@ -1,6 +1,6 @@
 //! State of a reader: the lines of the file, the assigned ids, and the problems.
 
-use super::{MALFORMED_RECORD, Problem};
+use super::transcript::{MALFORMED_RECORD, Problem};
 use crate::model::message::{MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody, Record};
 use crate::model::time::Timestamp;

@@ -5,7 +5,7 @@
 
 use super::name_index::{Line, record};
 use super::raw::quote;
-use super::{Entry, Problem, Transcript};
+use super::transcript::{Entry, Problem, Transcript};
 use crate::model::message::NewMessage;
 use crate::model::part::{MediaSource, NewPart, PartBody, Record};
 use serde_json::Value;

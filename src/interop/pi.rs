@@ -13,7 +13,8 @@ use super::content::{self, Output};
 use super::draft::MessageDraft;
 use super::name_index::{Line, NameIndex, record};
 use super::raw::{self, Object};
-use super::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript, title_of, title_of_request};
+use super::titles::{title_of, title_of_request};
+use super::transcript::{Branch, Entry, Format, ImportedCompaction, ImportedEdit, Problem, Transcript};
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::{NewPart, PartBody, ResultStatus};
 use crate::model::usage::Usage;
@@ -41,6 +42,16 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
         reader.line(line);
     }
     reader.transcript()
+}
+
+/// True if pi lets a later entry edit this one.
+fn is_editable(entry: &Object<'_>, kind: &str) -> bool {
+    let role = || entry.object("message").map(|message| message.string("role")).unwrap_or_default();
+    match kind {
+        "custom_message" => true,
+        "message" => matches!(role().as_str(), "user" | "assistant" | "toolResult"),
+        _ => false,
+    }
 }
 
 /// A line's node in the tree.
@@ -99,7 +110,7 @@ impl Reader {
         let parent = self.parent(line, &entry);
         let entries = self.entries(line, &entry, &kind, own.as_deref(), parent);
         let node = self.nodes.len();
-        let editable = edits::is_editable(&entry, &kind);
+        let editable = is_editable(&entry, &kind);
         self.nodes.push(Node { parent, stray: false, editable, entries });
         self.by_index.push(node);
         if let Some(own) = own {

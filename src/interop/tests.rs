@@ -1,6 +1,8 @@
 //! Laws for every transcript: nothing of a file is lost, and the plan can be written.
 
+use super::titles::{TITLE_CHARACTERS, title_of};
 use super::*;
+use crate::model::message::NewMessage;
 use crate::model::part::{Media, MediaSource};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;

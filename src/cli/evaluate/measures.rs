@@ -6,7 +6,6 @@
 //! party who grades the answers without the summary.
 
 use super::facts::{Facts, command_head, files, identifiers, used_again};
-use super::source;
 use crate::model::compaction::Contradiction;
 use crate::model::message::Message;
 use crate::model::part::{PartBody, ResultStatus};
@@ -205,4 +204,9 @@ fn checks(messages: &[Message]) -> BTreeMap<String, bool> {
         }
     }
     ended
+}
+
+/// A message as a summarizer sees it.
+pub(super) fn source(message: &Message) -> SourceMessage {
+    SourceMessage { message: message.clone().into(), placement: None, pruned: Vec::new(), counts: None }
 }

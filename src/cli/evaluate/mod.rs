@@ -183,7 +183,7 @@ impl Evaluation<'_> {
             };
             for budget_tokens in sizes {
                 let input = SummaryInput {
-                    messages: before.iter().map(source).collect(),
+                    messages: before.iter().map(measures::source).collect(),
                     split_turn: Vec::new(),
                     previous: None,
                     previous_is_supplied: false,
@@ -296,11 +296,6 @@ fn pieces(messages: &[SourceMessage], count: u32) -> Vec<&[SourceMessage]> {
         rest = behind;
     }
     pieces
-}
-
-/// A message as a summarizer sees it.
-fn source(message: &Message) -> SourceMessage {
-    SourceMessage { message: message.clone().into(), placement: None, pruned: Vec::new(), counts: None }
 }
 
 /// The messages among a transcript's entries.

@@ -5,7 +5,7 @@
 //! conversation was kept, and the others start abandoned branches. If none leads there, the tree branches for another
 //! reason, and nothing was abandoned.
 
-use super::Row;
+use super::row::Row;
 use std::collections::HashMap;
 
 /// An abandoned branch.

@@ -10,16 +10,6 @@ use crate::interop::{Entry, Format};
 use crate::model::message::{NewMessage, Role};
 use crate::model::part::{NewPart, PartBody};
 
-/// True if pi lets a later entry edit this one.
-pub(super) fn is_editable(entry: &Object<'_>, kind: &str) -> bool {
-    let role = || entry.object("message").map(|message| message.string("role")).unwrap_or_default();
-    match kind {
-        "custom_message" => true,
-        "message" => matches!(role().as_str(), "user" | "assistant" | "toolResult"),
-        _ => false,
-    }
-}
-
 /// Position of an edit's target, relative to the edit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {

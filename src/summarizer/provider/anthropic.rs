@@ -1,8 +1,8 @@
 //! Anthropic's messages protocol.
 
 use super::fault::Fault;
-use super::protocol::{ModelRequest, Wire, items, text, with_extra};
 use super::reply::{Reply, Stop};
+use super::request::{ModelRequest, Wire, items, text, with_extra};
 use crate::model::usage::Usage;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Gemini's generateContent protocol.
 
 use super::fault::Fault;
-use super::protocol::{ModelRequest, Wire, count, items, text, with_extra};
 use super::reply::{Reply, Stop};
+use super::request::{ModelRequest, Wire, count, items, text, with_extra};
 use serde_json::{Value, json};
 
 pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {

@@ -11,6 +11,7 @@ mod openai_chat;
 mod openai_responses;
 mod protocol;
 mod reply;
+mod request;
 mod retry_after;
 mod sse;
 #[cfg(test)]
@@ -26,8 +27,9 @@ use crate::policy::prompt::{Expected, Prompt};
 use crate::telemetry::failpoint;
 use fault::{Class, Fault, shortened};
 use gate::{Gate, GateState};
-use protocol::{ModelRequest, Protocol, Wire};
+use protocol::Protocol;
 use reply::{Reply, Stop};
+use request::{ModelRequest, Wire};
 use reqwest::header::{CONTENT_TYPE, HeaderName};
 use reqwest::{Client, Response, redirect};
 use serde_json::{Map, Value};

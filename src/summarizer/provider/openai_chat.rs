@@ -1,8 +1,8 @@
 //! The chat completions protocol: of OpenAI, Ollama, vLLM, llama.cpp, LM Studio, OpenRouter and many others.
 
 use super::fault::Fault;
-use super::protocol::{ModelRequest, Wire, count, items, text, with_extra};
 use super::reply::{Reply, Stop};
+use super::request::{ModelRequest, Wire, count, items, text, with_extra};
 use serde_json::{Value, json};
 
 /// Field of the output limit for newer models of OpenAI; other servers know only the older one.

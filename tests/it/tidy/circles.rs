@@ -7,14 +7,10 @@ use super::paths::PathReader;
 use super::*;
 
 /// Modules whose files may use each other in circles, with the reason.
-const UNORDERED: [(&str, &str); 7] = [
+const UNORDERED: [(&str, &str); 3] = [
     ("app", "the files of the module share the `App` that `mod.rs` makes"),
-    ("cli", "each command uses the options and the output of `cli`, which dispatches to it"),
     ("daemon", "a connection and its calls drive each other"),
-    ("grpc", "each service uses the state that `mod.rs` makes"),
-    ("interop", "readers share the draft of a session, which knows their errors"),
     ("summarizer", "each summarizer uses the trait and the inputs of `mod.rs`, which chooses among them"),
-    ("store", "all statements use the `Store` that `mod.rs` opens, and the writer calls them"),
 ];
 
 /// The files of a module with their paths and names.
