@@ -1,7 +1,7 @@
 //! Writing and reading history: appends, drafts, seals, pages, rewinds, edits, pins.
 
+use super::deltas::LiveDelta;
 use super::error::{Error, Reason, Result};
-use super::events::LiveDelta;
 use super::{Known, Longhand, check_caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};

@@ -1,14 +1,14 @@
 //! Events for callers: streams and pages.
 
+use super::deltas::LiveDelta;
 use super::error::{Error, Reason, Result};
-use super::feed::EventFeed;
 use super::room::Held;
 use super::sessions::SessionInfo;
 use super::{Longhand, cursor, page_size};
 use crate::bus::{Next, Subscription};
 use crate::limits;
 use crate::model::event::{Event, EventKind};
-use crate::model::ids::{MessageId, PartId, SessionId};
+use crate::model::ids::{PartId, SessionId};
 use crate::model::message::Message;
 use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
@@ -20,23 +20,6 @@ use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, broadcast};
 use tokio_util::sync::CancellationToken;
-
-/// Text of a draft, as it comes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveDelta {
-    /// The session.
-    pub session: SessionKey,
-    /// The open message.
-    pub message: MessageId,
-    /// The draft.
-    pub part: PartId,
-    /// True for reasoning, false for text.
-    pub reasoning: bool,
-    /// Bytes of the draft before this text.
-    pub offset: i64,
-    /// The text.
-    pub delta: String,
-}
 
 /// The start of a stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -180,7 +163,7 @@ const EVENT_BYTES: usize = 256;
 
 /// A stream of frames, read at its reader's pace.
 pub struct EventStream {
-    app: Longhand,
+    pub(super) app: Longhand,
     subscription: Subscription,
     /// Frames that are ready: the beginning of the stream.
     waiting: VecDeque<Frame>,
@@ -213,12 +196,6 @@ enum SnapshotStep {
 }
 
 impl EventStream {
-    /// Starts a task that reads the stream ahead of a client that may be slow or silent.
-    pub fn feed(self) -> EventFeed {
-        let room = self.app.traffic().answers.clone();
-        EventFeed::new(self, room)
-    }
-
     /// The next frame, or the error that ends the stream.
     pub async fn next(&mut self) -> Result<Frame> {
         while self.waiting.is_empty()

@@ -41,6 +41,14 @@ impl EventFeed {
     }
 }
 
+impl EventStream {
+    /// Starts a task that reads the stream ahead of a client that may be slow or silent.
+    pub fn feed(self) -> EventFeed {
+        let room = self.app.traffic().answers.clone();
+        EventFeed::new(self, room)
+    }
+}
+
 /// Reads a frame whenever the client has taken the one before.
 async fn read(mut stream: EventStream, room: Arc<Room>, sender: mpsc::Sender<Result<(Frame, Held)>>) {
     loop {

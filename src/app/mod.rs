@@ -9,11 +9,13 @@ mod branches;
 pub mod compactions;
 pub mod context;
 pub mod cursor;
+pub mod deltas;
 pub mod error;
 pub mod events;
 pub mod expand;
 pub mod feed;
 mod large_views;
+mod longhand;
 pub mod preview;
 mod recall;
 pub mod room;
@@ -26,200 +28,7 @@ mod validate;
 mod view_token;
 
 pub use crate::store::{Caller, Durability, RequestKey};
-pub use append::ContextUsage;
 pub use error::{Error, Reason, Result};
+pub use longhand::{DefaultPolicy, Longhand, Options};
 
-use crate::bus::Bus;
-use crate::clock::Clock;
-use crate::loaded::{self, Loaded};
-use crate::model::ids::SessionId;
-use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
-use crate::policy::bpe::Vocabulary;
-use crate::policy::{Policy, tokens};
-use crate::scheduler::SchedulerHandle;
-use crate::store::{self, SessionKey, Store};
-use crate::telemetry::span;
-use std::collections::HashMap;
-use std::sync::atomic::AtomicI64;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use tokio::sync::broadcast;
-use tokio_util::sync::CancellationToken;
-
-/// The API. Cheap to clone.
-#[derive(Clone)]
-pub struct Longhand {
-    shared: Arc<Shared>,
-}
-
-struct Shared {
-    store: Store,
-    scheduler: SchedulerHandle,
-    default_preset: String,
-    defaults: Vec<DefaultPolicy>,
-    vocabularies: Vec<Arc<Vocabulary>>,
-    /// Sessions in memory, for reads of views.
-    loaded: Loaded,
-    start_time: Timestamp,
-    clock: Clock,
-    bus: Bus,
-    live: broadcast::Sender<events::LiveDelta>,
-    /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
-    known: Mutex<KnownSessions>,
-    streams: Arc<tokio::sync::Semaphore>,
-    /// Cursors of the open event streams.
-    stream_cursors: Mutex<Vec<Weak<AtomicI64>>>,
-    traffic: Arc<traffic::Traffic>,
-    /// Permits for summaries of branches in progress.
-    branches: tokio::sync::Semaphore,
-    stopping: CancellationToken,
-}
-
-/// Sessions in use, by every id that a caller used for them.
-#[derive(Default)]
-struct KnownSessions {
-    sessions: HashMap<String, Arc<Known>>,
-    /// Number of times that all entries were dropped: rows read before the last time may be stale.
-    generation: u64,
-}
-
-/// The facts about a session that an append needs.
-struct Known {
-    key: SessionKey,
-    id: SessionId,
-    policy: Policy,
-    window: ModelWindow,
-    /// The name of the policy's counting; none if its counts are not stored.
-    counting: Option<Arc<str>>,
-}
-
-/// Maximum number of remembered sessions.
-const KNOWN_MAX: usize = 10_000;
-
-/// The policy of sessions that name no preset, for a model or a project.
-#[derive(Debug, Clone, Default)]
-pub struct DefaultPolicy {
-    /// The model of the session's window, with `*` for any characters; none for any model.
-    pub model: Option<String>,
-    /// The project in the session's metadata; none for any project.
-    pub project: Option<String>,
-    /// The preset; none for the default preset.
-    pub preset: Option<String>,
-    /// JSON merged over the preset; empty for none.
-    pub override_json: String,
-}
-
-/// Options of the API.
-pub struct Options {
-    /// The preset of sessions that name none and match no default.
-    pub default_preset: String,
-    /// The policies of sessions that name no preset; the first match is used.
-    pub defaults: Vec<DefaultPolicy>,
-    /// Vocabularies that policies may name.
-    pub vocabularies: Vec<Arc<Vocabulary>>,
-    /// Cancelled when the daemon stops; ends event streams and waits.
-    pub stopping: CancellationToken,
-}
-
-impl Longhand {
-    /// The API over a store and a running scheduler.
-    pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
-        let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
-        let shared = Shared {
-            loaded: scheduler.loaded().clone(),
-            bus: Bus::default(),
-            store,
-            scheduler,
-            default_preset: options.default_preset,
-            defaults: options.defaults,
-            vocabularies: options.vocabularies,
-            start_time: clock.now(),
-            clock: clock.clone(),
-            live,
-            known: Mutex::default(),
-            streams: Arc::new(tokio::sync::Semaphore::new(crate::limits::STREAMS_MAX)),
-            stream_cursors: Mutex::default(),
-            traffic: Arc::default(),
-            branches: tokio::sync::Semaphore::new(crate::limits::BRANCH_SUMMARIES_MAX),
-            stopping: options.stopping,
-        };
-        Self { shared: Arc::new(shared) }
-    }
-
-    /// The store.
-    pub fn store(&self) -> &Store {
-        &self.shared.store
-    }
-
-    /// Counters of the resources that clients hold.
-    pub fn traffic(&self) -> &Arc<traffic::Traffic> {
-        &self.shared.traffic
-    }
-
-    /// The facts about a session that an append needs, from memory or from the store.
-    async fn known(&self, id: &str) -> Result<Arc<Known>> {
-        let generation = {
-            let all = self.known_sessions();
-            if let Some(known) = all.sessions.get(id) {
-                if span::records_session() {
-                    span::record("session", known.id);
-                }
-                return Ok(known.clone());
-            }
-            all.generation
-        };
-        let key = self.store().find_session(id).await?;
-        let (session, policy) = self.store().session(key).await?;
-        let policy = self.parse_policy(&policy)?;
-        let counting = tokens::basis(&policy).map(Arc::from);
-        let known = Arc::new(Known { key, id: session.id, policy, window: session.window, counting });
-        let mut all = self.known_sessions();
-        if all.generation == generation {
-            if all.sessions.len() >= KNOWN_MAX {
-                all.sessions.clear();
-            }
-            all.sessions.insert(id.to_owned(), known.clone());
-        }
-        Ok(known)
-    }
-
-    /// Drops all remembered sessions, because one of them has a new policy or window, under any of its ids.
-    fn forget(&self) {
-        let mut all = self.known_sessions();
-        all.sessions.clear();
-        all.generation += 1;
-    }
-
-    /// Parses a stored policy, with the vocabulary that it names.
-    pub(crate) fn parse_policy(&self, text: &store::PolicyText) -> Result<Policy> {
-        Ok(loaded::parse_policy(text, &self.shared.vocabularies)?)
-    }
-
-    fn known_sessions(&self) -> std::sync::MutexGuard<'_, KnownSessions> {
-        self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// The window for the figures of a call: the caller's window if it names one, else the session's. Decisions use the
-/// session's window alone.
-fn window_of_call<'a>(known: &'a ModelWindow, given: Option<&'a ModelWindow>) -> &'a ModelWindow {
-    given.filter(|window| window.context > 0).unwrap_or(known)
-}
-
-/// The number of entries in a page.
-fn page_size(asked: i64) -> Result<i64> {
-    match asked {
-        0 => Ok(crate::limits::PAGE_SIZE_DEFAULT),
-        asked if asked < 0 => Err(Error::field("page_size", "is negative")),
-        asked => Ok(asked.min(crate::limits::PAGE_SIZE_MAX)),
-    }
-}
-
-/// Checks the caller's fields before everything else.
-fn check_caller(caller: &Caller) -> Result<()> {
-    validate::name("longhand-actor", &caller.actor)?;
-    if let Some(request) = &caller.request {
-        validate::name("request_id", &request.id)?;
-    }
-    Ok(())
-}
+use longhand::{Known, check_caller, page_size, window_of_call};

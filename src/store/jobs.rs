@@ -659,7 +659,6 @@ pub(crate) fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> 
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
     if found.over_window && !was_over && head.current_job.is_some() {
         // The session cannot continue without the compaction that waits for its next attempt.
-        tx.begin()?;
         sqlite::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(tx.conn)?;
     }
     Ok(())

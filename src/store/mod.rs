@@ -121,8 +121,14 @@ impl Store {
 
     /// Finds a session by its id or its client's id.
     pub async fn find_session(&self, id: &str) -> Result<SessionKey> {
-        use crate::telemetry::span;
-        self.brief(|reader| ancestry::find(reader, id).map(|ancestry| SessionKey(ancestry.key))).await
+        self.brief(|reader| {
+            let key = SessionKey(ancestry::find(reader, id)?.key);
+            if span::records_session() {
+                span::record("session", ancestry::public_id(reader.conn, key.0)?);
+            }
+            Ok(key)
+        })
+        .await
     }
 
     /// A session in its newest state, with its policy.

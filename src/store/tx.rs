@@ -194,7 +194,6 @@ pub(crate) struct Tx<'a> {
     /// The holders of jobs that end here, to be notified after the commit.
     pub(super) interrupted: Vec<CancellationToken>,
     pub(crate) now: Timestamp,
-    has_begun: bool,
     rows: Rows,
     /// The events whose rows are written.
     written_events: Vec<EventRow>,
@@ -209,7 +208,7 @@ pub(crate) struct Tx<'a> {
 }
 
 impl<'a> Tx<'a> {
-    /// Starts gathering. The caller begins the transaction.
+    /// Starts gathering, within a transaction that the caller has begun and will commit.
     pub(crate) fn new(
         conn: &'a Connection,
         heads: &'a mut Heads,
@@ -224,7 +223,6 @@ impl<'a> Tx<'a> {
             claims,
             interrupted: Vec::new(),
             now,
-            has_begun: false,
             rows: Rows::default(),
             written_events: Vec::new(),
             mutation_start: 0,
@@ -427,7 +425,6 @@ impl<'a> Tx<'a> {
 
     /// Writes the calls so far. All other rows wait for the end of the mutation.
     pub(super) fn write_calls(&mut self) -> Result<()> {
-        self.begin()?;
         std::mem::take(&mut self.rows.calls).write(self.conn)
     }
 
@@ -480,19 +477,8 @@ impl<'a> Tx<'a> {
         Ok(receipt)
     }
 
-    /// Begins the transaction, if that has not been done. Earlier reads see the same state, because there is no other
-    /// writer.
-    pub(crate) fn begin(&mut self) -> Result<()> {
-        if !self.has_begun {
-            sqlite::query(BEGIN).execute(self.conn)?;
-            self.has_begun = true;
-        }
-        Ok(())
-    }
-
     /// Writes the rows so far, so that reads on this connection see them.
     pub(crate) fn flush(&mut self) -> Result<()> {
-        self.begin()?;
         let rows = std::mem::take(&mut self.rows);
         self.mutation_start = 0;
         insert_blobs(self.conn, &rows.blobs)?;
@@ -627,7 +613,6 @@ fn insert_requests(conn: &Connection, rows: &[(i64, RequestKey, Vec<u8>)]) -> Re
     Ok(())
 }
 
-const BEGIN: &str = "begin immediate";
 const INSERT_BLOB: &str =
     "insert into blob (hash, codec, length, data) values (?, ?, ?, ?) on conflict (hash) do nothing";
 const INSERT_MESSAGE: &str = "insert into message (id, session_id, revision, public_id, client_id, role, kind, class, \

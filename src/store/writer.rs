@@ -127,6 +127,15 @@ struct Envelope {
     _queued: QueuedMutation,
 }
 
+impl Envelope {
+    /// Answers the caller. The mutation is not queued any more by then, neither for the room nor for the figures.
+    fn answer(self, error: Option<Error>) {
+        let Self { waiting, mutation: _, _room: room, _queued: queued } = self;
+        drop((room, queued));
+        waiting.answer(error);
+    }
+}
+
 /// Sends mutations to the writer.
 #[derive(Clone)]
 pub(crate) struct WriterHandle {
@@ -225,6 +234,7 @@ pub(super) struct Announced {
     pub(super) work: watch::Receiver<()>,
 }
 
+const BEGIN: &str = "begin immediate";
 const COMMIT: &str = "commit";
 const COUNTERS: &str = "select (select coalesce(max(seq), 0) + 1 from event), \
      (select coalesce(max(id), 0) + 1 from message)";
@@ -333,17 +343,17 @@ impl Writer {
     fn commit_all(&mut self, mut batch: Vec<Envelope>) {
         if batch.len() > 1 {
             match self.commit(&mut batch) {
-                Ok(()) => return batch.into_iter().for_each(|envelope| envelope.waiting.answer(None)),
+                Ok(()) => return batch.into_iter().for_each(|envelope| envelope.answer(None)),
                 // The outcome of each is unknown, so none is tried again.
                 Err(Error::Uncertain) => {
-                    return batch.into_iter().for_each(|envelope| envelope.waiting.answer(Some(Error::Uncertain)));
+                    return batch.into_iter().for_each(|envelope| envelope.answer(Some(Error::Uncertain)));
                 }
                 Err(_) => {}
             }
         }
         for mut envelope in batch {
             let outcome = self.commit(std::slice::from_mut(&mut envelope));
-            envelope.waiting.answer(outcome.err());
+            envelope.answer(outcome.err());
         }
     }
 
@@ -438,8 +448,8 @@ impl Writer {
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
     fn write(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
+        sqlite::query(BEGIN).execute(&self.conn)?;
         let mut tx = Tx::new(&self.conn, &mut self.heads, self.counters.clone(), self.claims.clone(), now);
-        tx.begin()?;
         if !could_write {
             open_messages::restart(tx.conn, now)?;
         }

@@ -1,7 +1,8 @@
 //! Figures of the running daemon: the queue of the writer, its commits and its log, reads, sessions in memory, and the
 //! lag of event streams.
 
-use crate::support::{TestApp, conversation, soon};
+use crate::support::{TestApp, conversation};
+use futures::FutureExt as _;
 use longhand::app::admin::ServerInfo;
 use longhand::app::events::{Frame, Start, SubscribeRequest};
 use longhand::store::Caller;
@@ -10,33 +11,26 @@ async fn info(test: &TestApp) -> ServerInfo {
     test.app.server_info().await.expect("the state")
 }
 
-/// Waits until this number of mutations is queued.
-async fn until_queued(test: &TestApp, expected: i64) {
-    while test.app.store().figures().queued_mutations != expected {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn mutations_are_counted_until_their_commit() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    soon("the queue to be empty", until_queued(&test, 0)).await;
+    test.append(&session, "u \"so that nothing is read for the next appends\"").await;
+    test.settled().await;
     let before = info(&test).await.figures;
+    assert_eq!(before.queued_mutations, 0);
     let database = test.database();
     database.execute_batch("begin immediate").expect("the lock of writes");
-    let append = |name: &str| {
-        let (app, session, messages) = (test.app.clone(), session.clone(), conversation(name));
-        tokio::spawn(async move { app.append(&session, messages, None, None, Caller::default()).await })
-    };
-    let appends = ["u1 \"one\"", "u2 \"two\"", "u3 \"three\""].map(append);
-    soon("the appends to be queued", until_queued(&test, 3)).await;
+    let append = |name| Box::pin(test.app.append(&session, conversation(name), None, None, Caller::default()));
+    let mut appends = ["u1 \"one\"", "u2 \"two\"", "u3 \"three\""].map(append);
+    for append in &mut appends {
+        assert!(append.now_or_never().is_none(), "the commit waits for the lock");
+    }
     assert_eq!(info(&test).await.figures.queued_mutations, 3);
     database.execute_batch("rollback").expect("rolled back");
     for append in appends {
-        append.await.expect("no panic").expect("appended");
+        append.await.expect("appended");
     }
-    soon("the queue to be empty", until_queued(&test, 0)).await;
     let figures = info(&test).await.figures;
     assert!(figures.commits.count > before.commits.count, "{figures:?}");
     assert!(figures.commits.total_micros > before.commits.total_micros, "{figures:?}");

@@ -38,11 +38,10 @@ const LAYERS: [(&str, &str); 19] = [
 ];
 
 /// Files that yield to other tasks, with the reason. Everything else waits for what it needs.
-const YIELDS: [(&str, &str); 6] = [
+const YIELDS: [(&str, &str); 5] = [
     ("src/app/room.rs", "a single yield starts the tasks of a test"),
     ("src/loaded/counts.rs", "other tasks run between the encodings of two texts"),
     ("tests/it/backups.rs", "a backup whose caller is gone has nobody to notify of its end"),
-    ("tests/it/figures.rs", "the length of the writer's queue is a figure that nothing waits for"),
     ("tests/it/interrupted.rs", "the end of an offer to clients is noticed by its absence"),
     ("tests/it/provider/fake.rs", "the reader takes each piece of an answer before the next is sent"),
 ];

@@ -1,8 +1,9 @@
 //! Conversion of sessions and windows.
 
 use super::{id, time};
+use crate::app::Durability;
+use crate::app::append::ContextUsage;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
-use crate::app::{ContextUsage, Durability};
 use crate::model::session::{Guards, Session, SessionState};
 use crate::model::usage::ModelWindow;
 use crate::pb;

@@ -7,8 +7,7 @@ use super::paths::PathReader;
 use super::*;
 
 /// Modules whose files may use each other in circles, with the reason.
-const UNORDERED: [(&str, &str); 3] = [
-    ("app", "the files of the module share the `App` that `mod.rs` makes"),
+const UNORDERED: [(&str, &str); 2] = [
     ("daemon", "a connection and its calls drive each other"),
     ("summarizer", "each summarizer uses the trait and the inputs of `mod.rs`, which chooses among them"),
 ];

@@ -1,0 +1,21 @@
+//! Delta frames of open messages.
+
+use crate::model::ids::{MessageId, PartId};
+use crate::store::SessionKey;
+
+/// Text of a draft, as it comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LiveDelta {
+    /// The session.
+    pub session: SessionKey,
+    /// The open message.
+    pub message: MessageId,
+    /// The draft.
+    pub part: PartId,
+    /// True for reasoning, false for text.
+    pub reasoning: bool,
+    /// Bytes of the draft before this text.
+    pub offset: i64,
+    /// The text.
+    pub delta: String,
+}
