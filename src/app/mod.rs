@@ -2,6 +2,7 @@
 //! only converts.
 
 pub mod admin;
+mod api;
 pub mod append;
 pub mod backup;
 mod branch_request_log;
@@ -15,7 +16,6 @@ pub mod events;
 pub mod expand;
 pub mod feed;
 mod large_views;
-mod longhand;
 pub mod preview;
 mod recall;
 pub mod room;
@@ -28,7 +28,7 @@ mod validate;
 mod view_token;
 
 pub use crate::store::{Caller, Durability, RequestKey};
+pub use api::{DefaultPolicy, Longhand, Options};
 pub use error::{Error, Reason, Result};
-pub use longhand::{DefaultPolicy, Longhand, Options};
 
-use longhand::{Known, check_caller, page_size, window_of_call};
+use api::{Known, check_caller, page_size, window_of_call};
