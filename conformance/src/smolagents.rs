@@ -154,7 +154,7 @@ fn written(source: &SourceMessage, transcript: &Transcript) -> Vec<Value> {
             let thinks = texts.iter().filter(|_| transcript.reasoning).map(|text| line("assistant", text));
             let mut lines: Vec<Value> = thinks.collect();
             if !calls(source).is_empty() {
-                lines.extend(transcript.calls.then(|| json!(["tool-call", null])));
+                lines.push(json!(["tool-call", null]));
                 lines.push(line("tool-response", &format!("Observation:\n{}", observations(source).join("\n"))));
             }
             lines

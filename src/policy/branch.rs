@@ -18,10 +18,10 @@ pub struct BranchRules {
     /// Tokens of the window reserved for the instructions and the answer.
     pub reserve_tokens: i64,
     /// Assumed size of an unknown window, in tokens.
-    pub unknown_window_tokens: i64,
+    unknown_window_tokens: i64,
     /// Share of the budget below which a summary that does not fit is included all the same, because it represents much
     /// of the history.
-    pub summary_share: f64,
+    summary_share: f64,
 }
 
 /// The scope of the summary of a branch.

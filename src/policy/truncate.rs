@@ -25,7 +25,7 @@ pub fn truncated(rule: &Truncate, unit: LengthUnit, text: &str) -> Option<Trunca
     let (head, tail) = kept.filter(|(head, tail)| head + tail < text.len())?;
     let omitted = length(unit, &text[head..text.len() - tail]) as i64;
     let marker = rule.marker.replace(OMITTED, &omitted.to_string()).replace("{max}", &rule.max_units.to_string());
-    let truncation = Truncation { before: rule.before.clone(), head, middle: marker, tail, after: rule.after.clone() };
+    let truncation = Truncation { head, middle: marker, tail, ..Truncation::default() };
     Some(Truncated { truncation, omitted })
 }
 
@@ -142,18 +142,17 @@ mod tests {
     }
 
     fn rule(max_units: u32, max_lines: u32, max_bytes: u32, head_share: f64) -> Truncate {
-        let ends = Truncate { before: "<".to_owned(), after: ">".to_owned(), ..Truncate::head(max_units, "|") };
-        Truncate { max_lines, max_bytes, head_share, ..ends }
+        Truncate { max_lines, max_bytes, head_share, ..Truncate::head(max_units, "|") }
     }
 
     #[test]
     fn both_ends_can_be_kept() {
         for (rule, text, expected) in [
-            (rule(4, 0, 0, 0.5), "abcdefg", Some("<ab|fg>")),
-            (rule(5, 0, 0, 0.5), "abcdefg", Some("<ab|efg>")),
-            (rule(4, 0, 0, 0.0), "abcdefg", Some("<|defg>")),
+            (rule(4, 0, 0, 0.5), "abcdefg", Some("ab|fg")),
+            (rule(5, 0, 0, 0.5), "abcdefg", Some("ab|efg")),
+            (rule(4, 0, 0, 0.0), "abcdefg", Some("|defg")),
             (rule(7, 0, 0, 0.5), "abcdefg", None),
-            (rule(3, 0, 0, 0.5), "😀😀😀", Some("<|😀>")),
+            (rule(3, 0, 0, 0.5), "😀😀😀", Some("|😀")),
         ] {
             let actual = apply(&rule, LengthUnit::Utf16, text).map(|(text, _)| text);
             assert_eq!(actual.as_deref(), expected, "{text}");
@@ -163,10 +162,10 @@ mod tests {
     #[test]
     fn lines_and_bytes_are_limits_too_and_the_tightest_wins() {
         for (rule, text, expected) in [
-            (rule(0, 2, 0, 1.0), "a\nb\nc\nd", Some("<a\nb|>")),
+            (rule(0, 2, 0, 1.0), "a\nb\nc\nd", Some("a\nb|")),
             (rule(0, 4, 0, 1.0), "a\nb\nc\nd", None),
-            (rule(0, 2, 0, 0.5), "a\nb\nc\nd", Some("<a|d>")),
-            (rule(0, 2, 3, 1.0), "aaaa\nb\nc\nd", Some("<aaa|>")),
+            (rule(0, 2, 0, 0.5), "a\nb\nc\nd", Some("a|d")),
+            (rule(0, 2, 3, 1.0), "aaaa\nb\nc\nd", Some("aaa|")),
             (rule(0, 1, 0, 1.0), "one line", None),
         ] {
             let actual = apply(&rule, LengthUnit::Utf16, text).map(|(text, _)| text);

@@ -149,9 +149,6 @@ pub struct Transcript {
     pub output_marker: String,
     /// Includes the reasoning.
     pub reasoning: bool,
-    /// Includes the tool calls; otherwise only the text of messages. Every preset includes them; without them, small
-    /// models can summarize a long history in one request.
-    pub calls: bool,
     /// Text in place of a media item, with `{mime}` and `{name}` filled in. Empty: the item is omitted.
     pub media_note: String,
 }

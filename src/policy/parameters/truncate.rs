@@ -14,25 +14,13 @@ pub struct Truncate {
     pub max_bytes: u32,
     /// Share of the kept text at the beginning, between 0 and 1; the rest is at the end.
     pub head_share: f64,
-    /// Text before a truncated text.
-    pub before: String,
     /// Text in place of the omission; `{omitted}` becomes the number of omitted units, `{max}` the limit in units.
     pub marker: String,
-    /// Text after a truncated text.
-    pub after: String,
 }
 
 impl Truncate {
     /// Keeps the beginning of a text, followed by a marker.
     pub fn head(max_units: u32, marker: &str) -> Self {
-        Self {
-            max_units,
-            max_lines: 0,
-            max_bytes: 0,
-            head_share: 1.0,
-            before: String::new(),
-            marker: marker.to_owned(),
-            after: String::new(),
-        }
+        Self { max_units, max_lines: 0, max_bytes: 0, head_share: 1.0, marker: marker.to_owned() }
     }
 }

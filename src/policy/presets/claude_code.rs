@@ -265,7 +265,6 @@ fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
             output_units: 2_000,
             output_marker: "\n[truncated]".to_owned(),
             reasoning: true,
-            calls: true,
             media_note: "[Attached {mime}: {name}]".to_owned(),
         },
         attachments: None,

@@ -129,7 +129,6 @@ fn summary() -> Summary {
             output_units: 0,
             output_marker: String::new(),
             reasoning: true,
-            calls: true,
             media_note: "[image: {mime}]".to_owned(),
         },
         attachments: None,

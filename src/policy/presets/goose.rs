@@ -154,7 +154,6 @@ fn summary() -> Summary {
             output_units: 0,
             output_marker: String::new(),
             reasoning: false,
-            calls: true,
             media_note: "[image: {mime}]".to_owned(),
         },
         attachments: None,

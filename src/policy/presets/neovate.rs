@@ -57,7 +57,7 @@ pub const V2026_FIXED: Preset = Preset {
     policy: v2026_fixed,
 };
 
-const SOURCES: [(&str, &str); 41] = [
+const SOURCES: [(&str, &str); 39] = [
     ("preset", "this preset's name"),
     ("render_version", "Longhand's renderer"),
     ("counting.unit", "Neovate: JavaScript string length"),
@@ -73,9 +73,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("truncate.max_lines", "Neovate: TRUNCATE_MAX_LINES"),
     ("truncate.max_bytes", "Neovate: TRUNCATE_MAX_BYTES"),
     ("truncate.head_share", "Neovate: direction head"),
-    ("truncate.before", "Neovate's design says nothing of it"),
     ("truncate.marker", "Longhand's wording"),
-    ("truncate.after", "Neovate's design says nothing of it"),
     ("maintenance", "Neovate clears only when a summary is due"),
     ("micro", "Neovate has one level"),
     ("auto.threshold.limit", "Neovate: COMPACTION_TRIGGER_RATIO, to be set between 0.5 and 0.9"),
@@ -222,7 +220,6 @@ fn summary() -> Summary {
             output_units: 200,
             output_marker: "...".to_owned(),
             reasoning: true,
-            calls: true,
             media_note: String::new(),
         },
         attachments: None,

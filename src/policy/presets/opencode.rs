@@ -275,7 +275,6 @@ fn summary(sections: Vec<Section>, output_marker: &str) -> Summary {
             output_units: 2_000,
             output_marker: output_marker.to_owned(),
             reasoning: true,
-            calls: true,
             media_note: "[Attached {mime}: {name}]".to_owned(),
         },
         attachments: None,

@@ -268,7 +268,6 @@ fn summary(version: &Version) -> Summary {
             output_units: 2_000,
             output_marker: "\n\n[... {omitted} more characters truncated]".to_owned(),
             reasoning: version.reasoning,
-            calls: true,
             media_note: String::new(),
         },
         attachments: None,

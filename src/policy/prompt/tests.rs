@@ -492,17 +492,14 @@ tool_response: [Old tool result content cleared]
 }
 
 #[test]
-fn every_form_can_leave_out_what_tools_did() {
+fn every_form_has_calls_and_results() {
     let conversation = "u1 \"hi\"\na1 \"yes\"\n  tool bash#c1 in={} out=\"output\" done\n";
     let messages = dsl::parse(conversation);
     let messages: Vec<&SourceMessage> = messages.iter().collect();
     for form in [TranscriptForm::Paired, TranscriptForm::InPlace, TranscriptForm::Digest, TranscriptForm::Lines] {
-        for calls in [true, false] {
-            let rules = Transcript { form, calls, ..rules("opencode@seed").transcript };
-            let found = entries(&rules, Detail::full(&rules), &messages).join(" ");
-            assert!(found.contains("hi") && found.contains("yes"), "{form:?}: {found}");
-            assert_eq!((found.contains("bash"), found.contains("output")), (calls, calls), "{form:?}: {found}");
-        }
+        let rules = Transcript { form, ..rules("opencode@seed").transcript };
+        let found = entries(&rules, Detail::full(&rules), &messages).join(" ");
+        assert!(["hi", "yes", "bash", "output"].iter().all(|words| found.contains(words)), "{form:?}: {found}");
     }
 }
 

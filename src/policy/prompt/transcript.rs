@@ -79,13 +79,13 @@ impl TranscriptWriter<'_> {
             }
             for part in &source.message.parts {
                 match &*part.body {
-                    PartBody::ToolCall(call) if self.rules.calls => {
+                    PartBody::ToolCall(call) => {
                         lines.push(format!("[Assistant tool call]: {}", self.call(call)));
                         if let Some(answer) = results.get(&part.id) {
                             lines.push(self.paired_result(answer.result, is_cleared(answer.source, answer.part)));
                         }
                     }
-                    PartBody::ToolResult(result) if self.rules.calls && !called.contains_key(&part.id) => {
+                    PartBody::ToolResult(result) if !called.contains_key(&part.id) => {
                         lines.push(self.paired_result(result, is_cleared(source, part)));
                     }
                     PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => {
@@ -99,8 +99,7 @@ impl TranscriptWriter<'_> {
                         }
                         (Some(text), Role::System) => lines.push(format!("[System]: {}", data(text))),
                     },
-                    PartBody::ToolCall(_)
-                    | PartBody::ToolResult(_)
+                    PartBody::ToolResult(_)
                     | PartBody::Reasoning(_)
                     | PartBody::Step(_)
                     | PartBody::Opaque(_)
@@ -146,7 +145,7 @@ impl TranscriptWriter<'_> {
             // pi's results contain their texts themselves, and its system messages are not in a transcript.
             Role::Tool | Role::System => {}
         }
-        let calls = message.parts.iter().filter(|_| self.rules.calls).filter_map(|part| match &*part.body {
+        let calls = message.parts.iter().filter_map(|part| match &*part.body {
             PartBody::ToolCall(call) => Some(self.function(call)),
             _ => None,
         });
@@ -156,7 +155,7 @@ impl TranscriptWriter<'_> {
         }
         for part in &message.parts {
             match &*part.body {
-                PartBody::ToolResult(result) if self.rules.calls && !result.output.is_empty() => {
+                PartBody::ToolResult(result) if !result.output.is_empty() => {
                     entries.push(format!("[Tool result]: {}", self.output(&result.output)));
                 }
                 PartBody::Media(media) => entries.extend(self.note(media)),
@@ -180,7 +179,7 @@ impl TranscriptWriter<'_> {
                     PartBody::Reasoning(text) if self.rules.reasoning => said.push(text),
                     PartBody::Media(media) => attached.extend(self.note(media)),
                     PartBody::ToolCall(_) => performed = true,
-                    PartBody::ToolResult(result) if self.rules.calls => {
+                    PartBody::ToolResult(result) => {
                         let tool = called.get(&part.id).map_or("unknown", |called| called.call.tool.as_str());
                         tools.push(if result.output.is_empty() || is_cleared(source, part) {
                             format!("Tool {} executed successfully", data(tool))
@@ -194,7 +193,7 @@ impl TranscriptWriter<'_> {
             said.retain(|text| !text.trim().is_empty());
             let mut lines = Vec::new();
             match source.message.role {
-                Role::Assistant if said.is_empty() && performed && self.rules.calls => {
+                Role::Assistant if said.is_empty() && performed => {
                     lines.push("[Assistant performed tool operations]".to_owned());
                 }
                 _ if said.is_empty() => {}
@@ -218,13 +217,13 @@ impl TranscriptWriter<'_> {
         let mut lines = Vec::new();
         for part in &source.message.parts {
             match &*part.body {
-                PartBody::ToolCall(call) if self.rules.calls => {
+                PartBody::ToolCall(call) => {
                     lines.push(format!("tool_request({}): {}", data(&call.tool), data(&self.input(call))));
                 }
-                PartBody::ToolResult(_) if self.rules.calls && is_cleared(source, part) => {
+                PartBody::ToolResult(_) if is_cleared(source, part) => {
                     lines.push(format!("tool_response: {CLEARED}"));
                 }
-                PartBody::ToolResult(result) if self.rules.calls => {
+                PartBody::ToolResult(result) => {
                     lines.push(format!("tool_response: {}", self.output(&self.output_with_notes(result))));
                 }
                 PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => lines.push(block(text)),

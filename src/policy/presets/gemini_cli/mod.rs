@@ -240,7 +240,6 @@ pub(super) fn snapshot(sections: Vec<Section>) -> Summary {
             output_units: 0,
             output_marker: String::new(),
             reasoning: false,
-            calls: true,
             media_note: "[attached: {mime}]".to_owned(),
         },
         attachments: None,

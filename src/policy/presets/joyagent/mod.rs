@@ -140,7 +140,6 @@ fn summary() -> Summary {
             output_units: 1_500,
             output_marker: String::new(),
             reasoning: false,
-            calls: true,
             media_note: "[{mime} {name}]".to_owned(),
         },
         attachments: None,

@@ -362,7 +362,6 @@ fn summary() -> Summary {
             output_units: 0,
             output_marker: String::new(),
             reasoning: false,
-            calls: true,
             media_note: String::new(),
         },
         attachments: None,
