@@ -203,7 +203,7 @@ pub const LARGE_VIEW_BYTES: usize = 16 * 1024 * 1024;
 /// Maximum time that a large view waits for room.
 pub const VIEW_WAIT_MS_MAX: u64 = 10_000;
 /// Requests, or large views, that wait for room; further ones are refused at once.
-pub const ROOM_WAITERS_MAX: usize = 256;
+pub const MEMORY_WAITERS_MAX: usize = 256;
 /// Time without progress after which an answer, a request or a view gives up room that others need. A request that is
 /// too slow to be complete in `REQUEST_MS_MAX` makes no progress.
 pub const IDLE_HOLDER_MS: u64 = 2_000;

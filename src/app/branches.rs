@@ -38,7 +38,7 @@ impl Longhand {
         let after = if message.is_empty() { 0 } else { self.store().message_position(key, message).await?.last };
         let deadline = Instant::now() + Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
         let _slot = self.branch_slot(deadline).await?;
-        let (source, held) = self.roomy_source(key, None).await?;
+        let (source, held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let Some(rules) = branch::rules(&policy) else {
             return Err(Error::field("branch_summary", "cannot be made: the session's policy writes no summaries"));

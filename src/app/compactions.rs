@@ -91,7 +91,7 @@ impl Longhand {
         check_caller(&caller)?;
         validate::instructions(&wanted.instructions)?;
         let key = self.store().find_session(session).await?;
-        let (source, _held) = self.roomy_source(key, None).await?;
+        let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
         let planning = PlanningInput {
@@ -169,7 +169,7 @@ impl Longhand {
     async fn shown_message_id(&self, session: &str, position: Option<Revision>) -> Result<String> {
         let Some(position) = position else { return Ok(String::new()) };
         let key = self.store().find_session(session).await?;
-        let (source, _held) = self.roomy_source(key, None).await?;
+        let (source, _held) = self.reserved_source(key, None).await?;
         let found = source.messages.iter().find(|source| plan::slot(source) == position);
         let gone = || {
             Error::new(Reason::BoundaryInvalid, "the view does not show a message that it was to begin or to end at")
@@ -207,7 +207,7 @@ impl Longhand {
         if let Some(answer) = self.answered(key, &caller).await? {
             return Ok(answer);
         }
-        let (source, _held) = self.roomy_source(key, None).await?;
+        let (source, _held) = self.reserved_source(key, None).await?;
         let window = window_of_call(&source.window, overflow.window.as_ref()).clone();
         let policy = self.parse_policy(&source.policy)?;
         if !policy.trigger.auto {
@@ -249,7 +249,7 @@ impl Longhand {
         if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
             return self.supplied(receipt).await;
         }
-        let (source, _held) = self.roomy_source(key, None).await?;
+        let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let until = match new.until.as_str() {
             "" => source.at,

@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use super::large_views::made_of;
-use super::room::Held;
+use super::memory::Reservation;
 use super::{Longhand, validate, view_token, window_of_call};
 use crate::fold::Shortened;
 use crate::limits;
@@ -84,16 +84,16 @@ pub struct Context {
     pub empty: Vec<RevisionRange>,
     /// Messages that this call left out so that the view fits.
     pub left_out: Vec<RevisionRange>,
-    /// The room that the view holds while it waits for its client.
-    pub held: Option<Arc<Held>>,
+    /// The memory reserved for the view while it waits for its client.
+    pub held: Option<Arc<Reservation>>,
 }
 
 /// A view with the state it was made from.
 struct BuiltView {
     session: Arc<LoadedSession>,
     pending: Pending,
-    /// The room that the view holds while it is made; none for one that is not large.
-    held: Option<Arc<Held>>,
+    /// The memory reserved for the view while it is made; none for one that is not large.
+    held: Option<Arc<Reservation>>,
     /// The window for the figures of the call.
     window: ModelWindow,
 }
@@ -175,7 +175,7 @@ impl Longhand {
         {
             return Ok(BuiltView { window: window(&session), session, pending, held: None });
         }
-        let (source, held) = self.roomy_source(key, request.as_of).await?;
+        let (source, held) = self.reserved_source(key, request.as_of).await?;
         let pending = source.pending;
         let mut session = self.loaded_from(source).await?;
         let is_kept = request.as_of.is_none() && held.is_none();
@@ -223,7 +223,7 @@ impl Longhand {
         key: SessionKey,
         request: &ContextRequest,
         chain: &[[u8; 32]],
-        held: Option<&Held>,
+        held: Option<&Reservation>,
     ) -> Result<usize> {
         let Some(known) = &request.known_hash else { return Ok(0) };
         if let Some(end) = chain.iter().position(|hash| hash.as_slice() == known) {
@@ -238,7 +238,7 @@ impl Longhand {
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(0),
                 Err(error) => return Err(error.into()),
             },
-            None => self.roomy_source(key, Some(revision)).await?,
+            None => self.reserved_source(key, Some(revision)).await?,
         };
         let before = self.loaded_from(source).await?.fold.hashes;
         if before.last().is_none_or(|hash| hash.as_slice() != known) {

@@ -2,7 +2,7 @@
 
 use super::deltas::LiveDelta;
 use super::error::{Error, Reason, Result};
-use super::room::Held;
+use super::memory::Reservation;
 use super::sessions::SessionInfo;
 use super::{Longhand, cursor, page_size};
 use crate::bus::{Next, Subscription};
@@ -170,8 +170,8 @@ pub struct EventStream {
     /// Steps of the snapshot that are still to come. Views and open messages are read one at a time, when the reader is
     /// ready for them.
     snapshot: VecDeque<SnapshotStep>,
-    /// The room held by the view whose messages are waiting.
-    held: Option<Arc<Held>>,
+    /// The memory reserved for the view whose messages are waiting.
+    held: Option<Arc<Reservation>>,
     /// Bytes of each draft that the snapshot has shown; delta frames below these offsets are skipped.
     drafts: HashMap<PartId, i64>,
     /// Events that were read and not yet sent: together with their messages they exceed one frame.
@@ -253,7 +253,7 @@ impl EventStream {
         }
     }
 
-    /// Resolves when the stream has to end because others need its room.
+    /// Resolves when the stream has to end because others need its memory.
     pub(super) fn has_to_give_up(&self) -> impl Future<Output = ()> + Send + use<> {
         let held = self.held.clone();
         async move {
@@ -415,11 +415,11 @@ impl Longhand {
         })
     }
 
-    /// A session and its view at a revision, as frames, with the room that they hold.
-    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<(Vec<Frame>, Arc<Held>)> {
+    /// A session and its view at a revision, as frames, with their reservation.
+    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<(Vec<Frame>, Arc<Reservation>)> {
         let (session, policy) = self.store().session(key).await?;
         let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
-        let (source, held) = self.roomy_source(key, Some(revision)).await?;
+        let (source, held) = self.reserved_source(key, Some(revision)).await?;
         let view = self.loaded_from(source).await?.fold.view;
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
         let held = self.until_taken(held, frames.iter().map(Frame::bytes).sum());

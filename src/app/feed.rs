@@ -5,7 +5,7 @@
 
 use super::error::{Error, Reason, Result};
 use super::events::{EventStream, Frame};
-use super::room::{Held, Room};
+use super::memory::{MemoryBudget, Reservation};
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
@@ -14,15 +14,15 @@ const FRAMES_AHEAD: usize = 1;
 
 /// The frames of an event stream, as its client takes them.
 pub struct EventFeed {
-    frames: mpsc::Receiver<Result<(Frame, Held)>>,
+    frames: mpsc::Receiver<Result<(Frame, Reservation)>>,
     is_over: bool,
 }
 
 impl EventFeed {
     /// Starts a task that reads the stream. It ends when the feed is dropped, or after an error.
-    pub(super) fn new(stream: EventStream, room: Arc<Room>) -> Self {
+    pub(super) fn new(stream: EventStream, budget: Arc<MemoryBudget>) -> Self {
         let (sender, frames) = mpsc::channel(FRAMES_AHEAD);
-        tokio::spawn(read(stream, room, sender));
+        tokio::spawn(read(stream, budget, sender));
         Self { frames, is_over: false }
     }
 
@@ -32,7 +32,7 @@ impl EventFeed {
             Some(read) => read.map(|(frame, _)| frame),
             None if self.is_over => return None,
             None => {
-                let message = "the client took nothing of a snapshot while others needed its room; ask for it again";
+                let message = "the client took nothing of a snapshot while others needed its memory; ask for it again";
                 Err(Error::new(Reason::ReaderStalled, message))
             }
         };
@@ -44,13 +44,13 @@ impl EventFeed {
 impl EventStream {
     /// Starts a task that reads the stream ahead of a client that may be slow or silent.
     pub fn feed(self) -> EventFeed {
-        let room = self.app.traffic().answers.clone();
-        EventFeed::new(self, room)
+        let budget = self.app.traffic().answers.clone();
+        EventFeed::new(self, budget)
     }
 }
 
 /// Reads a frame whenever the client has taken the one before.
-async fn read(mut stream: EventStream, room: Arc<Room>, sender: mpsc::Sender<Result<(Frame, Held)>>) {
+async fn read(mut stream: EventStream, budget: Arc<MemoryBudget>, sender: mpsc::Sender<Result<(Frame, Reservation)>>) {
     loop {
         let slot = tokio::select! {
             slot = sender.reserve() => slot,
@@ -63,7 +63,7 @@ async fn read(mut stream: EventStream, room: Arc<Room>, sender: mpsc::Sender<Res
         };
         let ends = read.is_err();
         slot.send(read.map(|frame| {
-            let held = room.hold(frame.bytes());
+            let held = budget.hold(frame.bytes());
             // The transport waits for the client, so the transport's holder is the one that gives up.
             held.settle();
             (frame, held)

@@ -1,44 +1,44 @@
-//! Room for views. A large view waits for room before it is made. Its size is only known once it was read, so a read
-//! that turns out to be large is abandoned and repeated with room for it. Every view is counted while it waits for its
+//! Memory for views. A large view waits for memory before it is made. Its size is only known once it was read, so a read
+//! that turns out to be large is abandoned and repeated with memory for it. Every view is counted while it waits for its
 //! client.
 
 use super::Longhand;
 use super::error::{Error, Reason, Result};
-use super::room::Held;
+use super::memory::Reservation;
 use crate::limits;
 use crate::model::Revision;
 use crate::store::{self, SessionKey, Source};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Factor by which the room grows each time a view turns out to be larger.
+/// Factor by which the reservation grows each time a view turns out to be larger.
 const GROWTH: usize = 2;
 
 /// Copies of a view's content in memory: the messages with the view, which share it, and the frames encoded from it.
 const COPIES: usize = 2;
 
-/// The bytes of a view's messages that the room is for.
-pub(super) fn made_of(held: &Held) -> usize {
+/// The bytes of a view's messages that the reservation is for.
+pub(super) fn made_of(held: &Reservation) -> usize {
     held.bytes() / COPIES
 }
 
-/// The rows of a view, with the room that it holds; none for one that is not large.
-pub(super) type RoomySource = (Source, Option<Arc<Held>>);
+/// The rows of a view, with its reservation; none for one that is not large.
+pub(super) type ReservedSource = (Source, Option<Arc<Reservation>>);
 
 impl Longhand {
-    /// The rows of a view at a revision, once there is room for it; the newest revision for none. The caller holds the
-    /// room until the last of the view is gone.
-    pub(super) async fn roomy_source(&self, key: SessionKey, at: Option<Revision>) -> Result<RoomySource> {
+    /// The rows of a view at a revision, once there is memory for it; the newest revision for none. The caller keeps
+    /// the reservation until the last of the view is gone.
+    pub(super) async fn reserved_source(&self, key: SessionKey, at: Option<Revision>) -> Result<ReservedSource> {
         let mut bytes = limits::LARGE_VIEW_BYTES;
         let mut held = None;
         loop {
             match self.store().source_within(key, at, bytes).await {
                 Ok(source) => return Ok((source, held)),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) if bytes < limits::VIEW_BYTES_MAX => {
-                    // The room held so far is not enough; it is released before the larger one is awaited.
+                    // The memory reserved so far is not enough; it is released before the larger one is awaited.
                     drop(held.take());
                     bytes = bytes.saturating_mul(GROWTH).min(limits::VIEW_BYTES_MAX);
-                    held = Some(self.room_for_view(bytes).await?);
+                    held = Some(self.reservation_for_view(bytes).await?);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -46,14 +46,14 @@ impl Longhand {
     }
 
     /// Counts the bytes of a finished view until its client has taken them, or has to give up.
-    pub(super) fn until_taken(&self, held: Option<Arc<Held>>, bytes: usize) -> Arc<Held> {
+    pub(super) fn until_taken(&self, held: Option<Arc<Reservation>>, bytes: usize) -> Arc<Reservation> {
         let held = held.unwrap_or_else(|| Arc::new(self.traffic().views.hold(0)));
         held.wait_for_client(bytes);
         held
     }
 
-    /// Room for the messages of a view and for the view made from them.
-    async fn room_for_view(&self, bytes: usize) -> Result<Arc<Held>> {
+    /// Memory for the messages of a view and for the view made from them.
+    async fn reservation_for_view(&self, bytes: usize) -> Result<Arc<Reservation>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
         let held = self.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {
             Error::new(Reason::TooManyViews, "there is no room for a large view beside others that are being read")

@@ -106,7 +106,7 @@ impl Longhand {
         if info.state == SessionState::Archived {
             return Err(Error::new(Reason::SessionArchived, "the session is archived"));
         }
-        let (source, _held) = self.roomy_source(key, None).await?;
+        let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let planning = PlanningInput {
             policy: &policy,

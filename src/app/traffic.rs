@@ -1,6 +1,6 @@
 //! Counters of the memory and connections that clients hold, and of what the daemon refused or cut off.
 
-use super::room::Room;
+use super::memory::MemoryBudget;
 use crate::limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 #[derive(Debug)]
 pub struct Traffic {
     /// Bytes of answers that are not yet written.
-    pub answers: Arc<Room>,
+    pub answers: Arc<MemoryBudget>,
     /// Bytes of small requests that are not yet answered.
-    pub small_requests: Arc<Room>,
+    pub small_requests: Arc<MemoryBudget>,
     /// Bytes of larger requests that are not yet answered.
-    pub requests: Arc<Room>,
+    pub requests: Arc<MemoryBudget>,
     /// Bytes of large views in construction, and of all views that wait for their clients.
-    pub views: Arc<Room>,
+    pub views: Arc<MemoryBudget>,
     /// Open connections.
     pub connections: Count,
     /// Connections that were refused because there were too many.
@@ -29,10 +29,10 @@ pub struct Traffic {
 impl Default for Traffic {
     fn default() -> Self {
         Self {
-            answers: Room::new(limits::ANSWERS_BYTES_MAX),
-            small_requests: Room::new(limits::SMALL_REQUESTS_BYTES_MAX),
-            requests: Room::new(limits::REQUESTS_BYTES_MAX),
-            views: Room::new(limits::VIEWS_BYTES_MAX),
+            answers: MemoryBudget::new(limits::ANSWERS_BYTES_MAX),
+            small_requests: MemoryBudget::new(limits::SMALL_REQUESTS_BYTES_MAX),
+            requests: MemoryBudget::new(limits::REQUESTS_BYTES_MAX),
+            views: MemoryBudget::new(limits::VIEWS_BYTES_MAX),
             connections: Count::default(),
             refused_connections: Count::default(),
             failed_accepts: Count::default(),

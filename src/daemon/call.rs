@@ -6,8 +6,8 @@
 
 use super::accept::Server;
 use super::request;
-use crate::app::room::Held;
-use crate::grpc::{self, CutOff, Outlet};
+use crate::app::memory::Reservation;
+use crate::grpc::{self, CutOff, Delivery};
 use crate::limits;
 use crate::telemetry::span;
 use bytes::Bytes;
@@ -67,12 +67,12 @@ async fn serve(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, s
         () = passed(timeout) => grpc::too_late(),
     };
     let (mut head, body) = answer.into_parts();
-    let outlet = head.extensions.remove::<Outlet>().unwrap_or_default();
+    let delivery = head.extensions.remove::<Delivery>().unwrap_or_default();
     let is_whole = body.is_end_stream();
     record_status(&head.headers);
     match respond.send_response(Response::from_parts(head, ()), is_whole) {
         Ok(_) if is_whole => End::Done,
-        Ok(stream) => send(stream, body, &outlet, &server).await,
+        Ok(stream) => send(stream, body, &delivery, &server).await,
         Err(error) => {
             tracing::debug!(%error, "an answer could not be sent");
             End::Done
@@ -134,7 +134,7 @@ enum Halt {
 
 /// The bytes of an answer until the transport has written them.
 struct Unwritten {
-    held: Arc<Held>,
+    held: Arc<Reservation>,
     /// Shared with every frame that is not written; dropped with the last of them.
     left: Arc<DropGuard>,
     written: CancellationToken,
@@ -143,7 +143,7 @@ struct Unwritten {
 /// A frame of an answer. Any unwritten piece of it keeps the whole frame in memory.
 struct UnwrittenFrame {
     data: Bytes,
-    held: Arc<Held>,
+    held: Arc<Reservation>,
     _left: Arc<DropGuard>,
 }
 
@@ -191,12 +191,12 @@ impl Unwritten {
 }
 
 /// Sends an answer as its client accepts it.
-async fn send(mut stream: SendStream<Bytes>, body: Body, outlet: &Outlet, server: &Server) -> End {
+async fn send(mut stream: SendStream<Bytes>, body: Body, delivery: &Delivery, server: &Server) -> End {
     let unwritten = Unwritten::new(server);
-    match send_frames(&mut stream, body, outlet, &unwritten, server).await {
+    match send_frames(&mut stream, body, delivery, &unwritten, server).await {
         Ok(()) => {}
         Err(Halt::Gone) => span::record("status", GONE),
-        Err(Halt::CutOff(why)) => cut_off(&mut stream, outlet, why, server),
+        Err(Halt::CutOff(why)) => cut_off(&mut stream, delivery, why, server),
     }
     unwritten.written(&mut stream, server).await
 }
@@ -204,7 +204,7 @@ async fn send(mut stream: SendStream<Bytes>, body: Body, outlet: &Outlet, server
 async fn send_frames(
     stream: &mut SendStream<Bytes>,
     mut body: Body,
-    outlet: &Outlet,
+    delivery: &Delivery,
     unwritten: &Unwritten,
     server: &Server,
 ) -> Result<(), Halt> {
@@ -228,7 +228,7 @@ async fn send_frames(
             }
             Some(Ok(frame)) => match frame.into_data() {
                 Ok(data) => {
-                    give(stream, unwritten.count(data), outlet, &unwritten.held, server).await?;
+                    give(stream, unwritten.count(data), delivery, &unwritten.held, server).await?;
                     continue;
                 }
                 Err(frame) => {
@@ -249,8 +249,8 @@ async fn send_frames(
 async fn give(
     stream: &mut SendStream<Bytes>,
     mut data: Bytes,
-    outlet: &Outlet,
-    held: &Held,
+    delivery: &Delivery,
+    held: &Reservation,
     server: &Server,
 ) -> Result<(), Halt> {
     let mut stalled = pin!(tokio::time::sleep(server.stall));
@@ -265,13 +265,13 @@ async fn give(
                 },
                 () = &mut stalled => Halt::CutOff(CutOff::Stalled(server.stall)),
                 () = held.has_to_give_up() => Halt::CutOff(CutOff::Crowded),
-                () = outlet.has_to_give_up() => Halt::CutOff(CutOff::Crowded),
+                () = delivery.has_to_give_up() => Halt::CutOff(CutOff::Crowded),
                 () = server.parting.cancelled() => Halt::CutOff(CutOff::Stopping),
             };
             return Err(waiting);
         }
         stream.send_data(data.split_to(room), false).map_err(|_| Halt::Gone)?;
-        outlet.took(room);
+        delivery.taken(room);
         held.touch();
         stalled.as_mut().reset(Instant::now() + server.stall);
     }
@@ -279,13 +279,13 @@ async fn give(
 }
 
 /// Ends an answer that its client does not take. Trailers need no window, so that they reach the client.
-fn cut_off(stream: &mut SendStream<Bytes>, outlet: &Outlet, why: CutOff, server: &Server) {
+fn cut_off(stream: &mut SendStream<Bytes>, delivery: &Delivery, why: CutOff, server: &Server) {
     if why != CutOff::Stopping {
         server.traffic.stalled_answers.add(1);
         tracing::info!(?why, "an answer was cut off: its client did not take it");
     }
     stream.reserve_capacity(0);
-    let trailers = outlet.cut_off(why);
+    let trailers = delivery.cut_off(why);
     record_status(&trailers);
     if let Err(error) = stream.send_trailers(trailers) {
         tracing::debug!(%error, "an answer could not be ended");

@@ -2,7 +2,7 @@
 //! the start of its message, and not a byte more is accepted. A request without progress is dropped for others.
 
 use super::accept::Server;
-use crate::app::room::Held;
+use crate::app::memory::Reservation;
 use crate::app::{Error, Reason};
 use crate::limits;
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -39,7 +39,7 @@ pub(super) struct RequestBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
     stream: RecvStream,
-    held: Arc<Held>,
+    held: Arc<Reservation>,
     size: Size,
     /// Bytes since its last progress.
     unmoved: usize,
@@ -60,7 +60,7 @@ struct Size {
 }
 
 /// Error of a request that ends before it is complete.
-async fn broken(held: Arc<Held>, deadline: Option<Instant>, parting: CancellationToken) -> Error {
+async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, parting: CancellationToken) -> Error {
     let late = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -130,7 +130,7 @@ impl Size {
 }
 
 /// The first bytes of a request, including its length; fewer if the request is shorter.
-async fn prefix(stream: &mut RecvStream, held: &Held) -> Bytes {
+async fn prefix(stream: &mut RecvStream, held: &Reservation) -> Bytes {
     let mut first = BytesMut::new();
     while first.len() < PREFIX_BYTES {
         // The next reader of the stream gets the same error.
@@ -166,7 +166,7 @@ fn length(first: &[u8]) -> usize {
 
 impl RequestBody {
     /// The room that the request holds, until it is answered.
-    pub(super) fn held(&self) -> Arc<Held> {
+    pub(super) fn held(&self) -> Arc<Reservation> {
         self.held.clone()
     }
 

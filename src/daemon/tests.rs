@@ -2,7 +2,7 @@
 
 use super::accept::{Connections, Server};
 use super::connection;
-use crate::app::room::Room;
+use crate::app::memory::MemoryBudget;
 use crate::app::traffic::Traffic;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use h2::client::{ResponseFuture, SendRequest};
@@ -27,7 +27,7 @@ use tonic_types::StatusExt as _;
 const PAGE_BYTES: usize = 50_000;
 /// Bytes of a large request.
 const LARGE: usize = 900_000;
-/// Room for one large request.
+/// Memory for one large request.
 const ROOM: usize = 1_000_000;
 /// A window for less than a page.
 const NARROW: u32 = 20_000;
@@ -147,7 +147,7 @@ async fn taken(mut answer: RecvStream) -> usize {
 }
 
 fn with_room_for_requests() -> Arc<Server> {
-    server(Traffic { requests: Room::new(ROOM), ..Traffic::default() })
+    server(Traffic { requests: MemoryBudget::new(ROOM), ..Traffic::default() })
 }
 
 #[tokio::test(start_paused = true)]
@@ -204,7 +204,7 @@ async fn a_request_is_no_longer_than_it_said() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_that_take_their_answers_are_not_disconnected_by_each_other() {
-    let server = server(Traffic { answers: Room::new(PAGE_BYTES * 3 / 2), ..Traffic::default() });
+    let server = server(Traffic { answers: MemoryBudget::new(PAGE_BYTES * 3 / 2), ..Traffic::default() });
     let mut answers = Vec::new();
     for _ in 0..2 {
         let client = client(serve(&server, 1 << 16), NARROW).await;
@@ -242,7 +242,7 @@ impl AsyncWrite for Unread {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_client_grants_and_does_not_read_is_held_until_others_need_the_room() {
-    let server = server(Traffic { answers: Room::new(ROOM), ..Traffic::default() });
+    let server = server(Traffic { answers: MemoryBudget::new(ROOM), ..Traffic::default() });
     let client = client(Unread(serve(&server, 1_024)), WIDE).await;
     let _answer = call(&client, "ListMessages", 0).await;
     pass(3).await;

@@ -1,7 +1,7 @@
 //! Views over gRPC.
 
 use super::convert::view::{frames, read_request};
-use super::outlet::Outlet;
+use super::delivery::Delivery;
 use crate::app::Longhand;
 use crate::pb;
 use crate::pb::context_service_server::ContextService;
@@ -31,9 +31,9 @@ impl ContextService for Contexts {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let context = self.app.context(&session, read_request(request)?).await?;
-        let outlet = Outlet::holding(context.held.clone());
+        let delivery = Delivery::holding(context.held.clone());
         let mut response = Response::new(stream::iter(frames(context).map(Ok)).boxed());
-        response.extensions_mut().insert(outlet);
+        response.extensions_mut().insert(delivery);
         Ok(response)
     }
 }

@@ -1,7 +1,7 @@
 //! Events over gRPC.
 
 use super::convert::event::{frames, page, read_list, read_subscribe};
-use super::outlet::Outlet;
+use super::delivery::Delivery;
 use crate::app::Longhand;
 use crate::app::feed::EventFeed;
 use crate::pb;
@@ -29,14 +29,14 @@ const PREFIX_BYTES: usize = 5;
 type ResponseStream = BoxStream<'static, Result<pb::SubscribeEventsResponse, Status>>;
 
 /// The stream's frames as the client takes them; an error is the last one.
-fn responses(feed: EventFeed, outlet: Outlet) -> ResponseStream {
-    let begin = Some((feed, outlet, VecDeque::new()));
+fn responses(feed: EventFeed, delivery: Delivery) -> ResponseStream {
+    let begin = Some((feed, delivery, VecDeque::new()));
     stream::unfold(begin, async |state| {
-        let (mut feed, outlet, mut waiting) = state?;
+        let (mut feed, delivery, mut waiting) = state?;
         loop {
             if let Some(frame) = waiting.pop_front() {
-                outlet.gave(PREFIX_BYTES + prost::Message::encoded_len(&frame), cursor_behind(&frame));
-                return Some((Ok(frame), Some((feed, outlet, waiting))));
+                delivery.sent(PREFIX_BYTES + prost::Message::encoded_len(&frame), cursor_behind(&frame));
+                return Some((Ok(frame), Some((feed, delivery, waiting))));
             }
             match feed.next().await? {
                 Ok(frame) => waiting.extend(frames(frame)),
@@ -69,9 +69,9 @@ impl EventService for Events {
         request: Request<pb::SubscribeEventsRequest>,
     ) -> Result<Response<Self::SubscribeEventsStream>, Status> {
         let stream = self.app.subscribe(read_subscribe(request.into_inner())?).await?;
-        let outlet = Outlet::default();
-        let mut response = Response::new(responses(stream.feed(), outlet.clone()));
-        response.extensions_mut().insert(outlet);
+        let delivery = Delivery::default();
+        let mut response = Response::new(responses(stream.feed(), delivery.clone()));
+        response.extensions_mut().insert(delivery);
         Ok(response)
     }
 

@@ -10,7 +10,7 @@ mod contexts;
 mod convert;
 mod events;
 mod messages;
-mod outlet;
+mod delivery;
 mod sessions;
 mod status;
 mod summary_tasks;
@@ -18,7 +18,7 @@ mod summary_tasks;
 mod tests;
 
 pub use caller::{ACTOR_HEADER, OwnerSocket};
-pub use outlet::{CutOff, Outlet};
+pub use delivery::{CutOff, Delivery};
 pub use status::{explain, refuse, too_late};
 
 use crate::app::Longhand;

@@ -1,4 +1,8 @@
 //! Plans of compactions: the result of the steps, computed from a view before anything is claimed or written.
+//!
+//! A level, or maintenance, is a list of steps: prunes, truncations and omissions, a summary. Applied to a view
+//! (`PlanningInput`), they result in `Work`: the parts to shorten, the messages to omit, and the range to summarize.
+//! `decide` chooses the level or maintenance whose work is worth its cost; `work_of` and `apply` compute that work.
 
 mod after;
 mod by_hand;

@@ -80,7 +80,7 @@ fn summarizable(messages: &[SourceMessage]) -> Vec<SourceMessage> {
 }
 
 /// Result of offering a summary to the clients.
-pub(super) enum Outcome {
+pub(super) enum TaskOutcome {
     /// A client wrote the summary, and it was accepted.
     Written(Box<PreparedCompaction>),
     /// The configured summarizers are to write it.
@@ -114,9 +114,9 @@ impl Worker {
         planning: PlanningInput<'_>,
         proposal: Proposal<'_>,
         assignment: Assignment,
-    ) -> Result<Outcome, Refusal> {
+    ) -> Result<TaskOutcome, Refusal> {
         if !self.tasks.are_offered() {
-            return Ok(Outcome::Left(Box::new(assignment)));
+            return Ok(TaskOutcome::Left(Box::new(assignment)));
         }
         let shortened = plan::with_removals(planning.sources, &proposal.work.removals, claim.compaction);
         let here = PlanningInput { sources: &shortened, ..planning };
@@ -144,11 +144,11 @@ impl Worker {
                     Ok(prepared) => {
                         drop(offer);
                         drop(answer.send(Ok(())));
-                        return Ok(Outcome::Written(Box::new(prepared)));
+                        return Ok(TaskOutcome::Written(Box::new(prepared)));
                     }
                     Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
                 },
-                Request::Release(Release::Delegated) => return Ok(Outcome::Left(Box::new(edited))),
+                Request::Release(Release::Delegated) => return Ok(TaskOutcome::Left(Box::new(edited))),
                 Request::Release(Release::Permanent) => break,
                 Request::Release(Release::Transient) => {
                     edited = assignment.clone();
@@ -161,7 +161,7 @@ impl Worker {
             }
         }
         tracing::debug!(compaction = %claim.compaction, "no client wrote the summary");
-        Ok(Outcome::Left(Box::new(assignment)))
+        Ok(TaskOutcome::Left(Box::new(assignment)))
     }
 }
 

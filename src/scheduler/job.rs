@@ -1,6 +1,15 @@
-//! Work: evaluates due sessions and runs jobs.
+//! The two kinds of a worker's work.
+//!
+//! `evaluate` decides if a due session needs a compaction, and requests it as a job. `run` executes a job:
+//!
+//! 1. `run_claimed` renews the claim, and drops the work if another caller ends the job.
+//! 2. `compact` ends the job, whatever fails: `execute` folds the session at the claim's base, and chooses by the request
+//!    between a level (`apply_level`), maintenance or a prune by hand (`apply_clearings`), and the last resort.
+//! 3. `apply_level` tries the level's steps with its own tail and with smaller ones. `propose` has the summary written,
+//!    by a client or by a summarizer (`write`), and measures the effect.
+//! 4. `commit` stores the result in one transaction; `end` records a failure, or puts the job back for another attempt.
 
-use super::client::{Assignment, Outcome};
+use super::client::{Assignment, TaskOutcome};
 use super::deltas::Notifier;
 use super::error::Error;
 use super::prepared::{PreparedCompaction, Proposal, prepared_fallback};
@@ -447,8 +456,8 @@ impl Worker {
         if let Some(vetoed) = first {
             *vetoed = self.pre_compact(claim, &mut assignment).await?;
             match self.ask_clients(claim, planning, proposal, assignment).await? {
-                Outcome::Written(prepared) => return Ok(Some(*prepared)),
-                Outcome::Left(left) => assignment = *left,
+                TaskOutcome::Written(prepared) => return Ok(Some(*prepared)),
+                TaskOutcome::Left(left) => assignment = *left,
             }
         }
         let Assignment { plan, input, details_json } = assignment;

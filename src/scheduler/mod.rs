@@ -34,7 +34,7 @@ use std::num::NonZeroUsize;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
-use step::{Input, State, Work, step};
+use step::{Input, State, WorkItem, step};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -175,7 +175,7 @@ impl Scheduler {
             hooks: self.options.hooks.clone().into(),
             request_log: Arc::new(RequestLog::new(self.clock.clone(), 0)),
         };
-        let start = |queue: &async_channel::Receiver<Work>| {
+        let start = |queue: &async_channel::Receiver<WorkItem>| {
             let (worker, stop) = (worker.clone(), cancel.clone());
             let act = move |work| do_work(worker.clone(), work, stop.clone());
             workers.spawn(work_loop(act, queue.clone(), finished.clone(), cancel.clone()));
@@ -284,8 +284,8 @@ impl Scheduler {
 /// this is short work that never waits behind a summary of minutes, and jobs are created in the order in which their
 /// sessions became due.
 struct Queues {
-    evaluations: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
-    runs: (async_channel::Sender<Work>, async_channel::Receiver<Work>),
+    evaluations: (async_channel::Sender<WorkItem>, async_channel::Receiver<WorkItem>),
+    runs: (async_channel::Sender<WorkItem>, async_channel::Receiver<WorkItem>),
 }
 
 impl Queues {
@@ -297,10 +297,10 @@ impl Queues {
     }
 
     /// Hands out work, or returns it if the queue is full.
-    fn dispatch(&self, work: Work) -> Option<Work> {
+    fn dispatch(&self, work: WorkItem) -> Option<WorkItem> {
         let queue = match work {
-            Work::Evaluate(_) => &self.evaluations.0,
-            Work::Run { .. } => &self.runs.0,
+            WorkItem::Evaluate(_) => &self.evaluations.0,
+            WorkItem::Run { .. } => &self.runs.0,
         };
         queue.try_send(work).err().map(async_channel::TrySendError::into_inner)
     }
@@ -312,13 +312,13 @@ impl Queues {
 }
 
 /// Does one piece of work. A job that is dropped because the daemon stops has its request log stored first.
-async fn do_work(worker: Worker, work: Work, cancel: CancellationToken) -> Result<(), Error> {
+async fn do_work(worker: Worker, work: WorkItem, cancel: CancellationToken) -> Result<(), Error> {
     match work {
-        Work::Evaluate(due) => tokio::select! {
+        WorkItem::Evaluate(due) => tokio::select! {
             () = cancel.cancelled() => Ok(()),
             done = worker.evaluate(due) => done,
         },
-        Work::Run { job, .. } => worker.run(job, &cancel).await,
+        WorkItem::Run { job, .. } => worker.run(job, &cancel).await,
     }
 }
 
@@ -326,8 +326,8 @@ async fn do_work(worker: Worker, work: Work, cancel: CancellationToken) -> Resul
 /// that fails or panics at one piece of work continues with the next; the lease of its job then runs out, and the job
 /// is recovered.
 async fn work_loop<F: Future<Output = Result<(), Error>>>(
-    act: impl Fn(Work) -> F,
-    queue: async_channel::Receiver<Work>,
+    act: impl Fn(WorkItem) -> F,
+    queue: async_channel::Receiver<WorkItem>,
     finished: mpsc::Sender<Input>,
     cancel: CancellationToken,
 ) {
@@ -362,14 +362,14 @@ mod tests {
     async fn work_that_panics_or_fails_is_put_aside_and_its_worker_goes_on() {
         let (work, queue) = async_channel::bounded(3);
         for job in 1..=3 {
-            work.try_send(Work::Run { job, session: SessionKey(job) }).expect("there is room");
+            work.try_send(WorkItem::Run { job, session: SessionKey(job) }).expect("there is room");
         }
         work.close();
         let (finished, mut results) = mpsc::channel(3);
-        let act = |work: Work| async move {
+        let act = |work: WorkItem| async move {
             match work {
-                Work::Run { job: 1, .. } => panic!("over the first"),
-                Work::Run { job: 2, .. } => Err(Error::Store(store::Error::Busy)),
+                WorkItem::Run { job: 1, .. } => panic!("over the first"),
+                WorkItem::Run { job: 2, .. } => Err(Error::Store(store::Error::Busy)),
                 _ => Ok(()),
             }
         };
@@ -382,6 +382,6 @@ mod tests {
             step(&mut state, input);
         }
         let again = step(&mut state, found());
-        assert!(matches!(again[..], [Work::Run { job: 3, .. }]), "{again:?}");
+        assert!(matches!(again[..], [WorkItem::Run { job: 3, .. }]), "{again:?}");
     }
 }

@@ -5,7 +5,7 @@
 //! due must have been done.
 
 use super::recover;
-use super::step::{Input, State, Work, step};
+use super::step::{Input, State, WorkItem, step};
 use crate::clock::{Clock, fresh_id};
 use crate::limits;
 use crate::model::Revision;
@@ -102,7 +102,7 @@ struct Job {
 /// A worker's current work.
 struct CurrentWork {
     claim: Claim,
-    work: Work,
+    work: WorkItem,
     until: Timestamp,
 }
 
@@ -115,7 +115,7 @@ struct Fixture {
     /// The revision and the growth of the history at which each due session was listed.
     listed_at: HashMap<SessionKey, (Revision, i64)>,
     state: State,
-    queue: VecDeque<Work>,
+    queue: VecDeque<WorkItem>,
     hands: [Option<CurrentWork>; WORKERS],
     stale_claims: Vec<Claim>,
     jobs: BTreeMap<CompactionId, Job>,
@@ -361,12 +361,12 @@ impl Fixture {
         let Some(free) = self.hands.iter().position(Option::is_none) else { return };
         let Some(work) = self.queue.pop_front() else { return };
         match &work {
-            Work::Evaluate(key) => {
+            WorkItem::Evaluate(key) => {
                 let key = *key;
                 self.evaluate(key).await;
                 step(&mut self.state, Input::Finished(work));
             }
-            Work::Run { job, .. } => {
+            WorkItem::Run { job, .. } => {
                 let until = self.clock.now().plus_millis(limits::LEASE_MS);
                 match self.store.claim(*job, fresh_id(), until).await.expect("the store answers") {
                     Some(claim) => {
@@ -654,9 +654,9 @@ impl Fixture {
     }
 }
 
-fn session_of(work: &Work) -> SessionKey {
+fn session_of(work: &WorkItem) -> SessionKey {
     match work {
-        Work::Evaluate(session) | Work::Run { session, .. } => *session,
+        WorkItem::Evaluate(session) | WorkItem::Run { session, .. } => *session,
     }
 }
 
@@ -683,7 +683,7 @@ proptest! {
         rounds in prop::collection::vec((prop::collection::vec((0..6_i64, any::<bool>()), 0..8), 0..4_usize), 1..30)
     ) {
         let mut state = State::default();
-        let mut out: Vec<Work> = Vec::new();
+        let mut out: Vec<WorkItem> = Vec::new();
         for (found, finished) in rounds {
             let ready: Vec<_> = found.iter().filter(|(_, is_job)| *is_job).map(|(key, _)| (100 + key, SessionKey(*key))).collect();
             let due: Vec<_> = found.iter().filter(|(_, is_job)| !is_job).map(|(key, _)| SessionKey(*key)).collect();

@@ -39,16 +39,16 @@ pub(super) enum Input {
         now: Instant,
     },
     /// A worker finished this work.
-    Finished(Work),
+    Finished(WorkItem),
     /// A worker failed or panicked at this work: an immediate retry would only fail again.
-    Failed(Work, Instant),
+    Failed(WorkItem, Instant),
     /// The queue of the workers is full, so this work was not handed out.
-    Returned(Work),
+    Returned(WorkItem),
 }
 
 /// Work for a worker.
 #[derive(Debug, Clone)]
-pub(super) enum Work {
+pub(super) enum WorkItem {
     /// Evaluate a due session.
     Evaluate(SessionKey),
     /// Run a job.
@@ -62,7 +62,7 @@ pub(super) enum Work {
 
 /// Applies an input, and returns the work for the workers, in this order. A session is with one worker at most, so that
 /// an evaluation never races the job that it requested.
-pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
+pub(super) fn step(state: &mut State, input: Input) -> Vec<WorkItem> {
     let mut effects = Vec::new();
     match input {
         Input::Found { due, ready, now } => {
@@ -70,13 +70,13 @@ pub(super) fn step(state: &mut State, input: Input) -> Vec<Work> {
             for (job, session) in ready {
                 if state.is_free(session, now) && state.jobs.insert(job) {
                     state.sessions.insert(session);
-                    effects.push(Work::Run { job, session });
+                    effects.push(WorkItem::Run { job, session });
                 }
             }
             for session in due {
                 if state.is_free(session, now) {
                     state.sessions.insert(session);
-                    effects.push(Work::Evaluate(session));
+                    effects.push(WorkItem::Evaluate(session));
                 }
             }
         }
@@ -117,10 +117,10 @@ impl State {
     }
 
     /// Takes work back from its worker; returns its session.
-    fn release(&mut self, work: &Work) -> SessionKey {
+    fn release(&mut self, work: &WorkItem) -> SessionKey {
         let session = match work {
-            Work::Evaluate(session) => *session,
-            Work::Run { job, session } => {
+            WorkItem::Evaluate(session) => *session,
+            WorkItem::Run { job, session } => {
                 self.jobs.remove(job);
                 *session
             }
@@ -156,10 +156,10 @@ mod tests {
         SessionKey(session)
     }
 
-    fn names(work: &[Work]) -> Vec<String> {
-        let name = |work: &Work| match work {
-            Work::Evaluate(due) => format!("evaluate {}", due.0),
-            Work::Run { job, session } => format!("run {job} of {}", session.0),
+    fn names(work: &[WorkItem]) -> Vec<String> {
+        let name = |work: &WorkItem| match work {
+            WorkItem::Evaluate(due) => format!("evaluate {}", due.0),
+            WorkItem::Run { job, session } => format!("run {job} of {}", session.0),
         };
         work.iter().map(name).collect()
     }
@@ -188,7 +188,7 @@ mod tests {
         let mut state = State::default();
         step(&mut state, found(&[], &[(7, 1)]));
         assert_eq!(names(&step(&mut state, found(&[1], &[]))), Vec::<String>::new());
-        let done = Input::Finished(Work::Run { job: 7, session: SessionKey(1) });
+        let done = Input::Finished(WorkItem::Run { job: 7, session: SessionKey(1) });
         step(&mut state, done);
         assert_eq!(names(&step(&mut state, found(&[1], &[]))), ["evaluate 1"]);
     }
@@ -200,9 +200,9 @@ mod tests {
         let (mut now, mut waits) = (0, Vec::new());
         for _ in 0..12 {
             assert_eq!(names(&step(&mut state, found_at(&[1], &[], at(now)))), ["evaluate 1"]);
-            step(&mut state, Input::Failed(Work::Evaluate(due(1)), at(now)));
+            step(&mut state, Input::Failed(WorkItem::Evaluate(due(1)), at(now)));
             assert_eq!(names(&step(&mut state, found_at(&[1, 2], &[(7, 1)], at(now)))), ["evaluate 2"], "not at once");
-            step(&mut state, Input::Finished(Work::Evaluate(due(2))));
+            step(&mut state, Input::Finished(WorkItem::Evaluate(due(2))));
             assert_eq!(state.failing().collect::<Vec<_>>(), [SessionKey(1)]);
             let wait = state.paused[&SessionKey(1)].until - at(now);
             waits.push(i64::try_from(wait.as_millis()).expect("short"));
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(waits[..3], [1_000, 2_000, 4_000].map(|times| times * limits::RETRY_MS_MIN / 1_000));
         assert_eq!(waits[11], limits::RETRY_MS_MAX);
         step(&mut state, found_at(&[1], &[], at(now)));
-        step(&mut state, Input::Finished(Work::Evaluate(due(1))));
+        step(&mut state, Input::Finished(WorkItem::Evaluate(due(1))));
         assert_eq!(state.failing().count(), 0, "it went well");
         assert_eq!(names(&step(&mut state, found_at(&[1], &[], at(now)))), ["evaluate 1"]);
     }
@@ -222,7 +222,7 @@ mod tests {
         for session in 0..=limits::PAUSED_SESSIONS_MAX {
             let session = i64::try_from(session).expect("few");
             step(&mut state, found_at(&[session], &[], now));
-            step(&mut state, Input::Failed(Work::Evaluate(due(session)), now));
+            step(&mut state, Input::Failed(WorkItem::Evaluate(due(session)), now));
         }
         assert_eq!(state.failing().count(), limits::PAUSED_SESSIONS_MAX);
         let later = now + Duration::from_millis(limits::RETRY_MS_MAX.unsigned_abs());

@@ -1,4 +1,5 @@
-//! A worker, its state for one attempt of a job, and the reasons why it makes no summary.
+//! A worker, the state of one attempt of a job, and the reasons for which an attempt makes no summary. `job` has the work
+//! itself.
 
 use super::deltas::DeltaChannel;
 use super::request_log::RequestLog;

@@ -1,4 +1,10 @@
 //! The one writer: it owns the only connection that can write, and commits waiting mutations together.
+//!
+//! A caller queues a closure with a description of it (`WriterHandle::write`). The writer's thread takes all that wait
+//! as one batch (`Writer::run`), applies them in one transaction, which gathers their rows and writes them at its end
+//! (`Tx`), and commits. Only then are the new state of sessions kept in memory, readers and the scheduler notified, and
+//! the callers answered. If the transaction fails, each mutation gets one of its own. Between two batches the writer
+//! makes checkpoints.
 
 use super::checkpoint;
 use super::claims::Claims;
@@ -72,13 +78,13 @@ impl Mutation {
 }
 
 /// A mutation that waits for the writer.
-trait Waiting: Send {
+trait Apply: Send {
     /// Validates, then gathers rows, and keeps the answer. An error concerns the database, and undoes the whole
     /// transaction. It may be applied again in another transaction.
     fn apply(&mut self, tx: &mut Tx<'_>) -> Result<()>;
 
     /// True if it was applied, and not refused.
-    fn is_done(&self) -> bool;
+    fn is_accepted(&self) -> bool;
 
     /// Sends the kept answer, or this error in its place. The caller may be gone; the write stays.
     fn answer(self: Box<Self>, error: Option<Error>);
@@ -91,7 +97,7 @@ struct Call<T, F> {
     reply: oneshot::Sender<Result<T>>,
 }
 
-impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Waiting for Call<T, F> {
+impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Apply for Call<T, F> {
     fn apply(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         match (self.apply)(tx) {
             Err(error) if error.is_of_database() => Err(error),
@@ -102,7 +108,7 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Waiting for Call<T, F> 
         }
     }
 
-    fn is_done(&self) -> bool {
+    fn is_accepted(&self) -> bool {
         self.answer.is_ok()
     }
 
@@ -115,24 +121,24 @@ impl<T: Send, F: FnMut(&mut Tx<'_>) -> Result<T> + Send> Waiting for Call<T, F> 
 enum Queued {
     Mutation(Envelope),
     /// Compare the files with those that a restart would find, and end if the owner is gone.
-    Wake,
+    Check,
 }
 
 /// A queued mutation.
 struct Envelope {
     mutation: Mutation,
-    waiting: Box<dyn Waiting>,
-    /// Its content's share of the room, which is held until the write even if the sender is gone.
-    _room: OwnedSemaphorePermit,
+    call: Box<dyn Apply>,
+    /// Its content's share of the capacity of the queue, held until the commit even if the sender is gone.
+    _capacity: OwnedSemaphorePermit,
     _queued: QueuedMutation,
 }
 
 impl Envelope {
-    /// Answers the caller. The mutation is not queued any more by then, neither for the room nor for the figures.
+    /// Answers the caller. The mutation is not queued any more by then, neither for the capacity of the queue nor for the figures.
     fn answer(self, error: Option<Error>) {
-        let Self { waiting, mutation: _, _room: room, _queued: queued } = self;
-        drop((room, queued));
-        waiting.answer(error);
+        let Self { call, mutation: _, _capacity: capacity, _queued: queued } = self;
+        drop((capacity, queued));
+        call.answer(error);
     }
 }
 
@@ -141,7 +147,7 @@ impl Envelope {
 pub(crate) struct WriterHandle {
     queue: mpsc::Sender<Queued>,
     /// Kibibytes of content that may still be queued.
-    room: Arc<Semaphore>,
+    capacity: Arc<Semaphore>,
     meter: WriterMeter,
 }
 
@@ -154,10 +160,10 @@ impl WriterHandle {
         apply: impl FnMut(&mut Tx<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let many = kibibytes(mutation.bytes);
-        let room = self.room.clone().try_acquire_many_owned(many).map_err(|_| Error::Busy)?;
+        let capacity = self.capacity.clone().try_acquire_many_owned(many).map_err(|_| Error::Busy)?;
         let (reply, answer) = oneshot::channel();
-        let waiting = Box::new(Call { apply, answer: Err(Error::Closed), reply });
-        let queued = Queued::Mutation(Envelope { mutation, waiting, _room: room, _queued: self.meter.queue() });
+        let call = Box::new(Call { apply, answer: Err(Error::Closed), reply });
+        let queued = Queued::Mutation(Envelope { mutation, call, _capacity: capacity, _queued: self.meter.queue() });
         self.queue.try_send(queued).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => Error::Busy,
             mpsc::error::TrySendError::Closed(_) => Error::Closed,
@@ -191,7 +197,7 @@ impl Owner {
     /// Wakes the writer. One with a full queue is awake.
     fn wake(&self) {
         if let Some(queue) = self.queue.upgrade() {
-            drop(queue.try_send(Queued::Wake));
+            drop(queue.try_send(Queued::Check));
         }
     }
 }
@@ -277,8 +283,8 @@ impl Writer {
             is_gone: Arc::default(),
         };
         let owner = Owner { queue: sender.downgrade(), is_gone: Arc::clone(&writer.is_gone) };
-        let room = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
-        let handle = WriterHandle { queue: sender, room, meter: writer.meter.clone() };
+        let capacity = Arc::new(Semaphore::new(limits::WRITER_QUEUE_BYTES_MAX / 1_024));
+        let handle = WriterHandle { queue: sender, capacity, meter: writer.meter.clone() };
         Ok((writer, handle, announced, owner))
     }
 
@@ -291,7 +297,7 @@ impl Writer {
             for queued in queued.drain(..) {
                 match queued {
                     Queued::Mutation(envelope) => batch.push(envelope),
-                    Queued::Wake => self.check_files(),
+                    Queued::Check => self.check_files(),
                 }
             }
             if self.is_gone.load(Ordering::Acquire) {
@@ -301,7 +307,7 @@ impl Writer {
                 continue;
             }
             checkpoints.note(batch.iter().map(|envelope| envelope.mutation.bytes).sum());
-            self.commit_all(batch);
+            self.transact_all(batch);
             if self.heads.len() > limits::HEADS_MAX {
                 self.heads.clear();
             }
@@ -340,9 +346,9 @@ impl Writer {
     }
 
     /// One transaction for all mutations; if it fails, one for each, so that a bad one affects only itself.
-    fn commit_all(&mut self, mut batch: Vec<Envelope>) {
+    fn transact_all(&mut self, mut batch: Vec<Envelope>) {
         if batch.len() > 1 {
-            match self.commit(&mut batch) {
+            match self.transact(&mut batch) {
                 Ok(()) => return batch.into_iter().for_each(|envelope| envelope.answer(None)),
                 // The outcome of each is unknown, so none is tried again.
                 Err(Error::Uncertain) => {
@@ -352,25 +358,25 @@ impl Writer {
             }
         }
         for mut envelope in batch {
-            let outcome = self.commit(std::slice::from_mut(&mut envelope));
+            let outcome = self.transact(std::slice::from_mut(&mut envelope));
             envelope.answer(outcome.err());
         }
     }
 
     /// Applies the mutations in one transaction. An error here means that none of them was done, unless it is
     /// `Uncertain`.
-    fn commit(&mut self, batch: &mut [Envelope]) -> Result<()> {
+    fn transact(&mut self, batch: &mut [Envelope]) -> Result<()> {
         self.health.check()?;
         let now = self.clock.now();
         let leaps = self.clock.leaps();
         let could_write = leaps == self.leaps && self.health.writes() == WriteState::Accepted;
-        let finished = match self.write(batch, now, could_write) {
+        let finished = match self.apply_all(batch, now, could_write) {
             Ok(finished) => finished,
-            Err(error) => return Err(self.undo(error, false)),
+            Err(error) => return Err(self.roll_back(error, false)),
         };
         self.recent.begin(finished.sessions.iter().map(|(key, ..)| *key));
-        if let Err((error, was_committing)) = self.sync(batch) {
-            return Err(self.undo(error, was_committing));
+        if let Err((error, was_committing)) = self.commit(batch) {
+            return Err(self.roll_back(error, was_committing));
         }
         self.meter.committed(now, self.clock.now());
         batch.iter().for_each(|envelope| envelope.mutation.reach("committed"));
@@ -383,7 +389,7 @@ impl Writer {
             return Err(Error::Uncertain);
         }
         // A scheduler's decision may still find room on a disk where a message does not, so it proves nothing.
-        if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.waiting.is_done()) {
+        if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
         let Finished { counters, claims, interrupted, sessions, events } = finished;
@@ -400,7 +406,7 @@ impl Writer {
     }
 
     /// Commits what was written. The second value of an error is true if the commit itself failed.
-    fn sync(&mut self, batch: &[Envelope]) -> std::result::Result<(), (Error, bool)> {
+    fn commit(&mut self, batch: &[Envelope]) -> std::result::Result<(), (Error, bool)> {
         let fails = |point| batch.iter().any(|envelope| envelope.mutation.fails(point));
         batch.iter().for_each(|envelope| envelope.mutation.reach("uncommitted"));
         if fails("full") {
@@ -419,7 +425,7 @@ impl Writer {
     /// Rolls back, and returns the error that describes the state of the transaction. SQLite rolls back cleanly if a
     /// disk is full or takes no writes: the next commit overwrites the written part of the log. After a failed sync the
     /// log may contain the commit, and the result of a later sync proves nothing about it.
-    fn undo(&mut self, error: Error, was_committing: bool) -> Error {
+    fn roll_back(&mut self, error: Error, was_committing: bool) -> Error {
         self.heads.clear();
         self.recent.forget();
         if let Err(error) = self.conn.execute_batch("rollback") {
@@ -447,20 +453,20 @@ impl Writer {
     /// Writes the rows of all mutations, without the commit.
     ///
     /// If clients could not write for a while, `could_write` is false and open messages get their full timeout again.
-    fn write(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
+    fn apply_all(&mut self, batch: &mut [Envelope], now: Timestamp, could_write: bool) -> Result<Finished> {
         sqlite::query(BEGIN).execute(&self.conn)?;
         let mut tx = Tx::new(&self.conn, &mut self.heads, self.counters.clone(), self.claims.clone(), now);
         if !could_write {
             open_messages::restart(tx.conn, now)?;
         }
         for envelope in batch {
-            envelope.waiting.apply(&mut tx)?;
+            envelope.call.apply(&mut tx)?;
         }
         tx.finish()
     }
 }
 
-/// Bytes as whole kibibytes, the unit of the writer's room.
+/// Bytes as whole kibibytes, the unit of the capacity of the queue.
 fn kibibytes(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(1_024)).unwrap_or(u32::MAX)
 }
@@ -473,7 +479,7 @@ mod tests {
     #[tokio::test]
     async fn content_that_waits_keeps_its_room_when_its_sender_is_gone() {
         let (queue, mut waiting) = mpsc::channel(4);
-        let handle = WriterHandle { queue, room: Arc::new(Semaphore::new(2)), meter: WriterMeter::default() };
+        let handle = WriterHandle { queue, capacity: Arc::new(Semaphore::new(2)), meter: WriterMeter::default() };
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
         assert!(matches!(write().now_or_never(), Some(Err(Error::Busy))));

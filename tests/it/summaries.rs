@@ -306,7 +306,7 @@ async fn a_rewind_with_a_summary_reads_a_large_view_only_where_there_is_room_for
     others.settle();
     // The maximum number of waiters for room, so that one more is refused at once.
     let wait = || Box::pin(views.wait_for(1, Duration::from_secs(600)));
-    let mut waiting: Vec<_> = (0..limits::ROOM_WAITERS_MAX).map(|_| wait()).collect();
+    let mut waiting: Vec<_> = (0..limits::MEMORY_WAITERS_MAX).map(|_| wait()).collect();
     assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
     let rewound = test.app.rewind_with_summary(&session, "u1", "", None, Caller::default()).await;
     assert_eq!(rewound.expect_err("there is no room").reason, Reason::TooManyViews);

@@ -1,9 +1,9 @@
 //! Bounded memory for data of clients that are not done: answers that are not written, requests that are not answered,
 //! views that are not taken.
 //!
-//! Each holder counts its bytes here until they are gone. If a room is full, newcomers wait if they can, and holders
+//! Each holder counts its bytes here until they are gone. If a budget is used up, newcomers wait if they can, and holders
 //! without progress for `IDLE_HOLDER_MS` give up, the one without progress for the longest time first. Bytes that exist
-//! already and cannot wait are admitted in any case; beyond twice the room, holders with progress have to give up too.
+//! already and cannot wait are admitted in any case; beyond twice the budget, holders with progress have to give up too.
 
 use crate::limits;
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Multiple of the room up to which holders with progress do not have to give up.
+/// Multiple of the budget up to which holders with progress do not have to give up.
 const OVERFULL: usize = 2;
 
 /// A bounded number of bytes, shared by holders.
 #[derive(Debug)]
-pub struct Room {
+pub struct MemoryBudget {
     bytes_max: usize,
     state: Mutex<State>,
     freed: Notify,
@@ -47,21 +47,21 @@ struct Holder {
     is_idle: bool,
 }
 
-/// A holder's share of the room, until it is dropped.
-pub struct Held {
-    room: Arc<Room>,
+/// A holder's share of the budget, until it is dropped.
+pub struct Reservation {
+    budget: Arc<MemoryBudget>,
     turn: AtomicU64,
     give_up: CancellationToken,
 }
 
 impl State {
     fn fits(&self, bytes: usize, bytes_max: usize) -> bool {
-        // A request for more than the room is admitted alone.
+        // A request for more than the budget is admitted alone.
         self.holders.is_empty() || self.held.saturating_add(bytes) <= bytes_max
     }
 
     /// Makes holders give up until this number of bytes fits, the one without progress for the longest time first.
-    fn make_room(&mut self, bytes: usize, bytes_max: usize) {
+    fn reclaim(&mut self, bytes: usize, bytes_max: usize) {
         let held = self.held - self.leaving;
         let mut wanted = held.saturating_add(bytes).saturating_sub(bytes_max);
         // Holders with progress are spared up to a bound.
@@ -93,8 +93,8 @@ impl State {
     }
 }
 
-impl Room {
-    /// A room for this number of bytes.
+impl MemoryBudget {
+    /// A budget for this number of bytes.
     pub fn new(bytes_max: usize) -> Arc<Self> {
         Arc::new(Self { bytes_max, state: Mutex::default(), freed: Notify::new() })
     }
@@ -109,21 +109,21 @@ impl Room {
     }
 
     /// Holds bytes that exist already, without waiting.
-    pub fn hold(self: &Arc<Self>, bytes: usize) -> Held {
+    pub fn hold(self: &Arc<Self>, bytes: usize) -> Reservation {
         let mut state = self.state();
         let held = self.admit(&mut state, bytes);
-        state.make_room(0, self.bytes_max);
+        state.reclaim(0, self.bytes_max);
         held
     }
 
-    /// Waits for room, at most for `wait`; none after that.
-    pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Held> {
+    /// Waits for free memory, at most for `wait`; none after that.
+    pub async fn wait_for(self: &Arc<Self>, bytes: usize, wait: Duration) -> Option<Reservation> {
         let _waiter = Waiter::take(self)?;
         tokio::time::timeout(wait, self.admitted(bytes)).await.ok()
     }
 
-    /// Waits for room.
-    async fn admitted(self: &Arc<Self>, bytes: usize) -> Held {
+    /// Waits for free memory.
+    async fn admitted(self: &Arc<Self>, bytes: usize) -> Reservation {
         self.until(bytes, |state| state.fits(bytes, self.bytes_max).then(|| self.admit(state, bytes))).await
     }
 
@@ -139,7 +139,7 @@ impl Room {
                 if let Some(found) = condition(&mut state) {
                     return found;
                 }
-                state.make_room(bytes, self.bytes_max);
+                state.reclaim(bytes, self.bytes_max);
             }
             // A holder with progress now may stop soon: evaluate again after a while.
             let recheck_after = Duration::from_millis(limits::IDLE_HOLDER_MS) / 4;
@@ -147,26 +147,26 @@ impl Room {
         }
     }
 
-    fn admit(self: &Arc<Self>, state: &mut State, bytes: usize) -> Held {
+    fn admit(self: &Arc<Self>, state: &mut State, bytes: usize) -> Reservation {
         let turn = state.next_turn;
         state.next_turn += 1;
         state.held += bytes;
         let give_up = CancellationToken::new();
         let holder = Holder { bytes, since: Instant::now(), give_up: give_up.clone(), is_idle: true };
         state.holders.insert(turn, holder);
-        Held { room: self.clone(), turn: AtomicU64::new(turn), give_up }
+        Reservation { budget: self.clone(), turn: AtomicU64::new(turn), give_up }
     }
 }
 
 /// One of a limited number of waiters.
-struct Waiter<'a>(&'a Room);
+struct Waiter<'a>(&'a MemoryBudget);
 
 impl<'a> Waiter<'a> {
-    fn take(room: &'a Room) -> Option<Self> {
-        let mut state = room.state();
-        (state.waiting < limits::ROOM_WAITERS_MAX).then(|| {
+    fn take(budget: &'a MemoryBudget) -> Option<Self> {
+        let mut state = budget.state();
+        (state.waiting < limits::MEMORY_WAITERS_MAX).then(|| {
             state.waiting += 1;
-            Self(room)
+            Self(budget)
         })
     }
 }
@@ -177,10 +177,10 @@ impl Drop for Waiter<'_> {
     }
 }
 
-impl Held {
+impl Reservation {
     /// Bytes that it holds.
     pub fn bytes(&self) -> usize {
-        let state = self.room.state();
+        let state = self.budget.state();
         state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes)
     }
 
@@ -200,7 +200,7 @@ impl Held {
     }
 
     fn change(&self, change: impl FnOnce(usize) -> usize) {
-        let mut state = self.room.state();
+        let mut state = self.budget.state();
         let turn = self.turn.load(Ordering::Relaxed);
         let Some(holder) = state.holders.get_mut(&turn) else { return };
         let bytes = change(holder.bytes);
@@ -215,34 +215,34 @@ impl Held {
             self.turn.store(state.touch(turn), Ordering::Relaxed);
         }
         if bytes > before {
-            state.make_room(0, self.room.bytes_max);
+            state.reclaim(0, self.budget.bytes_max);
         }
         drop(state);
         if bytes < before {
-            self.room.freed.notify_waiters();
+            self.budget.freed.notify_waiters();
         }
     }
 
-    /// Waits while the room is full and this holder has bytes in it, at most for `IDLE_HOLDER_MS`, after which it may
+    /// Waits while the budget is used up and this holder has bytes in it, at most for `IDLE_HOLDER_MS`, after which it may
     /// add more. A holder without bytes is up to date, and does not wait for others.
     pub async fn wait_while_full(&self) {
         let timeout = Duration::from_millis(limits::IDLE_HOLDER_MS);
         let may_add = |state: &mut State| {
             let bytes = state.holders.get(&self.turn.load(Ordering::Relaxed)).map_or(0, |holder| holder.bytes);
-            (bytes == 0 || state.held < self.room.bytes_max).then_some(())
+            (bytes == 0 || state.held < self.budget.bytes_max).then_some(())
         };
-        drop(tokio::time::timeout(timeout, self.room.until(0, may_add)).await);
+        drop(tokio::time::timeout(timeout, self.budget.until(0, may_add)).await);
     }
 
     /// Records progress.
     pub fn touch(&self) {
-        let mut state = self.room.state();
+        let mut state = self.budget.state();
         self.turn.store(state.touch(self.turn.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
     /// From now on the holder is not told to give up: it no longer waits for a client.
     pub fn settle(&self) {
-        if let Some(holder) = self.room.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
+        if let Some(holder) = self.budget.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
             holder.is_idle = false;
         }
     }
@@ -251,27 +251,27 @@ impl Held {
     pub fn wait_for_client(&self, bytes: usize) {
         self.touch();
         self.resize(bytes);
-        if let Some(holder) = self.room.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
+        if let Some(holder) = self.budget.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
             holder.is_idle = !holder.give_up.is_cancelled();
         }
     }
 
-    /// Resolves when it has to give up, because others need the room.
+    /// Resolves when it has to give up, because others need the memory.
     pub async fn has_to_give_up(&self) {
         self.give_up.cancelled().await;
     }
 }
 
-/// Prints the size alone: an answer that holds room would otherwise print all holders.
-impl std::fmt::Debug for Held {
+/// Prints the size alone: an answer with a reservation would otherwise print all holders.
+impl std::fmt::Debug for Reservation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Held").field(&self.bytes()).finish()
+        f.debug_tuple("Reservation").field(&self.bytes()).finish()
     }
 }
 
-impl Drop for Held {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        let mut state = self.room.state();
+        let mut state = self.budget.state();
         if let Some(holder) = state.holders.remove(&self.turn.load(Ordering::Relaxed)) {
             state.held -= holder.bytes;
             if holder.give_up.is_cancelled() {
@@ -279,7 +279,7 @@ impl Drop for Held {
             }
         }
         drop(state);
-        self.room.freed.notify_waiters();
+        self.budget.freed.notify_waiters();
     }
 }
 
@@ -289,7 +289,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(5);
 
-    fn gives_up(held: &Held) -> bool {
+    fn gives_up(held: &Reservation) -> bool {
         held.give_up.is_cancelled()
     }
 
@@ -299,24 +299,24 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_holder_that_moved_longest_ago_gives_up_first() {
-        let room = Room::new(100);
-        let (first, second, third) = (room.hold(40), room.hold(30), room.hold(30));
+        let budget = MemoryBudget::new(100);
+        let (first, second, third) = (budget.hold(40), budget.hold(30), budget.hold(30));
         first.touch();
         stay_idle().await;
-        let _fourth = room.hold(20);
+        let _fourth = budget.hold(20);
         assert!(gives_up(&second) && !gives_up(&first) && !gives_up(&third));
-        let _fifth = room.hold(5);
+        let _fifth = budget.hold(5);
         assert!(!gives_up(&first) && !gives_up(&third), "what is about to be freed counts as free");
         drop(second);
-        assert_eq!(room.held_bytes(), 95);
+        assert_eq!(budget.held_bytes(), 95);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_holder_that_moves_is_spared_until_the_room_is_held_twice() {
-        let room = Room::new(100);
-        let (first, second) = (room.hold(90), room.hold(90));
+        let budget = MemoryBudget::new(100);
+        let (first, second) = (budget.hold(90), budget.hold(90));
         assert!(!gives_up(&first) && !gives_up(&second));
-        let third = room.hold(30);
+        let third = budget.hold(30);
         assert!(gives_up(&first) && !gives_up(&second) && !gives_up(&third), "the one that moved longest ago");
         drop(first);
         stay_idle().await;
@@ -327,23 +327,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_added_to_nothing_begins_to_wait_then() {
-        let room = Room::new(100);
-        let answer = room.hold(0);
+        let budget = MemoryBudget::new(100);
+        let answer = budget.hold(0);
         stay_idle().await;
         answer.grow(80);
-        let _other = room.hold(80);
+        let _other = budget.hold(80);
         assert!(!gives_up(&answer));
         answer.shrink(80);
-        assert_eq!(room.held_bytes(), 80);
+        assert_eq!(budget.held_bytes(), 80);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_adds_to_a_full_room_waits_until_what_it_had_is_gone_and_not_for_ever() {
-        let room = Room::new(100);
-        let (other, mut answers) = (room.hold(90), Vec::new());
+        let budget = MemoryBudget::new(100);
+        let (other, mut answers) = (budget.hold(90), Vec::new());
         other.settle();
         for _ in 0..3 {
-            let answer = Arc::new(room.hold(20));
+            let answer = Arc::new(budget.hold(20));
             answer.settle();
             answers.push(answer);
         }
@@ -371,22 +371,22 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn who_needs_room_waits_for_those_that_move_and_not_for_those_that_do_not() {
-        let room = Room::new(100);
-        let silent = room.hold(60);
+        let budget = MemoryBudget::new(100);
+        let silent = budget.hold(60);
         let waiting = tokio::spawn({
-            let room = room.clone();
-            async move { room.wait_for(60, WAIT).await.map(|held| held.room.held_bytes()) }
+            let budget = budget.clone();
+            async move { budget.wait_for(60, WAIT).await.map(|held| held.budget.held_bytes()) }
         });
         silent.has_to_give_up().await;
         drop(silent);
         assert_eq!(waiting.await.expect("no panic"), Some(60));
-        let working = room.hold(60);
+        let working = budget.hold(60);
         working.settle();
-        assert!(room.wait_for(60, WAIT).await.is_none(), "what works is not disturbed");
+        assert!(budget.wait_for(60, WAIT).await.is_none(), "what works is not disturbed");
         assert!(!gives_up(&working));
-        assert!(room.wait_for(40, WAIT).await.is_some());
+        assert!(budget.wait_for(40, WAIT).await.is_some());
         working.wait_for_client(50);
-        let waiting = room.wait_for(60, WAIT);
+        let waiting = budget.wait_for(60, WAIT);
         let (_, waited) = tokio::join!(
             async {
                 working.has_to_give_up().await;
@@ -399,11 +399,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_larger_than_the_room_comes_in_alone() {
-        let room = Room::new(100);
-        let large = room.wait_for(1_000, WAIT).await.expect("nobody else is there");
+        let budget = MemoryBudget::new(100);
+        let large = budget.wait_for(1_000, WAIT).await.expect("nobody else is there");
         large.settle();
-        assert!(room.wait_for(1, WAIT).await.is_none());
+        assert!(budget.wait_for(1, WAIT).await.is_none());
         large.resize(10);
-        assert!(room.wait_for(90, WAIT).await.is_some());
+        assert!(budget.wait_for(90, WAIT).await.is_some());
     }
 }
