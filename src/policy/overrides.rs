@@ -146,8 +146,7 @@ mod tests {
 
     #[test]
     fn a_field_that_was_absent_can_be_set_whole() {
-        let json = r#"{"truncate":{"max_units":10,"max_lines":0,"max_bytes":0,"head_share":1.0,
-            "before":"","marker":"…","after":""}}"#;
+        let json = r#"{"truncate":{"max_units":10,"max_lines":0,"max_bytes":0,"head_share":1.0,"marker":"…"}}"#;
         let policy = presets::pi::v1_5().with_overrides(json).expect("valid");
         assert_eq!(policy.truncate.map(|truncate| truncate.max_units), Some(10));
     }

@@ -10,7 +10,7 @@ use super::identity::Identity;
 use super::readers::Readers;
 use super::recent::Recent;
 use super::ring::Ring;
-use super::scrub::Scrub;
+use super::scrub_state::Scrub;
 use super::tx::Tx;
 use super::write_state::WriteState;
 use super::writer::{Announced, Mutation, WriterHandle};

@@ -8,7 +8,7 @@ use super::health::Health;
 use super::identity;
 use super::open_messages;
 use super::readers::Readers;
-use super::scrub::Scrub;
+use super::scrub_state::Scrub;
 use super::sqlite::{self, Connection, PAGE_BYTES};
 use super::writer::Writer;
 use crate::clock::Clock;

@@ -5,6 +5,7 @@
 
 use super::Store;
 use super::error::{Error, Result};
+use super::scrub_state::ScrubState;
 use super::sqlite::{self, Connection};
 use super::tx::Tx;
 use super::verify::{self, Checked, Finding, LogCheck, SessionCheck};
@@ -15,7 +16,7 @@ use crate::model::time::Timestamp;
 use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// The rate and the interval of scrubs.
@@ -25,35 +26,6 @@ pub struct ScrubOptions {
     pub bytes_per_second: u64,
     /// Time between the end of a pass and the begin of the next one; none for passes on request only.
     pub interval: Option<Duration>,
-}
-
-/// The state of the scrub.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct ScrubState {
-    /// True while a pass runs.
-    pub running: bool,
-    /// Number of passes that began or went on since the daemon started.
-    pub pass: i64,
-    /// The begin of the current or the last pass; none before the first.
-    pub start_time: Option<Timestamp>,
-    /// The end of the last complete pass; none before the first.
-    pub end_time: Option<Timestamp>,
-    /// The extent of the current pass, or of the last one.
-    pub checked: Checked,
-    /// Content that this pass has verified since the daemon started, in bytes.
-    pub bytes: i64,
-    /// Findings of the last complete pass.
-    pub last_findings: i64,
-    /// The first findings of this pass since the daemon started, up to `SCRUB_FINDINGS_MAX`.
-    pub findings: Arc<Vec<Finding>>,
-}
-
-impl ScrubState {
-    /// Findings of the last complete pass or of the current one, whichever has more: a pass that begins anew does not
-    /// hide what the one before it found.
-    pub fn finding_count(&self) -> i64 {
-        self.checked.findings.max(self.last_findings)
-    }
 }
 
 const LOAD: &str = "select session_id, start_time, sessions, events, findings, end_time, last_findings, \
@@ -67,19 +39,6 @@ const SAVE: &str = "insert into scrub (id, session_id, start_time, sessions, eve
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(super) const STATEMENTS: &[&str] = &[LOAD, CREATED, SAVE];
-
-/// The state and the requests of the scrub.
-pub(super) struct Scrub {
-    state: watch::Sender<ScrubState>,
-    requested: Notify,
-}
-
-impl Scrub {
-    /// A scrub that has not begun.
-    pub(super) fn new() -> Self {
-        Self { state: watch::Sender::new(ScrubState::default()), requested: Notify::new() }
-    }
-}
 
 /// The stored progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
