@@ -39,7 +39,7 @@ const LAYERS: [(&str, &str); 19] = [
 
 /// Files that yield to other tasks, with the reason. Everything else waits for what it needs.
 const YIELDS: [(&str, &str); 5] = [
-    ("src/app/room.rs", "a single yield starts the tasks of a test"),
+    ("src/app/memory.rs", "a single yield starts the tasks of a test"),
     ("src/loaded/counts.rs", "other tasks run between the encodings of two texts"),
     ("tests/it/backups.rs", "a backup whose caller is gone has nobody to notify of its end"),
     ("tests/it/interrupted.rs", "the end of an offer to clients is noticed by its absence"),
