@@ -24,7 +24,7 @@ const LAYERS: [(&str, &str); 19] = [
     ("config", "model policy limits"),
     ("telemetry", ""),
     ("store", "model limits clock telemetry"),
-    ("bus", "model store"),
+    ("bus", "model limits store"),
     ("loaded", "model policy fold limits config store"),
     ("summarizer", "model policy limits clock config telemetry"),
     ("scheduler", "model policy fold limits clock config telemetry store loaded summarizer"),
