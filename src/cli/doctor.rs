@@ -1,4 +1,7 @@
-//! `longhand doctor`: examines the store of a stopped daemon, and repairs what follows from other rows.
+//! `longhand doctor`: examines the store of a stopped daemon, repairs what follows from other rows, and exports what can
+//! be read.
+
+mod export;
 
 use super::Globals;
 use super::output::{Output, count};
@@ -14,10 +17,16 @@ pub(super) struct Arguments {
     /// Repair rows and indexes that follow from other rows; without it, nothing is changed
     #[arg(long)]
     repair: bool,
+    /// New or empty folder for an export of everything that can be read, in place of an examination
+    #[arg(long, value_name = "FOLDER", conflicts_with = "repair")]
+    export: Option<PathBuf>,
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let mut output = globals.output();
+    if let Some(folder) = &arguments.export {
+        return export::run(&mut output, &arguments.data_dir, folder).await;
+    }
     let mut found = Vec::new();
     let mut note = |diagnosis| found.push(diagnosis);
     let examined = offline::examine(&arguments.data_dir, arguments.repair, &mut note).await;

@@ -22,7 +22,10 @@ pub use delivery::{CutOff, Delivery};
 pub use status::{explain, refuse, too_late};
 
 use crate::app::Longhand;
+use crate::app::sessions::SessionInfo;
 use crate::limits;
+use crate::model::message::Message;
+use crate::model::session::Session;
 use crate::pb;
 use tokio_util::sync::CancellationToken;
 use tonic::codec::CompressionEncoding;
@@ -142,4 +145,14 @@ pub async fn not_serving(reporter: &HealthReporter) {
         reporter.set_service_status(name, ServingStatus::NotServing).await;
         reporter.clear_service_status(name).await;
     }
+}
+
+/// A stored message, for a command that works without a daemon.
+pub fn stored_message(message: Message) -> pb::Message {
+    convert::message::message(message)
+}
+
+/// A stored session without its policy, for a command that works without a daemon.
+pub fn stored_session(session: Session) -> pb::Session {
+    convert::session::session(SessionInfo { session, policy_json: String::new() })
 }

@@ -46,6 +46,13 @@ const CLASS_BACKWARD: &str = select_message!(
 const PARTS: &str = "select p.number, p.revision, p.client_id, p.kind, p.codec, p.length, p.salt, p.body, p.blob_hash, \
      p.call_message, p.message_id from json_each(?1) wanted join part p on p.message_id = wanted.value \
      order by p.message_id, p.position";
+// Neither the session's row nor those of the parts have to be readable.
+const ALONE: &str = "select m.id, m.session_id, ?2, m.revision, m.public_id, m.client_id, m.role, m.kind, \
+     m.create_time, m.head, m.sealed_revision, m.seal, m.parts_length, m.parts is not null, m.parts \
+     from message m where m.id = ?1";
+const LAST_POSITION: &str = "select max(position) from part where message_id = ?1";
+const PART_AT: &str = "select number, revision, client_id, kind, codec, length, salt, body, blob_hash, call_message \
+     from part where message_id = ?1 and position = ?2";
 const WHOLE: &str = "select parts from message where id = ?1";
 const PRUNED: &str = "select q.message_id, q.number, q.session_id, q.revision, q.compaction_id, q.truncation \
      from json_each(?1) wanted join pruned q on q.message_id = wanted.value";
@@ -66,6 +73,9 @@ pub(crate) const STATEMENTS: &[&str] = &[
     CLASS_FORWARD,
     CLASS_BACKWARD,
     PARTS,
+    ALONE,
+    LAST_POSITION,
+    PART_AT,
     WHOLE,
     PRUNED,
     OF_MESSAGE,
@@ -306,6 +316,40 @@ fn content(reader: &mut Reader<'_>, stored: &mut StoredPart) -> Result<(PartBody
         media.insert(hash, bytes);
     }
     codec::decode_part(&plain, &|hash| media.get(hash).cloned())
+}
+
+/// A message by its row, for an export of a damaged store: with the parts that can be read, and the errors of the others.
+/// Without the id of its session, the message has the nil id in its place.
+pub(crate) fn salvage(reader: &mut Reader<'_>, row: i64, session: Option<SessionId>) -> Result<(Message, Vec<Error>)> {
+    let session = session.map(|id| id.0).unwrap_or_default();
+    let query = sqlite::query(ALONE).bind(row).bind(session.as_bytes().to_vec());
+    let found = reader.one(query)?.ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
+    let Found { parts, mut message, .. } = Found::from_row(&found, i64::MAX)?;
+    let stored = match parts {
+        Parts::Read(parts) => whole(parts, message.revision).into_iter().map(Ok).collect(),
+        Parts::InRow | Parts::Rows => single_parts(reader, row),
+    };
+    let mut lost = Vec::new();
+    for numbered in stored {
+        match numbered.and_then(|numbered| part(reader, message.id, numbered)) {
+            Ok(part) => message.parts.push(part),
+            Err(error) => lost.push(error),
+        }
+    }
+    Ok((message, lost))
+}
+
+/// The parts of a message that are rows, each read by itself.
+fn single_parts(reader: &mut Reader<'_>, message: i64) -> Vec<Result<Numbered>> {
+    let last = match sqlite::scalar::<Option<i64>>(LAST_POSITION).bind(message).one(reader.conn) {
+        Ok(last) => last,
+        Err(error) => return vec![Err(error)],
+    };
+    let read = |position| -> Result<Option<Numbered>> {
+        let row = reader.one(sqlite::query(PART_AT).bind(message).bind(position))?;
+        row.map(|row| part_row(&row)).transpose()
+    };
+    (0..=last.unwrap_or(-1)).map(read).filter_map(Result::transpose).collect()
 }
 
 /// A message of one session's own rows, with all its parts. For the writer, which reads its own writes.

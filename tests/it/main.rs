@@ -21,6 +21,7 @@ mod doctor;
 mod edits;
 mod evaluate;
 mod expand;
+mod export;
 mod figures;
 mod files;
 mod formats;

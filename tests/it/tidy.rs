@@ -32,7 +32,7 @@ const LAYERS: [(&str, &str); 19] = [
     ("interop", "model limits"),
     ("pb", ""),
     ("grpc", "model limits telemetry app pb"),
-    ("daemon", "limits clock config telemetry store summarizer scheduler app grpc"),
+    ("daemon", "limits clock config telemetry store summarizer scheduler app pb grpc"),
     ("cli", "model policy fold limits clock config telemetry summarizer interop pb daemon"),
     ("main", "cli"),
 ];
