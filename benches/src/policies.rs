@@ -157,7 +157,7 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let decision = decide(&full);
     let work = || {
         let planning = PlanningInput { policy: &policy, window: &full, layout: &layout, sources: messages, base, now };
-        decision.map(|decision| plan::decided(planning, decision, estimated))
+        decision.map(|decision| plan::work_of(planning, decision, estimated))
     };
     let mut grown = messages.clone();
     let mut fold = Fold::new(Rows { policy: &policy, messages: &grown, changed_revision: 0 }, None);

@@ -224,7 +224,7 @@ impl Course<'_> {
                 let why = if compresses { self.refusal(end, &theirs)? } else { None };
                 let input = json!({
                     "place": position, "prompt": self.prompt, "threshold": life.threshold, "first": self.first,
-                    "context": session.context_tokens(), "firings": session.firings().len(),
+                    "context": session.context_tokens(), "compactions": session.simulated().len(),
                 });
                 self.say("moment", &input, json!(false), json!(compresses), why);
             }

@@ -535,7 +535,7 @@ impl Course<'_> {
 
     /// A compaction of ours after a message at which OpenCode makes no decision.
     fn late(&mut self, made: Made, what: &str) -> Result<(), PeerFailure> {
-        let tokens = self.session.firings().last().map_or(0, |firing| firing.context_tokens);
+        let tokens = self.session.simulated().last().map_or(0, |compaction| compaction.context_tokens);
         let estimate = |source: &SourceMessage| {
             let images = source.message.parts.iter().filter(|part| matches!(*part.body, PartBody::Media(_))).count();
             let thoughts = source.message.parts.iter().filter_map(|part| match &*part.body {
@@ -587,7 +587,7 @@ impl Course<'_> {
         let inline = inline(&self.session);
         let view: Vec<Value> = self.session.view().messages.iter().flat_map(entries).collect();
         let view_tokens = units(&model_messages(&view).to_string()) / 4;
-        let before = self.session.firings().len();
+        let before = self.session.simulated().len();
         while self.session.compact_once() {
             if let Some(plan) = self.session.take_summary() {
                 self.is_refused = false;
@@ -595,7 +595,7 @@ impl Course<'_> {
             }
             self.is_refused = self.frees_nothing(&inline);
             // The last resort was applied.
-            if self.session.firings()[before..].iter().any(|firing| !firing.refused) {
+            if self.session.simulated()[before..].iter().any(|compaction| !compaction.refused) {
                 self.is_over = true;
                 return None;
             }

@@ -364,8 +364,8 @@ impl Side for Ours<'_> {
         let inline: Vec<SourceMessage> =
             self.session.sources().iter().filter(|source| source.placement.is_none()).cloned().collect();
         let goes_on = self.session.compact_once();
-        let is_applied = self.session.firings()[self.seen..].iter().any(|firing| !firing.refused);
-        self.seen = self.session.firings().len();
+        let is_applied = self.session.simulated()[self.seen..].iter().any(|compaction| !compaction.refused);
+        self.seen = self.session.simulated().len();
         Ok(match self.session.take_summary() {
             Some(plan) => Some(Next::Made(Box::new(self.made(plan, inline, number)))),
             None if is_applied => Some(Next::LastResort),

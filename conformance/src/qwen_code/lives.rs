@@ -305,7 +305,7 @@ impl Course<'_> {
                     number.set(number.get() + 1);
                     summaries += 1;
                     evaluation = self.evaluation(&session, &revisions, position);
-                } else if session.firings().last().is_some_and(|firing| firing.refused) {
+                } else if session.simulated().last().is_some_and(|compaction| compaction.refused) {
                     return self.refused(&evaluation);
                 } else {
                     self.has_cleared = true;
