@@ -28,7 +28,7 @@ pub struct ScrubOptions {
     pub interval: Option<Duration>,
 }
 
-const LOAD: &str = "select session_id, start_time, sessions, events, findings, end_time, last_findings, \
+pub(super) const LOAD: &str = "select session_id, start_time, sessions, events, findings, end_time, last_findings, \
      (select min(create_time) from store) from scrub";
 const CREATED: &str = "select min(create_time) from store";
 const SAVE: &str = "insert into scrub (id, session_id, start_time, sessions, events, findings, end_time, last_findings) \
