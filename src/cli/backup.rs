@@ -70,13 +70,14 @@ fn remote_line(now: &pb::BackupProgress) -> String {
     }
 }
 
-fn line(now: CopyProgress) -> String {
+/// The progress of a copy or of an examination, as text.
+pub(super) fn line(now: CopyProgress) -> String {
     let percent = |done: i64, total: i64| done.saturating_mul(100).checked_div(total).unwrap_or(0).min(100);
     match now {
         CopyProgress::Copying { bytes, total } => {
             format!("copies, {} % of {} MiB", percent(bytes, total), total >> 20)
         }
-        CopyProgress::Checking => "checks the copy's pages and indexes".to_owned(),
+        CopyProgress::Checking => "checks pages and indexes".to_owned(),
         CopyProgress::Verifying { events, total } => {
             format!("verifies hash chains, {} % of {}", percent(events, total), count(total, "event"))
         }

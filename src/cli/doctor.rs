@@ -3,12 +3,14 @@
 
 mod export;
 
-use super::Globals;
 use super::output::{Output, count};
+use super::progress::Progress;
+use super::{Globals, backup};
 use crate::daemon::offline::{self, Diagnosis, Examined};
 use anyhow::Context as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -29,7 +31,14 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     let mut found = Vec::new();
     let mut note = |diagnosis| found.push(diagnosis);
-    let examined = offline::examine(&arguments.data_dir, arguments.repair, &mut note).await;
+    let progress = Mutex::new(Progress::new());
+    let show = |now| {
+        if let Ok(mut progress) = progress.lock() {
+            progress.show(|| backup::line(now));
+        }
+    };
+    let examined = offline::examine(&arguments.data_dir, arguments.repair, &mut note, &show).await;
+    drop(progress);
     let examined = examined.with_context(|| format!("cannot examine {}", arguments.data_dir.display()))?;
     found.iter().try_for_each(|diagnosis| print(&mut output, diagnosis))?;
     end(&mut output, examined)?;

@@ -1,5 +1,7 @@
 //! The examination of a store without a daemon, and the repair of what follows from other rows.
 
+use super::ancestry::Reader;
+use super::copies::{self, CopyProgress, OnProgress};
 use super::error::{Error, Result};
 use super::files::{self, DATABASE};
 use super::open;
@@ -7,7 +9,11 @@ use super::readers::Readers;
 use super::sqlite::{self, Connection};
 use super::verify::{self, Checked, Finding, LogCheck, SessionCheck};
 use crate::clock::Clock;
+use crate::limits;
+use crate::model::Revision;
 use std::path::Path;
+use std::pin::pin;
+use std::time::Duration;
 
 /// Something wrong in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,37 +47,31 @@ struct Invariant {
     message: &'static str,
     /// Returns the keys of the rows that break it.
     find: &'static str,
-    /// Makes all of them follow from the others again.
-    repair: &'static str,
+    /// Makes all of them follow from the others again; none if they cannot.
+    repair: Option<&'static str>,
 }
 
 /// The invariants, in the order in which they are repaired. What a chain commits to is never repaired.
-const INVARIANTS: [Invariant; 7] = [
-    Invariant {
-        table: "session",
-        message: "its head is not where its events end",
-        find: "select s.id from session s join event e on e.session_id = s.id \
-             and e.revision = (select max(revision) from event where session_id = s.id) \
-             where s.revision is not e.revision or s.chain_hash is not e.hash",
-        repair: "update session set (revision, chain_hash) = (select revision, hash from event \
-             where session_id = session.id order by revision desc limit 1) \
-             where exists (select 1 from event where session_id = session.id)",
-    },
+const INVARIANTS: [Invariant; 9] = [
     Invariant {
         table: "session",
         message: "its number of messages is wrong",
         find: "select id from session s where message_count is not \
              (select count(*) from message m where m.session_id = s.id and m.kind = 1)",
-        repair: "update session set message_count = \
+        repair: Some(
+            "update session set message_count = \
              (select count(*) from message m where m.session_id = session.id and m.kind = 1)",
+        ),
     },
     Invariant {
         table: "open_message",
         message: "its message is sealed or not there",
         find: "select message_id from open_message o where not exists \
              (select 1 from message m where m.id = o.message_id and m.sealed_revision is null)",
-        repair: "delete from open_message where not exists \
+        repair: Some(
+            "delete from open_message where not exists \
              (select 1 from message m where m.id = open_message.message_id and m.sealed_revision is null)",
+        ),
     },
     Invariant {
         table: "open_message",
@@ -79,36 +79,77 @@ const INVARIANTS: [Invariant; 7] = [
         find: "select id from message m where sealed_revision is null \
              and not exists (select 1 from open_message o where o.message_id = m.id)",
         // The next start of a daemon sets the times anew.
-        repair: "insert into open_message (message_id, session_id, timeout_ms, expire_time) \
+        repair: Some(
+            "insert into open_message (message_id, session_id, timeout_ms, expire_time) \
              select id, session_id, 600000, null from message m where sealed_revision is null \
              and not exists (select 1 from open_message o where o.message_id = m.id)",
+        ),
     },
     Invariant {
         table: "draft",
         message: "its message is sealed or not there",
         find: "select id from draft d where not exists \
              (select 1 from message m where m.id = d.message_id and m.sealed_revision is null)",
-        repair: "delete from draft where not exists \
+        repair: Some(
+            "delete from draft where not exists \
              (select 1 from message m where m.id = draft.message_id and m.sealed_revision is null)",
+        ),
     },
     Invariant {
         table: "message_token_count",
         message: "its message is not there",
         find: "select hex(message_id) from message_token_count c where not exists \
              (select 1 from message m where m.public_id = c.message_id)",
-        repair: "delete from message_token_count where not exists \
+        repair: Some(
+            "delete from message_token_count where not exists \
              (select 1 from message m where m.public_id = message_token_count.message_id)",
+        ),
     },
     Invariant {
         table: "search_progress",
         message: "the index is ahead of the session",
         find: "select p.session_id from search_progress p left join session s on s.id = p.session_id \
              where s.id is null or p.revision > s.revision",
-        repair: "update search_progress set revision = (select revision from session s where s.id = session_id) \
+        repair: Some(
+            "update search_progress set revision = (select revision from session s where s.id = session_id) \
              where revision > (select revision from session s where s.id = session_id)",
+        ),
+    },
+    Invariant {
+        table: "job",
+        message: "its session has more than one current compaction",
+        find: "select id from job j where +state in (1, 2) and +queued = 0 and exists \
+             (select 1 from job o where +o.session_id = j.session_id and o.id <> j.id and +o.state in (1, 2) \
+             and +o.queued = 0)",
+        repair: None,
+    },
+    Invariant {
+        table: "job",
+        message: "it runs without a lease",
+        find: "select id from job where +state = 2 and (lease_owner is null or lease_until is null)",
+        // A lease that ran out: the next start of a daemon takes the job up again.
+        repair: Some(
+            "update job set lease_owner = coalesce(lease_owner, zeroblob(16)), lease_until = coalesce(lease_until, 0) \
+             where +state = 2 and (lease_owner is null or lease_until is null)",
+        ),
+    },
+    Invariant {
+        table: "job",
+        message: "its state contradicts its other columns",
+        find: "select id from job where +state not between 1 and 7 or (queued <> 0 and +state <> 1) \
+             or (+state in (1, 2)) <> (end_time is null) or (+state <> 2 and lease_owner is not null)",
+        repair: None,
     },
 ];
 
+const LAST_EVENT: &str = "select coalesce(max(seq), 0) from event";
+const HEADS: &str = "select s.id, s.revision, max(e.revision) from session s join event e on e.session_id = s.id \
+     group by s.id having s.revision is not max(e.revision) \
+     or s.chain_hash is not (select hash from event where session_id = s.id order by revision desc limit 1)";
+const REPAIR_HEAD: &str = "update session set (revision, chain_hash) = (select revision, hash from event \
+     where session_id = session.id order by revision desc limit 1) where id = ?1";
+const REBUILD_SEARCH: &str =
+    "insert into search (search) values ('delete-all'); update search_progress set revision = 0";
 const INTEGRITY: &str = "pragma integrity_check(1000)";
 const FOREIGN_KEYS: &str = "select \"table\", coalesce(rowid, ''), parent from pragma_foreign_key_check";
 
@@ -116,13 +157,20 @@ const FOREIGN_KEYS: &str = "select \"table\", coalesce(rowid, ''), parent from p
 struct Examination<'a> {
     repair: bool,
     found: &'a mut (dyn FnMut(Diagnosis) + Send),
+    progress: OnProgress<'a>,
     examined: Examined,
 }
 
-/// Examines the store in a directory, which no daemon may have; `found` gets each diagnosis. With `repair`, rows and
+/// Examines the store in a directory, which no daemon may have; `found` gets each diagnosis, and
+/// `progress` the progress. With `repair`, rows and
 /// indexes that follow from other rows are made to follow from them; nothing that a chain commits to is changed.
 /// Without it, nothing is changed.
-pub async fn examine(directory: &Path, repair: bool, found: &mut (dyn FnMut(Diagnosis) + Send)) -> Result<Examined> {
+pub async fn examine(
+    directory: &Path,
+    repair: bool,
+    found: &mut (dyn FnMut(Diagnosis) + Send),
+    progress: OnProgress<'_>,
+) -> Result<Examined> {
     let directory = files::plain(directory)?;
     if !directory.join(DATABASE).is_file() {
         return Err(Error::Open(format!("{} has no {DATABASE}", directory.display())));
@@ -131,7 +179,7 @@ pub async fn examine(directory: &Path, repair: bool, found: &mut (dyn FnMut(Diag
     if state != files::DatabaseState::Ours {
         return Err(Error::Open(format!("the database in {} is empty", directory.display())));
     }
-    let mut examination = Examination { repair, found, examined: Examined::default() };
+    let mut examination = Examination { repair, found, progress, examined: Examined::default() };
     match examination.run(&directory).await {
         // Without a readable schema there is nothing more to examine.
         Err(error @ Error::Corrupt { .. }) => {
@@ -152,11 +200,27 @@ impl Examination<'_> {
             }
             known => drop(known?),
         }
-        self.rows(&conn)?;
+        let (conn, lines) = self.pages(conn).await?;
+        self.rows(&conn, lines)?;
+        let events = sqlite::scalar(LAST_EVENT).one(&conn).unwrap_or(0);
         conn.close().map_err(|(_, error)| error)?;
         let directory = directory.to_owned();
         let readers = Readers::new(1, Clock::default(), Box::new(move || open::connect_existing(&directory, true)))?;
-        self.chains(&readers).await
+        self.chains(&readers, events).await
+    }
+
+    /// The findings of SQLite's integrity check, which can take minutes without a row.
+    async fn pages(&self, conn: Connection) -> Result<(Connection, Vec<String>)> {
+        let mut check = pin!(copies::blocking(move || {
+            let lines = integrity(&conn);
+            Ok((conn, lines))
+        }));
+        loop {
+            match tokio::time::timeout(Duration::from_millis(limits::COPY_PROGRESS_MS), &mut check).await {
+                Ok(done) => return done,
+                Err(_) => (self.progress)(CopyProgress::Checking),
+            }
+        }
     }
 
     fn find(&mut self, table: &str, row: impl ToString, message: impl ToString, repaired: bool) {
@@ -166,13 +230,16 @@ impl Examination<'_> {
         (self.found)(Diagnosis { table: table.to_owned(), row, message, repaired });
     }
 
-    /// Pages, indexes, constraints, and rows that follow from others.
-    fn rows(&mut self, conn: &Connection) -> Result<()> {
-        let mut lines = integrity(conn);
+    /// Pages, indexes and constraints by the findings of SQLite, and rows that follow from others.
+    fn rows(&mut self, conn: &Connection, mut lines: Vec<String>) -> Result<()> {
         if self.repair && !lines.is_empty() {
             let before = lines;
             // Indexes follow from their tables. Damage elsewhere stays, and may keep an index from being built.
             drop(conn.execute_batch("reindex"));
+            if before.iter().any(|line| line.to_ascii_lowercase().contains("fts5")) {
+                // The daemon fills the index of words from the messages again.
+                drop(conn.execute_batch(REBUILD_SEARCH));
+            }
             lines = integrity(conn);
             for line in before.iter().filter(|line| !lines.contains(line)) {
                 self.find(DATABASE, "", line, true);
@@ -180,6 +247,9 @@ impl Examination<'_> {
         }
         for line in &lines {
             self.find(DATABASE, "", line, false);
+        }
+        if let Err(error) = self.heads(conn) {
+            self.find("session", "", format_args!("heads cannot be compared: {error}"), false);
         }
         for invariant in &INVARIANTS {
             if let Err(error) = self.invariant(conn, invariant) {
@@ -203,17 +273,39 @@ impl Examination<'_> {
     fn invariant(&mut self, conn: &Connection, invariant: &Invariant) -> Result<()> {
         let keys = format!("select cast(key as text) from ({})", keyed(invariant));
         let rows = sqlite::query(&keys).all(conn)?;
-        if self.repair && !rows.is_empty() {
-            sqlite::query(invariant.repair).execute(conn)?;
+        let repair = invariant.repair.filter(|_| self.repair);
+        if let Some(repair) = repair.filter(|_| !rows.is_empty()) {
+            sqlite::query(repair).execute(conn)?;
         }
         for row in rows {
-            self.find(invariant.table, row.get::<String>(0)?, invariant.message, self.repair);
+            self.find(invariant.table, row.get::<String>(0)?, invariant.message, repair.is_some());
+        }
+        Ok(())
+    }
+
+    /// The heads of sessions. A head is moved to the last event only if the session's events follow from each other and
+    /// none is missing at the end: a repair must not make damage look whole.
+    fn heads(&mut self, conn: &Connection) -> Result<()> {
+        for row in sqlite::query(HEADS).all(conn)? {
+            let (key, head, last): (i64, Revision, Revision) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            let refusal = if head > last {
+                Some(format!("events up to revision {head} are missing behind revision {last}"))
+            } else {
+                let broken = verify::broken_link(&mut Reader::new(conn), key)?;
+                broken.map(|revision| format!("the chain is broken at revision {revision}"))
+            };
+            let repaired = self.repair && refusal.is_none();
+            if repaired {
+                sqlite::query(REPAIR_HEAD).bind(key).execute(conn)?;
+            }
+            let refusal = refusal.map_or_else(String::new, |why| format!(", and cannot be moved there: {why}"));
+            self.find("session", key, format_args!("its head is not where its events end{refusal}"), repaired);
         }
         Ok(())
     }
 
     /// The hash chains. A session that cannot be read is a diagnosis, and the others are still checked.
-    async fn chains(&mut self, readers: &Readers) -> Result<()> {
+    async fn chains(&mut self, readers: &Readers, total: i64) -> Result<()> {
         let mut last = 0;
         loop {
             let keys = match verify::sessions_after(readers, last).await {
@@ -225,7 +317,7 @@ impl Examination<'_> {
             };
             let Some(newest) = keys.last().copied() else { break };
             for key in keys {
-                self.chain(readers, key).await;
+                self.chain(readers, key, total).await;
             }
             last = newest;
         }
@@ -246,7 +338,7 @@ impl Examination<'_> {
         Ok(())
     }
 
-    async fn chain(&mut self, readers: &Readers, key: i64) {
+    async fn chain(&mut self, readers: &Readers, key: i64, total: i64) {
         let mut check = SessionCheck::new(key);
         let mut checked = Checked::default();
         let mut has_more = true;
@@ -255,6 +347,8 @@ impl Examination<'_> {
                 Ok(page) => {
                     has_more = page.has_more;
                     checked.events += page.events;
+                    let events = self.examined.events + checked.events;
+                    (self.progress)(CopyProgress::Verifying { events, total });
                     self.report(page.findings);
                 }
                 Err(error) => {

@@ -333,23 +333,10 @@ impl SessionCheck {
         let revision: Revision = row.get(1)?;
         let stored: Vec<u8> = row.get(9)?;
         let digest: Vec<u8> = row.get(8)?;
-        let actor: String = row.get(5)?;
-        let request_id: String = row.get(6)?;
         let body: Vec<u8> = row.get(7)?;
         let kind: i32 = row.get(2)?;
         self.bytes += body.len() as u64;
-        let link = chain::Link {
-            seq: row.get(0)?,
-            revision,
-            kind,
-            ends_mutation: row.get(3)?,
-            time: Timestamp(row.get(4)?),
-            actor: &actor,
-            request_id: &request_id,
-            body: &body,
-            digest: &digest,
-        };
-        if chain::link(before, &link).as_slice() != stored {
+        if hash(row, before)?.as_slice() != stored {
             self.find(revision, "the event was altered, or the one before it");
         }
         let rows = match codec::decode_event(kind, &body) {
@@ -597,6 +584,48 @@ impl SessionCheck {
             self.find(revision, "there are rows that no event accounts for, or fewer than events account for");
         }
         Ok(())
+    }
+}
+
+/// The hash of an event, by its columns and the hash before it.
+fn hash(row: &Row, before: &[u8]) -> Result<[u8; 32]> {
+    let actor: String = row.get(5)?;
+    let request_id: String = row.get(6)?;
+    let link = chain::Link {
+        seq: row.get(0)?,
+        revision: row.get(1)?,
+        kind: row.get(2)?,
+        ends_mutation: row.get(3)?,
+        time: Timestamp(row.get(4)?),
+        actor: &actor,
+        request_id: &request_id,
+        body: row.get(7)?,
+        digest: row.get(8)?,
+    };
+    Ok(chain::link(before, &link))
+}
+
+/// The first revision at which the events of a session do not follow from the one before; none if all do.
+pub(super) fn broken_link(reader: &mut Reader<'_>, key: i64) -> Result<Option<Revision>> {
+    let row = reader.one(sqlite::query(SESSION).bind(key))?.ok_or_else(|| Error::corrupt("session", "it is gone"))?;
+    let mut check = SessionCheck::new(key);
+    let (mut revision, mut before) = check.start(reader, &row)?;
+    if !check.findings.is_empty() {
+        return Ok(Some(revision));
+    }
+    loop {
+        let query = sqlite::query(EVENTS).bind(key).bind(revision).bind(limits::SUBSCRIPTION_PAGE_EVENTS);
+        let events = reader.all(query)?;
+        for event in &events {
+            let stored: Vec<u8> = event.get(9)?;
+            if event.get::<Revision>(1)? != revision + 1 || hash(event, &before)?.as_slice() != stored {
+                return Ok(Some(revision + 1));
+            }
+            (revision, before) = (revision + 1, stored);
+        }
+        if events.is_empty() {
+            return Ok(None);
+        }
     }
 }
 

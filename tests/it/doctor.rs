@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 async fn examine(directory: &Path, repair: bool) -> Vec<Diagnosis> {
     let mut found = Vec::new();
-    let examined = offline::examine(directory, repair, &mut |diagnosis| found.push(diagnosis)).await.expect("examined");
+    let examined =
+        offline::examine(directory, repair, &mut |diagnosis| found.push(diagnosis), &|_| {}).await.expect("examined");
     assert_eq!(usize::try_from(examined.findings), Ok(found.len()));
     found
 }
@@ -41,6 +42,7 @@ async fn what_follows_from_other_rows_is_repaired_on_request() {
             "insert into message_token_count values (1, x'00112233445566778899aabbccddeeff', x'00')",
         ),
         ("search_progress", "insert or replace into search_progress values (1, 1000000)"),
+        ("job", "drop trigger if exists job_is_final; update job set state = 2, end_time = null where id = 1"),
     ] {
         let folder = altered(closed.path(), sql).await;
         let before = std::fs::read(folder.path().join("longhand.db")).expect("a file");
@@ -72,6 +74,62 @@ async fn what_a_chain_commits_to_is_reported_and_never_repaired() {
         let of_chain = |found: &[Diagnosis]| found.iter().filter(|diagnosis| diagnosis.table == "event").count();
         assert_eq!(of_chain(&examine(folder.path(), true).await), of_chain(&found), "{sql}: it stays");
     }
+}
+
+#[tokio::test]
+async fn a_head_is_not_moved_over_damage() {
+    let closed = crate::tamper::rich().await.stop().await;
+    for (sql, expected) in [
+        (
+            "drop trigger event_is_final; update event set actor = 'eve' where session_id = 1 and revision = 3; \
+             update session set revision = revision - 1 where id = 1",
+            "the chain is broken at revision 3",
+        ),
+        ("update session set revision = revision + 1 where id = 1", "are missing behind revision"),
+    ] {
+        let folder = altered(closed.path(), sql).await;
+        let head = |folder: &Path| crate::support::number(folder, "select revision from session where id = 1");
+        let before = head(folder.path());
+        let found = examine(folder.path(), true).await;
+        let of_head = |diagnosis: &&Diagnosis| diagnosis.table == "session" && diagnosis.message.contains(expected);
+        let refused = found.iter().find(of_head).unwrap_or_else(|| panic!("{sql}: {found:?}"));
+        assert!(!refused.repaired && refused.row == "1", "{sql}: {refused:?}");
+        assert_eq!(head(folder.path()), before, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn jobs_that_contradict_themselves_are_reported() {
+    let closed = crate::tamper::rich().await.stop().await;
+    for (sql, expected) in [
+        ("update job set end_time = null where id = 1", "contradicts"),
+        ("update job set state = 9 where id = 1", "contradicts"),
+        (
+            "drop index job_current; update job set state = 1, end_time = null \
+             where session_id = 1 and id in (select id from job where session_id = 1 limit 2)",
+            "more than one current",
+        ),
+    ] {
+        let folder = altered(closed.path(), sql).await;
+        let found = examine(folder.path(), false).await;
+        let is_it = |diagnosis: &Diagnosis| diagnosis.table == "job" && diagnosis.message.contains(expected);
+        assert!(found.iter().any(is_it), "{sql}: {found:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_search_index_is_filled_from_the_messages_again() {
+    let closed = crate::tamper::rich().await.stop().await;
+    let sql = "insert into search (rowid, words) values (1, '1_one 1_two'); \
+        insert or replace into search_progress values (1, 3); update search_data set block = x'00' where id > 10";
+    let folder = altered(closed.path(), sql).await;
+    let found = examine(folder.path(), false).await;
+    assert!(found.iter().any(|diagnosis| diagnosis.message.to_ascii_lowercase().contains("fts5")), "{found:?}");
+    let found = examine(folder.path(), true).await;
+    assert!(found.iter().all(|diagnosis| diagnosis.repaired), "{found:?}");
+    assert_eq!(examine(folder.path(), false).await, []);
+    let progress = crate::support::number(folder.path(), "select max(revision) from search_progress");
+    assert_eq!(progress, 0, "the daemon begins anew");
 }
 
 #[tokio::test]
