@@ -91,8 +91,9 @@ fn partial_indexes(database: &sqlite::Connection) -> Vec<String> {
 /// True if a step scans all rows of a table or of an index.
 fn walks(step: &str, partial: &[String]) -> bool {
     let index = step.rsplit(' ').next().unwrap_or_default();
-    // The results of a subquery were read by steps of their own, which are checked too; a bisection has few.
-    let is_read_before = step.starts_with("SCAN (subquery-") || step == "SCAN bisection";
+    // The results of a subquery were read by steps of their own, which are checked too; a bisection has few, a page is
+    // limited.
+    let is_read_before = step.starts_with("SCAN (subquery-") || step == "SCAN bisection" || step == "SCAN page";
     let harmless = step.contains("VIRTUAL TABLE")
         || step == "SCAN CONSTANT ROW"
         || is_read_before

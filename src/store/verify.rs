@@ -48,8 +48,8 @@ const SESSION: &str = "select s.public_id, s.client_id, p.public_id, f.public_id
 const EVENTS: &str = "select seq, revision, kind, ends_mutation, time, actor, request_id, body, digest, hash \
      from event where session_id = ?1 and revision > ?2 order by revision limit +?3";
 const LOG: &str = "select max(seq), count(*), \
-     sum(not exists (select 1 from session s where s.id = e.session_id)) \
-     from (select seq, session_id from event where seq > ?1 order by seq limit +?2) e";
+     sum(not exists (select 1 from session s where s.id = page.session_id)) \
+     from (select seq, session_id from event where seq > ?1 order by seq limit +?2) page";
 const SEGMENTS: &str = "select o.public_id, g.first_revision, g.last_revision, g.has_messages from segment g \
      join session o on o.id = g.owner_id where g.session_id = ?1 order by g.first_revision";
 const POLICY: &str = "select p.hash, t.preset, t.json from policy p left join policy_text t on t.hash = p.hash \
