@@ -29,6 +29,8 @@ impl Longhand {
         tokio::spawn(async move {
             let report = |progress| drop(items.try_send(Ok(BackupItem::Progress(progress))));
             let end = tokio::select! {
+                // No backup begins, or is completed, for a caller that is gone.
+                biased;
                 () = stopping.cancelled() => Err(Error::new(super::Reason::ShuttingDown, "the daemon is stopping")),
                 () = items.closed() => return tracing::info!("a backup ends: its caller is gone"),
                 end = store.back_up(Path::new(&path), &report) => end.map(BackupItem::End).map_err(Error::from),

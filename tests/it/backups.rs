@@ -189,7 +189,6 @@ async fn a_caller_that_is_gone_ends_the_backup() {
         }
     };
     let outcome = soon("the next backup", done).await;
-    // Whether the first was faster than its end is a matter of chance.
     assert!(outcome.is_ok_and(|copy| copy.path == path));
     assert_eq!(names(&folder), [path]);
 }
