@@ -24,7 +24,7 @@ pub struct Bus {
 impl Bus {
     /// A subscription to the events after `after`, with progress at least at this interval.
     pub fn subscribe(&self, store: Store, filter: EventFilter, after: Seq, progress: Duration) -> Subscription {
-        let (cursor, head) = (Arc::new(AtomicI64::new(after)), store.watch_head());
+        let (cursor, head) = (Arc::new(AtomicI64::new(after)), store.watch_events());
         Subscription { store, filter, cursor, head, progress, open: self.open.clone(), pause_end: Instant::now() }
     }
 }
@@ -76,8 +76,7 @@ impl Subscription {
 
     /// Waits for the next result. Nothing is lost when the future is dropped: the cursor moves only with a result.
     pub async fn next(&mut self) -> Result<Next> {
-        let idle = tokio::time::sleep(self.progress);
-        tokio::pin!(idle);
+        let idle_end = Instant::now() + self.progress;
         loop {
             if self.pause_end > Instant::now() {
                 tokio::time::sleep_until(self.pause_end).await;
@@ -93,12 +92,12 @@ impl Subscription {
                 if !page.events.is_empty() {
                     return Ok(Next::Events { events: page.events });
                 }
-                if idle.is_elapsed() {
+                if Instant::now() >= idle_end {
                     return Ok(Next::Idle);
                 }
             }
             tokio::select! {
-                () = &mut idle => return Ok(Next::Idle),
+                () = tokio::time::sleep_until(idle_end) => return Ok(Next::Idle),
                 changed = self.head.changed() => if changed.is_err() { return Ok(Next::Closed) },
             }
         }

@@ -50,6 +50,9 @@ pub(super) async fn read(store: &Store, text: &str) -> Result<Seq> {
         }));
     }
     let seq = Seq::from_le_bytes(seq.try_into().map_err(|_| invalid())?);
+    if seq < 0 {
+        return Err(invalid());
+    }
     if seq == 0 {
         return Ok(0);
     }

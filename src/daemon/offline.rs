@@ -1,6 +1,6 @@
 //! Work on a data directory or a backup without a daemon, for the command line.
 
-pub use crate::store::{CopyProgress, Diagnosis, Examined, ExportExtent, LostRow, Restored, examine, restore};
+pub use crate::store::{CopyProgress, Diagnosis, Examined, LostRow, Restored, examine, restore};
 
 use crate::grpc;
 use crate::pb;
@@ -22,7 +22,7 @@ pub enum Exported {
 pub async fn export(
     directory: &Path,
     each: &mut (dyn FnMut(Exported) -> std::io::Result<()> + Send),
-) -> Result<ExportExtent, store::Error> {
+) -> Result<(), store::Error> {
     let mut convert = |piece| {
         each(match piece {
             store::Exported::Session(session) => Exported::Session(Box::new(grpc::stored_session(*session))),

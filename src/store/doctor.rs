@@ -52,7 +52,7 @@ struct Invariant {
 }
 
 /// The invariants, in the order in which they are repaired. What a chain commits to is never repaired.
-const INVARIANTS: [Invariant; 9] = [
+const INVARIANTS: [Invariant; 10] = [
     Invariant {
         table: "session",
         message: "its number of messages is wrong",
@@ -78,22 +78,31 @@ const INVARIANTS: [Invariant; 9] = [
         message: "the row of an open message is missing",
         find: "select id from message m where sealed_revision is null \
              and not exists (select 1 from open_message o where o.message_id = m.id)",
-        // The next start of a daemon sets the times anew.
+        // It has expired: the next start of a daemon gives it its full timeout again. Those of archived sessions have
+        // no time.
         repair: Some(
             "insert into open_message (message_id, session_id, timeout_ms, expire_time) \
-             select id, session_id, 600000, null from message m where sealed_revision is null \
+             select id, session_id, 600000, case (select state from session s where s.id = m.session_id) \
+             when 2 then null else 0 end from message m where sealed_revision is null \
              and not exists (select 1 from open_message o where o.message_id = m.id)",
         ),
     },
     Invariant {
         table: "draft",
-        message: "its message is sealed or not there",
-        find: "select id from draft d where not exists \
-             (select 1 from message m where m.id = d.message_id and m.sealed_revision is null)",
+        message: "its message is sealed",
+        find: "select id from draft d where exists \
+             (select 1 from message m where m.id = d.message_id and m.sealed_revision is not null)",
         repair: Some(
-            "delete from draft where not exists \
-             (select 1 from message m where m.id = draft.message_id and m.sealed_revision is null)",
+            "delete from draft where exists \
+             (select 1 from message m where m.id = draft.message_id and m.sealed_revision is not null)",
         ),
+    },
+    Invariant {
+        table: "draft",
+        message: "its message is not there",
+        find: "select id from draft d where not exists (select 1 from message m where m.id = d.message_id)",
+        // Its text may be all that is left of the message.
+        repair: None,
     },
     Invariant {
         table: "message_token_count",
@@ -108,8 +117,8 @@ const INVARIANTS: [Invariant; 9] = [
     Invariant {
         table: "search_progress",
         message: "the index is ahead of the session",
-        find: "select p.session_id from search_progress p left join session s on s.id = p.session_id \
-             where s.id is null or p.revision > s.revision",
+        find: "select p.session_id from search_progress p join session s on s.id = p.session_id \
+             where p.revision > s.revision",
         repair: Some(
             "update search_progress set revision = (select revision from session s where s.id = session_id) \
              where revision > (select revision from session s where s.id = session_id)",
@@ -136,7 +145,7 @@ const INVARIANTS: [Invariant; 9] = [
     Invariant {
         table: "job",
         message: "its state contradicts its other columns",
-        find: "select id from job where +state not between 1 and 7 or (queued <> 0 and +state <> 1) \
+        find: "select id from job where +state not between 1 and 7 or (queued <> 0 and +state = 2) \
              or (+state in (1, 2)) <> (end_time is null) or (+state <> 2 and lease_owner is not null)",
         repair: None,
     },
@@ -190,6 +199,14 @@ pub async fn examine(
     Ok(examination.examined)
 }
 
+/// True if a line of SQLite's integrity check is about an index whose pages and table are whole.
+fn is_of_index(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    ["missing from index", "entries in index", "entry in index", "values differ from index", "fts5"]
+        .iter()
+        .any(|form| line.contains(form))
+}
+
 impl Examination<'_> {
     async fn run(&mut self, directory: &Path) -> Result<()> {
         let conn = open::connect_existing(directory, !self.repair)?;
@@ -232,6 +249,11 @@ impl Examination<'_> {
 
     /// Pages, indexes and constraints by the findings of SQLite, and rows that follow from others.
     fn rows(&mut self, conn: &Connection, mut lines: Vec<String>) -> Result<()> {
+        if self.repair && !lines.iter().all(|line| is_of_index(line)) {
+            // A write could take a page that is listed as free and holds rows. And indexes may name rows that are lost.
+            self.repair = false;
+            self.find(DATABASE, "", "pages are damaged, so nothing is repaired: export what can be read", false);
+        }
         if self.repair && !lines.is_empty() {
             let before = lines;
             // Indexes follow from their tables. Damage elsewhere stays, and may keep an index from being built.

@@ -1,7 +1,7 @@
 //! The export of a store that may be damaged, without a daemon: every row that can be read, and the names of the others.
 //!
 //! Rows are read by their numbers, in ranges that are halved around a row that cannot be read, so that a damaged page
-//! costs its own rows and no others. No index has to be whole.
+//! costs its own rows and no others. Sessions and messages need no index; parts that were streamed, and blobs, do.
 
 use super::ancestry::Reader;
 use super::codec;
@@ -56,22 +56,10 @@ pub enum Exported {
     Lost(LostRow),
 }
 
-/// The extent of an export.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ExportExtent {
-    /// Exported sessions.
-    pub sessions: i64,
-    /// Exported messages.
-    pub messages: i64,
-    /// Rows that cannot be read.
-    pub lost: i64,
-}
-
 /// An export in progress.
 struct Export<'a> {
     conn: &'a Connection,
     each: &'a mut (dyn FnMut(Exported) -> std::io::Result<()> + Send),
-    extent: ExportExtent,
     /// The ids of the sessions, by key.
     ids: HashMap<i64, SessionId>,
     /// Session and revision of each message by the index, once they are needed.
@@ -81,10 +69,7 @@ struct Export<'a> {
 }
 
 /// Exports the store in a directory, which no daemon may have; `each` gets each piece. The store is not changed.
-pub async fn export(
-    directory: &Path,
-    each: &mut (dyn FnMut(Exported) -> std::io::Result<()> + Send),
-) -> Result<ExportExtent> {
+pub async fn export(directory: &Path, each: &mut (dyn FnMut(Exported) -> std::io::Result<()> + Send)) -> Result<()> {
     let directory = files::plain(directory)?;
     let path = directory.join(DATABASE);
     let bytes = std::fs::metadata(&path).map_err(|error| Error::Open(format!("{}: {error}", path.display())))?.len();
@@ -101,11 +86,9 @@ pub async fn export(
         Err(error) => return Err(error),
     }
     let rows_max = i64::try_from((bytes + log) / ROW_BYTES_MIN).unwrap_or(i64::MAX);
-    let extent = ExportExtent::default();
-    let mut export = Export { conn: &conn, each, extent, ids: HashMap::new(), places: None, rows_max };
+    let mut export = Export { conn: &conn, each, ids: HashMap::new(), places: None, rows_max };
     export.sessions()?;
-    export.messages()?;
-    Ok(export.extent)
+    export.messages()
 }
 
 /// The ranges in which the rows up to the last one are read.
@@ -145,11 +128,6 @@ fn named_row(error: &Error) -> Option<(String, String)> {
 
 impl Export<'_> {
     fn give(&mut self, piece: Exported) -> Result<()> {
-        match &piece {
-            Exported::Session(_) => self.extent.sessions += 1,
-            Exported::Message(..) => self.extent.messages += 1,
-            Exported::Lost(_) => self.extent.lost += 1,
-        }
         (self.each)(piece).map_err(|error| Error::CopyFailed(format!("the export cannot be written: {error}")))
     }
 
@@ -165,10 +143,11 @@ impl Export<'_> {
         self.ids.get(&key).map_or_else(|| key.to_string(), ToString::to_string)
     }
 
-    /// The last row id of a table, or a bound for it.
-    fn last(&self, sql: &'static str) -> i64 {
+    /// The last row id of a table, else the last one of an index, else a bound for it.
+    fn last(&self, sql: &'static str, of_index: Option<i64>) -> i64 {
         let last = sqlite::scalar::<Option<i64>>(sql).one(self.conn);
-        last.map_or(self.rows_max, |last| last.unwrap_or(0).min(self.rows_max))
+        let last = last.map_or(of_index.unwrap_or(self.rows_max), |last| last.unwrap_or(0));
+        last.min(self.rows_max)
     }
 
     fn sessions(&mut self) -> Result<()> {
@@ -177,7 +156,7 @@ impl Export<'_> {
             |row: &sqlite::Row| -> Result<(i64, SessionId)> { Ok((row.get(0)?, SessionId(codec::uuid(row.get(1)?)?))) };
         let rows = sqlite::query(SESSION_IDS).all(conn).unwrap_or_default();
         self.ids.extend(rows.iter().filter_map(|row| id(row).ok()));
-        for range in ranges(self.last(LAST_SESSION)) {
+        for range in ranges(self.last(LAST_SESSION, self.ids.keys().max().copied())) {
             for key in salvage(range, |from, to| sqlite::scalar::<i64>(SESSIONS).bind(from).bind(to).all(conn)) {
                 match key {
                     Ok(key) => self.session(key)?,
@@ -205,7 +184,8 @@ impl Export<'_> {
             let rows = sqlite::query(MESSAGES).bind(from).bind(to).all(conn)?;
             rows.iter().map(|row| Ok((row.get(0)?, row.get(1)?))).collect::<Result<Vec<(i64, i64)>>>()
         };
-        for range in ranges(self.last(LAST_MESSAGE)) {
+        let of_index = self.places().keys().max().copied();
+        for range in ranges(self.last(LAST_MESSAGE, of_index)) {
             for row in salvage(range, read) {
                 match row {
                     Ok((row, session)) => self.message(row, session)?,
@@ -241,13 +221,16 @@ impl Export<'_> {
 
     /// Session and revision of a message by the index alone.
     fn place(&mut self, row: i64) -> Option<(i64, Revision)> {
+        self.places().get(&row).copied()
+    }
+
+    fn places(&mut self) -> &HashMap<i64, (i64, Revision)> {
         let conn = self.conn;
-        let places = self.places.get_or_insert_with(|| {
+        self.places.get_or_insert_with(|| {
             let rows = sqlite::query(PLACES).all(conn).unwrap_or_default();
             let place = |row: &sqlite::Row| -> Result<_> { Ok((row.get(0)?, (row.get(1)?, row.get(2)?))) };
             rows.iter().filter_map(|row| place(row).ok()).collect()
-        });
-        places.get(&row).copied()
+        })
     }
 }
 

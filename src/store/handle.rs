@@ -95,6 +95,11 @@ impl Store {
         self.shared.announced.head_seq.clone()
     }
 
+    /// Watches the number of the newest committed event. Only commits of events notify.
+    pub fn watch_events(&self) -> watch::Receiver<Seq> {
+        self.shared.announced.newest_event.clone()
+    }
+
     /// Watches for commits behind which the scheduler may find work: due marks, jobs, wake times. Plain appends to
     /// sessions that are not due are none.
     pub fn watch_work(&self) -> watch::Receiver<()> {

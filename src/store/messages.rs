@@ -349,7 +349,9 @@ fn single_parts(reader: &mut Reader<'_>, message: i64) -> Vec<Result<Numbered>> 
         let row = reader.one(sqlite::query(PART_AT).bind(message).bind(position))?;
         row.map(|row| part_row(&row)).transpose()
     };
-    (0..=last.unwrap_or(-1)).map(read).filter_map(Result::transpose).collect()
+    // A damaged position may be any number.
+    let most = i64::try_from(limits::MESSAGE_PARTS_MAX).unwrap_or(i64::MAX);
+    (0..=last.unwrap_or(-1).min(most)).map(read).filter_map(Result::transpose).collect()
 }
 
 /// A message of one session's own rows, with all its parts. For the writer, which reads its own writes.

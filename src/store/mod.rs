@@ -73,7 +73,7 @@ pub use doctor::{Diagnosis, Examined, examine};
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
 pub use events::{EventFilter, EventPage, Moment, PagedEvent, ScannedTo, SessionMoment};
-pub use export::{ExportExtent, Exported, LostRow, export};
+pub use export::{Exported, LostRow, export};
 pub use figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use files::paths;
 pub use handle::{Durability, Store};

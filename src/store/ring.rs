@@ -28,9 +28,9 @@ pub(crate) struct EventRow {
 }
 
 impl EventRow {
-    /// Bytes of memory.
+    /// Bytes of memory, with the decoded event.
     fn bytes(&self) -> usize {
-        size_of::<Entry>() + self.actor.len() + self.request_id.len() + self.body.len()
+        size_of::<Entry>() + size_of::<Event>() + 2 * (self.actor.len() + self.request_id.len() + self.body.len())
     }
 
     fn decode(&self) -> Result<Event> {

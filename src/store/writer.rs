@@ -220,6 +220,8 @@ pub(crate) struct Writer {
     claims: Claims,
     queue: mpsc::Receiver<Queued>,
     head_seq: watch::Sender<Seq>,
+    /// The same number, for receivers that commits without events do not concern.
+    newest_event: watch::Sender<Seq>,
     /// Notified of commits behind which the scheduler may find work.
     work: watch::Sender<()>,
     health: Arc<Health>,
@@ -236,6 +238,8 @@ pub(crate) struct Writer {
 pub(super) struct Announced {
     /// The number of the newest committed event.
     pub(super) head_seq: watch::Receiver<Seq>,
+    /// The same number; changes with commits of events alone.
+    pub(super) newest_event: watch::Receiver<Seq>,
     /// Changes with each commit behind which the scheduler may find work.
     pub(super) work: watch::Receiver<()>,
 }
@@ -263,8 +267,9 @@ impl Writer {
         let counters = Counters { next_seq: row.get(0)?, next_message: row.get(1)? };
         let (sender, queue) = mpsc::channel(limits::WRITER_QUEUE_MAX);
         let (head_seq, head_receiver) = watch::channel(counters.next_seq - 1);
+        let (newest_event, newest_receiver) = watch::channel(counters.next_seq - 1);
         let (work, work_receiver) = watch::channel(());
-        let announced = Announced { head_seq: head_receiver, work: work_receiver };
+        let announced = Announced { head_seq: head_receiver, newest_event: newest_receiver, work: work_receiver };
         let writer = Self {
             conn,
             leaps: clock.leaps(),
@@ -274,6 +279,7 @@ impl Writer {
             claims: Claims::default(),
             queue,
             head_seq,
+            newest_event,
             work,
             health,
             meter: WriterMeter::default(),
@@ -398,7 +404,9 @@ impl Writer {
         self.recent.committed(sessions);
         self.ring.committed(events);
         interrupted.iter().for_each(CancellationToken::cancel);
-        self.head_seq.send_replace(self.counters.next_seq - 1);
+        let newest = self.counters.next_seq - 1;
+        self.head_seq.send_replace(newest);
+        self.newest_event.send_if_modified(|before| std::mem::replace(before, newest) != newest);
         if is_due || batch.iter().any(|envelope| envelope.mutation.may_make_work) {
             self.work.send_replace(());
         }

@@ -30,6 +30,8 @@ async fn what_follows_from_other_rows_is_repaired_on_request() {
     test.append("main", "a40 \"still\" open").await;
     let closed = test.stop().await;
     assert_eq!(examine(closed.path(), true).await, [], "a whole store");
+    let queued = altered(closed.path(), "update job set queued = 1 where id = 1 and state > 2").await;
+    assert_eq!(examine(queued.path(), false).await, [], "a job that ended while it was queued");
     for (table, sql) in [
         ("session", "update session set revision = revision - 1 where id = 1"),
         ("session", "update session set chain_hash = x'00' where id = 1"),
@@ -56,6 +58,8 @@ async fn what_follows_from_other_rows_is_repaired_on_request() {
         let found = examine(folder.path(), true).await;
         assert!(found.iter().all(|diagnosis| diagnosis.repaired) && !found.is_empty(), "{sql}: {found:?}");
         assert_eq!(examine(folder.path(), true).await, [], "{sql}");
+        let eternal = "select count(*) from open_message where expire_time is null";
+        assert_eq!(crate::support::number(folder.path(), eternal), 0, "{sql}: every open message expires");
         assert_eq!(TestApp::copy_of(folder.path()).await.findings().await, [], "{sql}");
     }
 }
@@ -147,6 +151,10 @@ async fn damaged_pages_are_reported() {
         std::fs::write(&path, bytes).expect("a file");
         let found = examine(folder.path(), false).await;
         assert!(found.iter().any(|diagnosis| diagnosis.table == "longhand.db"), "page {first}: {found:?}");
+        let before = std::fs::read(&path).expect("a file");
+        let found = examine(folder.path(), true).await;
+        assert!(found.iter().all(|diagnosis| !diagnosis.repaired), "page {first}: {found:?}");
+        assert_eq!(std::fs::read(&path).expect("a file"), before, "page {first}: nothing is written");
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::cli::json;
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Progress;
-use crate::daemon::offline::{self, ExportExtent, Exported, LostRow};
+use crate::daemon::offline::{self, Exported, LostRow};
 use anyhow::Context as _;
 use std::fs::{DirBuilder, File};
 use std::io::{self, BufWriter, Write as _};
@@ -47,19 +47,29 @@ impl Folder {
         self.open.take().map_or(Ok(()), |(_, mut file)| file.flush())
     }
 
-    fn write(&mut self, piece: &Exported) -> io::Result<()> {
-        match piece {
-            Exported::Session(session) => self.add("sessions.jsonl", &text(json::encode(&**session))?),
-            Exported::Message(session, message) => {
-                self.add(&format!("messages-{session}.jsonl"), &text(json::encode(&**message))?)
+    /// Writes a piece. False if it is named as lost: a damaged value may have no form in JSON, such as a time of the
+    /// year 100 000.
+    fn write(&mut self, piece: &Exported) -> io::Result<bool> {
+        let (name, encoded, table, row, session) = match piece {
+            Exported::Session(session) => {
+                let id = session.session_id.clone();
+                ("sessions.jsonl".to_owned(), json::encode(&**session), "session", id.clone(), id)
             }
-            Exported::Lost(lost) => self.add("lost.jsonl", &lost_line(lost)),
+            Exported::Message(session, message) => {
+                let (name, id) = (format!("messages-{session}.jsonl"), message.message_id.clone());
+                (name, json::encode(&**message), "message", id, session.clone())
+            }
+            Exported::Lost(lost) => return self.add("lost.jsonl", &lost_line(lost)).map(|()| false),
+        };
+        match encoded {
+            Ok(line) => self.add(&name, &line).map(|()| true),
+            Err(error) => {
+                let (table, reason) = (table.to_owned(), error.to_string());
+                let lost = LostRow { table, row, session, revision: None, reason };
+                self.add("lost.jsonl", &lost_line(&lost)).map(|()| false)
+            }
         }
     }
-}
-
-fn text(encoded: anyhow::Result<String>) -> io::Result<String> {
-    encoded.map_err(|error| io::Error::other(error.to_string()))
 }
 
 fn lost_line(lost: &LostRow) -> String {
@@ -75,18 +85,20 @@ fn lost_line(lost: &LostRow) -> String {
 pub(super) async fn run(output: &mut Output, directory: &Path, folder: &Path) -> anyhow::Result<ExitCode> {
     let mut files = Folder::make(folder)?;
     let mut progress = Progress::new();
-    let (mut pieces, mut lost) = (0_i64, 0_i64);
+    let (mut sessions, mut messages, mut lost) = (0_i64, 0_i64, 0_i64);
     let mut each = |piece: Exported| {
-        pieces += 1;
-        lost += i64::from(matches!(piece, Exported::Lost(_)));
-        progress.show(|| format!("exports the store: {}, {lost} lost", count(pieces, "row")));
-        files.write(&piece)
+        match (files.write(&piece)?, piece) {
+            (true, Exported::Session(_)) => sessions += 1,
+            (true, Exported::Message(..)) => messages += 1,
+            _ => lost += 1,
+        }
+        progress.show(|| format!("exports the store: {}, {lost} lost", count(sessions + messages, "row")));
+        Ok(())
     };
-    let extent = offline::export(directory, &mut each).await;
-    let extent = extent.with_context(|| format!("cannot export {}", directory.display()))?;
+    let done = offline::export(directory, &mut each).await;
+    done.with_context(|| format!("cannot export {}", directory.display()))?;
     files.close().with_context(|| format!("cannot write to {}", folder.display()))?;
     progress.clear();
-    let ExportExtent { sessions, messages, lost } = extent;
     if output.json() {
         output.value(&serde_json::json!({
             "sessionCount": sessions.to_string(), "messageCount": messages.to_string(), "lostCount": lost.to_string(),
