@@ -287,7 +287,7 @@ impl Task {
             Ok(found) => Ok(Some(Some(found))),
             Err(Error::Closed) => Err(Halt::Closed),
             Err(error) if !matches!(error, Error::Corrupt { .. } | Error::Disk(_)) => {
-                tracing::debug!(%error, "the scrub waits");
+                tracing::warn!(%error, "the scrub waits");
                 self.sleep(Duration::from_millis(limits::SCRUB_RETRY_MS)).await?;
                 Ok(None)
             }

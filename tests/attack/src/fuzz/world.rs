@@ -38,6 +38,7 @@ pub(super) struct World {
     pub(super) routes: Routes,
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
+    scrub: JoinHandle<()>,
     writer: JoinHandle<()>,
 }
 
@@ -57,19 +58,22 @@ impl World {
             vocabularies: Vec::new(),
             stopping: stopping.clone(),
         };
-        let app = Longhand::new(store, scheduler.handle(), &clock, options);
+        let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
+        let scrub = store::ScrubOptions { bytes_per_second: 1 << 30, interval: None };
+        let scrub = tokio::spawn(store.scrub(scrub, clock.clone(), stopping.clone()));
         let cancel = stopping.clone();
         // The result of the task is not checked: a failure shows as a panic, or as calls that no longer work.
         let scheduler = tokio::spawn(scheduler.run(cancel));
         let (routes, _) = grpc::router(app.clone()).await;
-        Ok(Self { app, routes, stopping, scheduler, writer })
+        Ok(Self { app, routes, stopping, scheduler, scrub, writer })
     }
 
     async fn close(self) -> Result<()> {
-        let Self { app, routes, stopping, scheduler, writer } = self;
+        let Self { app, routes, stopping, scheduler, scrub, writer } = self;
         stopping.cancel();
         drop(routes);
         tokio::time::timeout(DEADLINE, scheduler).await.context("the scheduler does not stop")??;
+        tokio::time::timeout(DEADLINE, scrub).await.context("the scrub does not stop")??;
         app.store().clone().close().await;
         drop(app);
         tokio::time::timeout(DEADLINE, writer).await.context("the writer does not end")??;
