@@ -108,19 +108,11 @@ impl Subscription {
 mod tests {
     use super::*;
     use crate::clock::Clock;
-    use crate::model::usage::ModelWindow;
-    use crate::store::{Caller, CreateSession, Durability, Options, PolicyText};
+    use crate::store::tests::new_session;
+    use crate::store::{Caller, Durability, Options};
 
     async fn commit(store: &Store) {
-        let new = CreateSession {
-            client_id: None,
-            title: String::new(),
-            policy: PolicyText { preset: "pi@1.5".to_owned(), json: "{}".to_owned() },
-            window: ModelWindow::default(),
-            metadata_json: None,
-            parent: None,
-        };
-        store.create_session(new, Caller::default()).await.expect("created");
+        store.create_session(new_session(), Caller::default()).await.expect("created");
     }
 
     /// The number of events that a subscription gets within a time.

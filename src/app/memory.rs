@@ -29,7 +29,7 @@ pub struct MemoryBudget {
 struct State {
     /// Bytes of all holders.
     held: usize,
-    /// Bytes of the holders that were told to give up and have not left yet.
+    /// Bytes of the holders that were asked to give up and have not left yet.
     leaving: usize,
     /// The holders by their turn: the one without progress for the longest time comes first.
     holders: BTreeMap<u64, Holder>,
@@ -43,7 +43,7 @@ struct Holder {
     /// The last progress.
     since: Instant,
     give_up: CancellationToken,
-    /// True if the holder can be told to give up.
+    /// True if the holder can be asked to give up.
     is_idle: bool,
 }
 
@@ -240,14 +240,14 @@ impl Reservation {
         self.turn.store(state.touch(self.turn.load(Ordering::Relaxed)), Ordering::Relaxed);
     }
 
-    /// From now on the holder is not told to give up: it no longer waits for a client.
+    /// From now on the holder is not asked to give up: it no longer waits for a client.
     pub fn settle(&self) {
         if let Some(holder) = self.budget.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
             holder.is_idle = false;
         }
     }
 
-    /// Sets the number of bytes, which wait for a client from now on: the holder can be told to give up again.
+    /// Sets the number of bytes, which wait for a client from now on: the holder can be asked to give up again.
     pub fn wait_for_client(&self, bytes: usize) {
         self.touch();
         self.resize(bytes);

@@ -233,7 +233,7 @@ async fn a_reply_carries_the_token_of_its_view_and_another_one_is_refused() {
     let request = pb::GetMessageRequest { session_id: "s".into(), message_id: "a1".into() };
     let got = served.messages().get_message(request).await.expect("the message").into_inner();
     let message = got.message.expect("a message");
-    let given = message.given_view.expect("it is told");
+    let given = message.given_view.expect("a view token");
     assert_eq!((given.revision, given.view_hash, given.shortened), (header.revision, header.view_hash, false));
     assert_eq!(message.finish.expect("it is sealed").view_token, None);
 }

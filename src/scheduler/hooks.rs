@@ -224,7 +224,7 @@ impl Drop for Group {
 /// Runs a program with JSON on standard input; returns its output, or the reason why the output is unusable.
 async fn ask(hook: &Hook, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
     let [program, arguments @ ..] = hook.command.as_slice() else { return Err("names no program".to_owned()) };
-    let input = serde_json::to_vec(input).map_err(|error| format!("cannot be told: {error}"))?;
+    let input = serde_json::to_vec(input).map_err(|error| format!("its input cannot be encoded: {error}"))?;
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(Stdio::piped())

@@ -1,5 +1,5 @@
 //! The life cycle of jobs against a model of it: random triggers, requests, cancels, failures, crashes, lost leases and
-//! late answers of stale workers, on a real store with a clock that advances only when told.
+//! late answers of stale workers, on a real store with a clock that advances only on request.
 //!
 //! The model has the expected state of every job after each action. At the end all faults stop, and everything that was
 //! due must have been done.

@@ -57,7 +57,7 @@ mod spending;
 mod sqlite;
 mod statistics;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod tx;
 mod verify;
 mod windows;

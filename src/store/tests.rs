@@ -147,7 +147,7 @@ async fn sessions(store: &Store) -> i64 {
     store.snapshot(count).await.expect("it is read")
 }
 
-fn new_session() -> CreateSession {
+pub(crate) fn new_session() -> CreateSession {
     CreateSession {
         client_id: None,
         title: String::new(),
@@ -173,7 +173,7 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
             Err(Error::corrupt("database", "disk I/O error"))
         };
         let failed = store.snapshot(failing).await.expect_err("it fails");
-        assert!(matches!(failed, Error::Corrupt { .. }), "its own error is told: {failed:?}");
+        assert!(matches!(failed, Error::Corrupt { .. }), "its own error is returned: {failed:?}");
     }
     for count in 0..3 {
         for _ in 0..often {

@@ -193,7 +193,7 @@ proptest! {
             let mut asked: Vec<(String, String)> = Vec::new();
             for part in view.iter().flat_map(|message| &message.parts) {
                 match &*part.body {
-                    PartBody::ToolCall(call) => asked.push((call.call_id.clone(), subject(&part.body).expect("told"))),
+                    PartBody::ToolCall(call) => asked.push((call.call_id.clone(), subject(&part.body).expect("a subject"))),
                     PartBody::ToolResult(result) => {
                         let at = asked.iter().position(|(id, _)| *id == result.call_id).expect("its call is in front");
                         let (_, about) = asked.remove(at);

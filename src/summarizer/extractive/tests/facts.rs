@@ -133,7 +133,7 @@ fn of_work() -> Vec<Case> {
             silent: &["#111111"],
         },
         Case {
-            name: "what is changed and not committed is told after a commit",
+            name: "what is changed and not committed is stated after a commit",
             talk: edited(
                 edited(talk(), "/w/p/lib/a.py", "x", "def first(): return 1")
                     .runs("git commit -am 'first'", "[main 1a2b3c4] first\n 1 file changed"),
@@ -150,7 +150,7 @@ fn of_work() -> Vec<Case> {
             silent: &["Not committed: `a.py`"],
         },
         Case {
-            name: "a file that is deleted again is not told as changed",
+            name: "a file that is deleted again is not listed as changed",
             talk: talk()
                 .works("Write", json!({"file_path": "/w/p/tmp_probe.js", "content": "console.log('probe here')"}), "ok")
                 .runs("rm /w/p/tmp_probe.js", ""),
@@ -258,7 +258,7 @@ fn of_state() -> Vec<Case> {
 fn of_words() -> Vec<Case> {
     vec![
         Case {
-            name: "an item in work is told with its demands, and a closed one is closed",
+            name: "an item in work has its demands, and a closed one is closed",
             talk: Talk::default()
                 .user("do shop-7")
                 .runs(
@@ -386,7 +386,7 @@ fn of_others() -> Vec<Case> {
             silent: &["Latest request"],
         },
         Case {
-            name: "a commit is told by its subject, and as pushed",
+            name: "a commit has its subject, and as pushed",
             talk: edited(talk(), "/w/p/a.go", "x", "func Month() error {")
                 .runs(commit, "[main 4f1c2aa] feat: export\n 1 file changed\nmain -> main"),
             says: &[("Done", "Commit `4f1c2aa` on `main`, pushed: feat: export")],
@@ -425,13 +425,13 @@ fn of_findings() -> Vec<Case> {
             silent: &[],
         },
         Case {
-            name: "what a program printed last for the work at hand is told",
+            name: "what a program printed last for the work at hand is stated",
             talk: talk().runs("python train.py", "epoch 1\naccuracy 0.93"),
             says: &[("Critical Context", "`python train.py` printed `accuracy 0.93`")],
             silent: &["epoch 1"],
         },
         Case {
-            name: "what a page of the web says is told where there is room",
+            name: "what a page of the web says is stated where there is room",
             talk: talk().works(
                 "WebFetch",
                 json!({"url": "https://example.com/1343"}),
@@ -447,7 +447,7 @@ fn of_findings() -> Vec<Case> {
             silent: &[],
         },
         Case {
-            name: "guesses are not told as found",
+            name: "guesses are not stated as found",
             talk: talk()
                 .model("The problem might be that `flush` is never called on the writer of the export.")
                 .model("I bet the disk is full. If the log shows `ENOSPC`, it is.")
