@@ -89,7 +89,8 @@ async fn an_answer_that_cannot_be_read_does_not_deny_the_write_behind_it() {
         let new = NewSession { client_id: Some("s".to_owned()), ..NewSession::default() };
         store.app.create_session(new, Caller::default()).await.expect("a session");
         store.settle_for_sure().await.expect("nothing to do");
-        disk.arm(Fault { call: Call::ShmLock, nth, lasting: false, failure: Failure::Eio });
+        // All later calls fail, too: the locks of background readers come between those of the write and of its answer.
+        disk.arm(Fault { call: Call::ShmLock, nth, lasting: true, failure: Failure::Eio });
         let archived = store.app.archive_session("s", false, Caller::default()).await;
         let untouched = disk.struck().is_empty();
         disk.repair();
