@@ -3,8 +3,10 @@
 mod accept;
 mod call;
 mod connection;
+mod error;
 pub mod offline;
 mod request;
+mod server;
 mod socket;
 
 use crate::app::{self, DefaultPolicy, Longhand};
@@ -15,7 +17,7 @@ use crate::limits;
 use crate::scheduler::{self, Scheduler};
 use crate::store::{self, Store};
 use crate::summarizer::{self, Levels};
-use accept::{Connections, Server};
+use server::{Connections, Server};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -25,24 +27,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Error that ended the daemon or kept it from starting.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The configuration cannot be used.
-    #[error(transparent)]
-    Config(#[from] crate::config::Error),
-    /// The store cannot be opened.
-    #[error(transparent)]
-    Store(#[from] store::Error),
-    /// The daemon cannot listen on an address.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: String,
-        /// The system's error.
-        source: std::io::Error,
-    },
-}
+pub use error::Error;
 
 /// The addresses on which the daemon listens.
 #[derive(Debug, Clone)]

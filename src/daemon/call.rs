@@ -4,8 +4,8 @@
 //! ended even for a client that grants no window. The bytes are counted until the transport has written them: a client
 //! may grant windows and not read its socket.
 
-use super::accept::Server;
 use super::request;
+use super::server::Server;
 use crate::app::memory::Reservation;
 use crate::grpc::{self, CutOff, Delivery};
 use crate::limits;

@@ -1,7 +1,7 @@
 //! A connection: HTTP/2, its calls, and its end.
 
-use super::accept::{ConnectionEntry, Server};
 use super::call;
+use super::server::{ConnectionEntry, Server};
 use crate::grpc::OwnerSocket;
 use crate::limits;
 use bytes::Bytes;

@@ -1,7 +1,7 @@
 //! The bytes of a request as they come in. A request's room is reserved before the client sends it, by the length at
 //! the start of its message, and not a byte more is accepted. A request without progress is dropped for others.
 
-use super::accept::Server;
+use super::server::Server;
 use crate::app::memory::Reservation;
 use crate::app::{Error, Reason};
 use crate::limits;

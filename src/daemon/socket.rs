@@ -4,7 +4,7 @@
 //! stays. A file beside the socket is locked from the check of the path until the daemon listens: of two daemons that
 //! find the same dead socket, the second one then finds the first one's socket.
 
-use super::Error;
+use super::error::Error;
 use crate::limits;
 use crate::store;
 use rustix::fs::OFlags;

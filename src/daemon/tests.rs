@@ -1,7 +1,7 @@
 //! Clients over HTTP/2 and a service for tests, with small rooms and a paused clock.
 
-use super::accept::{Connections, Server};
 use super::connection;
+use super::server::{Connections, Server};
 use crate::app::memory::MemoryBudget;
 use crate::app::traffic::Traffic;
 use bytes::{BufMut as _, Bytes, BytesMut};

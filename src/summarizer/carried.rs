@@ -1,17 +1,13 @@
 //! The sections that follow the text of every summary, whoever wrote it: corrections and facts from the history, and
 //! lists of the files it touched.
 
-use super::extractive::{self, Evidence, Room, clean, defuse, one_line};
-use super::{SummaryInput, SummaryOutput};
+use super::extractive::{self, Evidence, Room, defuse};
+use super::file_lists::{self, file_lists};
+use super::summary::{SummaryInput, SummaryOutput};
 use crate::model::compaction::Contradiction;
-use crate::model::part::PartBody;
-use crate::policy::files::{self, FileOperations};
+use crate::model::view::SourceMessage;
+use crate::policy::files;
 use crate::policy::{Bullet, Contradictions, PromptStyle, Section, Summary, SummaryFormat, Topic};
-use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
-
-/// Share of the budget that the file lists may take, in percent.
-const LISTS_SHARE: usize = 25;
 
 /// Share of the budget that corrections may take, in percent.
 const CORRECTIONS_SHARE: i64 = 10;
@@ -23,8 +19,28 @@ const CORRECTIONS: &str = "\n\n# Corrections from the record\n";
 /// Heading of the facts that follow a model's summary.
 const FACTS: &str = "# Facts from the record";
 
+impl SummaryOutput {
+    /// Returns the summary with its claims that the input contradicts, and with the sections that the policy appends:
+    /// lists of files to every summary, corrections and facts to a model's summary only.
+    pub fn completed(self, input: &SummaryInput) -> Self {
+        complete(input, &Evidence::of(input), self)
+    }
+
+    /// Like [`Self::completed`], for a client's summary, which may also be based on messages after the covered ones.
+    pub fn completed_beside(self, input: &SummaryInput, behind: &[SourceMessage]) -> Self {
+        complete(input, &Evidence { behind: behind.iter().collect(), ..Evidence::of(input) }, self)
+    }
+}
+
+impl SummaryInput {
+    /// Maximum size of a summary, in tokens, including the sections that the policy appends to a model's text.
+    pub fn most_tokens(&self, by_model: bool) -> i64 {
+        if by_model { most_tokens(self) } else { self.budget_tokens }
+    }
+}
+
 /// The summary with the sections that the policy appends. An empty one stays empty, for its caller to refuse.
-pub(super) fn complete(input: &SummaryInput, evidence: &Evidence<'_>, output: SummaryOutput) -> SummaryOutput {
+fn complete(input: &SummaryInput, evidence: &Evidence<'_>, output: SummaryOutput) -> SummaryOutput {
     if output.text.trim().is_empty() {
         return output;
     }
@@ -67,13 +83,12 @@ fn corrections(input: &SummaryInput, contradictions: &[Contradiction]) -> String
 }
 
 /// Maximum size of a model's summary with the appended sections, in tokens.
-pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
+fn most_tokens(input: &SummaryInput) -> i64 {
     let SummaryInput { rules, budget_tokens, .. } = input;
-    let lists = if rules.file_tags { budget_tokens.saturating_mul(LISTS_SHARE as i64) / 100 } else { 0 };
     budget_tokens
         .saturating_add(rules.facts_tokens.max(0))
         .saturating_add(corrections_tokens(input))
-        .saturating_add(lists)
+        .saturating_add(file_lists::most_tokens(input))
 }
 
 /// The built-in summarizer's facts about files, commands, errors and open points; none if the policy wants none, or if
@@ -101,53 +116,4 @@ fn facts(input: &SummaryInput) -> Option<String> {
     let text = extractive::write(&SummaryInput { rules, budget_tokens, ..input.clone() });
     let says_something = text.lines().any(|line| line.starts_with("- ") && line != format!("- {}", input.rules.filler));
     says_something.then(|| format!("{FACTS}\n\n{text}"))
-}
-
-/// The file lists that follow the text; empty if the policy has none. If not all paths fit, modified files come before
-/// read ones, newer before older.
-pub(super) fn file_lists(input: &SummaryInput) -> String {
-    if !input.rules.file_tags {
-        return String::new();
-    }
-    let room = Room::of(&input.counting, input.budget_tokens);
-    let mut operations = FileOperations::default();
-    let mut newest: HashMap<String, usize> = HashMap::new();
-    if let Some(previous) = input.previous.as_ref().filter(|_| !input.previous_is_supplied) {
-        let (read, modified) = files::parse_tags(previous);
-        operations.inherit(read, modified);
-    }
-    for (at, source) in input.messages.iter().chain(&input.split_turn).enumerate() {
-        for part in &source.message.parts {
-            if let PartBody::ToolCall(call) = &*part.body
-                && let Some((_, path)) = files::operation(input.rules.file_tools, call)
-            {
-                operations.add(input.rules.file_tools, call);
-                newest.insert(path, at + 1);
-            }
-        }
-    }
-    let (mut read, mut modified) = operations.lists();
-    let frame = room.measure(&files::tags(&[String::new()], &[String::new()]));
-    let mut left = (room.units * LISTS_SHARE / 100).saturating_sub(frame);
-    for paths in [&mut modified, &mut read] {
-        let mut order: Vec<&String> = paths.iter().filter(|path| is_plain(path)).collect();
-        order.sort_by_key(|path| Reverse(newest.get(*path).copied().unwrap_or(0)));
-        let mut kept: HashSet<String> = HashSet::new();
-        for path in order {
-            let cost = room.measure(path) + 1;
-            if cost > left {
-                break;
-            }
-            left -= cost;
-            kept.insert(path.clone());
-        }
-        paths.retain(|path| kept.contains(path));
-    }
-    files::tags(&read, &modified)
-}
-
-/// True if a path is safe in a list of lines between tags. A path that could be taken for a tag, or for two paths, is
-/// left out.
-fn is_plain(path: &str) -> bool {
-    one_line(&clean(path)) == path && !path.contains(['<', '>'])
 }

@@ -1,8 +1,9 @@
 //! Several summarizers, in the order in which they are tried.
 
+use super::extractive::Extractive;
 use super::observer::{Nobody, Observer};
+use super::summary::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use super::usage_counter::UsageCounter;
-use super::{Error, Extractive, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use futures::future::{BoxFuture, FutureExt as _};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@
 use super::observer::{Nobody, Observer};
 use super::provider::Provider;
 use super::provider::fault::{Class, Fault};
+use super::summary::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use super::usage_counter::UsageCounter;
-use super::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, estimated_tokens};

@@ -1,9 +1,11 @@
 //! Summarizers, built from the configuration.
 
+use super::chain::Chain;
+use super::extractive::Extractive;
 use super::provider::Provider;
 use super::remote::Remote;
 use super::secret::Secret;
-use super::{Chain, Extractive, Gate, Summarizer};
+use super::summary::{Gate, Summarizer};
 use crate::clock::Clock;
 use crate::config::{BUILT_IN, Config, Error, SummarizerSettings};
 use crate::model::compaction::Level;

@@ -3,8 +3,8 @@
 //! All state is in memory. A lease is fenced by its token; after a restart the compaction is tried again and offers its
 //! task anew, so that a token from before the restart is void.
 
-use super::SummaryInput;
 use super::provider::readable;
+use super::summary::SummaryInput;
 use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;

@@ -1,6 +1,5 @@
 //! One life: its messages, and our side of it.
 
-use super::lives::lines;
 use super::session::{self, message_tokens};
 use crate::generate::{Conversation, Profile, Results, text};
 use crate::harness::PeerFailure;
@@ -551,4 +550,15 @@ mod tests {
         }
         assert!(checked > 0);
     }
+}
+
+/// Lines without the half characters that pi 0.73 leaves where it truncates an output.
+pub(super) fn whole_lines(lines: &Value) -> Value {
+    let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
+    lines.as_array().map_or_else(|| lines.clone(), |lines| lines.iter().filter_map(bare).collect())
+}
+
+/// A text as its lines, so that a difference has a position.
+pub(super) fn lines(text: &str) -> Value {
+    text.split('\n').collect()
 }

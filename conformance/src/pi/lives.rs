@@ -5,7 +5,7 @@
 //! with ours, so that one difference does not hide the next.
 
 use super::explain_view;
-use super::life::{Form, Life, Made, Moment, Next, Side, position_of};
+use super::life::{Form, Life, Made, Moment, Next, Side, lines, position_of, whole_lines};
 use super::session::flat_context;
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
@@ -381,17 +381,6 @@ fn whole(transcripts: &Value) -> Value {
         whole[name] = whole_lines(&transcripts[name]);
     }
     whole
-}
-
-/// The same for lines.
-pub(super) fn whole_lines(lines: &Value) -> Value {
-    let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
-    lines.as_array().map_or_else(|| lines.clone(), |lines| lines.iter().filter_map(bare).collect())
-}
-
-/// A text as its lines, so that a difference has a position.
-pub(super) fn lines(text: &str) -> Value {
-    text.split('\n').collect()
 }
 
 /// The boundary of a plan of pi's; null if there is none.

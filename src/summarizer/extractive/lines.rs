@@ -21,8 +21,6 @@ use std::sync::LazyLock;
 /// Labels of the first and the newest request.
 pub(super) const FIRST: &str = "First request: ";
 pub(super) const LATEST: &str = "Latest request: ";
-/// Label of a question that the user answered.
-pub(super) const ASKED: &str = "Asked “";
 /// Labels of the tasks of a list, by progress.
 pub(super) const TODO: &str = "To do: ";
 pub(super) const DOING: &str = "Doing: ";

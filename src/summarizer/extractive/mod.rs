@@ -23,7 +23,8 @@ mod text;
 mod tools;
 mod words;
 
-use super::{Error, Summarizer, SummaryInput, SummaryOutput, carried};
+use super::file_lists::file_lists;
+use super::summary::{Error, Summarizer, SummaryInput, SummaryOutput};
 use crate::model::message::Role;
 use crate::model::view::SourceMessage;
 use compose::Form;
@@ -66,14 +67,14 @@ const DETAIL_PERCENT: [usize; 4] = [100, 150, 225, 400];
 /// gives the same text.
 pub fn extract(input: &SummaryInput) -> String {
     let mut text = write(input);
-    text.push_str(&carried::file_lists(input));
+    text.push_str(&file_lists(input));
     text
 }
 
 /// Writes a summary that leaves space for the sections that follow it.
 pub(super) fn write(input: &SummaryInput) -> String {
     let room = Room::of(&input.counting, input.budget_tokens);
-    let free = Room { units: room.units.saturating_sub(room.measure(&carried::file_lists(input))), ..room };
+    let free = Room { units: room.units.saturating_sub(room.measure(&file_lists(input))), ..room };
     match &input.rules.split_turn_heading {
         Some(heading) if !input.split_turn.is_empty() => split(input, heading, free),
         Some(_) | None => {

@@ -8,10 +8,10 @@ use super::checks::{Check, Outcome};
 use super::commands;
 use super::items::{Item, Point};
 use super::lines::{
-    ARROW, ASKED, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, ROOT, SAID, STOPPED, TODO, UNCHECKED,
+    ARROW, CLOSED, DERIVED, DID, DOING, FIRST, HOLDS, LATEST, NO_COMMIT, ROOT, SAID, STOPPED, TODO, UNCHECKED,
     UNCOMMITTED, UNSETTLED,
 };
-use super::record::{Commit, Note, Record, Step, Task};
+use super::record::{ASKED, Commit, Note, Record, Step, Task};
 use super::text::{self, Lead, Line};
 use super::tools::{self, Progress};
 use super::words;

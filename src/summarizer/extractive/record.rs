@@ -8,7 +8,6 @@ use super::checks::{BACKGROUND, Check, Checks, Outcome};
 use super::commands::{self, Purpose};
 use super::files::Files;
 use super::items::{self, Item, Items};
-use super::lines::ASKED;
 use super::text::{self, Lead};
 use super::tools::{self, Kind, Progress, Use};
 use super::words;
@@ -20,6 +19,9 @@ use crate::policy::calls::Calls;
 use regex::Regex;
 use std::collections::{HashSet, VecDeque};
 use std::sync::LazyLock;
+
+/// Label of a question that the user answered.
+pub(super) const ASKED: &str = "Asked “";
 
 /// Maximum number of commands to remember since a commit, and of wishes for one piece of work, the newest.
 const RECENT_MAX: usize = 64;

@@ -6,12 +6,6 @@
 use super::paths::PathReader;
 use super::*;
 
-/// Modules whose files may use each other in circles, with the reason.
-const UNORDERED: [(&str, &str); 2] = [
-    ("daemon", "a connection and its calls drive each other"),
-    ("summarizer", "each summarizer uses the trait and the inputs of `mod.rs`, which chooses among them"),
-];
-
 /// The files of a module with their paths and names.
 struct Files {
     /// The file of each module, by its segments below the root.
@@ -118,11 +112,6 @@ fn files_do_not_use_each_other_in_circles() {
     let mut breaches = Vec::new();
     for (module, _) in LAYERS {
         let circles = files.circles(module);
-        let reason = UNORDERED.iter().find(|(unordered, _)| *unordered == module);
-        if reason.is_some() {
-            assert!(!circles.is_empty(), "`{module}` has no circles any more: take it out of the list");
-            continue;
-        }
         let breach = |circle: Vec<String>| Breach {
             file: circle[0].clone(),
             line: 1,

@@ -1,13 +1,16 @@
 //! Claims that a check passes although it failed in its last run.
 
 use super::super::commands::{self, Purpose};
+use super::super::previous::CODE;
 use super::super::record::was_stopped;
 use super::super::text;
 use super::super::tools::{self, Kind};
-use super::{CLAIMS_MAX, CODE, Contradiction, ContradictionKind, Evidence, Statement, Topic, pattern};
+use super::statements::{CLAIMS_MAX, Evidence, Statement, pattern};
+use crate::model::compaction::{Contradiction, ContradictionKind};
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::{PartBody, ResultStatus, ToolResult};
+use crate::policy::Topic;
 use crate::policy::calls::{Called, Calls};
 use regex::Regex;
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! Claims about commits that appear neither in the history nor in any other text that the writer was given.
 
-use super::{CLAIMS_MAX, Contradiction, ContradictionKind, Evidence, Statement, pattern, words_of};
+use super::statements::{CLAIMS_MAX, Evidence, Statement, pattern, words_of};
+use crate::model::compaction::{Contradiction, ContradictionKind};
 use regex::Regex;
 use std::sync::LazyLock;
 

@@ -2,9 +2,11 @@
 //! missing, or deleted it, and nothing after that concerns it.
 
 use super::super::commands;
+use super::super::previous::CODE;
 use super::super::text;
 use super::super::tools::{self, Kind, Use};
-use super::{CLAIMS_MAX, CODE, Contradiction, ContradictionKind, Evidence, Statement, pattern};
+use super::statements::{CLAIMS_MAX, Evidence, Statement, pattern};
+use crate::model::compaction::{Contradiction, ContradictionKind};
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
 use crate::model::part::{PartBody, ResultStatus};
