@@ -7,7 +7,7 @@
 
 use crate::report::Report;
 use longhand::fold::guards::{self, GuardInput, Guards};
-use longhand::fold::{Fold, Rows, wake};
+use longhand::fold::{Fold, FoldInput, wake};
 use longhand::model::Revision;
 use longhand::model::ids::{MessageId, PartId, SessionId};
 use longhand::model::layout::Layout;
@@ -160,11 +160,11 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
         decision.map(|decision| plan::work_of(planning, decision, estimated))
     };
     let mut grown = messages.clone();
-    let mut fold = Fold::new(Rows { policy: &policy, messages: &grown, changed_revision: 0 }, None);
+    let mut fold = Fold::new(FoldInput { policy: &policy, messages: &grown, changed_revision: 0 }, None);
     let next = measure(|| {
         grown.extend(counted(&policy, &[source(grown.len())]));
         let sources = grown.as_slice();
-        fold.extend(Rows { policy: &policy, messages: sources, changed_revision: 0 }, sources.len() - 1);
+        fold.extend(FoldInput { policy: &policy, messages: sources, changed_revision: 0 }, sources.len() - 1);
         let planning = PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
         let guards = Guards::new(planning, &fold, GuardInput::default());
         (guards::decide(planning, &fold, &guards), wake::condition(planning, &fold, &guards))

@@ -6,7 +6,7 @@ use super::traffic::Traffic;
 use super::validate;
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::loaded::{self, Loaded};
+use crate::loaded::{self, LoadedSessions};
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -34,7 +34,7 @@ pub(super) struct Shared {
     pub(super) defaults: Vec<DefaultPolicy>,
     pub(super) vocabularies: Vec<Arc<Vocabulary>>,
     /// Sessions in memory, for reads of views.
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedSessions,
     pub(super) start_time: Timestamp,
     pub(super) clock: Clock,
     pub(super) bus: Bus,

@@ -11,7 +11,7 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{self, Caller, Counted, DraftWords, Durability, NewEntry, PageOf, Receipt, Seal, SessionKey};
+use crate::store::{self, AppendInput, Caller, Counted, DraftWords, Durability, PageOf, Receipt, Seal, SessionKey};
 pub use crate::store::{DraftWordsToAdd, OpenPart};
 use std::sync::Arc;
 
@@ -77,9 +77,9 @@ pub struct MessagePage {
     pub revision: Revision,
 }
 
-/// The counts to store for a message; none if the policy's counting is not worth storing. An open message is counted
-/// when it is sealed.
-fn counted(known: &Known, message: &NewMessage) -> Option<Counted> {
+/// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
+/// counted when it is sealed.
+fn token_counts(known: &Known, message: &NewMessage) -> Option<Counted> {
     let counting = known.counting.as_ref()?;
     let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
     is_settled.then(|| Counted {
@@ -187,13 +187,13 @@ impl Longhand {
         let mut entries = Vec::with_capacity(messages.len());
         let mut overflowed = false;
         for message in messages {
-            let counted = counted(&known, &message);
+            let token_counts = token_counts(&known, &message);
             let overflows = |finish| replay::overflow(&known.policy, &known.window, finish).is_some();
-            let overflow = message.finish.as_ref().is_some_and(overflows);
-            overflowed |= overflow;
+            let reports_overflow = message.finish.as_ref().is_some_and(overflows);
+            overflowed |= reports_overflow;
             let token = message.finish.as_ref().and_then(|finish| finish.view.as_deref());
             let view = self.given_view(&known, token).await?;
-            entries.push(NewEntry { message: message.checked(view), counted, overflow });
+            entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow });
         }
         let receipt = self.store().append(known.key, caller, expected_revision, entries).await?;
         self.note_written(&known);
@@ -261,12 +261,12 @@ impl Longhand {
         }
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
-        let overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
+        let reports_overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let view = self.given_view(&known, finish.view.as_deref()).await?;
-        let seal = Seal { finish: finish.with_view(view), overflow };
+        let seal = Seal { finish: finish.with_view(view), reports_overflow };
         let receipt = self.store().finish_message(known.key, caller, message, seal).await?;
         self.note_written(&known);
-        Ok(self.appended(receipt, &known, window.as_ref(), overflow).await)
+        Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
 
     /// A message as it was written, with its drafts while it is open.

@@ -148,7 +148,7 @@ impl Longhand {
             provenance: provenance.clone(),
             omitted: source.layout.omitted.clone(),
             omitted_by: omitted_by.clone(),
-            empty: session.empty(),
+            empty: session.contentless(),
             left_out: Vec::new(),
             held: None,
             messages: Vec::new(),

@@ -154,8 +154,8 @@ impl ServedEvent {
 pub(super) fn view_message_bytes(message: &ViewMessage) -> usize {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let part = |part: &ViewPart| store::body_bytes(&part.body) + length(&part.metadata_json) + EVENT_BYTES;
-    let carried = message.carried.as_ref().map_or(0, |carried| length(&carried.metadata_json));
-    EVENT_BYTES + carried + message.parts.iter().map(part).sum::<usize>()
+    let metadata = message.original_fields.as_ref().map_or(0, |fields| length(&fields.metadata_json));
+    EVENT_BYTES + metadata + message.parts.iter().map(part).sum::<usize>()
 }
 
 /// Approximate size of an event without its message, in bytes.

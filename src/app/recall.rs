@@ -2,7 +2,7 @@
 
 use super::error::Result;
 use super::{Known, Longhand};
-use crate::fold::{Fold, Passages, Rows};
+use crate::fold::{Fold, FoldInput, Passages};
 use crate::loaded::{LoadedSession, counts};
 use crate::policy::{Policy, overflow, recall};
 use crate::scheduler;
@@ -46,7 +46,7 @@ impl Longhand {
         let Some(room) = overflow::room(&source.window) else { return Ok(Some(i64::MAX)) };
         counts::fill(self.store(), policy, &mut source.messages).await?;
         let Source { messages, changed_revision, window, .. } = source;
-        let fold = Fold::new(Rows { policy, messages, changed_revision: *changed_revision }, None);
+        let fold = Fold::new(FoldInput { policy, messages, changed_revision: *changed_revision }, None);
         Ok(Some(room.saturating_sub(fold.context_tokens(window))).filter(|room| *room > 0))
     }
 

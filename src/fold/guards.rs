@@ -1,5 +1,5 @@
-//! Guards: the conditions that hold back automatic compactions. They follow from the ended compactions, from later
-//! changes by clients, and from the view; none is stored.
+//! Guards: conditions that hold back automatic compactions, derived from the ended compactions, from later changes by
+//! clients, and from the view. None is stored.
 
 use super::Fold;
 use crate::model::Revision;
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 /// Divisor of the window. After a failure the view must grow by this fraction of the window before the next automatic
 /// attempt, and by twice as much while the breaker is open.
-pub const RETRY_GROWTH_PARTS: i64 = 20;
+pub const RETRY_GROWTH_DIVISOR: i64 = 20;
 
 /// The past of a session, from which guards follow.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,10 +28,10 @@ pub struct GuardInput<'a> {
     /// The newest compactions that ended, newest first: at least as many as the breaker counts. Finished maintenance
     /// may be missing.
     pub ended: &'a [Compaction],
-    /// The newest change of history, policy or window that was not a compaction. The causes of failures before it may
-    /// be gone.
-    pub changed_revision: Revision,
-    /// The newest undo, until the next message of the user or its redo.
+    /// The newest change by a client other than an append: a rewind, an edit, a pin, an undo, a policy, a window. The
+    /// causes of failures before it may be gone.
+    pub guard_revision: Revision,
+    /// The newest undo; none after the next message of the user, or after its redo.
     pub undo_revision: Option<Revision>,
 }
 
@@ -42,27 +42,27 @@ pub struct Guards {
     pub holds_after_undo: bool,
     /// Automatic compactions in a row that failed, or freed nothing.
     pub failure_count: i64,
-    /// User messages until the open breaker closes; 0 if it is closed.
-    pub breaker_turns: i64,
+    /// User messages until the open breaker lets another compaction through; 0 if it is not open.
+    pub breaker_turns_left: i64,
     /// The end of the cooldown after a compaction by a threshold.
     pub cooldown_end: Option<Timestamp>,
-    /// The overhead that no compaction removes.
+    /// The overhead that no compaction removes, derived from usage and pins.
     pub overhead: Overhead,
     /// Context usage; none if no reported usage is valid.
     pub usage_tokens: Option<i64>,
-    /// The overhead that made a compaction fail, lowered to the usage of later replies.
+    /// The overhead that the newest failed compaction reported, lowered to the usage of later replies.
     pub reported_overhead: Option<i64>,
-    /// The kind of the newest compaction without progress, until the view has grown enough for another attempt.
-    needs_growth: Option<CompactionKind>,
-    /// Tokens by which the view must grow before the first guard that waits for growth ends; none if no guard waits for
-    /// growth.
+    /// The kind of the newest compaction without progress; none once the view has grown enough for another attempt.
+    failed_kind: Option<CompactionKind>,
+    /// Tokens by which the view must grow to end the first guard that waits for growth; none if no guard does.
     pub growth_tokens: Option<i64>,
-    /// True after a last resort that failed, until the next message of the user or growth by a twentieth of the window.
+    /// True after a last resort that failed for another reason than overhead, until the next message of the user or growth
+    /// by a twentieth of the window.
     pub(super) last_resort_failed: bool,
     /// True during a run, under a policy that evaluates thresholds only between runs.
     pub(super) is_in_run: bool,
     /// True during the cooldown, and until the view has grown by the policy's minimum between two compactions. False if
-    /// the view exceeds its window.
+    /// the view leaves no space for a reply in its window.
     in_cooldown: bool,
 }
 
@@ -71,44 +71,43 @@ impl Guards {
     pub fn new(planning: PlanningInput<'_>, fold: &Fold, past: GuardInput<'_>) -> Self {
         let PlanningInput { policy, window, now, .. } = planning;
         let streak = Streak::of(past);
-        let breaker_turns = streak.newest.map_or(0, |(revision, _)| {
-            let is_open = streak.count >= i64::from(policy.guards.breaker_failures);
-            let user_messages = user_messages_since(planning, revision);
-            if is_open { (i64::from(policy.guards.breaker_turns) - user_messages).max(0) } else { 0 }
-        });
-        let is_tripped = streak.count >= i64::from(policy.guards.breaker_failures) && policy.guards.breaker_turns > 0;
-        let step = (window.context / RETRY_GROWTH_PARTS).max(1);
-        let growth_left = |least: i64, revision| least.saturating_sub(fold.growth_since(planning, revision));
-        let retry = streak.newest.and_then(|(revision, kind)| match (is_tripped, breaker_turns) {
-            // It was open long enough: one more attempt is made, in case anything has changed.
+        let turns = i64::from(policy.guards.breaker_turns);
+        let is_tripped = streak.count >= i64::from(policy.guards.breaker_failures) && turns > 0;
+        let tripped_by = streak.newest.filter(|_| is_tripped);
+        let breaker_turns_left =
+            tripped_by.map_or(0, |(revision, _)| (turns - user_messages_since(planning, revision)).max(0));
+        let retry_step = (window.context / RETRY_GROWTH_DIVISOR).max(1);
+        let growth_left = |required: i64, revision| required.saturating_sub(fold.growth_since(planning, revision));
+        let retry = streak.newest.and_then(|(revision, kind)| match (is_tripped, breaker_turns_left) {
+            // It was open for long enough: one more attempt is made, in case anything has changed.
             (true, 0) => None,
-            (true, _) => Some((kind, growth_left(2 * step, revision))),
-            (false, _) => Some((kind, growth_left(step, revision))),
+            (true, _) => Some((kind, growth_left(2 * retry_step, revision))),
+            (false, _) => Some((kind, growth_left(retry_step, revision))),
         });
         let retry = retry.filter(|(_, left)| *left > 0);
-        let stuck = failed_last_resort(past).filter(|revision| user_messages_since(planning, *revision) == 0);
-        let stuck = stuck.map(|revision| growth_left(step, revision)).filter(|left| *left > 0);
+        let last_resort = failed_last_resort(past).filter(|revision| user_messages_since(planning, *revision) == 0);
+        let last_resort = last_resort.map(|revision| growth_left(retry_step, revision)).filter(|left| *left > 0);
         let cooldown_end = cooldown_end(policy, past.ended, now);
-        let rearm = threshold_compaction(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
+        let rearm = threshold_base(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
         let rearm = rearm.filter(|left| *left > 0);
         Self {
             holds_after_undo: past.undo_revision.is_some(),
             failure_count: streak.count,
-            breaker_turns,
+            breaker_turns_left,
             cooldown_end,
-            overhead: overhead::overhead(planning, sample_before(past), fold.usage_sample()),
+            overhead: overhead::overhead(planning, usage_before_compaction(past), fold.usage_sample()),
             usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
             reported_overhead: reported_overhead(planning, past),
-            needs_growth: retry.map(|(kind, _)| kind),
-            growth_tokens: [retry.map(|(_, left)| left), rearm, stuck].into_iter().flatten().min(),
-            last_resort_failed: stuck.is_some(),
+            failed_kind: retry.map(|(kind, _)| kind),
+            growth_tokens: [retry.map(|(_, left)| left), rearm, last_resort].into_iter().flatten().min(),
+            last_resort_failed: last_resort.is_some(),
             is_in_run: policy.trigger.between_runs && continuing::is_in_run(planning.sources),
             in_cooldown: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
         }
     }
 
-    /// True if the steps of a level may be taken automatically. An undo is not considered here, because an overflow
-    /// overrides its hold.
+    /// True if the steps of a level may be taken automatically. The callers check the hold after an undo, because an
+    /// overflow overrides it.
     pub fn allow(&self, planning: PlanningInput<'_>, level: Level) -> bool {
         let PlanningInput { policy, window, .. } = planning;
         let kind = policy.level(level).map(|level_policy| plan::kind(&level_policy.steps));
@@ -118,10 +117,9 @@ impl Guards {
             && kind.is_none_or(|kind| self.allow_kind(kind))
     }
 
-    /// True if the view has grown enough for another attempt of this kind. A summary without progress does not hold
-    /// back a prune.
+    /// True if no compaction without progress holds back this kind. A failed summary does not hold back a prune.
     pub(super) fn allow_kind(&self, kind: CompactionKind) -> bool {
-        self.needs_growth.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
+        self.failed_kind.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
     }
 
     /// True if overhead that no compaction removes fills the level's limit, so that its steps cannot help.
@@ -130,20 +128,20 @@ impl Guards {
     }
 
     /// The guards as a session reports them.
-    pub fn stated(&self, planning: PlanningInput<'_>) -> session::Guards {
+    pub fn to_report(&self, planning: PlanningInput<'_>) -> session::Guards {
         let mut levels = planning.policy.levels().map(|(level, _)| level);
         let fills = |level| overhead::is_filled(planning.policy, planning.window, level, self.reported_overhead);
         session::Guards {
             failure_count: self.failure_count,
-            hold_turns: if self.holds_after_undo { 1 } else { self.breaker_turns },
-            breaker_open: !self.holds_after_undo && self.breaker_turns > 0,
+            hold_turns: if self.holds_after_undo { 1 } else { self.breaker_turns_left },
+            breaker_open: !self.holds_after_undo && self.breaker_turns_left > 0,
             cooldown_end: self.cooldown_end,
             overhead_tokens: self.reported_overhead.filter(|_| levels.any(fills)),
         }
     }
 
-    /// The failure with which automatic compactions stop after one more without progress; none if they go on.
-    pub fn stopped_by_one_more(&self, policy: &Policy) -> Option<Failure> {
+    /// The failure that stops automatic compactions if one more makes no progress; none if they would continue.
+    pub fn failure_of_one_more(&self, policy: &Policy) -> Option<Failure> {
         let (count, turns) = (self.failure_count + 1, policy.guards.breaker_turns);
         (count >= i64::from(policy.guards.breaker_failures) && turns > 0).then(|| {
             let message = format!(
@@ -176,8 +174,8 @@ impl Decision {
 
 /// The automatic compaction of a session at its newest revision; none if nothing is due or guards hold it back.
 ///
-/// If the overhead fills every reached level, the highest level is decided nevertheless, once: its compaction fails and
-/// reports the overhead.
+/// If the overhead fills every candidate, the first one is decided nevertheless, once: its compaction fails and reports
+/// the overhead.
 pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Option<Decision> {
     let PlanningInput { policy, window, .. } = planning;
     if !policy.trigger.auto || guards.holds_after_undo {
@@ -185,9 +183,11 @@ pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Opti
     }
     let tokens = fold.context_tokens(window);
     let allowed = |level| guards.allow(planning, level);
-    let reached: Vec<Level> =
+    let candidates: Vec<Level> =
         overflow::reached(policy, window, tokens).map(|(level, _)| level).filter(|level| allowed(*level)).collect();
-    if let Some(level) = reached.first().filter(|_| reached.iter().all(|level| guards.is_filled(planning, *level))) {
+    if let Some(level) =
+        candidates.first().filter(|_| candidates.iter().all(|level| guards.is_filled(planning, *level)))
+    {
         return Some(Decision::Steps(plan::Decision::Level(*level)));
     }
     plan::decide(planning, tokens, allowed)
@@ -196,8 +196,8 @@ pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Opti
         .or_else(|| needs_last_resort(planning, fold, guards).then_some(Decision::LastResort))
 }
 
-/// True if the view exceeds its window and the last resort can shorten it or has to report that it cannot. That report
-/// is made once.
+/// True if a request with the view leaves no space for a reply, and the last resort can shorten it or has to report that
+/// it cannot. That is reported once for an overhead.
 fn needs_last_resort(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> bool {
     let can_remove = || !last_resort_removals(planning, fold, guards).is_empty();
     !fold.fits(planning.window) && !guards.last_resort_failed && (guards.reported_overhead.is_none() || can_remove())
@@ -241,7 +241,7 @@ pub fn overhead_failure(level_policy: &LevelPolicy, window: &ModelWindow, guards
 }
 
 /// The failure of the last resort, with everything that it may not remove.
-pub fn fixed_failure(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Failure {
+pub fn last_resort_failure(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Failure {
     let tokens = fold.context_tokens(planning.window);
     let room = overflow::room(planning.window).unwrap_or(0);
     let overhead = guards.overhead.unseen_tokens;
@@ -271,13 +271,13 @@ impl Streak {
         for (revision, compaction) in since_change(past) {
             match compaction.state {
                 CompactionState::Done if is_by_hand(compaction) => break,
-                // Finished maintenance is no progress for the compactions of thresholds.
-                CompactionState::Done if is_maintenance(compaction) => {}
+                // Finished maintenance and last resorts are no progress of a level.
+                CompactionState::Done if is_outside_levels(compaction) => {}
                 CompactionState::Done if made_progress(compaction) => break,
                 CompactionState::Failed if reports_overhead(compaction) => {}
                 CompactionState::Done | CompactionState::Failed | CompactionState::Dead => {
                     streak.count += 1;
-                    // The steps of an overflow do not count for maintenance.
+                    // A compaction for an overflow counts as a summary, so that it does not hold back prunes.
                     let is_overflow = compaction.request.trigger == Trigger::Overflow;
                     let kind = if is_overflow { CompactionKind::Summary } else { compaction.request.kind };
                     streak.newest.get_or_insert((revision, kind));
@@ -297,8 +297,8 @@ fn made_progress(compaction: &Compaction) -> bool {
     compaction.outcome.as_ref().is_none_or(|outcome| outcome.tokens_after < outcome.tokens_before)
 }
 
-/// True for maintenance and for the last resort, which neither count as progress for a level nor against it.
-fn is_maintenance(compaction: &Compaction) -> bool {
+/// True for maintenance and for the last resort, which count neither as progress of a level nor against it.
+fn is_outside_levels(compaction: &Compaction) -> bool {
     matches!(compaction.request.trigger, Trigger::Maintenance | Trigger::Window)
 }
 
@@ -310,10 +310,10 @@ fn reports_overhead(compaction: &Compaction) -> bool {
     compaction.failure.as_ref().is_some_and(|failure| failure.reason == FailureReason::FixedOverhead)
 }
 
-/// The compactions that ended after the newest other change, newest first.
+/// The compactions that ended after the newest change by a client, newest first.
 fn since_change(past: GuardInput<'_>) -> impl Iterator<Item = (Revision, &Compaction)> {
     let ended = past.ended.iter().filter_map(|compaction| Some((compaction.end_revision?, compaction)));
-    ended.filter(move |(revision, _)| *revision > past.changed_revision)
+    ended.filter(move |(revision, _)| *revision > past.guard_revision)
 }
 
 /// The overhead of the newest failure report, after the last compaction by hand or for a provider's overflow, lowered
@@ -326,7 +326,7 @@ fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Optio
     let mut newest = since_change(past).take_while(|(_, compaction)| !is_asked_for(compaction));
     let (revision, tokens) =
         newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
-    // If a level that the overhead filled made a compaction succeed later, the overhead no longer fills it.
+    // A later success of a level that this overhead fills disproves the report.
     let PlanningInput { policy, window, .. } = planning;
     let has_helped = since_change(past).take_while(|(at, _)| *at > revision).any(|(_, compaction)| {
         let level = compaction.request.level.filter(|_| compaction.state == CompactionState::Done);
@@ -335,7 +335,7 @@ fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Optio
     if has_helped {
         return None;
     }
-    // The overhead is at most a whole request.
+    // The usage of a whole request is an upper bound of its overhead.
     let used = planning.sources.iter().filter_map(|source| {
         let message = &source.message;
         let usage =
@@ -347,7 +347,7 @@ fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Optio
 }
 
 /// The usage and the estimate before the newest compaction whose start had valid usage.
-fn sample_before(past: GuardInput<'_>) -> Option<UsageSample> {
+fn usage_before_compaction(past: GuardInput<'_>) -> Option<UsageSample> {
     since_change(past).find_map(|(_, compaction)| {
         let outcome = compaction.outcome.as_ref()?;
         Some(UsageSample { usage_tokens: outcome.usage_before?, view_tokens: outcome.tokens_before })
@@ -361,14 +361,15 @@ fn failed_last_resort(past: GuardInput<'_>) -> Option<Revision> {
     (newest.request.trigger == Trigger::Window && has_failed && !reports_overhead(newest)).then_some(revision)
 }
 
-/// The base of the newest compaction by a threshold, if only maintenance came after it.
-fn threshold_compaction(past: GuardInput<'_>) -> Option<Revision> {
+/// The base of the newest compaction by a threshold, if only maintenance and last resorts came after it.
+fn threshold_base(past: GuardInput<'_>) -> Option<Revision> {
     let mut done = since_change(past).filter(|(_, compaction)| compaction.state == CompactionState::Done);
-    let (revision, newest) = done.find(|(_, compaction)| !is_maintenance(compaction))?;
+    let (revision, newest) = done.find(|(_, compaction)| !is_outside_levels(compaction))?;
     (newest.request.trigger == Trigger::Threshold).then(|| newest.base_revision.unwrap_or(revision))
 }
 
-/// The end of a cooldown that is not over. A begin in the future was written by a wrong clock and is ignored.
+/// The end of a cooldown that is not over; no change by a client ends one. A begin in the future was written by a wrong
+/// clock and is ignored.
 fn cooldown_end(policy: &Policy, ended: &[Compaction], now: Timestamp) -> Option<Timestamp> {
     let is_cause = |compaction: &&Compaction| {
         compaction.state == CompactionState::Done && compaction.request.trigger == Trigger::Threshold

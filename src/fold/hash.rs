@@ -4,7 +4,7 @@ use crate::model::ids::MessageId;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::{Media, MediaSource, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::view::{Carried, Shortened, ViewKind, ViewMessage};
+use crate::model::view::{OriginalFields, Shortened, ViewKind, ViewMessage};
 use std::collections::HashMap;
 
 /// The hash of a view without messages.
@@ -22,14 +22,14 @@ pub(super) fn hashes(messages: &[ViewMessage]) -> Vec<[u8; 32]> {
 pub(super) fn extend(hashes: &mut Vec<[u8; 32]>, messages: &[ViewMessage]) {
     let mut before = hashes.last().copied().unwrap_or(EMPTY);
     // The messages that pairing made from one original carry the same fields, which may be long.
-    let mut carried: HashMap<MessageId, [u8; 32]> = HashMap::new();
+    let mut digests: HashMap<MessageId, [u8; 32]> = HashMap::new();
     let known = hashes.len();
     hashes.extend(messages[known..].iter().map(|message| {
         let mut hasher = Hasher(blake3::Hasher::new());
         hasher.bytes(&before);
         hasher.message(message);
-        if let (Some(id), Some(carries)) = (message.source, &message.carried) {
-            hasher.bytes(carried.entry(id).or_insert_with(|| digest_of(carries)));
+        if let (Some(id), Some(fields)) = (message.source, &message.original_fields) {
+            hasher.bytes(digests.entry(id).or_insert_with(|| digest_of(fields)));
         }
         before = *hasher.0.finalize().as_bytes();
         before
@@ -37,8 +37,9 @@ pub(super) fn extend(hashes: &mut Vec<[u8; 32]>, messages: &[ViewMessage]) {
 }
 
 /// The hash of the fields that a message carries from its original.
-fn digest_of(carried: &Carried) -> [u8; 32] {
-    let Carried { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } = carried;
+fn digest_of(fields: &OriginalFields) -> [u8; 32] {
+    let OriginalFields { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } =
+        fields;
     let mut hasher = Hasher(blake3::Hasher::new());
     hasher.optional(client_id.as_deref());
     hasher.number(match finish_reason {

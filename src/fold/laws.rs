@@ -13,7 +13,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::guards::{self, Decision, GuardInput, Guards};
-use super::{Fold, Rows};
+use super::{Fold, FoldInput};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{
@@ -154,8 +154,8 @@ impl Session<'_> {
     /// The decision about a view, from scratch.
     fn decide<'a>(&self, planning: PlanningInput<'a>) -> Evaluated<'a> {
         let (changed_revision, undo_revision) = self.world.changes();
-        let past = GuardInput { ended: &self.ended, changed_revision, undo_revision };
-        let rows = Rows { policy: planning.policy, messages: planning.sources, changed_revision };
+        let past = GuardInput { ended: &self.ended, guard_revision: changed_revision, undo_revision };
+        let rows = FoldInput { policy: planning.policy, messages: planning.sources, changed_revision };
         let fold = Fold::new(rows, None);
         let guards = Guards::new(planning, &fold, past);
         let decision = guards::decide(planning, &fold, &guards);
@@ -229,7 +229,8 @@ impl Session<'_> {
             }
             Decision::LastResort => {
                 let removals = guards::last_resort_removals(planning, fold, guards);
-                self.prepared(before, removals, None, 1).ok_or_else(|| guards::fixed_failure(planning, fold, guards))
+                self.prepared(before, removals, None, 1)
+                    .ok_or_else(|| guards::last_resort_failure(planning, fold, guards))
             }
         }
     }

@@ -1,11 +1,11 @@
-//! The fold: everything that follows from a session's rows, as one pure function. A view, its running hash, its
-//! estimate and the context usage of a request with it are the same for every caller and at every revision.
+//! The fold: a pure function from a session's messages and policy at a revision to its view, the view's running hash, its
+//! estimate and the context usage. `Fold::extend` folds newer messages with the same result as a fold from scratch.
 
-mod carried;
 pub mod guards;
 mod hash;
 #[cfg(test)]
 mod laws;
+mod original_fields;
 mod resume;
 #[cfg(test)]
 mod tests;
@@ -25,18 +25,19 @@ use usage::{CurrentUsage, Reply};
 
 pub use resume::ResumePoint;
 
-/// A session's rows at one revision.
+/// The messages and the policy of a session at one revision.
 #[derive(Debug, Clone, Copy)]
-pub struct Rows<'a> {
+pub struct FoldInput<'a> {
     /// The policy that is active at the revision.
     pub policy: &'a Policy,
-    /// The messages of the layout, in its order.
+    /// The messages that the layout selects, in its order.
     pub messages: &'a [SourceMessage],
-    /// The revision of the newest mark, policy or window. The usage of an older view is not valid.
+    /// The newest change of the view by anything but an append: a mark, a policy, a window. Usage that was reported for an
+    /// older view is not valid.
     pub changed_revision: Revision,
 }
 
-/// Passages of hidden messages, and the request before which the view shows them.
+/// Passages that are retrieved from hidden messages, and the user's request before which the view shows them.
 #[derive(Debug, Clone)]
 pub struct Passages {
     /// The request.
@@ -50,7 +51,7 @@ pub struct Passages {
 pub struct Fold {
     /// The view.
     pub view: View,
-    /// The running hash of the view after each of its messages.
+    /// The running hash of the view: the entry of a message covers it and all messages before it.
     pub hashes: Vec<[u8; 32]>,
     usage: Option<CurrentUsage>,
     /// The state from which later messages are folded; none if the view contains passages.
@@ -67,38 +68,42 @@ struct Incremental {
 
 impl Fold {
     /// The fold of these rows, from scratch.
-    pub fn new(rows: Rows<'_>, passages: Option<Passages>) -> Self {
+    pub fn new(input: FoldInput<'_>, passages: Option<Passages>) -> Self {
         let mut fold =
             Self { view: View::default(), hashes: Vec::new(), usage: None, incremental: Some(Incremental::default()) };
-        fold.extend(rows, 0);
+        fold.extend(input, 0);
         if let Some(Passages { request, message }) = passages {
-            fold.view = recall::join(rows.policy, fold.view, request, message);
+            fold.view = recall::join(input.policy, fold.view, request, message);
             fold.hashes = hash::hashes(&fold.view.messages);
             let reply = fold.incremental.take().and_then(|incremental| incremental.reply);
-            fold.usage = reply.map(|reply| usage::current(rows.policy, rows.messages, &fold.view, &reply));
+            fold.usage = reply.map(|reply| usage::current(input.policy, input.messages, &fold.view, &reply));
         }
         fold
     }
 
-    /// Folds later rows of the same session, the first `kept` messages of which were folded before; the result equals
-    /// the fold from scratch. Returns the resume point up to which the view has not changed.
-    pub fn extend(&mut self, rows: Rows<'_>, kept: usize) -> ResumePoint {
-        let Rows { policy, messages, changed_revision } = rows;
+    /// Folds a later state of the same session, of which the first `unchanged` messages were folded before; the result
+    /// equals the fold from scratch. Returns the resume point up to which the view has not changed.
+    ///
+    /// Not for a fold with passages: these are retrieved anew for each view.
+    pub fn extend(&mut self, input: FoldInput<'_>, unchanged: usize) -> ResumePoint {
+        debug_assert!(self.incremental.is_some(), "the view has passages");
+        let FoldInput { policy, messages, changed_revision } = input;
         let mut incremental = self.incremental.take().unwrap_or_default();
-        let from = incremental.resume_points.behind(messages, kept);
-        let behind = &messages[from.sources..];
-        let rendered = render::render_behind(policy, Some(incremental.resume_points.earlier(from)), behind);
-        incremental.resume_points.extend(from, &rendered, behind.len());
+        // Everything from this point on is replaced.
+        let from = incremental.resume_points.before(messages, unchanged);
+        let newer = &messages[from.sources..];
+        let rendered = render::render_behind(policy, Some(incremental.resume_points.calls_before(from)), newer);
+        incremental.resume_points.extend(from, &rendered, newer.len());
         self.view.messages.truncate(from.shown);
         self.view.messages.extend(rendered.messages.into_iter().map(|(_, message)| message));
-        carried::carry(behind, &mut self.view.messages[from.shown..]);
+        original_fields::copy(newer, &mut self.view.messages[from.shown..]);
         self.hashes.truncate(from.shown);
         hash::extend(&mut self.hashes, &self.view.messages);
         incremental.estimate.truncate(from.shown);
-        incremental.estimate.extend(policy, &self.view.messages[from.shown..], behind);
+        incremental.estimate.extend(policy, &self.view.messages[from.shown..], newer);
         self.view.estimated_tokens = incremental.estimate.tokens(policy);
-        let known = incremental.reply.take().filter(|reply| reply.index < from.sources);
-        incremental.reply = usage::newest_reply(policy, messages, from.sources, changed_revision, known);
+        let earlier_reply = incremental.reply.take().filter(|reply| reply.index < from.sources);
+        incremental.reply = usage::newest_reply(policy, messages, from.sources, changed_revision, earlier_reply);
         self.usage = incremental.reply.as_ref().map(|reply| usage::current(policy, messages, &self.view, reply));
         self.incremental = Some(incremental);
         from
@@ -116,14 +121,14 @@ impl Fold {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
     }
 
-    /// The usage of the view and its estimate, if usage is valid. The newest reply is part of both, even under a policy
-    /// that reads only the tokens of requests.
+    /// The usage of the view and its estimate, if usage is valid. Both include the newest reply, also under a policy whose
+    /// usage is that of the request alone.
     pub fn usage_sample(&self) -> Option<UsageSample> {
         let usage = self.usage?;
         Some(UsageSample { usage_tokens: usage.view_tokens(), view_tokens: self.view.estimated_tokens })
     }
 
-    /// The estimate of messages that joined the view after a revision at their own positions.
+    /// The estimate of the messages after a revision that the view shows, without summaries, pins and edits.
     pub fn growth_since(&self, planning: PlanningInput<'_>, revision: Revision) -> i64 {
         usage::growth(planning.policy, planning.sources, &self.view, revision)
     }
@@ -136,8 +141,8 @@ impl Fold {
 
     /// The view shortened until it fits the window, as far as possible.
     ///
-    /// Usage beyond the estimate and the window's overhead counts as shrinking with the view, because it is the error
-    /// of the estimate of the text.
+    /// Usage beyond the estimate and the window's overhead is taken as the error of the estimate, and therefore shrinks
+    /// with the view.
     pub fn shortened(self, policy: &Policy, window: &ModelWindow) -> Shortened {
         let size = Size {
             context_tokens: self.context_tokens(window),

@@ -27,19 +27,19 @@ pub(super) struct ResumePoints {
 }
 
 impl ResumePoints {
-    /// The point from which the messages must be rendered again if the first `kept` of them were rendered before. If a
+    /// The point from which the messages must be rendered again if the first `unchanged` of them were rendered before. If a
     /// new result answers a waiting call, the message of that call is rendered again as well.
-    pub(super) fn behind(&self, messages: &[SourceMessage], kept: usize) -> ResumePoint {
-        let parts = messages[kept..].iter().flat_map(|source| &source.message.parts);
+    pub(super) fn before(&self, messages: &[SourceMessage], unchanged: usize) -> ResumePoint {
+        let parts = messages[unchanged..].iter().flat_map(|source| &source.message.parts);
         let answered: HashSet<&str> = parts.filter_map(|part| result_id(&part.body)).collect();
         let waiting = self.waiting.iter().filter(|(_, call_id)| answered.contains(call_id.as_str()));
-        let start = waiting.map(|(index, _)| *index).fold(kept, usize::min);
+        let start = waiting.map(|(index, _)| *index).fold(unchanged, usize::min);
         let count = self.points.partition_point(|point| point.sources <= start);
         self.points[..count].last().copied().unwrap_or_default()
     }
 
-    /// The writers of the calls before a resume point.
-    pub(super) fn earlier(&mut self, from: ResumePoint) -> &Earlier {
+    /// The calls before a resume point; those after it are forgotten.
+    pub(super) fn calls_before(&mut self, from: ResumePoint) -> &Earlier {
         self.earlier.end_at(from.sources);
         &self.earlier
     }
@@ -75,8 +75,7 @@ fn result_id(body: &PartBody) -> Option<&str> {
 }
 
 /// The least number of messages before a resume point. The text between a summary and the next message depends on that
-/// message.
-/// None if there is no next message yet.
+/// message. None if there is no next message yet.
 fn first_resume_point(rendered: &Rendered<'_>) -> Option<usize> {
     let Some(summary) = rendered.summary else { return Some(1) };
     rendered.messages.iter().find(|(index, _)| *index > summary).map(|(index, _)| index + 1)

@@ -1,4 +1,4 @@
-use super::{Fold, Rows};
+use super::{Fold, FoldInput};
 use crate::model::Revision;
 use crate::model::layout::Placement;
 use crate::model::message::{GivenView, MessageKind};
@@ -15,7 +15,7 @@ fn window(context: i64) -> ModelWindow {
 }
 
 fn fold(policy: &Policy, messages: &[SourceMessage], changed_revision: Revision) -> Fold {
-    Fold::new(Rows { policy, messages, changed_revision }, None)
+    Fold::new(FoldInput { policy, messages, changed_revision }, None)
 }
 
 /// The context tokens of `TALK` if the model was given this view for its reply.
@@ -145,7 +145,7 @@ fn a_fold_that_is_extended_is_the_one_from_scratch() {
         for before in 0..=talk.len() {
             let known = fold(&policy, &talk[..before], 1);
             for after in before..=talk.len() {
-                let rows = Rows { policy: &policy, messages: &talk[..after], changed_revision: 1 };
+                let rows = FoldInput { policy: &policy, messages: &talk[..after], changed_revision: 1 };
                 let scratch = Fold::new(rows, None);
                 // Any part of the known messages may have changed.
                 for kept in 0..=before {
@@ -196,7 +196,7 @@ proptest! {
         for policy in [presets::opencode::seed(), presets::find("gemini-cli@0.26").expect("a preset").policy()] {
             let mut known = fold(&policy, &[], 1);
             for count in 1..=messages.len() {
-                let rows = Rows { policy: &policy, messages: &messages[..count], changed_revision: 1 };
+                let rows = FoldInput { policy: &policy, messages: &messages[..count], changed_revision: 1 };
                 // The newest messages may be open, and then they are read again.
                 known.extend(rows, (count - 1).saturating_sub(open - 1));
                 let scratch = Fold::new(rows, None);

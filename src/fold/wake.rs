@@ -24,10 +24,10 @@ pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> W
     let of_tokens = of_tokens.into_iter().flatten().map(|tokens| tokens::growth_bytes(&policy.counting, tokens));
     let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
     // If steps are allowed but have nothing to act on, the next message may change that.
-    let over_window = !guards.holds_after_undo && !fold.fits(window);
+    let lacks_reply_space = !guards.holds_after_undo && !fold.fits(window);
     // Any event may end the run that a threshold waits for.
     let waits_for_run = guards.is_in_run && levels.is_reached;
-    let is_open = levels.is_open || maintenance.is_open || over_window || waits_for_run;
+    let is_open = levels.is_open || maintenance.is_open || lacks_reply_space || waits_for_run;
     let growth_bytes = if is_open { Some(1) } else { of_tokens.chain(of_parts).min() };
     WakeCondition {
         growth_bytes,
@@ -35,7 +35,7 @@ pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> W
         // Turns that pass may give idle steps something to act on.
         on_request: guards.holds_after_undo
             || guards.last_resort_failed
-            || guards.breaker_turns > 0
+            || guards.breaker_turns_left > 0
             || waits_for_run
             || maintenance.idle_seconds.is_some(),
         time: [guards.cooldown_end, maintenance.idle_end(sources)].into_iter().flatten().filter(|end| *end > now).min(),

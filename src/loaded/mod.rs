@@ -1,4 +1,4 @@
-//! Loaded sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not at every
+//! LoadedSessions sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not at every
 //! request. The cache follows from the rows alone and may be evicted at any time.
 
 pub mod counts;
@@ -6,7 +6,7 @@ mod provenance;
 #[cfg(test)]
 mod tests;
 
-use crate::fold::{Fold, Passages, Rows};
+use crate::fold::{Fold, FoldInput, Passages};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
@@ -23,14 +23,16 @@ use quick_cache::unsync::Cache;
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Divisor of the budget: the quotient is the largest share of one session.
-const SHARE: usize = 2;
+/// The largest share of the budget that one session may take is the budget divided by this.
+const SESSION_SHARE_DIVISOR: usize = 2;
 
-/// Bytes of a session without messages, bytes of overhead per message and per part (in written and shown form
-/// together), and copies of a policy's text that are counted, for the text and its parsed form.
+/// Bytes of a session without messages.
 const SESSION_BYTES: usize = 4 * 1_024;
+/// Bytes of overhead per message, in stored and view form together.
 const MESSAGE_BYTES: usize = 512;
+/// Bytes of overhead per part, in the same way.
 const PART_BYTES: usize = 256;
+/// Memory of a policy in lengths of its text: the text, and its parsed form as two.
 const POLICY_COPIES: usize = 3;
 
 /// Expected number of sessions in the budget; the actual number varies.
@@ -50,7 +52,7 @@ pub struct LoadedSession {
     /// For each omission of the layout, the compaction that made it; none for a rewind or an edit.
     pub omitted_by: Vec<Option<CompactionId>>,
     /// Messages of the layout without any content left in the view, ascending.
-    empty: Vec<Revision>,
+    contentless: Vec<Revision>,
     size: Size,
 }
 
@@ -80,24 +82,23 @@ impl LoadedSession {
         let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
         let omitted_by =
             if marks.is_empty() { Vec::new() } else { store.compactions_at(source.session, &marks).await? };
-        // A read keeps no counts, because it writes nothing.
+        // New counts are not stored, because a read writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
-        let mut fold = Fold::new(rows(&source, &policy), passages);
+        let mut fold = Fold::new(fold_input(&source, &policy), passages);
         provenance::sign(&source.messages, &mut fold.view.messages, provenance.as_ref());
-        let empty = empty(&source.messages, &fold.view.messages);
+        let contentless = contentless(&source.messages, &fold.view.messages);
         let size = Size::of(&source.messages);
-        Ok(Self { source, policy, fold, provenance, omitted_by, empty, size })
+        Ok(Self { source, policy, fold, provenance, omitted_by, contentless, size })
     }
 
     /// Messages of the layout without any content left in the view.
-    pub fn empty(&self) -> Vec<RevisionRange> {
-        let ranges = self.empty.chunk_by(|before, next| before + 1 == *next);
+    pub fn contentless(&self) -> Vec<RevisionRange> {
+        let ranges = self.contentless.chunk_by(|before, next| before + 1 == *next);
         ranges.map(|range| RevisionRange { first: range[0], last: range[range.len() - 1] }).collect()
     }
 
-    /// The newest messages of the history, newest first, and the revision of the one before them. None if the state in
-    /// memory does not tell: something other than messages came between them, there are no more, or they exceed a
-    /// page.
+    /// The newest messages of the history, newest first, and the revision of the one before them. None if they must be
+    /// read from the store: a change other than an append came between them, there are too few, or they exceed a page.
     pub fn newest_messages(&self, count: usize) -> Option<(Vec<Message>, Revision)> {
         let Source { messages, changed_revision, .. } = &self.source;
         // One more than requested is the next.
@@ -117,29 +118,29 @@ impl LoadedSession {
         ContextSize { tokens: self.fold.context_tokens(&self.source.window), revision: self.source.at }
     }
 
-    /// Takes newer messages from a revision on, if nothing else has changed.
+    /// Replaces the messages from a revision on by newer ones.
     fn extend(&mut self, from: Revision, newest: Newest, newer: Vec<SourceMessage>) {
-        // Messages at their own positions are in order, after all others.
+        // Messages without a placement come last, in the order of their revisions.
         let known = &mut self.source.messages;
-        let kept = known.iter().rposition(|source| source.placement.is_some() || source.message.revision < from);
-        let kept = kept.map_or(0, |last| last + 1);
-        let (gone, new) = (Size::of(&known[kept..]), Size::of(&newer));
+        let unchanged = known.iter().rposition(|source| source.placement.is_some() || source.message.revision < from);
+        let unchanged = unchanged.map_or(0, |last| last + 1);
+        let (gone, new) = (Size::of(&known[unchanged..]), Size::of(&newer));
         self.size.content_bytes = self.size.content_bytes - gone.content_bytes + new.content_bytes;
         self.size.parts = self.size.parts - gone.parts + new.parts;
-        known.truncate(kept);
+        known.truncate(unchanged);
         known.extend(newer);
-        count(&self.policy, &mut known[kept..]);
+        count_by_length(&self.policy, &mut known[unchanged..]);
         let Newest { at, first_open, pending, appended_bytes } = newest;
         let source = &mut self.source;
         (source.at, source.first_open, source.pending, source.appended_bytes) =
             (at, first_open, pending, appended_bytes);
-        let from = self.fold.extend(rows(&self.source, &self.policy), kept);
-        let (behind, shown) = (&self.source.messages[from.sources..], &mut self.fold.view.messages[from.shown..]);
-        provenance::sign(behind, shown, self.provenance.as_ref());
-        let changed: HashSet<Revision> = behind.iter().map(|source| source.message.revision).collect();
-        self.empty.retain(|revision| !changed.contains(revision));
-        self.empty.extend(empty(behind, shown));
-        self.empty.sort_unstable();
+        let restart = self.fold.extend(fold_input(&self.source, &self.policy), unchanged);
+        let (newer, shown) = (&self.source.messages[restart.sources..], &mut self.fold.view.messages[restart.shown..]);
+        provenance::sign(newer, shown, self.provenance.as_ref());
+        let changed: HashSet<Revision> = newer.iter().map(|source| source.message.revision).collect();
+        self.contentless.retain(|revision| !changed.contains(revision));
+        self.contentless.extend(contentless(newer, shown));
+        self.contentless.sort_unstable();
     }
 
     /// Approximate memory: the contents, which history and view share, the fields around them in both, and the policy.
@@ -157,9 +158,10 @@ fn content_bytes(messages: &[SourceMessage]) -> usize {
     messages.iter().map(|source| store::message_bytes(&source.message)).sum()
 }
 
-/// Estimates messages under policies that estimate by length, so that each message is estimated once. Open messages,
-/// which may still grow, and pruned ones, of which the view shows less, are left out.
-fn count(policy: &Policy, messages: &mut [SourceMessage]) {
+/// Estimates messages under policies that estimate by length, so that each message is estimated once; `counts::fill` does
+/// the same for policies that count with a tokenizer. Open messages, which may still grow, and pruned ones, of which the
+/// view shows less, are left out.
+fn count_by_length(policy: &Policy, messages: &mut [SourceMessage]) {
     if tokens::basis(policy).is_some() {
         return;
     }
@@ -174,20 +176,20 @@ fn count(policy: &Policy, messages: &mut [SourceMessage]) {
 
 /// The fold of a session's rows without passages of hidden messages, as decisions use it.
 pub fn fold(policy: &Policy, source: &Source) -> Fold {
-    Fold::new(rows(source, policy), None)
+    Fold::new(fold_input(source, policy), None)
 }
 
-fn rows<'a>(source: &'a Source, policy: &'a Policy) -> Rows<'a> {
-    Rows { policy, messages: &source.messages, changed_revision: source.changed_revision }
+fn fold_input<'a>(source: &'a Source, policy: &'a Policy) -> FoldInput<'a> {
+    FoldInput { policy, messages: &source.messages, changed_revision: source.changed_revision }
 }
 
 /// The messages of a layout that a view does not show because they have no content left, ascending. Records are in no
 /// view.
-fn empty(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
+fn contentless(sources: &[SourceMessage], shown: &[ViewMessage]) -> Vec<Revision> {
     let shown: HashSet<MessageId> = shown.iter().filter_map(|message| message.source).collect();
     let messages = sources.iter().map(|source| &source.message);
-    let empty = messages.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
-    let mut revisions: Vec<Revision> = empty.map(|message| message.revision).collect();
+    let contentless = messages.filter(|message| message.kind != MessageKind::Record && !shown.contains(&message.id));
+    let mut revisions: Vec<Revision> = contentless.map(|message| message.revision).collect();
     revisions.sort_unstable();
     revisions
 }
@@ -201,15 +203,15 @@ pub fn parse_policy(text: &store::PolicyText, vocabularies: &[Arc<Vocabulary>]) 
 
 /// The sessions in memory. Clones share them.
 #[derive(Clone)]
-pub struct Loaded {
+pub struct LoadedSessions {
     store: Store,
     bytes_max: usize,
-    kept: Arc<Mutex<Kept>>,
+    cache: Arc<Mutex<SessionCache>>,
 }
 
-type Kept = Cache<SessionKey, Entry, Bytes>;
+type SessionCache = Cache<SessionKey, Entry, ByteWeighter>;
 
-/// A session in memory. The task that updates it holds the lock; none if an update failed.
+/// A session in memory. The task that updates it holds the lock; none after an update that panicked.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<LoadedSession>>>>;
 
 #[derive(Clone)]
@@ -221,23 +223,23 @@ struct Entry {
 }
 
 #[derive(Clone)]
-struct Bytes;
+struct ByteWeighter;
 
-impl Weighter<SessionKey, Entry> for Bytes {
+impl Weighter<SessionKey, Entry> for ByteWeighter {
     fn weight(&self, _key: &SessionKey, entry: &Entry) -> u64 {
         entry.bytes as u64
     }
 }
 
-impl Loaded {
+impl LoadedSessions {
     /// The sessions of a store. About `bytes_max` bytes of them are kept; none with 0.
     pub fn new(store: Store, bytes_max: usize) -> Self {
-        let kept = Cache::with_weighter(SESSIONS_EXPECTED, bytes_max as u64, Bytes);
-        Self { store, bytes_max, kept: Arc::new(Mutex::new(kept)) }
+        let cache = Cache::with_weighter(SESSIONS_EXPECTED, bytes_max as u64, ByteWeighter);
+        Self { store, bytes_max, cache: Arc::new(Mutex::new(cache)) }
     }
 
-    /// A session at its newest revision, or at the commit at `at_least` or later, with its pending work. None if it
-    /// cannot be derived from the kept state and the messages after it.
+    /// A session at its newest revision, or at least at `at_least`, with its pending work, from memory and the messages
+    /// that are newer. None if the caller must read it from the store.
     pub async fn session(
         &self,
         key: SessionKey,
@@ -251,8 +253,8 @@ impl Loaded {
             Ok(SourceUpdate::Messages { messages, .. })
                 if known.size.content_bytes + content_bytes(&messages) > limits::LARGE_VIEW_BYTES =>
             {
-                // It has become large: it waits for room, as any large view does.
-                self.kept().remove(&key);
+                // It has become large: its reader first takes memory from the budget of large views.
+                self.lock_cache().remove(&key);
                 Ok(None)
             }
             Ok(SourceUpdate::Messages { from, newest, mut messages }) => {
@@ -275,27 +277,27 @@ impl Loaded {
     /// The size of a request with the view of a session in memory, as of its last update; none for any other session,
     /// and during an update.
     pub fn context(&self, key: SessionKey) -> Option<ContextSize> {
-        let slot = self.kept().peek(&key).map(|entry| entry.slot.clone())?;
+        let slot = self.lock_cache().peek(&key).map(|entry| entry.slot.clone())?;
         let held = slot.try_lock().ok()?;
         held.as_ref().map(|session| session.context())
     }
 
     /// Number of the sessions in memory, and their approximate bytes.
     pub fn size(&self) -> (usize, u64) {
-        let kept = self.kept();
-        (kept.len(), kept.weight())
+        let cache = self.lock_cache();
+        (cache.len(), cache.weight())
     }
 
     fn find(&self, key: SessionKey) -> Option<Slot> {
-        self.kept().get(&key).map(|entry| entry.slot.clone())
+        self.lock_cache().get(&key).map(|entry| entry.slot.clone())
     }
 
     /// Keeps a session's newest state, unless a newer one is kept or it would exceed its share of the budget. A session
-    /// with retrieval is not kept either, because its passages are searched each time.
+    /// with retrieval is not kept either, because its passages differ from one view to the next.
     pub fn keep(&self, session: &Arc<LoadedSession>) {
         let key = session.source.session;
         if session.size.content_bytes > limits::LARGE_VIEW_BYTES || session.policy.retrieval.is_some() {
-            self.kept().remove(&key);
+            self.lock_cache().remove(&key);
             return;
         }
         let slot = Arc::new(tokio::sync::Mutex::new(Some(session.clone())));
@@ -303,15 +305,15 @@ impl Loaded {
     }
 
     fn put(&self, key: SessionKey, entry: Entry) {
-        let mut kept = self.kept();
-        if entry.bytes > self.bytes_max / SHARE {
-            kept.remove(&key);
-        } else if kept.peek(&key).is_none_or(|other| other.at <= entry.at) {
-            kept.insert(key, entry);
+        let mut cache = self.lock_cache();
+        if entry.bytes > self.bytes_max / SESSION_SHARE_DIVISOR {
+            cache.remove(&key);
+        } else if cache.peek(&key).is_none_or(|other| other.at <= entry.at) {
+            cache.insert(key, entry);
         }
     }
 
-    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_cache(&self) -> std::sync::MutexGuard<'_, SessionCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

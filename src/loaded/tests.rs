@@ -1,4 +1,4 @@
-use super::{Loaded, LoadedSession, POLICY_COPIES, parse_policy};
+use super::{LoadedSession, LoadedSessions, POLICY_COPIES, parse_policy};
 use crate::app::{self, Longhand};
 use crate::clock::Clock;
 use crate::limits;
@@ -129,7 +129,7 @@ fn messages() -> Vec<Vec<NewMessage>> {
 #[tokio::test]
 async fn what_was_just_appended_is_known_without_a_query_as_its_rows_say_it() {
     let fixture = Fixture::start().await;
-    let loaded = Loaded::new(fixture.store.clone(), 1 << 30);
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
     loaded.keep(&Arc::new(fixture.load().await));
     for messages in messages() {
         fixture.write(messages).await;
@@ -144,7 +144,7 @@ async fn what_was_just_appended_is_known_without_a_query_as_its_rows_say_it() {
 #[tokio::test]
 async fn anything_but_a_plain_append_is_read() {
     let fixture = Fixture::start().await;
-    let loaded = Loaded::new(fixture.store.clone(), 1 << 30);
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
     let check = async || match loaded.session(fixture.key, None).await.expect("read") {
         Some((session, _)) => same_as_rows(&fixture, &session).await,
         None => loaded.keep(&Arc::new(fixture.load().await)),
@@ -187,7 +187,7 @@ async fn same_as_rows(fixture: &Fixture, session: &LoadedSession) {
 #[tokio::test]
 async fn a_session_that_grows_large_is_read_with_room_again() {
     let fixture = Fixture::start().await;
-    let loaded = Loaded::new(fixture.store.clone(), 1 << 30);
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
     let third = limits::LARGE_VIEW_BYTES / 3;
     fixture.append(third).await;
     loaded.keep(&Arc::new(fixture.load().await));
@@ -205,14 +205,14 @@ async fn a_session_that_grows_large_is_read_with_room_again() {
 async fn the_budget_holds_for_sessions_without_words() {
     let fixture = Fixture::start().await;
     let budget = 1 << 20;
-    let loaded = Loaded::new(fixture.store.clone(), budget);
+    let loaded = LoadedSessions::new(fixture.store.clone(), budget);
     let policy_bytes = POLICY_COPIES * fixture.load().await.source.policy.json.len();
     for key in 0..500 {
         let mut session = fixture.load().await;
         session.source.session = SessionKey(key);
         loaded.keep(&Arc::new(session));
     }
-    let kept = loaded.kept().len();
+    let kept = loaded.lock_cache().len();
     assert!(kept > 10 && kept * policy_bytes <= budget, "{kept} sessions with policies of {policy_bytes} bytes");
     assert!(loaded.find(SessionKey(499)).is_some(), "the newest is kept");
 }
@@ -223,7 +223,7 @@ async fn a_session_takes_at_most_half_of_the_budget() {
     fixture.append(100_000).await;
     let session = Arc::new(fixture.load().await);
     for (budget, is_kept) in [(2 * session.bytes(), true), (2 * session.bytes() - 2, false)] {
-        let loaded = Loaded::new(fixture.store.clone(), budget);
+        let loaded = LoadedSessions::new(fixture.store.clone(), budget);
         loaded.keep(&session);
         assert_eq!(loaded.find(fixture.key).is_some(), is_kept, "a budget of {budget} bytes");
     }

@@ -104,7 +104,7 @@ pub struct ViewMessage {
     /// The parts.
     pub parts: Vec<ViewPart>,
     /// Fields of its original besides the parts; none for messages that Longhand made.
-    pub carried: Option<Arc<Carried>>,
+    pub original_fields: Option<Arc<OriginalFields>>,
     /// The author of a summary; none for other messages. It is reported beside the message and not part of the view's
     /// hash.
     pub provenance: Option<Arc<Provenance>>,
@@ -112,7 +112,7 @@ pub struct ViewMessage {
 
 /// A client's fields of a message besides its parts. A client restores its own objects from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
+pub struct OriginalFields {
     /// The client's own id.
     pub client_id: Option<String>,
     /// The reason for which the reply ended; none for messages that are no replies, and while it is open.
@@ -131,7 +131,7 @@ pub struct Carried {
     pub metadata_json: Option<String>,
 }
 
-impl From<&Message> for Carried {
+impl From<&Message> for OriginalFields {
     fn from(message: &Message) -> Self {
         Self {
             client_id: message.client_id.clone(),

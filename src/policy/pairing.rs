@@ -54,10 +54,10 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
     let mut pieces = Pieces::default();
     let mut answers = Vec::new();
     for (from, message) in messages.into_iter().enumerate() {
-        let ViewMessage { source, revision, role, kind, parts, carried, provenance } = message;
+        let ViewMessage { source, revision, role, kind, parts, original_fields, provenance } = message;
         let header = |role| {
-            let (carried, provenance) = (carried.clone(), provenance.clone());
-            ViewMessage { source, revision, role, kind, parts: Vec::new(), carried, provenance }
+            let (original_fields, provenance) = (original_fields.clone(), provenance.clone());
+            ViewMessage { source, revision, role, kind, parts: Vec::new(), original_fields, provenance }
         };
         // Text beside results cannot stay in a tool message; of the other roles, user is the closest to tool.
         let role_of_words = if role == Role::Tool { Role::User } else { role };
@@ -200,7 +200,7 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
         role: Role::Tool,
         kind: ViewKind::Paired,
         parts: vec![part],
-        carried: None,
+        original_fields: None,
         provenance: None,
     }
 }

@@ -213,7 +213,7 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64
         role: Role::User,
         kind: ViewKind::Retrieved,
         parts,
-        carried: None,
+        original_fields: None,
         provenance: None,
     })
 }

@@ -116,7 +116,7 @@ fn view_message(policy: &Policy, source: &SourceMessage) -> ViewMessage {
         ) => message.role,
     };
     let (source, revision) = (Some(message.id), message.revision);
-    ViewMessage { source, revision, role, kind, parts, carried: None, provenance: None }
+    ViewMessage { source, revision, role, kind, parts, original_fields: None, provenance: None }
 }
 
 /// Puts the policy's prefix and suffix around the text of a summary.
@@ -166,7 +166,7 @@ fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) -> Option<(u
 fn filler(role: Role, words: &str) -> ViewMessage {
     let parts = vec![ViewPart::new(None, PartBody::Text(words.to_owned()), None)];
     let kind = ViewKind::Filler;
-    ViewMessage { source: None, revision: 0, role, kind, parts, carried: None, provenance: None }
+    ViewMessage { source: None, revision: 0, role, kind, parts, original_fields: None, provenance: None }
 }
 
 /// The view of one part; none if it is not shown.

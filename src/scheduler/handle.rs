@@ -3,7 +3,7 @@
 use super::deltas::{DeltaChannel, SummaryDelta};
 use super::health::{Health, Reports};
 use super::index::IndexQueue;
-use crate::loaded::Loaded;
+use crate::loaded::LoadedSessions;
 use crate::store::SessionKey;
 use crate::summarizer::{Levels, Tasks};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub struct SchedulerHandle {
     pub(super) reports: Reports,
     pub(super) tasks: Tasks,
     pub(super) summarizers: Levels,
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedSessions,
 }
 
 impl SchedulerHandle {
@@ -28,7 +28,7 @@ impl SchedulerHandle {
     }
 
     /// The sessions in memory.
-    pub fn loaded(&self) -> &Loaded {
+    pub fn loaded(&self) -> &LoadedSessions {
         &self.loaded
     }
 

@@ -10,6 +10,7 @@ use crate::limits;
 use crate::model::compaction::{CompactionState, FailureReason, RevisionRange};
 use crate::model::part::PartBody;
 use crate::store::{self, Claim};
+use crate::summarizer::SummaryInput;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use std::process::Stdio;
@@ -86,11 +87,37 @@ fn ranges(ranges: &[RevisionRange]) -> Vec<HookRange> {
     ranges.iter().map(range).collect()
 }
 
+/// Changes by `pre_compact` to the summaries of one attempt.
+#[derive(Debug, Default)]
+pub(super) struct HookChanges {
+    /// Added to the summarizer's instructions.
+    instructions: String,
+    /// The request for the summary, instead of the policy's.
+    prompt: Option<String>,
+    /// True if no continuation may follow.
+    pub(super) vetoes_continuation: bool,
+}
+
+impl HookChanges {
+    /// Applies the changes to the request for a summary.
+    pub(super) fn apply(&self, input: &mut SummaryInput) {
+        if !self.instructions.is_empty() {
+            if !input.instructions.is_empty() {
+                input.instructions.push('\n');
+            }
+            input.instructions.push_str(&self.instructions);
+        }
+        if let Some(prompt) = &self.prompt {
+            input.rules.prompt.task = Some(prompt.clone());
+        }
+    }
+}
+
 impl Worker {
-    /// Calls `pre_compact` for a summary that is to be written; returns true if the program vetoes the continuation. A
-    /// program that fails changes nothing, unless it is required.
-    pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &mut Assignment) -> Result<bool, Refusal> {
-        let Some(hook) = &self.hooks.pre_compact else { return Ok(false) };
+    /// Calls `pre_compact` for a summary that is to be written. A program that fails changes nothing, unless it is
+    /// required.
+    pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &Assignment) -> Result<HookChanges, Refusal> {
+        let Some(hook) = &self.hooks.pre_compact else { return Ok(HookChanges::default()) };
         let session = self.store.session(claim.session).await;
         let (session, _) =
             session.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
@@ -114,31 +141,22 @@ impl Worker {
                 instructions: &assignment.input.instructions,
             },
         };
-        let said = match ask(hook, &input).await.and_then(|output| read(&output, &assignment.input.instructions)) {
-            Ok(said) => said,
+        let output = match ask(hook, &input).await.and_then(|output| read(&output, &assignment.input.instructions)) {
+            Ok(output) => output,
             Err(why) if hook.required => {
                 return Err(Refusal::Hook(failure(FailureReason::HookFailed, format!("pre_compact {why}"))));
             }
             Err(why) => {
                 tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it is passed over");
-                return Ok(false);
+                return Ok(HookChanges::default());
             }
         };
-        if let Some(why) = said.refuse {
+        if let Some(why) = output.refuse {
             let why = if why.is_empty() { "pre_compact refused it".to_owned() } else { why };
             return Err(Refusal::Hook(failure(FailureReason::HookRefused, why)));
         }
-        if !said.instructions.is_empty() {
-            let instructions = &mut assignment.input.instructions;
-            if !instructions.is_empty() {
-                instructions.push('\n');
-            }
-            instructions.push_str(&said.instructions);
-        }
-        if let Some(prompt) = said.prompt {
-            assignment.input.rules.prompt.task = Some(prompt);
-        }
-        Ok(said.auto_continue == Some(false))
+        let vetoes_continuation = output.auto_continue == Some(false);
+        Ok(HookChanges { instructions: output.instructions, prompt: output.prompt, vetoes_continuation })
     }
 
     /// Notifies `post_compact` of a compaction that is done. The program can no longer change it.
@@ -194,19 +212,19 @@ fn read(output: &[u8], instructions: &str) -> Result<HookOutput, String> {
     if output.trim_ascii().is_empty() {
         return Ok(HookOutput::default());
     }
-    let said: HookOutput = serde_json::from_slice(output).map_err(|error| {
+    let output: HookOutput = serde_json::from_slice(output).map_err(|error| {
         // The error's own text would quote the output.
         format!("printed what cannot be understood, at line {} column {}", error.line(), error.column())
     })?;
-    let bytes = said.instructions.len() + instructions.len();
+    let bytes = output.instructions.len() + instructions.len();
     if bytes > limits::INSTRUCTIONS_BYTES_MAX {
         return Err(format!("makes instructions of {bytes} bytes, over {}", limits::INSTRUCTIONS_BYTES_MAX));
     }
     let is_usable = |prompt: &String| !prompt.trim().is_empty() && prompt.len() <= limits::INSTRUCTIONS_BYTES_MAX;
-    if !said.prompt.as_ref().is_none_or(is_usable) {
+    if !output.prompt.as_ref().is_none_or(is_usable) {
         return Err(format!("printed a prompt that is empty or over {} bytes", limits::INSTRUCTIONS_BYTES_MAX));
     }
-    Ok(said)
+    Ok(output)
 }
 
 /// Kills a process group when dropped, unless its leader has ended and no process of it has an output open.
@@ -279,17 +297,17 @@ mod tests {
 
     #[test]
     fn what_a_program_prints_is_read_strictly() {
-        let said = |text: &str| read(text.as_bytes(), "old");
-        assert_eq!(said(" \n"), Ok(HookOutput::default()));
-        assert_eq!(said("{}"), Ok(HookOutput::default()));
+        let parse = |text: &str| read(text.as_bytes(), "old");
+        assert_eq!(parse(" \n"), Ok(HookOutput::default()));
+        assert_eq!(parse("{}"), Ok(HookOutput::default()));
         let expected = HookOutput { instructions: "be brief".to_owned(), ..HookOutput::default() };
-        assert_eq!(said("{\"instructions\": \"be brief\"}"), Ok(expected));
-        assert_eq!(said("{\"refuse\": \"no\"}").expect("read").refuse.as_deref(), Some("no"));
-        assert_eq!(said("{\"auto_continue\": false}").expect("read").auto_continue, Some(false));
+        assert_eq!(parse("{\"instructions\": \"be brief\"}"), Ok(expected));
+        assert_eq!(parse("{\"refuse\": \"no\"}").expect("read").refuse.as_deref(), Some("no"));
+        assert_eq!(parse("{\"auto_continue\": false}").expect("read").auto_continue, Some(false));
         for bad in ["no", "[]x", "{\"refuze\": \"no\"}", "{\"instructions\": 1}"] {
-            assert!(said(bad).is_err(), "{bad}");
+            assert!(parse(bad).is_err(), "{bad}");
         }
         let long = format!("{{\"instructions\": \"{}\"}}", "w".repeat(limits::INSTRUCTIONS_BYTES_MAX - 2));
-        assert!(said(&long).is_err());
+        assert!(parse(&long).is_err());
     }
 }

@@ -12,6 +12,7 @@
 use super::client::{Assignment, TaskOutcome};
 use super::deltas::Notifier;
 use super::error::Error;
+use super::hooks::HookChanges;
 use super::prepared::{PreparedCompaction, Proposal, prepared_fallback};
 use super::request_log::RequestLog;
 use super::retry::{backoff, is_held, with_retry};
@@ -127,7 +128,7 @@ impl Worker {
             at: source.at,
             appended_bytes: source.appended_bytes,
             context_tokens: tokens,
-            guards: guards.stated(planning),
+            guards: guards.to_report(planning),
             condition: wake::condition(planning, fold, &guards),
             over_window: window.request_max().is_some_and(|most| tokens > most),
         };
@@ -326,7 +327,7 @@ impl Worker {
                 self.end_without_work(claim).await
             }
             None => {
-                let why = guards::fixed_failure(*planning, fold, guards);
+                let why = guards::last_resort_failure(*planning, fold, guards);
                 Ok(with_retry(|| self.store.fail_job((*claim).clone(), why.clone(), false)).await?)
             }
         }
@@ -376,8 +377,7 @@ impl Worker {
             }
         };
         let stripped = plan::with_removals(planning.sources, &given_up, claim.compaction);
-        let (mut refused, mut fallback, mut vetoed) = (None, None, false);
-        let mut is_first = true;
+        let (mut refused, mut fallback, mut hook_changes) = (None, None, None);
         let mut attempt_summarizer =
             AttemptSummarizer::of(self.summarizers.of(claim.request.level), claim, policy, tokens);
         for candidate in candidates {
@@ -396,11 +396,11 @@ impl Worker {
                 continue;
             }
             let least = attempt.least_gain(&level_policy.steps, work.summary.is_some());
-            let first = std::mem::take(&mut is_first).then_some(&mut vetoed);
-            match self.propose(claim, planning, Proposal { work: &work, least }, &mut attempt_summarizer, first).await {
+            let proposal = Proposal { work: &work, least };
+            match self.propose(claim, planning, proposal, &mut attempt_summarizer, &mut hook_changes).await {
                 Ok(Some(prepared)) => {
                     let mut commit = prepared.commit(attempt);
-                    if !vetoed {
+                    if !hook_changes.is_some_and(|changes| changes.vetoes_continuation) {
                         commit.changes.continuation = self.continuation(&commit, policy).await?;
                     }
                     return self.commit(commit).await;
@@ -434,15 +434,15 @@ impl Worker {
     }
 
     /// Has the summary of a level's work written, if it has one, and measures the effect of all of it. The operator's
-    /// program and clients are asked for the first proposal of an attempt only; `first` is then set to true if the
-    /// program vetoes the continuation.
+    /// program and clients are asked for the first summary of an attempt only; the program's changes apply to all of its
+    /// summaries.
     async fn propose(
         &self,
         claim: &Claim,
         planning: PlanningInput<'_>,
         proposal: Proposal<'_>,
         attempt_summarizer: &mut AttemptSummarizer<'_>,
-        first: Option<&mut bool>,
+        hook_changes: &mut Option<HookChanges>,
     ) -> Result<Option<PreparedCompaction>, Refusal> {
         let Proposal { work, least } = proposal;
         let Some(planned) = &work.summary else {
@@ -453,8 +453,14 @@ impl Worker {
         self.announce(claim, planned).await?;
         let mut assignment = Assignment::of(planning, planned, &claim.request.instructions);
         assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, planned).await?;
-        if let Some(vetoed) = first {
-            *vetoed = self.pre_compact(claim, &mut assignment).await?;
+        let is_first = hook_changes.is_none();
+        if is_first {
+            *hook_changes = Some(self.pre_compact(claim, &assignment).await?);
+        }
+        if let Some(changes) = hook_changes {
+            changes.apply(&mut assignment.input);
+        }
+        if is_first {
             match self.ask_clients(claim, planning, proposal, assignment).await? {
                 TaskOutcome::Written(prepared) => return Ok(Some(*prepared)),
                 TaskOutcome::Left(left) => assignment = *left,
@@ -566,7 +572,7 @@ impl Worker {
         let compaction = commit.claim.compaction;
         failpoint::reach("work.done");
         match with_retry(|| self.store.commit(commit.clone())).await? {
-            Committed::Done => tracing::info!(%compaction, "compaction in force"),
+            Committed::Done => tracing::info!(%compaction, "compaction committed"),
             Committed::Superseded => tracing::info!(%compaction, "compaction superseded"),
         }
         Ok(())

@@ -24,7 +24,7 @@ mod worker;
 use crate::clock::{Clock, fresh_id};
 use crate::config::Hooks;
 use crate::limits;
-use crate::loaded::Loaded;
+use crate::loaded::LoadedSessions;
 use crate::model::time::Timestamp;
 use crate::policy::bpe::Vocabulary;
 use crate::store::{self, Store};
@@ -98,7 +98,7 @@ impl Scheduler {
             reports: health::Reports::default(),
             tasks: Tasks::new(options.client_wait),
             summarizers: summarizers.clone(),
-            loaded: Loaded::new(store.clone(), options.loaded_bytes),
+            loaded: LoadedSessions::new(store.clone(), options.loaded_bytes),
         };
         Self { store, clock, summarizers, options, handle }
     }

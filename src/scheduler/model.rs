@@ -20,7 +20,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter, Loss, NewEntry,
+    self, AppendInput, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter, Loss,
     PolicyText, SessionKey, Store, WindowUsage,
 };
 use proptest::prelude::*;
@@ -233,7 +233,7 @@ impl Fixture {
 
     async fn append(&mut self, session: usize) {
         let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("more".to_owned()))]);
-        let message = NewEntry { message, counted: None, overflow: false };
+        let message = AppendInput { message, token_counts: None, reports_overflow: false };
         let key = self.sessions[session];
         let receipt = self.store.append(key, Caller::default(), None, vec![message]).await.expect("appended");
         self.due.insert(session);

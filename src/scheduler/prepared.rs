@@ -116,7 +116,7 @@ impl PreparedCompaction {
             invalidated_tokens: self.invalidated_tokens,
             usage_before: guards.usage_tokens,
             overhead_tokens: guards.overhead.unseen_tokens,
-            stopped: if has_helped { None } else { guards.stopped_by_one_more(planning.policy) },
+            stopped: if has_helped { None } else { guards.failure_of_one_more(planning.policy) },
             changes: match claim.request.trigger {
                 Trigger::Overflow => with_replay(self.changes, *planning),
                 Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {

@@ -8,7 +8,7 @@ use crate::config::Hooks;
 use crate::fold::Fold;
 use crate::fold::guards::{GuardInput, Guards};
 use crate::limits;
-use crate::loaded::Loaded;
+use crate::loaded::LoadedSessions;
 use crate::model::compaction::{Failure, FailureReason, Trigger};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
@@ -28,7 +28,7 @@ pub(super) struct Worker {
     pub(super) clock: Clock,
     pub(super) summarizers: Levels,
     /// The sessions in memory.
-    pub(super) loaded: Loaded,
+    pub(super) loaded: LoadedSessions,
     /// Vocabularies that policies may name.
     pub(super) vocabularies: Arc<[Arc<Vocabulary>]>,
     /// Identifies this start of the daemon in leases.
@@ -103,7 +103,7 @@ impl Attempt<'_> {
         let policy = self.planning.policy;
         FailureRules {
             attempts_max: i64::from(policy.guards.attempts_max),
-            stopped: self.guards.stopped_by_one_more(policy),
+            stopped: self.guards.failure_of_one_more(policy),
         }
     }
 
@@ -125,7 +125,7 @@ impl Attempt<'_> {
 }
 
 pub(super) fn guard_input(rows: &GuardRows) -> GuardInput<'_> {
-    GuardInput { ended: &rows.ended, changed_revision: rows.guard_revision, undo_revision: rows.undo_revision }
+    GuardInput { ended: &rows.ended, guard_revision: rows.guard_revision, undo_revision: rows.undo_revision }
 }
 
 /// The planning input for a decision about a session's view.

@@ -1,9 +1,10 @@
-//! Plain appends: messages, parts, seals; `drafts` has the text of open parts. They need no precondition, so any number
-//! of writers interleave.
+//! Appends of messages and parts, and seals; `drafts` has the text of open parts. Writers interleave: only
+//! `expected_revision`, if a client sends it, is a precondition.
 
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
+use super::drafts::REASONING;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, SessionKey};
 use super::pairing::{self, Holder, NamedCalls, names_calls};
@@ -23,13 +24,13 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 /// A message that a client appends.
-pub struct NewEntry {
+pub struct AppendInput {
     /// The message.
     pub message: NewMessage<Option<GivenView>>,
-    /// The counts to keep of it, if it is sealed and the policy's counting is costly enough to keep.
-    pub counted: Option<Counted>,
-    /// True if it reports that its view was too large.
-    pub overflow: bool,
+    /// The token counts to store; none unless it is sealed and the policy counts with a tokenizer.
+    pub token_counts: Option<Counted>,
+    /// True if it reports that a provider refused the view as too large.
+    pub reports_overflow: bool,
 }
 
 /// The end of a message.
@@ -37,8 +38,8 @@ pub struct NewEntry {
 pub struct Seal {
     /// The end as the client reported it.
     pub finish: Finish,
-    /// True if it reports that its view was too large.
-    pub overflow: bool,
+    /// True if it reports that a provider refused the view as too large.
+    pub reports_overflow: bool,
 }
 
 /// Appends messages.
@@ -47,17 +48,17 @@ pub(crate) struct Append {
     pub(crate) session: SessionKey,
     pub(crate) caller: Caller,
     pub(crate) expected_revision: Option<Revision>,
-    pub(crate) messages: Vec<AppendMessage>,
+    pub(crate) messages: Vec<EncodedMessage>,
 }
 
 /// One encoded message of an append.
 #[derive(Clone)]
-pub(crate) struct AppendMessage {
+pub(crate) struct EncodedMessage {
     /// The message as the client sent it, for comparison with an existing one.
     pub(crate) original: NewMessage<Option<GivenView>>,
     pub(crate) input: MessageInput,
-    /// True if it reports that its view was too large.
-    pub(crate) overflow: bool,
+    /// True if it reports that a provider refused the view as too large.
+    pub(crate) reports_overflow: bool,
 }
 
 /// Adds closed parts to an open message.
@@ -105,25 +106,26 @@ const SELECT_INHERITED: &str = "select m.client_id, m.public_id from segment s c
 const SELECT_DRAFTS: &str = "select number, kind, body, client_id from draft where message_id = ?1 order by number";
 const DELETE_DRAFTS: &str = "delete from draft where message_id = ?1";
 const DELETE_DRAFT: &str = "delete from draft where message_id = ?1 and number = ?2";
-const SEAL: &str = "update message set sealed_revision = ?2, seal = ?3 where id = ?1 and sealed_revision is null";
+const UPDATE_SEALED: &str =
+    "update message set sealed_revision = ?2, seal = ?3 where id = ?1 and sealed_revision is null";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, SEAL];
+    &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
 
-/// An answer with the pending work of now, also for a repeated request, whose sender continues from there.
-fn with_pending(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
+/// The receipt with the session's current pending work, for new and repeated requests alike.
+fn with_current_pending(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
     let head = tx.loaded(key)?;
     Ok(Receipt { pending: head.pending(), appended_bytes: head.appended_bytes, ..receipt })
 }
 
 /// For each message, the existing message of the session's history with the same client id.
-fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Option<Uuid>>> {
+fn existing_messages(tx: &mut Tx<'_>, key: i64, messages: &[EncodedMessage]) -> Result<Vec<Option<Uuid>>> {
     let wanted: Vec<&str> = messages.iter().filter_map(|message| message.original.client_id.as_deref()).collect();
-    let mut taken = vec![None; messages.len()];
+    let mut existing = vec![None; messages.len()];
     if wanted.is_empty() {
-        return Ok(taken);
+        return Ok(existing);
     }
     let list = serde_json::to_string(&wanted).unwrap_or_default();
     let mut known = std::collections::HashMap::new();
@@ -134,42 +136,42 @@ fn taken(tx: &mut Tx<'_>, key: i64, messages: &[AppendMessage]) -> Result<Vec<Op
             known.insert(row.get::<String>(0)?, codec::uuid(row.get(1)?)?);
         }
     }
-    for (slot, message) in taken.iter_mut().zip(messages) {
+    for (slot, message) in existing.iter_mut().zip(messages) {
         if let Some(client_id) = &message.original.client_id {
             *slot = known.get(client_id).copied().or_else(|| tx.fresh_client(key, client_id));
         }
     }
-    Ok(taken)
+    Ok(existing)
 }
 
 /// True if a stored message equals the one that the client sends again.
-fn same(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
+fn equals_stored(tx: &mut Tx<'_>, key: i64, id: Uuid, sent: &NewMessage<Option<GivenView>>) -> Result<bool> {
     tx.flush()?;
     let stored = messages::by_public_id(tx.conn, key, MessageId(id))?;
-    let head = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
-    let parts = stored.parts.len() >= sent.parts.len()
+    let same_header = stored.role == sent.role && stored.kind == sent.kind && stored.model == sent.model;
+    let same_parts = stored.parts.len() >= sent.parts.len()
         && stored.parts.iter().zip(&sent.parts).all(|(stored, sent)| {
             stored.body.is_as_sent(&sent.body)
                 && stored.client_id == sent.client_id
                 && stored.metadata_json == sent.metadata_json
         });
     // A message that was left open may have grown since.
-    let seal = match &sent.finish {
+    let same_finish = match &sent.finish {
         Some(finish) => *finish == stored.finish && stored.parts.len() == sent.parts.len(),
         None => true,
     };
-    Ok(head && parts && seal && stored.metadata_json == sent.metadata_json)
+    Ok(same_header && same_parts && same_finish && stored.metadata_json == sent.metadata_json)
 }
 
-/// Checks the messages that results name as their calls', in this request or in the history, and writes their ids.
-fn name_calls(tx: &mut Tx<'_>, key: i64, taken: &[Option<Uuid>], messages: &mut [AppendMessage]) -> Result<()> {
+/// Resolves the messages that tool results name as those of their calls, within this request or in the history, to ids.
+fn resolve_calls(tx: &mut Tx<'_>, key: i64, existing: &[Option<Uuid>], messages: &mut [EncodedMessage]) -> Result<()> {
     if !names_calls(messages.iter().flat_map(|message| &message.original.parts)) {
         return Ok(());
     }
     let mut calls = NamedCalls::default();
-    for (taken, message) in taken.iter().zip(&*messages) {
+    for (existing, message) in existing.iter().zip(&*messages) {
         if let Some(client_id) = &message.original.client_id {
-            let id = taken.map_or(message.input.id, MessageId);
+            let id = existing.map_or(message.input.id, MessageId);
             calls.add(client_id.clone(), id, &message.original.parts);
         }
     }
@@ -187,55 +189,53 @@ impl Append {
         self.messages.iter().flat_map(|message| &message.input.parts).map(PartInput::bytes).sum()
     }
 
-    /// Validates first, then writes: an error leaves nothing behind.
+    /// Validates first, then writes. An error of the database in between rolls the transaction back.
     pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
-            return with_pending(tx, key, receipt);
+            return with_current_pending(tx, key, receipt);
         }
         for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
             tx.loaded(key)?.check_view(finish.view.as_ref())?;
         }
-        let taken = taken(tx, key, &self.messages)?;
-        name_calls(tx, key, &taken, &mut self.messages)?;
-        for (taken, message) in taken.iter().zip(&self.messages) {
-            if let Some(id) = taken
-                && !same(tx, key, *id, &message.original)?
+        let existing = existing_messages(tx, key, &self.messages)?;
+        resolve_calls(tx, key, &existing, &mut self.messages)?;
+        for (existing, message) in existing.iter().zip(&self.messages) {
+            if let Some(id) = existing
+                && !equals_stored(tx, key, *id, &message.original)?
             {
                 let client_id = message.original.client_id.clone().unwrap_or_default();
                 return Err(Error::ClientIdReused { client_id });
             }
         }
         let mut receipt = Receipt::default();
-        for (taken, mut message) in taken.into_iter().zip(self.messages) {
-            if let Some(id) = taken
-                .or_else(|| message.original.client_id.as_deref().and_then(|client_id| tx.fresh_client(key, client_id)))
-            {
+        for (existing, mut message) in existing.into_iter().zip(self.messages) {
+            if let Some(id) = existing {
                 receipt.existed_count += 1;
                 receipt.ids.push(id);
                 continue;
             }
-            settle_calls(tx, key, &self.caller, &mut message)?;
+            pair_calls(tx, key, &self.caller, &mut message)?;
             receipt.ids.push(append_one(tx, key, &self.caller, message)?);
         }
-        let receipt = with_pending(tx, key, receipt)?;
+        let receipt = with_current_pending(tx, key, receipt)?;
         tx.end_mutation(key, &self.caller, receipt)
     }
 }
 
-/// Finds the calls that the results of a message answer, and records its own calls.
-fn settle_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut AppendMessage) -> Result<()> {
-    let AppendMessage { original, input, .. } = message;
+/// Records the message's tool calls, and pairs its tool results with the calls that wait for them.
+fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut EncodedMessage) -> Result<()> {
+    let EncodedMessage { original, input, .. } = message;
     let (id, revision) = (input.id, tx.next_revision(key)?);
     let holder = Holder { message: id, revision, writer: &caller.actor };
     for (position, (part, input)) in (0..).zip(original.parts.iter().zip(&mut input.parts)) {
-        pairing::settle(tx, key, &holder, position, &part.body, input)?;
+        pairing::pair(tx, key, &holder, position, &part.body, input)?;
     }
     Ok(())
 }
 
 /// The message as it will be read from its rows once they are written.
-fn stored(
+fn as_read_back(
     original: &NewMessage<Option<GivenView>>,
     input: &MessageInput,
     session_id: SessionId,
@@ -274,19 +274,23 @@ fn stored(
     }
 }
 
-fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage) -> Result<Uuid> {
-    let AppendMessage { original, input, overflow } = message;
+fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: EncodedMessage) -> Result<Uuid> {
+    let EncodedMessage { original, input, reports_overflow } = message;
     let finish = input.finish.clone();
-    let is_read_whole = original.kind == MessageKind::Normal && finish.is_some();
+    // Readers take only sealed messages of the conversation from memory.
+    let is_cacheable = original.kind == MessageKind::Normal && finish.is_some();
     if original.kind == MessageKind::Normal {
         let bytes = original.parts.iter().map(|part| part.body.growth_bytes()).fold(0, i64::saturating_add);
-        tx.loaded(key)?.grow(bytes);
+        tx.loaded(key)?.on_growth(bytes);
     }
     let (session, revision) = (tx.loaded(key)?.id, tx.next_revision(key)?);
-    let row = is_read_whole.then(|| stored(&original, &input, session, revision, tx.now));
+    let recent = is_cacheable.then(|| as_read_back(&original, &input, session, revision, tx.now));
     let (id, _) = tx.message(key, caller, input)?;
-    if let Some(message) = row {
-        tx.recent(key, SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None });
+    if let Some(message) = recent {
+        tx.cache_recent(
+            key,
+            SourceMessage { message: message.into(), placement: None, pruned: Vec::new(), counts: None },
+        );
     }
     if original.kind == MessageKind::Normal {
         if original.role == Role::User && !are_notes(original.parts.iter().map(|part| &*part.body)) {
@@ -295,11 +299,11 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: AppendMessage
         if let Some(finish) = finish {
             record_usage(tx, key, caller, MessageId(id), &finish)?;
             if original.role == Role::Assistant || finish.usage.is_some() {
-                tx.loaded(key)?.replied(finish.usage.is_some());
+                tx.loaded(key)?.on_reply(finish.usage.is_some());
             }
         }
-        if overflow {
-            tx.loaded(key)?.is_due();
+        if reports_overflow {
+            tx.loaded(key)?.mark_due();
         }
     }
     Ok(id)
@@ -331,7 +335,7 @@ pub(super) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i
 
 /// The text of a draft as a part's body.
 fn draft_body(kind: i32, text: String) -> PartBody {
-    if kind == 2 { PartBody::Reasoning(text) } else { PartBody::Text(text) }
+    if kind == REASONING { PartBody::Reasoning(text) } else { PartBody::Text(text) }
 }
 
 /// A draft of an open message.
@@ -355,36 +359,36 @@ impl Draft {
 fn drafts(tx: &mut Tx<'_>, row: i64, message: MessageId) -> Result<Vec<Draft>> {
     let rows = sqlite::query(SELECT_DRAFTS).bind(row).all(tx.conn)?;
     let draft = |row: Row| {
-        let words: String = row.get(2)?;
-        let length = i64::try_from(words.len()).unwrap_or(i64::MAX);
-        let body = draft_body(row.get(1)?, words);
+        let text: String = row.get(2)?;
+        let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
+        let body = draft_body(row.get(1)?, text);
         let number = row.get::<u16>(0)?;
         Ok(Draft { id: PartId::of(message, number), client_id: row.get(3)?, length, body })
     };
     rows.into_iter().map(draft).collect()
 }
 
-/// A part that joins an open message.
-struct Joining {
+/// A part that closes in an open message.
+struct ClosingPart {
     id: PartId,
     input: PartInput,
     /// The growth of the history by it.
     growth_bytes: i64,
 }
 
-/// Finds the calls that results answer which join an open message, and records its new calls.
-fn settle_parts(
+/// Records the tool calls of parts that close, and pairs their tool results with the calls that wait for them.
+fn pair_closing_parts(
     tx: &mut Tx<'_>,
     key: i64,
     message: MessageId,
-    parts: Vec<(Joining, Option<Arc<PartBody>>)>,
-) -> Result<Vec<Joining>> {
+    parts: Vec<(ClosingPart, Option<Arc<PartBody>>)>,
+) -> Result<Vec<ClosingPart>> {
     let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
     let holder = Holder { message, revision: open.revision, writer: &open.writer };
     let mut settled = Vec::with_capacity(parts.len());
     for (position, (mut part, body)) in (open.next_position..).zip(parts) {
         if let Some(body) = body {
-            pairing::settle(tx, key, &holder, position, &body, &mut part.input)?;
+            pairing::pair(tx, key, &holder, position, &body, &mut part.input)?;
         }
         settled.push(part);
     }
@@ -392,14 +396,20 @@ fn settle_parts(
 }
 
 /// Adds parts to an open message, with their event.
-fn close_parts(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: MessageId, parts: Vec<Joining>) -> Result<()> {
+fn insert_closed_parts(
+    tx: &mut Tx<'_>,
+    key: i64,
+    caller: &Caller,
+    message: MessageId,
+    parts: Vec<ClosingPart>,
+) -> Result<()> {
     let revision = tx.next_revision(key)?;
     let head = tx.loaded(key)?;
     let open = head.open.get_mut(&message.0).ok_or(Error::MessageSealed)?;
     let (row, first) = (open.row, open.next_position);
     open.next_position += i64::try_from(parts.len()).unwrap_or(i64::MAX);
     open.bytes += parts.iter().map(|part| part.input.encoded.bytes()).sum::<i64>();
-    head.grow(parts.iter().fold(0, |sum, part| sum.saturating_add(part.growth_bytes)));
+    head.on_growth(parts.iter().fold(0, |sum, part| sum.saturating_add(part.growth_bytes)));
     let mut digest = Digest::default();
     let ids = parts.iter().map(|part| part.id).collect();
     for (position, part) in (first..).zip(parts) {
@@ -424,11 +434,11 @@ impl AppendParts {
         let key = self.session.0;
         tx.head(key)?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
-            return with_pending(tx, key, receipt);
+            return with_current_pending(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message)?;
-        self.name_calls(tx)?;
-        let there = self.there(tx)?;
+        self.resolve_calls(tx)?;
+        let existing_parts = self.existing_parts(tx)?;
         let drafts = drafts(tx, row, self.message)?;
         let mut next_number = tx.loaded(key)?.next_number(self.message)?;
         let mut receipt = Receipt::default();
@@ -439,12 +449,12 @@ impl AppendParts {
             let (id, input, growth_bytes, body) = match part {
                 AppendPart::Whole(whole) => {
                     let WholePart { original, input } = *whole;
-                    if let Some(id) = existing_part(&there, &original)? {
+                    if let Some(id) = existing_part(&existing_parts, &original)? {
                         receipt.existed_count += 1;
                         receipt.ids.push(id);
                         continue;
                     }
-                    not_a_drafts(&drafts, &original)?;
+                    refuse_draft_client_id(&drafts, &original)?;
                     bytes += input.encoded.bytes();
                     let id = PartId::of(self.message, next_number);
                     next_number = next_number.saturating_add(1);
@@ -461,26 +471,26 @@ impl AppendParts {
                 }
             };
             receipt.ids.push(id.0);
-            parts.push((Joining { id, input, growth_bytes }, body));
+            parts.push((ClosingPart { id, input, growth_bytes }, body));
         }
         // A draft that stays open becomes a part in the end.
         let drafts_left = drafts.len() - closed.len();
-        within_message(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
+        check_message_limits(tx.loaded(key)?, self.message, parts.len() + drafts_left, bytes)?;
         for id in closed {
             sqlite::query(DELETE_DRAFT).bind(row).bind(id.number()).execute(tx.conn)?;
         }
         tx.loaded(key)?.set_next_number(self.message, next_number);
-        tx.written(key, self.message.0);
+        tx.restart_open_timeout(key, self.message.0);
         if !parts.is_empty() {
-            let parts = settle_parts(tx, key, self.message, parts)?;
-            close_parts(tx, key, &self.caller, self.message, parts)?;
+            let parts = pair_closing_parts(tx, key, self.message, parts)?;
+            insert_closed_parts(tx, key, &self.caller, self.message, parts)?;
         }
-        let receipt = with_pending(tx, key, receipt)?;
+        let receipt = with_current_pending(tx, key, receipt)?;
         tx.end_mutation(key, &self.caller, receipt)
     }
 
-    /// Checks the messages that results name as their calls', possibly this message itself, and writes their ids.
-    fn name_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
+    /// Resolves the messages that tool results name as those of their calls, including this message, to ids.
+    fn resolve_calls(&mut self, tx: &mut Tx<'_>) -> Result<()> {
         let originals = self.parts.iter().filter_map(|part| match part {
             AppendPart::Whole(whole) => Some(&whole.original),
             AppendPart::Draft(..) => None,
@@ -500,7 +510,7 @@ impl AppendParts {
     }
 
     /// The existing parts of the message, if one of the new ones could be among them.
-    fn there(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
+    fn existing_parts(&self, tx: &mut Tx<'_>) -> Result<Vec<Part>> {
         let named = |part: &AppendPart| matches!(part, AppendPart::Whole(whole) if whole.original.client_id.is_some());
         if !self.parts.iter().any(named) {
             return Ok(Vec::new());
@@ -511,9 +521,9 @@ impl AppendParts {
 }
 
 /// The existing part with the client id of the sent one, if both are equal; an error if they differ.
-fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
+fn existing_part(existing_parts: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     let Some(client_id) = &sent.client_id else { return Ok(None) };
-    match there.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
+    match existing_parts.iter().find(|part| part.client_id.as_ref() == Some(client_id)) {
         Some(part) if part.body.is_as_sent(&sent.body) && part.metadata_json == sent.metadata_json => {
             Ok(Some(part.id.0))
         }
@@ -522,8 +532,8 @@ fn existing_part(there: &[Part], sent: &NewPart) -> Result<Option<Uuid>> {
     }
 }
 
-/// Refuses a part with the client id of a draft, because the draft will give it to its part.
-fn not_a_drafts(drafts: &[Draft], sent: &NewPart) -> Result<()> {
+/// Refuses a part whose client id belongs to an open draft, because the draft's part will have it.
+fn refuse_draft_client_id(drafts: &[Draft], sent: &NewPart) -> Result<()> {
     match &sent.client_id {
         Some(client_id) if drafts.iter().any(|draft| draft.client_id.as_ref() == Some(client_id)) => {
             Err(Error::ClientIdReused { client_id: client_id.clone() })
@@ -532,24 +542,25 @@ fn not_a_drafts(drafts: &[Draft], sent: &NewPart) -> Result<()> {
     }
 }
 
-/// Refuses parts and bytes beyond the limits of one message; `parts` and `bytes` include its drafts.
-pub(super) fn within_message(head: &Head, message: MessageId, parts: usize, bytes: i64) -> Result<()> {
-    let there = head.open.get(&message.0).map_or((0, 0), |open| (open.next_position, open.bytes));
+/// Refuses an open message that would exceed its limits. `parts` and `bytes` are those to add, with all open drafts.
+pub(super) fn check_message_limits(head: &Head, message: MessageId, parts: usize, bytes: i64) -> Result<()> {
+    let (parts_before, bytes_before) =
+        head.open.get(&message.0).map_or((0, 0), |open| (open.next_position, open.bytes));
     let parts = i64::try_from(parts).unwrap_or(i64::MAX);
-    within("parts of one message", limits::MESSAGE_PARTS_MAX, there.0.saturating_add(parts))?;
-    within("bytes of one message", limits::MESSAGE_BYTES_MAX, there.1.saturating_add(bytes))
+    check_limit("parts of one message", limits::MESSAGE_PARTS_MAX, parts_before.saturating_add(parts))?;
+    check_limit("bytes of one message", limits::MESSAGE_BYTES_MAX, bytes_before.saturating_add(bytes))
 }
 
-pub(super) fn within(what: &'static str, limit: usize, actual: i64) -> Result<()> {
+pub(super) fn check_limit(what: &'static str, limit: usize, actual: i64) -> Result<()> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     if actual > limit { Err(Error::LimitExceeded { what, limit, actual }) } else { Ok(()) }
 }
 
 impl FinishMessage {
-    /// The seal of a message that has expired.
+    /// The request by which the daemon seals an expired message as aborted.
     pub(crate) fn expired(key: i64, message: MessageId) -> Self {
         let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
-        let seal = Seal { finish, overflow: false };
+        let seal = Seal { finish, reports_overflow: false };
         Self { session: SessionKey(key), caller: Caller::default(), message, seal, has_expired: true }
     }
 
@@ -558,7 +569,7 @@ impl FinishMessage {
         let key = self.session.0;
         tx.head(key)?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
-            return with_pending(tx, key, receipt);
+            return with_current_pending(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message)?;
         tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
@@ -571,43 +582,43 @@ impl FinishMessage {
         let drafts = drafts(tx, row, self.message)?;
         if !drafts.is_empty() {
             sqlite::query(DELETE_DRAFTS).bind(row).execute(tx.conn)?;
-            let close = |draft: &Draft| Joining {
+            let close = |draft: &Draft| ClosingPart {
                 id: draft.id,
                 input: draft.close(None),
                 growth_bytes: draft.body.growth_bytes(),
             };
-            close_parts(tx, key, &self.caller, self.message, drafts.iter().map(close).collect())?;
+            insert_closed_parts(tx, key, &self.caller, self.message, drafts.iter().map(close).collect())?;
         }
-        // The row itself may not be written yet in this transaction.
-        let seal = codec::encode_finish(&self.seal.finish);
+        let encoded = codec::encode_finish(&self.seal.finish);
         let revision = tx.next_revision(key)?;
         let mut digest = Digest::default();
-        chain::seal(&mut digest, self.message.0.as_bytes(), &seal);
+        chain::seal(&mut digest, self.message.0.as_bytes(), &encoded);
         let (reason, expired) = (self.seal.finish.reason, self.has_expired);
         let body = EventBody::MessageFinished { message: self.message, reason, expired };
         tx.event(key, &self.caller, &body, &digest)?;
         tx.loaded(key)?.open.remove(&self.message.0);
-        let Seal { finish, overflow } = &self.seal;
+        let Seal { finish, reports_overflow } = &self.seal;
         record_usage(tx, key, &self.caller, self.message, finish)?;
         let head = tx.loaded(key)?;
-        head.replied(finish.usage.is_some());
-        if *overflow {
-            head.is_due();
+        head.on_reply(finish.usage.is_some());
+        if *reports_overflow {
+            head.mark_due();
         }
-        let receipt = with_pending(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
+        let receipt = with_current_pending(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
+        // The message's own row may still wait to be written.
         tx.flush()?;
-        sqlite::query(SEAL).bind(row).bind(revision).bind(seal).execute(tx.conn)?;
+        sqlite::query(UPDATE_SEALED).bind(row).bind(revision).bind(encoded).execute(tx.conn)?;
         open_messages::sealed(tx.conn, row)?;
         Ok(receipt)
     }
 }
 
-/// Encodes an appended message in the client's task, to save time of the writer.
-pub(crate) fn encode(new: NewEntry, actor: &str) -> AppendMessage {
-    let NewEntry { message, counted, overflow } = new;
-    let input = MessageInput { counted, ..MessageInput::from_client(&message, actor) };
-    AppendMessage { input, original: message, overflow }
+/// Encodes an appended message, in the client's task, because the writer is one thread for all.
+pub(crate) fn encode(new: AppendInput, actor: &str) -> EncodedMessage {
+    let AppendInput { message, token_counts, reports_overflow } = new;
+    let input = MessageInput { counted: token_counts, ..MessageInput::from_client(&message, actor) };
+    EncodedMessage { input, original: message, reports_overflow }
 }
 
 /// Encodes an appended part.

@@ -176,7 +176,7 @@ impl Commit {
         let head = tx.loaded(key)?;
         head.compaction_revision = at;
         head.due_during_compaction = false;
-        head.is_due();
+        head.mark_due();
         tx.end_mutation(key, &caller, Receipt::default())?;
         Ok(Committed::Done)
     }

@@ -2,7 +2,7 @@
 //!
 //! Text can be sent again, like everything else: text that a draft already has at its offset is not added again.
 
-use super::append::{open_message, within, within_message};
+use super::append::{check_limit, check_message_limits, open_message};
 use super::error::{Error, Kind, Result};
 use super::head::SessionKey;
 use super::messages;
@@ -72,6 +72,10 @@ const HAS_PART: &str = "select exists (select 1 from message m join part p on p.
      where m.public_id = ?1 and p.number = ?2)";
 const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
      where m.public_id = ?1 and p.client_id = ?2)";
+/// Kinds of drafts, as rows have them.
+const TEXT: i32 = 1;
+pub(super) const REASONING: i32 = 2;
+
 const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body) values (?1, ?2, ?3, ?4, ?5)";
 const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
 
@@ -114,7 +118,7 @@ impl AppendDraft {
             (None, Some(part)) => return Err(Error::not_found(Kind::Draft, part)),
             (None, None) => self.begin(tx, row)?,
         };
-        tx.written(key, message);
+        tx.restart_open_timeout(key, message);
         Ok(receipt)
     }
 
@@ -131,7 +135,7 @@ impl AppendDraft {
         Ok(Some(Found {
             row: row.get(0)?,
             part: PartId::of(self.message, row.get(1)?),
-            reasoning: row.get::<i32>(2)? == 2,
+            reasoning: row.get::<i32>(2)? == REASONING,
             length: row.get(3)?,
             there: row.get::<Option<Vec<u8>>>(4)?.unwrap_or_default(),
         }))
@@ -189,7 +193,7 @@ impl AppendDraft {
         let mismatch = || Error::OffsetMismatch { offset: self.words.offset, length: was };
         // The existing text ends with a whole character, and so does the common part of the new text.
         let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
-        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         self.room(tx, row, (0, length - was))?;
         sqlite::query(EXTEND).bind(found.row).bind(new).execute(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
@@ -200,15 +204,15 @@ impl AppendDraft {
             return Err(Error::OffsetMismatch { offset: self.words.offset, length: 0 });
         }
         let length = self.words.end();
-        within("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
+        check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
         let count = self.room(tx, row, (1, length))?;
-        within("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
+        check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
         sqlite::query(INSERT)
             .bind(row)
             .bind(number)
             .bind(self.words.client_id)
-            .bind(if self.words.reasoning { 2 } else { 1 })
+            .bind(if self.words.reasoning { REASONING } else { TEXT })
             .bind(self.words.delta)
             .execute(tx.conn)?;
         tx.loaded(self.session.0)?.set_next_number(self.message, number.saturating_add(1));
@@ -221,7 +225,7 @@ impl AppendDraft {
         let drafts = sqlite::query(COUNT).bind(row).one(tx.conn)?;
         let (count, there): (i64, i64) = (drafts.get(0)?, drafts.get(1)?);
         let parts = usize::try_from(count).unwrap_or(usize::MAX).saturating_add(new);
-        within_message(tx.loaded(self.session.0)?, self.message, parts, there + bytes)?;
+        check_message_limits(tx.loaded(self.session.0)?, self.message, parts, there + bytes)?;
         Ok(count)
     }
 }

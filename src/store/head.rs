@@ -248,10 +248,10 @@ impl Head {
     }
 
     /// Adds growth of the history. The session becomes due once it reaches the growth of its wake condition.
-    pub(crate) fn grow(&mut self, bytes: i64) {
+    pub(crate) fn on_growth(&mut self, bytes: i64) {
         self.appended_bytes += bytes;
         if self.wake.bytes.is_some_and(|wake| self.appended_bytes >= wake) {
-            self.is_due();
+            self.mark_due();
         }
     }
 
@@ -265,7 +265,7 @@ impl Head {
 
     /// Sets the due mark. A decision during a current compaction requests nothing, and is repeated if that ends without
     /// effect. The scheduler decides about an archived session when it is restored.
-    pub(crate) fn is_due(&mut self) {
+    pub(crate) fn mark_due(&mut self) {
         if self.state == SessionState::Active {
             self.due_revision = Some(self.revision);
         }
@@ -287,18 +287,18 @@ impl Head {
     pub(crate) fn on_user_message(&mut self) {
         self.undo_revision = None;
         if self.wake.on_request {
-            self.is_due();
+            self.mark_due();
         }
     }
 
     /// Records the end of a reply. Its usage may show that the context is larger, or the overhead smaller, than
     /// estimated.
-    pub(crate) fn replied(&mut self, reports_usage: bool) {
+    pub(crate) fn on_reply(&mut self, reports_usage: bool) {
         if reports_usage {
             self.usage_revision = self.revision;
         }
         if self.wake.on_reply || (reports_usage && self.wake.bytes.is_some()) {
-            self.is_due();
+            self.mark_due();
         }
     }
 
@@ -322,7 +322,7 @@ impl Head {
         let has_grown = bytes.is_some_and(|bytes| self.appended_bytes >= bytes);
         let has_reported = bytes.is_some() && self.usage_revision > at;
         if has_grown || has_reported || (self.revision > at && (on_reply || on_request)) {
-            self.is_due();
+            self.mark_due();
         }
     }
 
@@ -330,7 +330,7 @@ impl Head {
     pub(crate) fn woken(&mut self, now: Timestamp) {
         if self.wake.time.is_some_and(|time| time <= now) {
             self.wake.time = None;
-            self.is_due();
+            self.mark_due();
         }
     }
 

@@ -64,7 +64,7 @@ mod windows;
 mod write_state;
 mod writer;
 
-pub use append::{NewEntry, Seal};
+pub use append::{AppendInput, Seal};
 pub use claims::{Claim, Planned};
 pub use compactions::{Commit, Committed};
 pub use copies::{CheckedCopy, CopyProgress, OnProgress};
@@ -210,7 +210,7 @@ impl Store {
         session: SessionKey,
         caller: Caller,
         expected_revision: Option<Revision>,
-        messages: Vec<NewEntry>,
+        messages: Vec<AppendInput>,
     ) -> Result<Receipt> {
         let messages = messages.into_iter().map(|message| append::encode(message, &caller.actor)).collect();
         let append = append::Append { session, caller, expected_revision, messages };

@@ -142,7 +142,7 @@ pub(super) struct Holder<'a> {
 /// id.
 ///
 /// The event with the part must be the next one.
-pub(super) fn settle(
+pub(super) fn pair(
     tx: &mut Tx<'_>,
     key: i64,
     holder: &Holder<'_>,
@@ -295,7 +295,7 @@ pub(super) fn settle_edit(
             _ => false,
         };
         let Some(same) = before.iter().position(is_same).map(|index| before.remove(index)) else {
-            settle(tx, key, &holder, position, &part.body, input)?;
+            pair(tx, key, &holder, position, &part.body, input)?;
             continue;
         };
         if let PartBody::ToolResult(ToolResult { answers: Answers::In(message), .. }) = same {

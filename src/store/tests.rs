@@ -193,7 +193,7 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let (key, _) = store.create_session(new_session(), Caller::default()).await.expect("a session");
     let open =
         NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
-    let entry = NewEntry { message: open, counted: None, overflow: false };
+    let entry = AppendInput { message: open, token_counts: None, reports_overflow: false };
     store.append(key, Caller::default(), None, vec![entry]).await.expect("appended");
     let is_open = async || store.source(key, None).await.expect("read").first_open.is_some();
 
@@ -258,7 +258,11 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
     let caller = || Caller { actor: "someone".to_owned(), ..Caller::default() };
     // The last mutation of the list is longer than a page.
     for (session, messages) in [(0, 1), (1, 2), (0, 3), (2, 1), (1, 120), (2, 90), (0, 70), (1, 1), (0, 300)] {
-        let entry = || NewEntry { message: NewMessage::sealed(Role::User, Vec::new()), counted: None, overflow: false };
+        let entry = || AppendInput {
+            message: NewMessage::sealed(Role::User, Vec::new()),
+            token_counts: None,
+            reports_overflow: false,
+        };
         let entries = (0..messages).map(|_| entry()).collect();
         store.append(keys[session], caller(), None, entries).await.expect("appended");
     }

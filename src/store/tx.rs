@@ -366,7 +366,7 @@ impl<'a> Tx<'a> {
             let next_number = part_count + 1;
             let open = OpenMessage { row, revision, writer, next_position, next_number, bytes, timeout_ms };
             head.open.insert(public_id, open);
-            self.written(key, public_id);
+            self.restart_open_timeout(key, public_id);
         }
         let head = self.loaded(key)?;
         if matches!(kind, MessageKind::Normal) {
@@ -428,8 +428,8 @@ impl<'a> Tx<'a> {
         std::mem::take(&mut self.rows.calls).write(self.conn)
     }
 
-    /// Records a write to an open message, which restarts its timeout.
-    pub(crate) fn written(&mut self, key: i64, message: Uuid) {
+    /// Restarts the timeout of an open message after a write to it.
+    pub(crate) fn restart_open_timeout(&mut self, key: i64, message: Uuid) {
         let now = self.now;
         let Some(open) = self.heads.get_mut(&key).and_then(|head| head.open.get(&message)) else { return };
         let (row, timeout_ms) = (open.row, open.timeout_ms);
@@ -438,7 +438,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Keeps a new message for readers. Its event must have been added.
-    pub(super) fn recent(&mut self, key: i64, message: SourceMessage) {
+    pub(super) fn cache_recent(&mut self, key: i64, message: SourceMessage) {
         if let Some(changes) = self.changes.get_mut(&key) {
             changes.message(message);
         }

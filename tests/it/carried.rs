@@ -105,7 +105,7 @@ fn signatures_of_an_imported_transcript_come_back_byte_for_byte() {
 /// The metadata of a view's messages and of their parts.
 fn carried(view: &Context) -> Vec<(Option<String>, Vec<Option<String>>)> {
     let of = |message: &ViewMessage| {
-        let own = message.carried.as_ref().and_then(|carried| carried.metadata_json.clone());
+        let own = message.original_fields.as_ref().and_then(|fields| fields.metadata_json.clone());
         (own, message.parts.iter().map(|part| part.metadata_json.clone()).collect())
     };
     view.messages.iter().map(of).collect()
@@ -133,7 +133,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
         (None, vec![Some("{\"signature\":\"a\"}".to_owned()), None]),
     ];
     assert_eq!(carried(&view), expected);
-    let reply = view.messages[1].carried.as_ref().expect("it is an original");
+    let reply = view.messages[1].original_fields.as_ref().expect("it is an original");
     assert_eq!((reply.client_id.as_deref(), reply.actor.as_str()), (Some("a2"), "agent"));
     assert_eq!((reply.model.as_str(), reply.provider.as_str(), reply.origin_time), ("m", "p", Some(Timestamp(7))));
     assert_eq!(reply.finish_reason, Some(FinishReason::Stop));
@@ -154,7 +154,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     let known = ContextRequest { known_hash: Some(view.hash.to_vec()), ..ContextRequest::default() };
     let delta = test.app.context(&session, known.clone()).await.expect("a view");
     assert_eq!((delta.known_count, delta.messages.len()), (2, 1));
-    assert_eq!(delta.messages[0].carried.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
+    assert_eq!(delta.messages[0].original_fields.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
     let other = test.manual_session().await;
     talk[1].parts[0].metadata_json = Some("{\"signature\":\"b\"}".to_owned());
     test.app.append(&other, talk, None, None, by("agent")).await.expect("appended");
@@ -175,7 +175,7 @@ async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
         ..ContextRequest::default()
     };
     let delta = test.app.context(&session, known).await.expect("a view");
-    let reason = |message: &ViewMessage| message.carried.as_ref().and_then(|carried| carried.finish_reason);
+    let reason = |message: &ViewMessage| message.original_fields.as_ref().and_then(|carried| carried.finish_reason);
     assert_eq!(
         (delta.known_count, delta.messages.iter().map(reason).collect::<Vec<_>>()),
         (1, vec![Some(FinishReason::Length)])
@@ -203,7 +203,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     }
     let of = |view: &Context, client: &str| -> ViewMessage {
         let is = |message: &&ViewMessage| {
-            message.carried.as_ref().is_some_and(|carried| carried.client_id.as_deref() == Some(client))
+            message.original_fields.as_ref().is_some_and(|carried| carried.client_id.as_deref() == Some(client))
         };
         view.messages.iter().find(is).expect("it is shown").clone()
     };
@@ -232,7 +232,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     let pruned = of(&test.context(&session).await, "t90");
     assert!(pruned.parts[0].shortened.is_some());
     assert_eq!(metadata(&pruned), [Some("{\"exit\":0}".to_owned())]);
-    let own = pruned.carried.as_ref().and_then(|carried| carried.metadata_json.as_deref());
+    let own = pruned.original_fields.as_ref().and_then(|fields| fields.metadata_json.as_deref());
     assert_eq!(own, Some("{\"whole\":true}"));
 }
 
@@ -253,12 +253,12 @@ async fn what_longhand_made_carries_nothing_of_clients() {
         .expect("edited");
     let view = test.context(&session).await;
     for message in &view.messages {
-        assert_eq!(message.carried.is_some(), message.kind == ViewKind::Shown, "{message:?}");
+        assert_eq!(message.original_fields.is_some(), message.kind == ViewKind::Shown, "{message:?}");
     }
     // An edit is a client's message, and has its own metadata.
     let edit = view.messages.iter().find(|message| message.parts[0].metadata_json.is_some()).expect("the edit");
     assert_eq!(
-        edit.carried.as_ref().map(|carried| (carried.actor.as_str(), carried.client_id.clone())),
+        edit.original_fields.as_ref().map(|carried| (carried.actor.as_str(), carried.client_id.clone())),
         Some(("editor", None))
     );
 }

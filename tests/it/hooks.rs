@@ -1,6 +1,8 @@
 //! Programs that are notified of compactions: their possible changes, and that they never prevent one unless required.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
+use longhand::app::Caller;
+use longhand::app::compactions::Overflow;
 use longhand::config::{Hook, Hooks};
 use longhand::model::compaction::{CompactionState, Failure};
 use longhand::model::event::{EventBody, EventKind};
@@ -128,6 +130,26 @@ async fn a_required_program_that_fails_stops_the_compaction() {
     assert_eq!(failure.reason.as_str(), "HOOK_FAILED");
     assert!(failure.message.contains("exit status: 3"), "{}", failure.message);
     assert!(!failure.message.contains("broken"), "what it says may hold a key: {}", failure.message);
+}
+
+/// The preset's tail covers the whole session, so that only a smaller tail leaves something to summarize.
+#[tokio::test]
+async fn a_program_is_asked_before_the_first_summary_even_if_a_larger_tail_left_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let hook = script(folder.path(), "pre", "echo '{\"refuse\": \"not before the release\"}'");
+    let script = ScriptedSummarizer::new([Line::Say("S1".to_owned())]);
+    let hooks = Hooks { pre_compact: Some(hook), post_compact: None };
+    let test =
+        TestApp::with_options(script.clone(), scheduler::Options { hooks, ..scheduler::Options::default() }).await;
+    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 3, 2_000)).await;
+    let refused = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(&session, refused, Caller::default()).await.expect("taken");
+    let event = watch.wait_for(EventKind::CompactionFailed).await;
+    let EventBody::CompactionFailed { failure, .. } = event.body else { panic!("another body") };
+    assert_eq!(failure.reason.as_str(), "HOOK_REFUSED");
+    assert!(script.asked().is_empty(), "nobody was asked for a summary");
 }
 
 #[tokio::test]

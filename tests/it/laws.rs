@@ -9,7 +9,7 @@ use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
 use longhand::fold::guards::{self, GuardInput, Guards};
-use longhand::fold::{Fold, Rows};
+use longhand::fold::{Fold, FoldInput};
 use longhand::loaded;
 use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, FailureReason, RevisionRange};
@@ -549,7 +549,7 @@ impl Fixture {
             let GuardRows { ended, guard_revision, undo_revision } = store.guard_rows(key).await.expect("read");
             let policy = loaded::parse_policy(&source.policy, &[]).expect("a policy");
             let (messages, window) = (source.messages.as_slice(), &source.window);
-            let rows = Rows { policy: &policy, messages, changed_revision: source.changed_revision };
+            let rows = FoldInput { policy: &policy, messages, changed_revision: source.changed_revision };
             let (fold, now) = (Fold::new(rows, None), self.test.clock.now());
             let planning = PlanningInput {
                 policy: &policy,
@@ -559,7 +559,7 @@ impl Fixture {
                 base: source.at,
                 now,
             };
-            let past = GuardInput { ended: &ended, changed_revision: guard_revision, undo_revision };
+            let past = GuardInput { ended: &ended, guard_revision, undo_revision };
             let guards = Guards::new(planning, &fold, past);
             assert_eq!(guards::decide(planning, &fold, &guards), None, "{} sleeps: {guards:?}", session.id);
             let is_reported = ended.iter().any(|compaction| {

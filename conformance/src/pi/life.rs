@@ -529,6 +529,17 @@ pub(super) fn without_margins(text: &str) -> String {
     pieces.enumerate().map(bare).collect()
 }
 
+/// Lines without the half characters that pi 0.73 leaves where it truncates an output.
+pub(super) fn whole_lines(lines: &Value) -> Value {
+    let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
+    lines.as_array().map_or_else(|| lines.clone(), |lines| lines.iter().filter_map(bare).collect())
+}
+
+/// A text as its lines, so that a difference has a position.
+pub(super) fn lines(text: &str) -> Value {
+    text.split('\n').collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -550,15 +561,4 @@ mod tests {
         }
         assert!(checked > 0);
     }
-}
-
-/// Lines without the half characters that pi 0.73 leaves where it truncates an output.
-pub(super) fn whole_lines(lines: &Value) -> Value {
-    let bare = |line: &Value| line.as_str().map(|text| text.strip_suffix('\u{fffd}').unwrap_or(text).to_owned());
-    lines.as_array().map_or_else(|| lines.clone(), |lines| lines.iter().filter_map(bare).collect())
-}
-
-/// A text as its lines, so that a difference has a position.
-pub(super) fn lines(text: &str) -> Value {
-    text.split('\n').collect()
 }

@@ -6,7 +6,7 @@ use super::lives::WHOLE;
 use super::session::{self, Session, message_tokens};
 use super::{PAIRED, Pi, Question};
 use crate::report::{Class, Reason};
-use longhand::fold::{Fold, Rows};
+use longhand::fold::{Fold, FoldInput};
 use longhand::model::compaction::Level;
 use longhand::model::message::{FinishReason, Role};
 use longhand::model::part::PartBody;
@@ -106,7 +106,7 @@ impl Pi {
 
     /// Asks for the context usage.
     pub(super) fn context_usage<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
-        let fold = Fold::new(Rows { policy, messages: session.messages(), changed_revision: 0 }, None);
+        let fold = Fold::new(FoldInput { policy, messages: session.messages(), changed_revision: 0 }, None);
         Question {
             read: |_, value| value["tokens"].clone(),
             explain: |session, ours, theirs| explain_usage(session, ours, theirs),

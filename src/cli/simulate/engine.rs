@@ -5,7 +5,7 @@
 //! same reasons as by the scheduler. Only time is simplified: a compaction is active before the next message comes.
 
 use crate::fold::guards::{self, Decision, GuardInput, Guards};
-use crate::fold::{Fold, Rows};
+use crate::fold::{Fold, FoldInput};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::changes::{self, Row};
@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
             now: Timestamp::default(),
             count: 0,
             ids: 0,
-            fold: Rc::new(Fold::new(Rows { policy, messages: &[], changed_revision: 0 }, None)),
+            fold: Rc::new(Fold::new(FoldInput { policy, messages: &[], changed_revision: 0 }, None)),
             ended: Vec::new(),
             changed_revision: 0,
             simulated: Vec::new(),
@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
     /// Folds the session from scratch, after a change of existing messages.
     fn fold_anew(&mut self) {
         let Self { policy, changed_revision, .. } = *self;
-        self.fold = Rc::new(Fold::new(Rows { policy, messages: &self.sources, changed_revision }, None));
+        self.fold = Rc::new(Fold::new(FoldInput { policy, messages: &self.sources, changed_revision }, None));
     }
 
     fn next_id(&mut self) -> Uuid {
@@ -368,7 +368,7 @@ impl<'a> Session<'a> {
         let kept = self.sources.len();
         self.sources.push(self.source(&message, None));
         let Self { policy, sources, changed_revision, fold, .. } = self;
-        let rows = Rows { policy, messages: sources, changed_revision: *changed_revision };
+        let rows = FoldInput { policy, messages: sources, changed_revision: *changed_revision };
         Rc::make_mut(fold).extend(rows, kept);
         self.note_context_usage();
     }
@@ -389,7 +389,7 @@ impl<'a> Session<'a> {
     pub fn compact_once(&mut self) -> bool {
         let fold = self.fold.clone();
         let context_tokens = self.context_tokens();
-        let past = GuardInput { ended: &self.ended, changed_revision: 0, undo_revision: None };
+        let past = GuardInput { ended: &self.ended, guard_revision: 0, undo_revision: None };
         let guards = Guards::new(self.planning(), &fold, past);
         match guards::decide(self.planning(), &fold, &guards) {
             Some(Decision::Steps(plan::Decision::Level(level))) => self.apply_level(level, context_tokens, &guards),
@@ -420,7 +420,7 @@ impl<'a> Session<'a> {
             return true;
         }
         if !fold.fits(self.window) && guards.reported_overhead.is_none() {
-            let why = guards::fixed_failure(self.planning(), fold, guards);
+            let why = guards::last_resort_failure(self.planning(), fold, guards);
             self.end(Trigger::Window, None, CompactionKind::Omission, Err(why));
         }
         false

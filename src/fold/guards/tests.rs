@@ -1,5 +1,5 @@
 use super::{Decision, GuardInput, Guards, decide, overhead_failure};
-use crate::fold::{Fold, Rows};
+use crate::fold::{Fold, FoldInput};
 use crate::model::Revision;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome, Trigger,
@@ -65,7 +65,7 @@ fn guards_of(talk: &str, policy: &Policy, past: GuardInput<'_>) -> (Guards, bool
     let messages = dsl::parse(talk);
     let layout = Layout::everything();
     let planning = PlanningInput { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
-    let fold = Fold::new(Rows { policy, messages: &messages, changed_revision: 0 }, None);
+    let fold = Fold::new(FoldInput { policy, messages: &messages, changed_revision: 0 }, None);
     let guards = Guards::new(planning, &fold, past);
     // If guards hold the levels back, the last resort brings the view into its window.
     let decision = decide(planning, &fold, &guards);
@@ -77,7 +77,7 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let mut policy = policy();
     let messages = dsl::parse(TALK);
     let layout = Layout::everything();
-    let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
+    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0 }, None);
     let decided = |policy: &Policy, window: &ModelWindow, past: GuardInput<'_>| {
         let planning = PlanningInput { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
         decide(planning, &fold, &Guards::new(planning, &fold, past))
@@ -102,7 +102,7 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
 #[test]
 fn each_guard_is_ended_by_what_it_names() {
     let is = |begins: bool, why: &str, changed_revision: Revision, undo_revision, ended: &[Compaction]| {
-        let (guards, found) = guards(&policy(), GuardInput { ended, changed_revision, undo_revision });
+        let (guards, found) = guards(&policy(), GuardInput { ended, guard_revision: changed_revision, undo_revision });
         assert_eq!(found, begins, "{why}: {guards:?}");
     };
     is(true, "nothing holds it back", 0, None, &[]);
@@ -163,17 +163,17 @@ fn no_more_overhead_is_reported_than_usage_says() {
 fn the_breaker_opens_after_as_many_failures_and_closes_after_as_many_requests() {
     let of = |ended: &[Compaction]| guards(&policy(), GuardInput { ended, ..GuardInput::default() });
     let (closed, _) = of(&[failed(6)]);
-    assert_eq!((closed.failure_count, closed.breaker_turns), (1, 0));
+    assert_eq!((closed.failure_count, closed.breaker_turns_left), (1, 0));
     // After the tenth message: one request of the user, and one message of 500 tokens with its answer.
     let (open, begins) = of(&[failed(11), failed(10)]);
-    assert_eq!((open.failure_count, open.breaker_turns, begins), (2, 3, false), "half of what it waits for");
+    assert_eq!((open.failure_count, open.breaker_turns_left, begins), (2, 3, false), "half of what it waits for");
     let (open, begins) = of(&[failed(10), failed(9)]);
-    assert_eq!((open.breaker_turns, begins), (2, true), "a tenth of the window");
+    assert_eq!((open.breaker_turns_left, begins), (2, true), "a tenth of the window");
     let (half, begins) = of(&[failed(6), failed(5)]);
-    assert_eq!((half.breaker_turns, begins), (0, true), "three requests");
+    assert_eq!((half.breaker_turns_left, begins), (0, true), "three requests");
     let says = |count: usize| {
         let past = vec![failed(12); count];
-        of(&past).0.stopped_by_one_more(&policy()).map(|failure| failure.reason)
+        of(&past).0.failure_of_one_more(&policy()).map(|failure| failure.reason)
     };
     assert_eq!((says(0), says(1), says(2)), (None, Some(FailureReason::BreakerOpen), Some(FailureReason::BreakerOpen)));
 }
@@ -201,7 +201,7 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let layout = Layout::everything();
     let planning =
         PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources: &messages, base: 12, now: NOW };
-    let fold = Fold::new(Rows { policy: &policy, messages: &messages, changed_revision: 0 }, None);
+    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0 }, None);
     for (seconds_ago, expected) in [(59, false), (60, true)] {
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
         let guards = Guards::new(planning, &fold, GuardInput { ended: &ended, ..GuardInput::default() });

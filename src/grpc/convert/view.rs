@@ -8,7 +8,7 @@ use crate::limits;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, OmitReason, Omitted};
-use crate::model::view::{Author, Carried, Provenance, Shortened, ViewKind, ViewMessage, ViewPart};
+use crate::model::view::{Author, OriginalFields, Provenance, Shortened, ViewKind, ViewMessage, ViewPart};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
 use std::sync::Arc;
@@ -50,14 +50,14 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
         kind: kind.into(),
         parts: message.parts.into_iter().map(part).collect(),
         provenance: message.provenance.as_deref().map(provenance),
-        ..message.carried.as_deref().map(carried).unwrap_or_default()
+        ..message.original_fields.as_deref().map(original_fields).unwrap_or_default()
     }
 }
 
 /// The fields that a view message copies from its original; all other fields are unset.
-fn carried(carried: &Carried) -> pb::ContextMessage {
-    let Carried { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } =
-        carried.clone();
+fn original_fields(fields: &OriginalFields) -> pb::ContextMessage {
+    let OriginalFields { client_id, finish_reason, model, provider, create_time, origin_time, actor, metadata_json } =
+        fields.clone();
     pb::ContextMessage {
         client_id,
         finish_reason: super::message::finish_reason(finish_reason).into(),

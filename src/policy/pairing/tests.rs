@@ -48,7 +48,7 @@ fn number(messages: Vec<(Role, Vec<PartBody>)>) -> Vec<ViewMessage> {
         role,
         kind: ViewKind::Shown,
         parts: number_parts(index + 1, bodies),
-        carried: None,
+        original_fields: None,
         provenance: None,
     });
     messages.collect()

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 fn view(kind: ViewKind, role: Role, bodies: Vec<PartBody>) -> ViewMessage {
     let parts = bodies.into_iter().map(|body| ViewPart::new(None, body, None)).collect();
-    ViewMessage { source: None, revision: 0, role, kind, parts, carried: None, provenance: None }
+    ViewMessage { source: None, revision: 0, role, kind, parts, original_fields: None, provenance: None }
 }
 
 fn counting(units_per_token: u32, rounding: Rounding) -> Counting {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::fold::guards::RETRY_GROWTH_PARTS;
+use crate::fold::guards::RETRY_GROWTH_DIVISOR;
 use crate::model::message::{FinishReason, NewFinish};
 use crate::model::part::{Answers, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::Usage;
@@ -212,7 +212,7 @@ proptest! {
             }
             let given_up = session.simulated.iter().filter(|compaction| compaction.refused).count();
             let growth: i64 = session.context_usage.windows(2).map(|pair| (pair[1].tokens - pair[0].tokens).max(0)).sum();
-            let steps = usize::try_from(growth / (context / RETRY_GROWTH_PARTS).max(1)).unwrap_or(usize::MAX);
+            let steps = usize::try_from(growth / (context / RETRY_GROWTH_DIVISOR).max(1)).unwrap_or(usize::MAX);
             let most = 1 + steps.min(session.count) + session.simulated.len() - given_up;
             prop_assert!(given_up <= most, "{}: gave up {given_up} times", preset.name);
         }

@@ -16,7 +16,7 @@ fn view_message(revision: i64, bytes: usize) -> ViewMessage {
         role: Role::User,
         kind: ViewKind::Shown,
         parts: vec![ViewPart::new(Some(PartId(Uuid::from_u128(2))), PartBody::Text("x".repeat(bytes)), None)],
-        carried: None,
+        original_fields: None,
         provenance: None,
     }
 }

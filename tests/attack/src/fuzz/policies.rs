@@ -4,7 +4,7 @@ use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
 use longhand::fold::guards::{self, GuardInput, Guards};
-use longhand::fold::{Fold, Rows, wake};
+use longhand::fold::{Fold, FoldInput, wake};
 use longhand::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use longhand::model::layout::Layout;
 use longhand::model::message::{Finish, FinishReason, Message, MessageKind, Role};
@@ -39,7 +39,7 @@ impl Policies {
         let layout = Layout::everything();
         let base = i64::try_from(self.sources.len()).unwrap_or(i64::MAX);
         let view = plan::view(policy, &self.sources);
-        let fold = Fold::new(Rows { policy, messages: &self.sources, changed_revision: 0 }, None);
+        let fold = Fold::new(FoldInput { policy, messages: &self.sources, changed_revision: 0 }, None);
         for window in &self.windows {
             if !validate::validate_for(policy, None, window).is_empty() {
                 continue;
