@@ -496,7 +496,7 @@ mod tests {
         check(&rule(""), None);
         check(&rule("preset = \"nobody\""), Some("policies.0.preset"));
         check(&rule("override = { trigger = { auto = 1 } }"), Some("policies.0.override.trigger.auto"));
-        check(&rule("override = { guards = { attempts_max = 0 } }"), Some("policies.0.override.guards.attempts_max"));
+        check(&rule("override = { guards = { max_attempts = 0 } }"), Some("policies.0.override.guards.max_attempts"));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::presets::gemini_cli;
 use longhand::policy::{
-    Clear, Fraction, FractionBoundary, Keep, Omission, Policy, Step, Tail, clear, omission, overflow, select,
+    Fraction, FractionBoundary, Keep, Omission, Policy, Prune, Step, Tail, omission, overflow, prune, select,
 };
 use rand::Rng;
 use serde_json::{Map, Value, json};
@@ -233,14 +233,14 @@ impl Case {
 
     fn mask(&self) -> Question {
         let policy = gemini_cli::v0_26();
-        let Some(Step::Clear(rule)) = policy.maintenance.first() else { return nothing("mask") };
+        let Some(Step::Prune(rule)) = policy.maintenance.first() else { return nothing("mask") };
         let mut dice = self.conversation.dice("mask");
         let tokens = [100, 2_000, 10_000, 50_000][dice.random_range(0..4)];
         let minimum_tokens = [0, 50, 2_000, 30_000][dice.random_range(0..4)];
         let protects = dice.random_bool(0.8);
         let keep = Keep { tokens, messages: u32::from(protects), ..rule.keep.clone() };
-        let rule = Clear { keep, minimum_tokens, ..rule.clone() };
-        let removals = clear::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &self.many).removals;
+        let rule = Prune { keep, minimum_tokens, ..rule.clone() };
+        let removals = prune::select(&policy, &rule, &ModelWindow::default(), Timestamp(0), &self.many).removals;
         let input = json!({
             "history": Contents::of(&self.many[..read(&self.many)]).json(),
             "protectionThresholdTokens": tokens,
@@ -361,7 +361,7 @@ impl Case {
         let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.tail),
-            Step::Clear(_) | Step::Omit(_) => None,
+            Step::Prune(_) | Step::Omit(_) => None,
         });
         let summary = self.summary.as_ref();
         let select = |tail| select::select_behind(&policy, tail, &window, summary, self.history()).head_end;

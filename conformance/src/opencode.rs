@@ -242,8 +242,8 @@ impl Select {
         }
         if let Some(budget) = budget {
             tail["budget_ratio"] = json!(0);
-            tail["budget_min_tokens"] = json!(budget);
-            tail["budget_max_tokens"] = json!(budget);
+            tail["minimum_budget_tokens"] = json!(budget);
+            tail["max_budget_tokens"] = json!(budget);
         }
         let patch = json!({"auto": {"steps": {"0": {"summarize": {"tail": {"turns": tail}}}}}});
         policy().with_overrides(&patch.to_string()).unwrap_or_else(|error| panic!("{patch}: {error}"))

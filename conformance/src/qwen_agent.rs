@@ -250,7 +250,7 @@ impl Case {
         let room = if dice.random_ratio(1, 40) { 0 } else { share.exp().round() as i64 };
         let max_tokens = instructions + room;
         let level_policy = policy.auto.as_mut().expect("the preset has a level");
-        level_policy.threshold.limit = Limit::Tokens { tokens: max_tokens };
+        level_policy.threshold.limit = Limit::Tokens(max_tokens);
         Self { conversation, policy, pieces, text_tokens, both, max_tokens, room }
     }
 

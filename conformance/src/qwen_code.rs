@@ -18,8 +18,8 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
 use longhand::policy::presets::{gemini_cli, qwen_code};
-use longhand::policy::{Attachments, Clear, Policy, Step, Tail, attachments, clear, overflow, select, tokens};
-use longhand::policy::{Count, Keep, When};
+use longhand::policy::{Attachments, Policy, Prune, Step, Tail, attachments, overflow, prune, select, tokens};
+use longhand::policy::{Condition, Count, Keep};
 use longhand::policy::{Fraction, FractionBoundary};
 use rand::Rng;
 use serde_json::{Map, Value, json};
@@ -320,17 +320,17 @@ impl Case {
 
     fn clear_15(&self) -> Question {
         let policy = qwen_code::v0_15();
-        let (clears, settings, idle, now) = self.idle(&policy.maintenance);
+        let (prunes, settings, idle, now) = self.idle(&policy.maintenance);
         let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
-        Question { read: read_cleared, ..Question::exact("microcompact15", input, self.cleared(&policy, &clears, now)) }
+        Question { read: read_cleared, ..Question::exact("microcompact15", input, self.cleared(&policy, &prunes, now)) }
     }
 
     fn clear_idle(&self) -> Question {
         let policy = qwen_code::v0_24();
-        let (clears, mut settings, idle, now) = self.idle(&policy.maintenance[..3]);
+        let (prunes, mut settings, idle, now) = self.idle(&policy.maintenance[..3]);
         settings["toolResultsTotalCharsThreshold"] = json!(-1);
         let input = json!({ "history": self.plain(), "idleMilliseconds": idle, "settings": settings });
-        Question { read: read_cleared, ..Question::exact("microcompact24", input, self.cleared(&policy, &clears, now)) }
+        Question { read: read_cleared, ..Question::exact("microcompact24", input, self.cleared(&policy, &prunes, now)) }
     }
 
     fn clear_large(&self) -> Question {
@@ -338,11 +338,11 @@ impl Case {
         let mut dice = self.conversation.dice("large");
         let above = [500, 5_000, 30_000][dice.random_range(0..3)];
         let items = dice.random_range(1..7);
-        let clears: Vec<Clear> = clears(&policy.maintenance[3..])
-            .map(|clear| Clear {
-                when: When::Units { above, down_to: above / 2 },
-                keep: Keep { items: Count::Fixed(items), ..clear.keep.clone() },
-                ..clear.clone()
+        let prunes: Vec<Prune> = prunes(&policy.maintenance[3..])
+            .map(|prune| Prune {
+                condition: Condition::Length { above_units: above, down_to_units: above / 2 },
+                keep: Keep { parts: Count::Fixed(items), ..prune.keep.clone() },
+                ..prune.clone()
             })
             .collect();
         let settings = json!({
@@ -354,7 +354,7 @@ impl Case {
             "history": self.plain(), "idleMilliseconds": null, "settings": settings,
             "options": { "pendingContent": pending, "sizeOnly": true },
         });
-        let ours = self.cleared(&policy, &clears, Timestamp(0));
+        let ours = self.cleared(&policy, &prunes, Timestamp(0));
         Question { read: read_cleared, ..Question::exact("microcompact24", input, ours) }
     }
 
@@ -364,25 +364,25 @@ impl Case {
     }
 
     /// Clearings after an idle time that may be long enough, with the equivalent settings for the peer.
-    fn idle(&self, steps: &[Step]) -> (Vec<Clear>, Value, i64, Timestamp) {
+    fn idle(&self, steps: &[Step]) -> (Vec<Prune>, Value, i64, Timestamp) {
         let mut dice = self.conversation.dice("idle");
         let minutes = dice.random_range(0..90_u32);
         let items = dice.random_range(1..7);
-        let clears = clears(steps).map(|clear| Clear {
-            when: When::Idle { seconds: minutes * 60 },
-            keep: Keep { items: Count::Fixed(items), ..clear.keep.clone() },
-            ..clear.clone()
+        let prunes = prunes(steps).map(|prune| Prune {
+            condition: Condition::Idle { seconds: minutes * 60 },
+            keep: Keep { parts: Count::Fixed(items), ..prune.keep.clone() },
+            ..prune.clone()
         });
         let idle = i64::from(minutes) * 60_000 + [0, -1, 1_000, 86_400_000][dice.random_range(0..4)];
         let last = self.history().iter().rfind(|source| source.message.role == Role::Assistant);
         let now = last.map_or(Timestamp(0), |source| source.message.create_time.plus_millis(idle));
         let settings = json!({ "toolResultsThresholdMinutes": minutes, "toolResultsNumToKeep": items });
-        (clears.collect(), settings, idle, now)
+        (prunes.collect(), settings, idle, now)
     }
 
     /// The calls whose outputs are cleared, and the number of cleared media.
-    fn cleared(&self, policy: &Policy, rules: &[Clear], now: Timestamp) -> Value {
-        let removals = |rule| clear::select(policy, rule, &ModelWindow::default(), now, self.messages()).removals;
+    fn cleared(&self, policy: &Policy, rules: &[Prune], now: Timestamp) -> Value {
+        let removals = |rule| prune::select(policy, rule, &ModelWindow::default(), now, self.messages()).removals;
         let removals: Vec<Removals> = rules.iter().map(removals).collect();
         let parts: Vec<&(PartId, Truncation)> = removals.iter().flat_map(|removals| &removals.parts).collect();
         let is_cleared = |id: PartId| parts.iter().any(|(part, _)| *part == id);
@@ -462,7 +462,7 @@ impl Case {
         let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut tail = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.tail),
-            Step::Clear(_) | Step::Omit(_) => None,
+            Step::Prune(_) | Step::Omit(_) => None,
         });
         let select =
             |tail| select::select_behind(&policy, tail, &window, self.summary.as_ref(), self.messages()).head_end;
@@ -507,14 +507,14 @@ fn rules(policy: &Policy) -> Option<Attachments> {
     let steps = policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
     let mut rules = steps.filter_map(|step| match step {
         Step::Summarize(rule) => rule.summary.attachments.clone(),
-        Step::Clear(_) | Step::Omit(_) => None,
+        Step::Prune(_) | Step::Omit(_) => None,
     });
     rules.next_back()
 }
 
-fn clears(steps: &[Step]) -> impl Iterator<Item = &Clear> {
+fn prunes(steps: &[Step]) -> impl Iterator<Item = &Prune> {
     steps.iter().filter_map(|step| match step {
-        Step::Clear(clear) => Some(clear),
+        Step::Prune(prune) => Some(prune),
         Step::Omit(_) | Step::Summarize(_) => None,
     })
 }

@@ -111,7 +111,7 @@ impl Case {
         let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut transcripts = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(&rule.summary.transcript),
-            Step::Clear(_) | Step::Omit(_) => None,
+            Step::Prune(_) | Step::Omit(_) => None,
         });
         let transcript = transcripts.next_back().expect("the preset summarizes");
         self.messages().iter().flat_map(|source| written(source, transcript)).collect()

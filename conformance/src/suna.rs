@@ -225,7 +225,7 @@ impl Case {
         let steps = self.policy.auto.iter().flat_map(|level_policy| &level_policy.steps);
         let mut rules = steps.filter_map(|step| match step {
             Step::Omit(omission) if is_it(omission) => Some(omission),
-            Step::Omit(_) | Step::Clear(_) | Step::Summarize(_) => None,
+            Step::Omit(_) | Step::Prune(_) | Step::Summarize(_) => None,
         });
         let window = window(self.omit);
         let removals =

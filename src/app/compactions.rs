@@ -114,7 +114,7 @@ impl Longhand {
                 plan::apply(planning, &plan::by_hand(level_policy), context_tokens)
             }
             Some((_, level_policy)) => plan::summary_within(planning, level_policy, bounds),
-            None if wanted.kind == CompactionKind::Prune => plan::clear_all(planning),
+            None if wanted.kind == CompactionKind::Prune => plan::prune_all(planning),
             None => plan::Work::default(),
         };
         let condition = Condition::Possible(!work.is_empty());

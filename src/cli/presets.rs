@@ -20,8 +20,11 @@ const DEVIATION: &str = "deviation";
 /// Minimum width of a value on a terminal, in columns.
 const VALUE_WIDTH_MIN: usize = 10;
 
-/// Placeholder for a missing value or source.
+/// Placeholder for a missing value.
 const ABSENT: &str = "-";
+
+/// Source of a value that is the default of every policy.
+const DEFAULT: &str = "default: the agent has nothing of its own";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Arguments {
@@ -126,7 +129,7 @@ fn print(output: &mut Output, preset: &pb::Preset) -> anyhow::Result<()> {
 fn print_groups(output: &mut Output, preset: &pb::Preset, columns: usize) -> anyhow::Result<()> {
     let mut above = None;
     for (field, value) in values(preset)? {
-        let source = source(preset, &field).unwrap_or(ABSENT);
+        let source = source(preset, &field).unwrap_or(DEFAULT);
         if above != Some(source) {
             output.styled_line(&[(DIMMED, source)])?;
             above = Some(source);
@@ -142,7 +145,7 @@ fn print_groups(output: &mut Output, preset: &pb::Preset, columns: usize) -> any
 fn values_table(preset: &pb::Preset) -> anyhow::Result<Table> {
     let mut table = Table::new(&[Column::word("FIELD"), Column::text("SOURCE"), Column::text("VALUE")]);
     for (field, value) in values(preset)? {
-        let source = source(preset, &field).unwrap_or(ABSENT).to_owned();
+        let source = source(preset, &field).unwrap_or(DEFAULT).to_owned();
         table.row(vec![field, source, value]);
     }
     Ok(table)

@@ -375,7 +375,7 @@ fn cooldown_end(policy: &Policy, ended: &[Compaction], now: Timestamp) -> Option
         compaction.state == CompactionState::Done && compaction.request.trigger == Trigger::Threshold
     };
     let begin = ended.iter().find(is_cause)?.end_time.filter(|begin| *begin <= now)?;
-    let end = begin.plus_millis(i64::from(policy.trigger.cooldown_seconds) * 1_000);
+    let end = begin.plus_millis(i64::from(policy.guards.cooldown_seconds) * 1_000);
     (now < end).then_some(end)
 }
 

@@ -28,8 +28,8 @@ use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, View, ViewKind};
 use crate::policy::overflow;
-use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work};
-use crate::policy::{LevelPolicy, Policy, gain, pairing, presets, tokens, validate};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, gain};
+use crate::policy::{LevelPolicy, Policy, pairing, presets, tokens, validate};
 
 mod world;
 
@@ -136,8 +136,8 @@ impl Session<'_> {
             self.snapshots.push(before.clone());
             let mut burst = vec![before];
             match step {
-                Step::Clear => {
-                    let work = plan::clear_all(self.world.planning(&burst[0]));
+                Step::Prune => {
+                    let work = plan::prune_all(self.world.planning(&burst[0]));
                     self.by_hand(work, &mut burst);
                 }
                 Step::ApplyLevel => self.apply_level_by_hand(&mut burst),
@@ -279,7 +279,7 @@ impl Session<'_> {
                 assert!(freed >= least, "{candidate:?} frees {freed} of {least}");
                 return;
             }
-            let is_free = policy.guards.reread_per_freed_max.is_none();
+            let is_free = policy.guards.max_reread_per_freed.is_none();
             let passed_over = work.is_empty() || freed < least || !is_free;
             assert!(passed_over, "{decision:?} and not {candidate:?}, which frees {freed} of {least}");
         }

@@ -8,7 +8,7 @@ use crate::model::time::Timestamp;
 use crate::model::view::SourceMessage;
 use crate::policy::maintenance::{self, MaintenanceLimits};
 use crate::policy::plan::{self, PlanningInput};
-use crate::policy::{clear, overflow, tokens};
+use crate::policy::{overflow, prune, tokens};
 
 /// The wake condition after a decision at this moment.
 pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> WakeCondition {
@@ -95,7 +95,7 @@ impl Maintenance {
 
     /// The time at which the session has been idle for long enough.
     fn idle_end(&self, sources: &[SourceMessage]) -> Option<Timestamp> {
-        let last = clear::last_reply(sources)?;
+        let last = prune::last_reply(sources)?;
         Some(last.plus_millis(i64::from(self.idle_seconds?).saturating_mul(1_000)))
     }
 }

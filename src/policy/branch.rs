@@ -92,12 +92,12 @@ pub fn rules(policy: &Policy) -> Option<Summary> {
         Step::Summarize(summarize) => Some(summarize.summary.clone()),
         _ => None,
     })?;
-    let is_kept = |holds: Option<Topic>| holds != Some(Topic::Context);
-    if rules.sections.iter().any(|section| section.holds.is_some() && is_kept(section.holds)) {
-        rules.sections.retain(|section| is_kept(section.holds));
+    let is_kept = |topic: Option<Topic>| topic != Some(Topic::Context);
+    if rules.sections.iter().any(|section| section.topic.is_some() && is_kept(section.topic)) {
+        rules.sections.retain(|section| is_kept(section.topic));
     }
     let max_tokens = rules.max_tokens.min(TOKENS_MAX);
-    Some(Summary { max_tokens, file_tags: false, split_turn_heading: None, attachments: None, ..rules })
+    Some(Summary { max_tokens, file_lists: None, split_turn: None, attachments: None, ..rules })
 }
 
 /// The custom instructions for the summarizer.
@@ -271,7 +271,7 @@ a6 380c
         let summary = rules(&presets::pi::v1_5()).expect("it summarizes");
         let headings: Vec<&str> = summary.sections.iter().map(|section| section.heading.as_str()).collect();
         assert!(headings.contains(&"## Goal") && !headings.contains(&"## Critical Context"), "{headings:?}");
-        assert!(!summary.file_tags && summary.split_turn_heading.is_none() && summary.max_tokens <= TOKENS_MAX);
+        assert!(summary.file_lists.is_none() && summary.split_turn.is_none() && summary.max_tokens <= TOKENS_MAX);
         assert!(rules(&presets::find("qwen-agent@old").expect("a preset").policy()).is_none(), "it has no summaries");
         assert_eq!(instructions(" \n"), ABANDONED);
         assert_eq!(instructions(" dwell on x "), format!("{ABANDONED}\ndwell on x"));

@@ -22,7 +22,7 @@
 //! With `LONGHAND_BLESS=1` in the environment, the files are rewritten with the actual results.
 
 use super::plan::{self, Boundary, PlanningInput, Work};
-use super::{LevelPolicy, Policy, Step, clear, dsl, overflow, presets, select, tokens};
+use super::{LevelPolicy, Policy, Step, dsl, overflow, presets, prune, select, tokens};
 use crate::model::compaction::Level;
 use crate::model::layout::Layout;
 use crate::model::part::PartBody;
@@ -232,8 +232,8 @@ impl Case {
     }
 
     fn prune(&self) -> String {
-        let Some(Step::Clear(rule)) = self.policy.maintenance.first() else { return "nothing".to_owned() };
-        let plan = clear::select(&self.policy, rule, &self.window, self.now, &self.messages);
+        let Some(Step::Prune(rule)) = self.policy.maintenance.first() else { return "nothing".to_owned() };
+        let plan = prune::select(&self.policy, rule, &self.window, self.now, &self.messages);
         if plan.removals.is_empty() {
             return "nothing".to_owned();
         }

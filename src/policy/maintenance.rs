@@ -3,9 +3,8 @@
 //! Each number is one that the view must exceed before maintenance can have anything to do. Exceeding it proves
 //! nothing, but a view that exceeds none of them need not be read.
 
-use super::clear::pays_from;
-use super::{Clear, Omission, Policy, Rounding, Step, TextUnits, omission};
-use super::{Count, Target, When};
+use super::prune::pays_from;
+use super::{Condition, Count, Omission, Policy, Prune, Rounding, Step, Target, TextUnits, omission};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
@@ -31,7 +30,7 @@ impl MaintenanceLimits {
         let mut watch = Self::default();
         for step in policy.maintenance.iter().filter(|_| policy.trigger.auto) {
             match step {
-                Step::Clear(clear) => watch.clear(policy, clear, window),
+                Step::Prune(prune) => watch.prune(policy, prune, window),
                 Step::Omit(rule) => watch.limit(policy, rule, window),
                 Step::Summarize(_) => {}
             }
@@ -39,15 +38,15 @@ impl MaintenanceLimits {
         watch
     }
 
-    fn clear(&mut self, policy: &Policy, clear: &Clear, window: &ModelWindow) {
-        if let When::Idle { seconds } = clear.when {
+    fn prune(&mut self, policy: &Policy, prune: &Prune, window: &ModelWindow) {
+        if let Condition::Idle { seconds } = prune.condition {
             self.idle_seconds = Some(self.idle_seconds.map_or(seconds, |other| other.min(seconds)));
-        } else if let Some(tokens) = output_tokens(policy, clear) {
+        } else if let Some(tokens) = output_tokens(policy, prune) {
             least(&mut self.output_tokens, tokens);
         } else {
             let of = |count: &Count| i64::try_from(count.of(window)).unwrap_or(i64::MAX);
-            let kept = of(&clear.keep.items).saturating_add(clear.batch.as_ref().map_or(0, of));
-            let above = if let When::Items { above } = &clear.when { of(above) } else { 0 };
+            let kept = of(&prune.keep.parts).saturating_add(prune.batch.as_ref().map_or(0, of));
+            let above = if let Condition::Parts { above } = &prune.condition { of(above) } else { 0 };
             least(&mut self.parts, kept.max(above));
         }
     }
@@ -76,24 +75,26 @@ fn least(kept: &mut Option<i64>, other: i64) {
 }
 
 /// Tokens of tool outputs above which a prune could pay; none if the number of parts decides instead.
-fn output_tokens(policy: &Policy, clear: &Clear) -> Option<i64> {
+fn output_tokens(policy: &Policy, prune: &Prune) -> Option<i64> {
     let counting = &policy.counting;
-    match clear.when {
-        _ if clear.target != Target::Outputs => None,
+    match prune.condition {
+        _ if prune.target != Target::Outputs => None,
         // With rounding up, the token count of a text is at least its length divided by the units per token.
-        When::Units { above, .. } if counting.text == TextUnits::Length && counting.rounding == Rounding::Ceil => {
-            i64::try_from(above / u64::from(counting.units_per_token.max(1))).ok()
+        Condition::Length { above_units, .. }
+            if counting.text == TextUnits::Length && counting.rounding == Rounding::Ceil =>
+        {
+            i64::try_from(above_units / u64::from(counting.units_per_token.max(1))).ok()
         }
-        _ => Some(pays_from(clear)).filter(|tokens| *tokens > 0),
+        _ => Some(pays_from(prune)).filter(|tokens| *tokens > 0),
     }
 }
 
 /// Number of parts of these messages, without those shortened by a mark, that maintenance could change.
 pub fn count_in(policy: &Policy, sources: &[SourceMessage]) -> i64 {
     let is_wanted = |step: &Step, body: &PartBody| match (step, body) {
-        (Step::Clear(clear), _) if matches!(clear.when, When::Idle { .. }) => false,
-        (Step::Clear(clear), _) if output_tokens(policy, clear).is_some() => false,
-        (Step::Clear(clear), body) => match (clear.target, body) {
+        (Step::Prune(prune), _) if matches!(prune.condition, Condition::Idle { .. }) => false,
+        (Step::Prune(prune), _) if output_tokens(policy, prune).is_some() => false,
+        (Step::Prune(prune), body) => match (prune.target, body) {
             (Target::Outputs, PartBody::ToolResult(_))
             | (Target::Reasoning, PartBody::Reasoning(_))
             | (Target::Media, PartBody::Media(_)) => true,

@@ -8,13 +8,11 @@ pub mod attachments;
 pub mod bpe;
 pub mod branch;
 pub mod calls;
-pub mod clear;
 pub mod continuing;
 #[cfg(test)]
 pub(crate) mod dsl;
 pub mod files;
 pub mod omission;
-pub mod gain;
 #[cfg(test)]
 mod golden;
 pub mod last_resort;
@@ -27,6 +25,7 @@ pub mod pairing;
 pub mod plan;
 pub mod presets;
 pub mod prompt;
+pub mod prune;
 pub mod recall;
 pub mod render;
 pub mod replay;

@@ -36,7 +36,7 @@ impl Limit {
             | Self::Reserve { .. }
             | Self::Ratio { .. }
             | Self::Buffered { .. }
-            | Self::Beside { .. }
+            | Self::Relative { .. }
             | Self::Steps { .. } => true,
         }
     }
@@ -44,7 +44,7 @@ impl Limit {
     fn tokens(&self, window: &ModelWindow) -> f64 {
         let context = window.context.max(0);
         let limit = match self {
-            Self::Tokens { tokens } => *tokens as f64,
+            Self::Tokens(tokens) => *tokens as f64,
             Self::Models { models, otherwise_tokens } => {
                 let name = window.model.to_lowercase();
                 let model = models.iter().find(|model| name.contains(&model.contains));
@@ -63,13 +63,13 @@ impl Limit {
                 };
                 usable as f64
             }
-            Self::Reserve { reserve_tokens } => context.saturating_sub(*reserve_tokens) as f64,
-            Self::Ratio { ratio } => share(context, *ratio),
+            Self::Reserve(reserve_tokens) => context.saturating_sub(*reserve_tokens) as f64,
+            Self::Ratio(ratio) => share(context, *ratio),
             Self::Buffered { ratio, reserve_tokens, floor_ratio } => {
                 let free = context.saturating_sub(*reserve_tokens) as f64;
                 share(context, *ratio).min(free).max(share(context.min(*reserve_tokens), *floor_ratio))
             }
-            Self::Beside { limit, offset_tokens, reserve_tokens } => {
+            Self::Relative { limit, offset_tokens, reserve_tokens } => {
                 let least = reserve_tokens.map_or(0, |reserve| context.saturating_sub(reserve)) as f64;
                 (limit.tokens(window) + *offset_tokens as f64).max(least).min(context as f64)
             }
@@ -153,7 +153,8 @@ pub(super) fn message_room(policy: &Policy, window: &ModelWindow, instructions: 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{ModelLimit, WindowStep, presets};
+    use crate::policy::presets;
+    use crate::policy::presets::suna::parameters::{ModelLimit, WindowStep};
 
     fn window(context: i64, input: Option<i64>, output: Option<i64>) -> ModelWindow {
         ModelWindow { model: String::new(), context, input, output, overhead: 0 }
@@ -244,14 +245,14 @@ mod tests {
         let large = window(1_048_576, None, None);
         let none = ModelWindow::default();
         for (limit, inclusive, minimum, window, expected) in [
-            (Limit::Ratio { ratio: 0.7 }, false, 0, &small, Some(140_001)),
-            (Limit::Ratio { ratio: 0.7 }, true, 0, &small, Some(140_000)),
-            (Limit::Ratio { ratio: 0.7 }, true, 150_000, &small, Some(150_000)),
-            (Limit::Ratio { ratio: 0.7 }, true, 0, &none, None),
-            (Limit::Tokens { tokens: 100 }, false, 0, &none, Some(101)),
+            (Limit::Ratio(0.7), false, 0, &small, Some(140_001)),
+            (Limit::Ratio(0.7), true, 0, &small, Some(140_000)),
+            (Limit::Ratio(0.7), true, 150_000, &small, Some(150_000)),
+            (Limit::Ratio(0.7), true, 0, &none, None),
+            (Limit::Tokens(100), false, 0, &none, Some(101)),
             (Limit::Buffered { ratio: 0.85, reserve_tokens: 33_000, floor_ratio: 0.0 }, true, 0, &small, Some(167_000)),
-            (Limit::Ratio { ratio: 0.7 }, true, 0, &large, Some(734_004)),
-            (Limit::Ratio { ratio: 0.7 }, false, 0, &large, Some(734_004)),
+            (Limit::Ratio(0.7), true, 0, &large, Some(734_004)),
+            (Limit::Ratio(0.7), false, 0, &large, Some(734_004)),
         ] {
             let name = format!("{limit:?}");
             assert_eq!(due(limit, inclusive, minimum, window), expected, "{name}");
@@ -282,7 +283,7 @@ mod tests {
     #[test]
     fn a_warning_and_a_hard_limit_are_beside_a_buffered_limit() {
         let auto = Limit::Buffered { ratio: 0.85, reserve_tokens: 33_000, floor_ratio: 0.85 };
-        let beside = |offset_tokens, reserve_tokens| Limit::Beside {
+        let beside = |offset_tokens, reserve_tokens| Limit::Relative {
             limit: Box::new(auto.clone()),
             offset_tokens,
             reserve_tokens,
@@ -316,7 +317,7 @@ mod tests {
         let mut policy = preset("pi@1.5");
         let level_policy = policy.auto.clone().expect("a level");
         let at = |ratio| LevelPolicy {
-            threshold: Threshold { limit: Limit::Ratio { ratio }, inclusive: false, minimum_tokens: 0 },
+            threshold: Threshold { limit: Limit::Ratio(ratio), inclusive: false, minimum_tokens: 0 },
             ..level_policy.clone()
         };
         (policy.micro, policy.auto, policy.deep) = (Some(at(0.55)), Some(at(0.75)), Some(at(0.9)));

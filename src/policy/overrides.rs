@@ -21,7 +21,7 @@ impl Policy {
     /// The policy with the fields of a JSON merge patch changed; null removes a field.
     ///
     /// If a field contains one of several strategies, the name of another one replaces it: `{"tail":{"recent":{…}}}`
-    /// needs no null for `turns`. An item of a list is named by its number: `{"maintenance":{"0":{"clear":{…}}}}`. The
+    /// needs no null for `turns`. An item of a list is named by its number: `{"maintenance":{"0":{"prune":{…}}}}`. The
     /// result is a usable policy; the error names the first invalid field.
     pub fn with_overrides(&self, json: &str) -> Result<Self, OverrideError> {
         let patch: Value = serde_json::from_str(json).map_err(|error| refused("", &error.to_string()))?;
@@ -85,11 +85,11 @@ fn child_mut<'a>(target: &'a mut Value, key: &str) -> Option<&'a mut Value> {
     }
 }
 
-/// True if the patch names another strategy than the target, which is an object with one name and an object of values.
+/// True if the patch names another strategy than the target, which is an object with one name.
 fn replaces(target: &Value, patch: &Map<String, Value>) -> bool {
-    let is_strategy =
-        target.as_object().is_some_and(|fields| fields.len() == 1 && fields.values().all(Value::is_object));
-    is_strategy && patch.keys().all(|name| target.get(name).is_none())
+    target.as_object().is_some_and(|fields| fields.len() == 1)
+        && !patch.is_empty()
+        && patch.keys().all(|name| target.get(name).is_none())
 }
 
 /// Changes one value. Returns false if its path does not exist.
@@ -115,8 +115,8 @@ fn set(target: &mut Value, path: &[String], value: Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use crate::policy::{LargeResults, Recent};
-    use crate::policy::{Step, Tail, presets};
+    use crate::policy::presets::pi::parameters::LargeResults;
+    use crate::policy::{Limit, Recent, Step, Tail, Truncate, presets};
 
     fn check_error(json: &str, field: &str, message_part: &str) {
         let error = presets::opencode::seed().with_overrides(json).expect_err(json);
@@ -128,11 +128,11 @@ mod tests {
     fn named_fields_change_and_the_others_stay() {
         let seed = presets::opencode::seed();
         let policy = seed
-            .with_overrides(r#"{"maintenance":{"0":{"clear":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
+            .with_overrides(r#"{"maintenance":{"0":{"prune":{"keep":{"turns":3}}}},"trigger":{"auto":false}}"#)
             .expect("valid");
         let mut expected = seed.clone();
-        let Some(Step::Clear(clear)) = expected.maintenance.first_mut() else { panic!("a clearing") };
-        clear.keep.turns = 3;
+        let Some(Step::Prune(prune)) = expected.maintenance.first_mut() else { panic!("a prune") };
+        prune.keep.turns = 3;
         expected.trigger.auto = false;
         assert_eq!(policy, expected);
         assert_eq!(seed.with_overrides("{}"), Ok(seed));
@@ -145,10 +145,9 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_was_absent_can_be_set_whole() {
-        let json = r#"{"truncate":{"max_units":10,"max_lines":0,"max_bytes":0,"head_share":1.0,"marker":"…"}}"#;
-        let policy = presets::pi::v1_5().with_overrides(json).expect("valid");
-        assert_eq!(policy.truncate.map(|truncate| truncate.max_units), Some(10));
+    fn a_field_that_was_absent_can_be_set_with_what_differs_from_the_default() {
+        let policy = presets::pi::v1_5().with_overrides(r#"{"truncate":{"max_units":10}}"#).expect("valid");
+        assert_eq!(policy.truncate, Some(Truncate { max_units: 10, ..Truncate::default() }));
     }
 
     #[test]
@@ -160,6 +159,15 @@ mod tests {
             panic!("a summary")
         };
         assert_eq!(rule.tail, Tail::Recent(Recent { keep_tokens: 5, large_results: LargeResults::WithCall }));
+        for (limit, expected) in [
+            (r#"{"ratio":0.5}"#, Limit::Ratio(0.5)),
+            (r#"{"reserve_tokens":5}"#, Limit::Reserve(5)),
+            (r#"{"usable":{"buffer_tokens":5}}"#, Limit::Usable { buffer_tokens: 5, output_cap_tokens: 32_000 }),
+        ] {
+            let json = format!(r#"{{"auto":{{"threshold":{{"limit":{limit}}}}}}}"#);
+            let policy = presets::opencode::seed().with_overrides(&json).expect("valid");
+            assert_eq!(policy.auto.map(|level_policy| level_policy.threshold.limit), Some(expected));
+        }
     }
 
     #[test]
@@ -167,11 +175,11 @@ mod tests {
         check_error("{", "", "EOF");
         check_error("[]", "", "object");
         check_error(r#"{"routnie":{}}"#, "routnie", "unknown field");
-        let clear = |patch: &str| format!(r#"{{"maintenance":{{"0":{{"clear":{{"keep":{patch}}}}}}}}}"#);
-        check_error(&clear(r#"{"turns":1,"trns":2}"#), "maintenance.0.clear.keep.trns", "unknown field");
-        check_error(&clear(r#"{"turns":"two"}"#), "maintenance.0.clear.keep.turns", "invalid type");
-        check_error(&clear(r#"{"turns":-1}"#), "maintenance.0.clear.keep.turns", "invalid value");
-        check_error(&clear(r#"{"tokens":-1}"#), "maintenance.0.clear.keep.tokens", "negative");
+        let prune = |patch: &str| format!(r#"{{"maintenance":{{"0":{{"prune":{{"keep":{patch}}}}}}}}}"#);
+        check_error(&prune(r#"{"turns":1,"trns":2}"#), "maintenance.0.prune.keep.trns", "unknown field");
+        check_error(&prune(r#"{"turns":"two"}"#), "maintenance.0.prune.keep.turns", "invalid type");
+        check_error(&prune(r#"{"turns":-1}"#), "maintenance.0.prune.keep.turns", "invalid value");
+        check_error(&prune(r#"{"tokens":-1}"#), "maintenance.0.prune.keep.tokens", "negative");
         let tail = |patch: &str| format!(r#"{{"auto":{{"steps":{{"0":{{"summarize":{{"tail":{patch}}}}}}}}}}}"#);
         let path = "auto.steps.0.summarize.tail";
         check_error(

@@ -8,6 +8,7 @@ mod after;
 mod by_hand;
 mod changes;
 mod edit;
+pub mod gain;
 mod input;
 mod sources;
 mod summary;
@@ -22,7 +23,7 @@ pub use input::{Boundary, PlanningInput, SummaryPlan, Work};
 pub use sources::{boundary_is_safe, message_count, omitted_ranges, slot, supplied};
 pub use summary::{planned_summary, tail_fallbacks};
 
-use super::{LevelPolicy, Omission, Policy, Step, clear, gain, omission, overflow, tokens};
+use super::{LevelPolicy, Omission, Policy, Step, omission, overflow, prune, tokens};
 use crate::model::compaction::{CompactionKind, Level};
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::layout::Placement;
@@ -58,7 +59,7 @@ impl Decision {
 /// The kind of a compaction by these steps: the strongest of their kinds.
 pub fn kind(steps: &[Step]) -> CompactionKind {
     let rank = |step: &Step| match step {
-        Step::Clear(_) => CompactionKind::Prune,
+        Step::Prune(_) => CompactionKind::Prune,
         Step::Omit(_) => CompactionKind::Omission,
         Step::Summarize(_) => CompactionKind::Summary,
     };
@@ -101,7 +102,7 @@ fn level_has_work(planning: PlanningInput<'_>, level_policy: &LevelPolicy) -> bo
 fn steps_have_work(planning: PlanningInput<'_>, steps: &[Step]) -> bool {
     let has_work = |step: &&Step| match step {
         Step::Summarize(rule) => can_summarize(planning, rule),
-        Step::Clear(_) | Step::Omit(_) => !apply_step(planning, step).is_empty(),
+        Step::Prune(_) | Step::Omit(_) => !apply_step(planning, step).is_empty(),
     };
     let is_quick = |step: &&Step| matches!(step, Step::Omit(omission) if omission.goes_by_number());
     let (quick, slow): (Vec<&Step>, Vec<&Step>) = steps.iter().partition(is_quick);
@@ -152,13 +153,13 @@ pub fn maintenance(planning: PlanningInput<'_>) -> Work {
 }
 
 /// The result of a prune by hand: every prune of the policy, regardless of context usage and conditions.
-pub fn clear_all(planning: PlanningInput<'_>) -> Work {
+pub fn prune_all(planning: PlanningInput<'_>) -> Work {
     let level_steps = planning.policy.levels().flat_map(|(_, level_policy)| &level_policy.steps);
-    let clears = planning.policy.maintenance.iter().chain(level_steps).filter_map(|step| match step {
-        Step::Clear(clear) => Some(Step::Clear(clear.by_hand())),
+    let prunes = planning.policy.maintenance.iter().chain(level_steps).filter_map(|step| match step {
+        Step::Prune(prune) => Some(Step::Prune(prune.by_hand())),
         Step::Omit(_) | Step::Summarize(_) => None,
     });
-    apply_steps(planning, &clears.collect::<Vec<_>>(), 0, None)
+    apply_steps(planning, &prunes.collect::<Vec<_>>(), 0, None)
 }
 
 /// Takes the steps in order, each on the result of the previous ones; stops when fewer than `enough` tokens remain.
@@ -191,9 +192,9 @@ fn apply_steps(planning: PlanningInput<'_>, steps: &[Step], context_tokens: i64,
 /// The result of one step.
 fn apply_step(planning: PlanningInput<'_>, step: &Step) -> Work {
     let mut work = match step {
-        Step::Clear(rule) => {
+        Step::Prune(rule) => {
             let removals =
-                clear::select(planning.policy, rule, planning.window, planning.now, planning.sources).removals;
+                prune::select(planning.policy, rule, planning.window, planning.now, planning.sources).removals;
             Work { removals, summary: None }
         }
         Step::Omit(rule) => Work { removals: removals_inline(planning, rule), summary: None },
@@ -251,7 +252,7 @@ pub fn merge(removals: &mut Removals, later: Removals) {
 
 /// Tokens of tool outputs that a prune of maintenance could still examine.
 pub fn output_tokens(policy: &Policy, sources: &[SourceMessage]) -> i64 {
-    if !policy.maintenance.iter().any(|step| matches!(step, Step::Clear(_))) {
+    if !policy.maintenance.iter().any(|step| matches!(step, Step::Prune(_))) {
         return 0;
     }
     let of = |source: &SourceMessage| -> i64 {

@@ -25,7 +25,7 @@ pub use whole::whole;
 
 use super::{Bullet, Section, Summary, SummaryFormat, Topic, Transcript};
 use crate::model::view::SourceMessage;
-use data::tagged;
+use data::{PREVIOUS_TAG, tagged};
 
 /// Text of the summary of the history if a split turn is the first one, as in pi.
 pub const NO_HISTORY: &str = "No prior history.";
@@ -122,13 +122,13 @@ impl Request<'_> {
 
 /// The prompt of the request.
 pub fn prompt(rules: &Summary, request: &Request<'_>) -> Prompt {
-    let data = |tag: &str, text: &str| tagged(rules, tag, text);
+    let data = |tag: &str, text: &str| tagged(tag, text);
     let mut blocks = Vec::new();
     match request.material {
         Material::Whole(text) | Material::Piece(text, ..) => blocks.push(data("conversation", text)),
         Material::Notes(notes) => blocks.extend(notes.iter().map(|note| data("partial-summary", &block(note)))),
     }
-    blocks.extend(request.previous.map(|previous| data(&rules.prompt.previous_tag, &block(previous))));
+    blocks.extend(request.previous.map(|previous| data(PREVIOUS_TAG, &block(previous))));
     blocks.extend(request.draft.map(|draft| data("draft-summary", &block(draft))));
     let own_task = rules.prompt.task.as_ref().filter(|_| request.scope == Scope::History);
     match (own_task, request.material) {
@@ -147,12 +147,17 @@ pub fn prompt(rules: &Summary, request: &Request<'_>) -> Prompt {
         blocks.push(format(rules, request));
     }
     let instructions = request.instructions.trim();
-    if !instructions.is_empty() && (request.scope == Scope::History || rules.prompt.split_turn_instructions) {
+    if !instructions.is_empty() && (request.scope == Scope::History || includes_instructions(rules)) {
         blocks.push(format!(
             "The person who asked for this summary wants it to pay special attention to the following:\n{instructions}"
         ));
     }
     Prompt { system: system(rules, request.scope), user: blocks.join(GAP) }
+}
+
+/// True if the request for the summary of a split turn includes the custom instructions.
+fn includes_instructions(rules: &Summary) -> bool {
+    rules.split_turn.as_ref().is_none_or(|split_turn| split_turn.instructions)
 }
 
 /// The summary in a model's answer: without the policy's elements for thoughts and for the answer, and without the
@@ -255,7 +260,7 @@ fn task(request: &Request<'_>) -> String {
 
 /// The rules for the summary that is replaced.
 fn merge_rules(rules: &Summary) -> String {
-    let tag = &rules.prompt.previous_tag;
+    let tag = PREVIOUS_TAG;
     let holds = match &rules.format {
         SummaryFormat::Elements { root } => format!(" It holds the <{root}> so far, which yours must take in."),
         SummaryFormat::Headings | SummaryFormat::Prose => String::new(),
@@ -325,7 +330,7 @@ fn headings(sections: &[Section]) -> Vec<String> {
     ];
     for section in sections {
         lines.push(section.heading.clone());
-        if let Some(topic) = section.holds {
+        if let Some(topic) = section.topic {
             lines.push(format!("{}[{}]", bullet(section.bullet), about(topic)));
         }
         lines.push(String::new());
@@ -343,7 +348,7 @@ fn elements(root: &str, sections: &[Section]) -> Vec<String> {
     ];
     for section in sections {
         lines.push(format!("<{}>", section.heading));
-        if let Some(topic) = section.holds {
+        if let Some(topic) = section.topic {
             lines.push(format!("{}[{}]", bullet(section.bullet), about(topic)));
         }
         lines.push(format!("</{}>", section.heading));
@@ -358,7 +363,7 @@ fn prose(sections: &[Section]) -> Vec<String> {
     let mut lines =
         vec!["Write connected text, in the order in which things happened, that covers all of these:".to_owned()];
     for section in sections {
-        if let Some(topic) = section.holds {
+        if let Some(topic) = section.topic {
             lines.push(format!("- {}: {}", section.heading.trim_start_matches('#').trim(), about(topic)));
         }
     }

@@ -15,9 +15,6 @@ use std::sync::Arc;
 #[cfg(test)]
 mod tests;
 
-/// The newest version of rendering; a policy with a later one cannot be rendered.
-pub const NEWEST_VERSION: u32 = 1;
-
 /// The view of messages in the order of their layout.
 ///
 /// Parts without content for a model (steps, records, empty texts) are left out, and so are messages without other

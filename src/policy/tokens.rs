@@ -43,7 +43,10 @@ pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
         CountPer::Envelope(format) => i64::from(format.message_units),
         CountPer::Message | CountPer::JsonRange | CountPer::Contents | CountPer::Characters | CountPer::Texts(_) => 0,
     };
-    let media = [media.image, media.document, media.other, media.attachment].into_iter().max().map_or(0, i64::from);
+    let media = [media.image_units, media.document_units, media.other_units, media.attachment_units]
+        .into_iter()
+        .max()
+        .map_or(0, i64::from);
     let most = ESCAPE_UNITS.max(words).max(around / PART_GROWTH_BYTES + 1).max(media / MEDIA_GROWTH_BYTES + 1);
     (tokens.saturating_mul(i64::from(counting.units_per_token.max(1))) / most).max(1)
 }

@@ -44,7 +44,7 @@ fn extent_kept(rule: &Truncate, unit: LengthUnit, max: u32, text: &str) -> Optio
     if max == 0 || text.len() <= max || length(unit, text) <= max {
         return None;
     }
-    let head = part_of(max, rule.head_share);
+    let head = part_of(max, rule.head_ratio);
     Some((prefix(unit, text, head).0.len(), suffix(unit, text, max - head).0.len()))
 }
 
@@ -54,7 +54,7 @@ fn lines_kept(rule: &Truncate, text: &str) -> Option<(usize, usize)> {
     if max == 0 || ends.len() < max {
         return None;
     }
-    let head = part_of(max, rule.head_share);
+    let head = part_of(max, rule.head_ratio);
     let tail = max - head;
     let head_end = head.checked_sub(1).map_or(0, |last| ends.get(last).copied().unwrap_or(text.len()));
     let tail_start = if tail == 0 { text.len() } else { ends[ends.len() - tail] + 1 };
@@ -141,8 +141,8 @@ mod tests {
         check(LengthUnit::Bytes, 2, "€", Some(("[-3]", 3)));
     }
 
-    fn rule(max_units: u32, max_lines: u32, max_bytes: u32, head_share: f64) -> Truncate {
-        Truncate { max_lines, max_bytes, head_share, ..Truncate::head(max_units, "|") }
+    fn rule(max_units: u32, max_lines: u32, max_bytes: u32, head_ratio: f64) -> Truncate {
+        Truncate { max_lines, max_bytes, head_ratio, ..Truncate::head(max_units, "|") }
     }
 
     #[test]

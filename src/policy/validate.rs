@@ -3,8 +3,8 @@
 use super::overflow;
 use super::violation::{Check, Violation};
 use super::{
-    LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, Section, Step, Summarize, Summary, SummaryFormat,
-    Tail, Truncate,
+    LevelPolicy, Limit, Notice, Omission, PROMPT_BYTES_MAX, Policy, RENDER_VERSION, Section, Step, Summarize, Summary,
+    SummaryFormat, Tail, Truncate,
 };
 use crate::model::usage::ModelWindow;
 use std::collections::HashSet;
@@ -16,13 +16,13 @@ pub const BREAKER_FAILURES_MAX: u32 = 32;
 pub fn validate(policy: &Policy) -> Vec<Violation> {
     let mut check = Check::default();
     check.that(!policy.preset.is_empty(), "preset", "must name a preset");
-    let versions = 1..=super::render::NEWEST_VERSION;
+    let versions = 1..=RENDER_VERSION;
     check.that(versions.contains(&policy.render_version), "render_version", "must be a version that there is");
     check.that(policy.counting.units_per_token >= 1, "counting.units_per_token", "must be at least 1");
     if let Some(rule) = &policy.truncate {
         check_truncate(&mut check, rule, "truncate");
     }
-    check.wait(policy.trigger.cooldown_seconds, "trigger.cooldown_seconds");
+    check.wait(policy.guards.cooldown_seconds, "guards.cooldown_seconds");
     check_steps(&mut check, &policy.maintenance, "maintenance");
     for (level, level_policy) in policy.levels() {
         check_level(&mut check, level_policy, level.name());
@@ -37,7 +37,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     check.not_negative(policy.guards.minimum_gain_tokens.unwrap_or(0), "guards.minimum_gain_tokens");
     let breaker = 1..=BREAKER_FAILURES_MAX;
     check.that(breaker.contains(&policy.guards.breaker_failures), "guards.breaker_failures", "must be from 1 to 32");
-    check.that(policy.guards.attempts_max >= 1, "guards.attempts_max", "must be at least 1");
+    check.that(policy.guards.max_attempts >= 1, "guards.max_attempts", "must be at least 1");
     check.share(policy.guards.rearm_ratio, "guards.rearm_ratio");
     check.violations
 }
@@ -51,7 +51,7 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
     let Some(room) = overflow::room(window) else { return check.violations };
     let given = |level, index: usize| match start?.level(level)?.steps.get(index)? {
         Step::Summarize(rule) => Some(&rule.tail),
-        Step::Clear(_) | Step::Omit(_) => None,
+        Step::Prune(_) | Step::Omit(_) => None,
     };
     for (level, level_policy) in policy.levels() {
         for (index, step) in level_policy.steps.iter().enumerate() {
@@ -61,7 +61,7 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
             }
             let (field, tokens) = match &rule.tail {
                 Tail::Recent(tail) => ("recent.keep_tokens", tail.keep_tokens),
-                Tail::Turns(tail) => ("turns.budget_min_tokens", tail.budget_min_tokens),
+                Tail::Turns(tail) => ("turns.minimum_budget_tokens", tail.minimum_budget_tokens),
                 Tail::Requests(tail) => ("requests.keep_tokens", tail.keep_tokens.unwrap_or(0)),
                 Tail::Nothing {} | Tail::Whole { .. } | Tail::Fraction(_) | Tail::Last(_) => continue,
             };
@@ -73,7 +73,7 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
 }
 
 pub(super) fn check_truncate(check: &mut Check, rule: &Truncate, path: &str) {
-    check.share(rule.head_share, &format!("{path}.head_share"));
+    check.share(rule.head_ratio, &format!("{path}.head_ratio"));
 }
 
 fn check_level(check: &mut Check, level_policy: &LevelPolicy, path: &str) {
@@ -93,19 +93,17 @@ fn check_limit(check: &mut Check, limit: &Limit, path: &str) {
             check.not_negative(*buffer_tokens, &format!("{path}.usable.buffer_tokens"));
             check.not_negative(*output_cap_tokens, &format!("{path}.usable.output_cap_tokens"));
         }
-        Limit::Reserve { reserve_tokens } => {
-            check.not_negative(*reserve_tokens, &format!("{path}.reserve.reserve_tokens"));
-        }
-        Limit::Ratio { ratio } => check.share(*ratio, &format!("{path}.ratio.ratio")),
-        Limit::Tokens { tokens } => check.not_negative(*tokens, &format!("{path}.tokens.tokens")),
+        Limit::Reserve(tokens) => check.not_negative(*tokens, &format!("{path}.reserve_tokens")),
+        Limit::Ratio(ratio) => check.share(*ratio, &format!("{path}.ratio")),
+        Limit::Tokens(tokens) => check.not_negative(*tokens, &format!("{path}.tokens")),
         Limit::Buffered { ratio, reserve_tokens, floor_ratio } => {
             check.share(*ratio, &format!("{path}.buffered.ratio"));
             check.not_negative(*reserve_tokens, &format!("{path}.buffered.reserve_tokens"));
             check.share(*floor_ratio, &format!("{path}.buffered.floor_ratio"));
         }
-        Limit::Beside { limit, offset_tokens: _, reserve_tokens } => {
-            check_limit(check, limit, &format!("{path}.beside.limit"));
-            check.not_negative(reserve_tokens.unwrap_or(0), &format!("{path}.beside.reserve_tokens"));
+        Limit::Relative { limit, offset_tokens: _, reserve_tokens } => {
+            check_limit(check, limit, &format!("{path}.relative.limit"));
+            check.not_negative(reserve_tokens.unwrap_or(0), &format!("{path}.relative.reserve_tokens"));
         }
         Limit::Models { models, otherwise_tokens } => {
             for (index, model) in models.iter().enumerate() {
@@ -127,7 +125,7 @@ fn check_limit(check: &mut Check, limit: &Limit, path: &str) {
 fn check_steps(check: &mut Check, steps: &[Step], path: &str) {
     for (index, step) in steps.iter().enumerate() {
         match step {
-            Step::Clear(clear) => clear.check(check, &format!("{path}.{index}.clear")),
+            Step::Prune(prune) => prune.check(check, &format!("{path}.{index}.prune")),
             Step::Omit(omission) => check_omission(check, omission, &format!("{path}.{index}.omit")),
             Step::Summarize(rule) => check_summarize(check, rule, &format!("{path}.{index}.summarize")),
         }
@@ -155,9 +153,9 @@ fn check_summarize(check: &mut Check, rule: &Summarize, path: &str) {
         Tail::Turns(tail) => {
             let path = format!("{path}.tail.turns");
             check.share(tail.budget_ratio, &format!("{path}.budget_ratio"));
-            check.not_negative(tail.budget_min_tokens, &format!("{path}.budget_min_tokens"));
-            let ordered = tail.budget_max_tokens >= tail.budget_min_tokens;
-            check.that(ordered, &format!("{path}.budget_max_tokens"), "must not be less than budget_min_tokens");
+            check.not_negative(tail.minimum_budget_tokens, &format!("{path}.minimum_budget_tokens"));
+            let ordered = tail.max_budget_tokens >= tail.minimum_budget_tokens;
+            check.that(ordered, &format!("{path}.max_budget_tokens"), "must not be less than minimum_budget_tokens");
         }
         Tail::Recent(tail) => check.not_negative(tail.keep_tokens, &format!("{path}.tail.recent.keep_tokens")),
         Tail::Fraction(tail) => tail.check(check, &format!("{path}.tail.fraction")),
@@ -175,18 +173,14 @@ fn check_summarize(check: &mut Check, rule: &Summarize, path: &str) {
 
 fn check_summary(check: &mut Check, summary: &Summary, path: &str) {
     check.that(summary.max_tokens >= 1, &format!("{path}.max_tokens"), "must be at least 1");
-    let holds_something = summary.sections.iter().any(|section| section.holds.is_some());
-    check.that(holds_something, &format!("{path}.sections"), "must have a section that holds something");
+    let has_topic = summary.sections.iter().any(|section| section.topic.is_some());
+    check.that(has_topic, &format!("{path}.sections"), "must have a section with a topic");
     if let SummaryFormat::Elements { root } = &summary.format {
         check.that(is_name(root), &format!("{path}.format.elements.root"), "must be the name of an element");
     }
     check.not_negative(summary.facts_tokens, &format!("{path}.facts_tokens"));
     let style = &summary.prompt;
-    let names = [
-        ("previous_tag", Some(&style.previous_tag)),
-        ("thoughts_tag", style.thoughts_tag.as_ref()),
-        ("answer_tag", style.answer_tag.as_ref()),
-    ];
+    let names = [("thoughts_tag", style.thoughts_tag.as_ref()), ("answer_tag", style.answer_tag.as_ref())];
     for (field, name) in names {
         let usable = name.is_none_or(|name| is_name(name));
         check.that(usable, &format!("{path}.prompt.{field}"), "must be the name of an element");
@@ -200,11 +194,12 @@ fn check_summary(check: &mut Check, summary: &Summary, path: &str) {
     let says = format!("must be lines with words, {} bytes at most", PROMPT_BYTES_MAX);
     check.that(are_rules, &format!("{path}.prompt.rules"), &says);
     check_sections(check, &summary.sections, &format!("{path}.sections"));
-    let splits = summary.split_turn_heading.is_some();
-    let holds_something = style.split_turn_sections.iter().any(|section| section.holds.is_some());
-    let path = format!("{path}.prompt.split_turn_sections");
-    check.that(!splits || holds_something, &path, "must have a section that holds something");
-    check_sections(check, &style.split_turn_sections, &path);
+    if let Some(split_turn) = &summary.split_turn {
+        let has_topic = split_turn.sections.iter().any(|section| section.topic.is_some());
+        let path = format!("{path}.split_turn.sections");
+        check.that(has_topic, &path, "must have a section with a topic");
+        check_sections(check, &split_turn.sections, &path);
+    }
 }
 
 fn check_sections(check: &mut Check, sections: &[Section], path: &str) {
@@ -214,8 +209,8 @@ fn check_sections(check: &mut Check, sections: &[Section], path: &str) {
         let heading = section.heading.trim();
         let one_line = !heading.is_empty() && !heading.contains('\n');
         check.that(one_line, &format!("{path}.heading"), "must be one line with words in it");
-        let repeated = section.holds.is_some_and(|topic| !topics.insert(topic));
-        check.that(!repeated, &format!("{path}.holds"), "must not repeat an earlier section's");
+        let repeated = section.topic.is_some_and(|topic| !topics.insert(topic));
+        check.that(!repeated, &format!("{path}.topic"), "must not repeat an earlier section's");
     }
 }
 
@@ -228,8 +223,9 @@ fn is_name(text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::policy::Tools;
-    use crate::policy::{Clear, presets};
-    use crate::policy::{LargeResults, LastTurns, Recent};
+    use crate::policy::presets::pi::parameters::LargeResults;
+    use crate::policy::{LastTurns, Recent};
+    use crate::policy::{Prune, presets};
 
     /// Applies a change to a preset and checks the names of the fields with violations.
     fn check(preset: &str, change: fn(&mut Policy), expected: &[&str]) {
@@ -251,16 +247,16 @@ mod tests {
         vec!["read".to_owned(), String::new()]
     }
 
-    fn clear(policy: &mut Policy) -> &mut Clear {
-        let Some(Step::Clear(clear)) = policy.maintenance.first_mut() else { panic!("a clearing") };
-        clear
+    fn prune(policy: &mut Policy) -> &mut Prune {
+        let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+        prune
     }
 
     fn summarize(policy: &mut Policy) -> &mut Summarize {
         let steps = policy.auto.iter_mut().flat_map(|level_policy| &mut level_policy.steps);
         let rules = steps.filter_map(|step| match step {
             Step::Summarize(rule) => Some(rule.as_mut()),
-            Step::Clear(_) | Step::Omit(_) => None,
+            Step::Prune(_) | Step::Omit(_) => None,
         });
         rules.last().expect("a summary")
     }
@@ -277,24 +273,24 @@ mod tests {
         check("pi@1.5", |policy| policy.preset.clear(), &["preset"]);
         check("pi@1.5", |policy| policy.guards.minimum_gain_tokens = Some(-1), &["guards.minimum_gain_tokens"]);
         check("opencode@seed", |policy| policy.auto_continue = Some(" ".into()), &["auto_continue"]);
-        check("pi@1.5", |policy| policy.guards.attempts_max = 0, &["guards.attempts_max"]);
+        check("pi@1.5", |policy| policy.guards.max_attempts = 0, &["guards.max_attempts"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 0, &["guards.breaker_failures"]);
         check("pi@1.5", |policy| policy.guards.breaker_failures = 33, &["guards.breaker_failures"]);
         check("pi@1.5", |policy| policy.auto.as_mut().expect("a level").steps.clear(), &["auto.steps"]);
         check(
             "opencode@seed",
-            |policy| clear(policy).protected_tools = unnamed(),
-            &["maintenance.0.clear.protected_tools"],
+            |policy| prune(policy).tools = Tools::Except(unnamed()),
+            &["maintenance.0.prune.tools.except"],
         );
         check(
             "opencode@seed",
-            |policy| clear(policy).only_tools = Tools::These(unnamed()),
-            &["maintenance.0.clear.only_tools.these"],
+            |policy| prune(policy).tools = Tools::Only(unnamed()),
+            &["maintenance.0.prune.tools.only"],
         );
         check(
             "opencode@seed",
-            |policy| clear(policy).only_tools = Tools::These(Vec::new()),
-            &["maintenance.0.clear.only_tools.these"],
+            |policy| prune(policy).tools = Tools::Only(Vec::new()),
+            &["maintenance.0.prune.tools.only"],
         );
         check("pi@1.5", |policy| summarize(policy).summary.max_tokens = 0, &[&format!("{summary}.max_tokens")]);
         check("pi@1.5", |policy| summarize(policy).summary.sections.clear(), &[&format!("{summary}.sections")]);
@@ -307,9 +303,9 @@ mod tests {
             "pi@1.5",
             |policy| {
                 let sections = &mut summarize(policy).summary.sections;
-                sections[1].holds = sections[0].holds;
+                sections[1].topic = sections[0].topic;
             },
-            &[&format!("{summary}.sections.1.holds")],
+            &[&format!("{summary}.sections.1.topic")],
         );
         check(
             "pi@1.5",
@@ -318,19 +314,17 @@ mod tests {
                 summary.facts_tokens = -1;
                 summary.prompt.task = Some(" ".into());
                 summary.prompt.rules = vec!["a\nb".into()];
-                summary.prompt.previous_tag = "a b".into();
                 summary.prompt.thoughts_tag = Some(String::new());
                 summary.prompt.answer_tag = Some("<x>".into());
-                summary.prompt.split_turn_sections.clear();
+                summary.split_turn.iter_mut().for_each(|split_turn| split_turn.sections.clear());
             },
             &[
                 "facts_tokens",
-                "prompt.previous_tag",
                 "prompt.thoughts_tag",
                 "prompt.answer_tag",
                 "prompt.task",
                 "prompt.rules",
-                "prompt.split_turn_sections",
+                "split_turn.sections",
             ]
             .map(|field| format!("{summary}.{field}"))
             .each_ref()
@@ -343,12 +337,8 @@ mod tests {
             },
             &["auto.steps.0.summarize.tail.recent.keep_tokens"],
         );
-        check(
-            "pi@1.5",
-            |policy| *limit(policy) = Limit::Reserve { reserve_tokens: -1 },
-            &["auto.threshold.limit.reserve.reserve_tokens"],
-        );
-        check("pi@1.5", |policy| *limit(policy) = Limit::Ratio { ratio: 1.5 }, &["auto.threshold.limit.ratio.ratio"]);
+        check("pi@1.5", |policy| *limit(policy) = Limit::Reserve(-1), &["auto.threshold.limit.reserve_tokens"]);
+        check("pi@1.5", |policy| *limit(policy) = Limit::Ratio(1.5), &["auto.threshold.limit.ratio"]);
         check(
             "opencode@seed",
             |policy| *limit(policy) = Limit::Usable { buffer_tokens: -1, output_cap_tokens: -2 },
@@ -357,28 +347,28 @@ mod tests {
         check(
             "opencode@seed",
             |policy| {
-                let Some(Step::Clear(clear)) = policy.maintenance.first_mut() else { panic!("a clearing") };
-                (clear.keep.tokens, clear.minimum_tokens) = (-1, -1);
+                let Some(Step::Prune(prune)) = policy.maintenance.first_mut() else { panic!("a prune") };
+                (prune.keep.tokens, prune.minimum_tokens) = (-1, -1);
             },
-            &["maintenance.0.clear.keep.tokens", "maintenance.0.clear.minimum_tokens"],
+            &["maintenance.0.prune.keep.tokens", "maintenance.0.prune.minimum_tokens"],
         );
     }
 
     #[test]
     fn a_tail_budget_is_a_share_and_its_bounds_are_in_order() {
         let path = |field: &str| format!("auto.steps.0.summarize.tail.turns.{field}");
-        for (budget_ratio, budget_min_tokens, budget_max_tokens, expected) in [
+        for (budget_ratio, minimum_budget_tokens, max_budget_tokens, expected) in [
             (1.5, 0, 1, Some("budget_ratio")),
             (-0.1, 0, 1, Some("budget_ratio")),
             (f64::NAN, 0, 1, Some("budget_ratio")),
-            (0.5, -1, 1, Some("budget_min_tokens")),
-            (0.5, 2, 1, Some("budget_max_tokens")),
+            (0.5, -1, 1, Some("minimum_budget_tokens")),
+            (0.5, 2, 1, Some("max_budget_tokens")),
             (0.0, 0, 0, None),
             (1.0, 5, 5, None),
         ] {
             let mut policy = presets::opencode::seed();
             summarize(&mut policy).tail =
-                Tail::Turns(LastTurns { turns: Some(1), budget_ratio, budget_min_tokens, budget_max_tokens });
+                Tail::Turns(LastTurns { turns: Some(1), budget_ratio, minimum_budget_tokens, max_budget_tokens });
             let fields: Vec<_> = validate(&policy).into_iter().map(|violation| violation.field).collect();
             assert_eq!(fields, expected.map(path).into_iter().collect::<Vec<_>>(), "{budget_ratio}");
         }
@@ -392,7 +382,7 @@ mod tests {
             ("pi@1.5", 36_001, vec![field("pi@1.5", "recent.keep_tokens")]),
             ("pi@1.5", 36_002, vec![]),
             ("codex@2026-08", 36_001, vec![field("codex@2026-08", "requests.keep_tokens")]),
-            ("opencode@1.18", 18_001, vec![field("opencode@1.18", "turns.budget_min_tokens")]),
+            ("opencode@1.18", 18_001, vec![field("opencode@1.18", "turns.minimum_budget_tokens")]),
             ("opencode@1.18", 18_002, vec![]),
             ("claude-code@seed", 17_000, vec![]),
             ("pi@1.5", 0, vec![]),

@@ -27,9 +27,9 @@ use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, Fa
 use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
-use crate::policy::plan::{self, PlanningInput, Work};
+use crate::policy::plan::{self, PlanningInput, Work, gain};
 use crate::policy::replay::Overflow;
-use crate::policy::{LevelPolicy, Notice, Policy, continuing, gain, overflow, replay, tokens};
+use crate::policy::{LevelPolicy, Notice, Policy, continuing, overflow, replay, tokens};
 use crate::store::{
     self, Caller, Claim, Commit, Committed, Condition, Evaluation, Loss, Pending, SessionKey, Source, WindowUsage,
 };
@@ -53,7 +53,7 @@ struct AttemptSummarizer<'a> {
 
 impl<'a> AttemptSummarizer<'a> {
     fn of(summarizer: &'a dyn Summarizer, claim: &Claim, policy: &Policy, tokens: i64) -> Self {
-        let is_last = claim.attempt >= i64::from(policy.guards.attempts_max);
+        let is_last = claim.attempt >= i64::from(policy.guards.max_attempts);
         let over_window = claim.window.request_max().is_some_and(|most| tokens > most);
         Self { summarizer, waits: !is_last && !over_window, lost: None }
     }
@@ -342,7 +342,7 @@ impl Worker {
     async fn apply_clearings(&self, attempt: &Attempt<'_>) -> Result<(), Error> {
         let Attempt { claim, planning, .. } = *attempt;
         let work = match claim.request.trigger {
-            Trigger::Manual => plan::clear_all(planning),
+            Trigger::Manual => plan::prune_all(planning),
             Trigger::Overflow => Work { removals: replay::given_up(planning), summary: None },
             Trigger::Threshold | Trigger::Maintenance | Trigger::Supplied | Trigger::Window => {
                 plan::maintenance(planning)
@@ -406,7 +406,7 @@ impl Worker {
                     return self.commit(commit).await;
                 }
                 Ok(None) => {}
-                Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.attempts_max) => {
+                Err(why @ Refusal::Retry(..)) if claim.attempt < i64::from(policy.guards.max_attempts) => {
                     return self.end(claim, &attempt.failure_rules(), why).await;
                 }
                 Err(why @ Refusal::Hook(_)) => return self.end(claim, &attempt.failure_rules(), why).await,

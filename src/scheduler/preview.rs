@@ -45,7 +45,7 @@ impl SchedulerHandle {
                 plan::apply(planning, &plan::by_hand(level_policy), tokens)
             }
             Some(level_policy) => plan::summary_within(planning, level_policy, bounds),
-            None => plan::clear_all(planning),
+            None => plan::prune_all(planning),
         };
         let without_summary = |prepared: PreparedCompaction| Preview {
             changes: prepared.changes,

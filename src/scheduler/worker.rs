@@ -13,9 +13,10 @@ use crate::model::compaction::{Failure, FailureReason, Trigger};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
+use crate::policy::plan::gain;
 use crate::policy::plan::{PlanningInput, SummaryPlan};
 use crate::policy::replay::Overflow;
-use crate::policy::{Policy, Step, gain, replay};
+use crate::policy::{Policy, Step, replay};
 use crate::store::{self, Claim, GuardRows, Planned, Source, Store};
 use crate::summarizer::{Levels, Tasks};
 use std::sync::Arc;
@@ -102,7 +103,7 @@ impl Attempt<'_> {
     pub(super) fn failure_rules(&self) -> FailureRules {
         let policy = self.planning.policy;
         FailureRules {
-            attempts_max: i64::from(policy.guards.attempts_max),
+            attempts_max: i64::from(policy.guards.max_attempts),
             stopped: self.guards.failure_of_one_more(policy),
         }
     }

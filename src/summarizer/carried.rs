@@ -45,7 +45,7 @@ fn complete(input: &SummaryInput, evidence: &Evidence<'_>, output: SummaryOutput
         return output;
     }
     // Lists that a model copied from the previous summary would be there twice.
-    let mut text = if input.rules.file_tags { files::strip_tags(&output.text) } else { output.text };
+    let mut text = if input.rules.file_lists.is_some() { files::strip_tags(&output.text) } else { output.text };
     let contradictions = extractive::contradictions(evidence, &text);
     if output.summarizer != extractive::NAME {
         let corrections = corrections(input, &contradictions);
@@ -97,18 +97,17 @@ fn facts(input: &SummaryInput) -> Option<String> {
     if input.rules.facts_tokens <= 0 {
         return None;
     }
-    let section = |heading: &str, holds, bullet| Section { heading: heading.to_owned(), holds: Some(holds), bullet };
     let sections = vec![
-        section("## Files and names", Topic::Files, Bullet::Dash),
-        section("## Commands and changes", Topic::Done, Bullet::Dash),
-        section("## Errors", Topic::Blocked, Bullet::Dash),
-        section("## Open points", Topic::NextSteps, Bullet::Unchecked),
+        Section::new("## Files and names", Topic::Files),
+        Section::new("## Commands and changes", Topic::Done),
+        Section::new("## Errors", Topic::Blocked),
+        Section::new("## Open points", Topic::NextSteps).with(Bullet::Unchecked),
     ];
     let rules = Summary {
         format: SummaryFormat::Headings,
         sections,
-        file_tags: false,
-        split_turn_heading: None,
+        file_lists: None,
+        split_turn: None,
         prompt: PromptStyle::default(),
         ..input.rules.clone()
     };

@@ -12,15 +12,13 @@ const SHARE: usize = 25;
 
 /// Maximum size of the lists, in tokens.
 pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
-    if input.rules.file_tags { input.budget_tokens.saturating_mul(SHARE as i64) / 100 } else { 0 }
+    if input.rules.file_lists.is_some() { input.budget_tokens.saturating_mul(SHARE as i64) / 100 } else { 0 }
 }
 
 /// The file lists that follow the text; empty if the policy has none. If not all paths fit, modified files come before
 /// read ones, newer before older.
 pub(super) fn file_lists(input: &SummaryInput) -> String {
-    if !input.rules.file_tags {
-        return String::new();
-    }
+    let Some(tools) = input.rules.file_lists else { return String::new() };
     let room = Room::of(&input.counting, input.budget_tokens);
     let mut operations = FileOperations::default();
     let mut newest: HashMap<String, usize> = HashMap::new();
@@ -31,9 +29,9 @@ pub(super) fn file_lists(input: &SummaryInput) -> String {
     for (at, source) in input.messages.iter().chain(&input.split_turn).enumerate() {
         for part in &source.message.parts {
             if let PartBody::ToolCall(call) = &*part.body
-                && let Some((_, path)) = files::operation(input.rules.file_tools, call)
+                && let Some((_, path)) = files::operation(tools, call)
             {
-                operations.add(input.rules.file_tools, call);
+                operations.add(tools, call);
                 newest.insert(path, at + 1);
             }
         }

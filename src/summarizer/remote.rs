@@ -160,8 +160,8 @@ impl Remote {
     async fn try_once(&self, parameters: &TryParameters<'_>) -> Result<String, Fault> {
         let input = parameters.input;
         let previous = input.previous.as_deref();
-        let heading = input.rules.split_turn_heading.as_deref().filter(|_| !input.split_turn.is_empty());
-        let Some(heading) = heading else {
+        let split_turn = input.rules.split_turn.as_ref().filter(|_| !input.split_turn.is_empty());
+        let Some(split_turn) = split_turn else {
             let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
             let text = self.condense(parameters, Scope::History, &messages, previous).await?;
             return text.ok_or_else(|| Fault::new(Class::Permanent, "there is nothing to summarize"));
@@ -176,7 +176,7 @@ impl Remote {
         let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
         // One after the other: servers with a single slot refuse a second request.
         match (past, self.condense(parameters, Scope::TurnFront, &front, None).await?) {
-            (past, Some(front)) => Ok(prompt::join(heading, past.as_deref().unwrap_or(NO_HISTORY), &front)),
+            (past, Some(front)) => Ok(prompt::join(&split_turn.heading, past.as_deref().unwrap_or(NO_HISTORY), &front)),
             (Some(past), None) => Ok(past),
             (None, None) => Err(Fault::new(Class::Permanent, "there is nothing to summarize")),
         }
@@ -300,7 +300,7 @@ impl Summarizer for Remote {
             room: self.window.saturating_sub(self.max_output),
             longest_request: AtomicI64::new(0),
         };
-        let is_split = input.rules.split_turn_heading.is_some() && !input.split_turn.is_empty();
+        let is_split = input.rules.split_turn.is_some() && !input.split_turn.is_empty();
         let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
         let mut messages: Vec<&SourceMessage> = input.messages.iter().collect();
         if !is_split {

@@ -195,7 +195,7 @@ async fn the_last_attempt_leaves_it_to_the_built_in_summarizer() {
     let script = ScriptedSummarizer::new([Line::Falter, Line::Falter, say("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
-    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 2}}").await;
+    override_policy(&test, &session, "{\"guards\": {\"max_attempts\": 2}}").await;
     let mut watch = test.watch().await;
     start(&test, &session, "").await;
     let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
@@ -213,7 +213,7 @@ async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too(
     let session = test.session("opencode@seed", 600_000, 1_000).await;
     // No summary is shorter than the messages that it would cover.
     test.append(&session, &turns(1, 3, 1)).await;
-    override_policy(&test, &session, "{\"guards\": {\"attempts_max\": 1}}").await;
+    override_policy(&test, &session, "{\"guards\": {\"max_attempts\": 1}}").await;
     let mut watch = test.watch().await;
     let (compaction, _) = start(&test, &session, "").await;
     let failed = watch.wait_for(EventKind::CompactionFailed).await;
@@ -268,7 +268,7 @@ async fn a_breaker_ends_a_loop_of_failures() {
     let session = test.session("opencode@seed", 8_000, 1_000).await;
     test.append(&session, &turns(UNDER.0, UNDER.1, WORDS)).await;
     let json = r#"{"guards": {"breaker_failures": 2},
-        "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
+        "auto": {"threshold": {"limit": {"tokens": 5000}}}}"#;
     override_policy(&test, &session, json).await;
     let mut watch = test.watch().await;
     cross(&test, &session).await;
@@ -724,7 +724,7 @@ async fn a_session_of_another_preset_compacts_by_its_own_rules() {
     let session = test
         .create(NewSession {
             preset: "pi@1.5".to_owned(),
-            policy_override_json: r#"{"auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 1000}}},
+            policy_override_json: r#"{"auto": {"threshold": {"limit": {"reserve_tokens": 1000}},
                 "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 1000}}}}}}}"#
                 .to_owned(),
             window: window(6_000, 0),

@@ -258,8 +258,8 @@ async fn pins_that_are_estimated_above_the_usage_are_reported_once() {
 async fn a_cooldown_ends_by_itself() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
-    let json = r#"{"trigger": {"cooldown_seconds": 3600}, "guards": {"rearm_ratio": 0.0},
-        "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
+    let json = r#"{"guards": {"cooldown_seconds": 3600, "rearm_ratio": 0.0},
+        "auto": {"threshold": {"limit": {"tokens": 5000}}}}"#;
     change(&test, &session, policy(json)).await;
     for number in 1..=3 {
         test.append(&session, &turns(9 * number, 9 * number + 8, 1_150)).await;
@@ -278,7 +278,7 @@ async fn a_breaker_that_opens_says_why_and_what_goes_on() {
     let test = TestApp::with_options(ScriptedSummarizer::new([]), refusing()).await;
     let session = test.session("opencode@seed", 8_000, 1_000).await;
     let json = r#"{"guards": {"breaker_failures": 2},
-        "auto": {"threshold": {"limit": {"tokens": {"tokens": 5000}}}}}"#;
+        "auto": {"threshold": {"limit": {"tokens": 5000}}}}"#;
     change(&test, &session, policy(json)).await;
     test.append(&session, &turns(1, 9, 1_150)).await;
     test.settled().await;
@@ -302,7 +302,7 @@ async fn compactions_that_free_tokens_open_no_breaker() {
     let test = TestApp::with(ScriptedSummarizer::new((0..20).map(long))).await;
     // Each summary frees something, and alone exceeds the threshold.
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    let json = r#"{"guards": {"breaker_failures": 2}, "auto": {"threshold": {"limit": {"tokens": {"tokens": 300}}}}}"#;
+    let json = r#"{"guards": {"breaker_failures": 2}, "auto": {"threshold": {"limit": {"tokens": 300}}}}"#;
     change(&test, &session, policy(json)).await;
     for number in 1..=6 {
         test.append(&session, &turns(number, number, 1_600)).await;
@@ -333,7 +333,7 @@ async fn outputs(test: &TestApp, json: &str) {
 async fn a_prune_that_costs_more_cache_than_it_saves_is_left_out_where_the_policy_says_so() {
     for (most, expected) in [(0, false), (1_000, true)] {
         let test = TestApp::start().await;
-        outputs(&test, &format!("{{\"guards\": {{\"reread_per_freed_max\": {most}}}}}")).await;
+        outputs(&test, &format!("{{\"guards\": {{\"max_reread_per_freed\": {most}}}}}")).await;
         assert_eq!(started(&test).await > 0, expected, "{most}");
         for outcome in outcomes(&test).await {
             let freed = outcome.tokens_before - outcome.tokens_after;
@@ -365,7 +365,7 @@ async fn second_summary(json: &str) -> i64 {
 async fn levels_that_have_helped_cool_down_as_the_policy_says() {
     let policy = |more: &str| {
         format!(
-            r#"{{"auto": {{"threshold": {{"limit": {{"reserve": {{"reserve_tokens": 3000}}}}}},
+            r#"{{"auto": {{"threshold": {{"limit": {{"reserve_tokens": 3000}}}},
                 "steps": {{"0": {{"summarize": {{"tail": {{"recent": {{"keep_tokens": 1000}}}}}}}}}}}}, {more}}}"#
         )
     };
@@ -376,7 +376,7 @@ async fn levels_that_have_helped_cool_down_as_the_policy_says() {
         (r#""guards": {"rearm_ratio": 0.5}"#, 4_000, 4_600),
         // … but a view over its window has no cooldown.
         (r#""guards": {"rearm_ratio": 1.0}"#, 6_001, 6_500),
-        (r#""trigger": {"cooldown_seconds": 3600}"#, 6_001, 6_500),
+        (r#""guards": {"cooldown_seconds": 3600}"#, 6_001, 6_500),
     ] {
         let full = second_summary(&policy(more)).await;
         assert!((least..=most).contains(&full), "{more}: {full}");
@@ -421,8 +421,8 @@ async fn the_status_counts_the_results_of_compactions() {
     assert_eq!(supplied.trigger, Some(Trigger::Supplied));
 
     let in_cooldown = test.session("pi@1.5", 6_000, 0).await;
-    let json = r#"{"trigger": {"cooldown_seconds": 3600},
-        "auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 3000}}},
+    let json = r#"{"guards": {"cooldown_seconds": 3600},
+        "auto": {"threshold": {"limit": {"reserve_tokens": 3000}},
             "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 1000}}}}}}}"#;
     change(&test, &in_cooldown, policy(json)).await;
     test.append(&in_cooldown, &turns(1, 20, 800)).await;

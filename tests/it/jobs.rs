@@ -402,7 +402,7 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
     let session = small(&test).await;
     // A compaction does not wait for a provider while the view exceeds its window, so that this one must be due
     // earlier.
-    let early = r#"{"auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 1400}}}}}"#.to_owned();
+    let early = r#"{"auto": {"threshold": {"limit": {"reserve_tokens": 1400}}}}"#.to_owned();
     let change = SessionChange { policy_override_json: Some(early), ..SessionChange::default() };
     test.app.update_session(&session, change, Caller::default()).await.expect("a policy of its own");
     let mut watch = test.watch().await;

@@ -201,11 +201,11 @@ struct Fixture {
 }
 
 const SMALL_OPENCODE: &str = r#"{"guards": {"minimum_gain_tokens": 1}, "truncate": {"max_units": 1000},
-    "maintenance": {"0": {"clear": {"keep": {"tokens": 300}, "minimum_tokens": 100}}},
+    "maintenance": {"0": {"prune": {"keep": {"tokens": 300}, "minimum_tokens": 101}}},
     "auto": {"steps": {"0": {"summarize": {"summary": {"max_tokens": 200},
-        "tail": {"turns": {"turns": 2, "budget_min_tokens": 300, "budget_max_tokens": 900}}}}}}}"#;
+        "tail": {"turns": {"turns": 2, "minimum_budget_tokens": 300, "max_budget_tokens": 900}}}}}}}"#;
 const SMALL_PI: &str = r#"{"guards": {"minimum_gain_tokens": 1},
-    "auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 500}}},
+    "auto": {"threshold": {"limit": {"reserve_tokens": 500}},
         "steps": {"0": {"summarize": {"summary": {"max_tokens": 200}, "tail": {"recent": {"keep_tokens": 400}}}}}}}"#;
 
 /// A policy as a client specifies it.

@@ -408,7 +408,7 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
     let mut input = input_of("pi@1.5", &turns(1, 9, 11_000), 40_000).await;
     input.split_turn = input.messages.split_off(input.messages.len() - 2);
     input.previous = Some("OLD".to_owned());
-    let heading = input.rules.split_turn_heading.clone().expect("pi's policy has one");
+    let heading = input.rules.split_turn.clone().expect("pi's policy has one").heading;
     let roomy = |fake: &FakeProvider| configured(fake, Protocol::Responses, LONG_TIMEOUTS, 100_000, "").auto;
     let past = summary("PAST");
     let front = "## Original Request\n- FRONT\n\n## Progress So Far\n- half of it";

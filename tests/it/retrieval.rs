@@ -223,7 +223,7 @@ async fn a_message_that_was_open_for_long_is_found_once_it_is_hidden() {
 #[tokio::test]
 async fn what_qwen_agent_leaves_out_comes_back() {
     let test = TestApp::start().await;
-    let small = r#"{"auto": {"threshold": {"limit": {"tokens": {"tokens": 300}}}},
+    let small = r#"{"auto": {"threshold": {"limit": {"tokens": 300}}},
         "retrieval": {"budget_tokens": 60, "passage_tokens": 30}}"#;
     let new = NewSession {
         preset: "qwen-agent@0.0.34".to_owned(),

@@ -35,7 +35,7 @@ async fn a_session_is_made_once_and_found_by_either_id() {
 
 /// A tail budget larger than a window of 4 000 tokens allows.
 const TAIL: &str =
-    "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"budget_min_tokens\": 2100}}}}}}}";
+    "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"minimum_budget_tokens\": 2100}}}}}}}";
 
 #[tokio::test]
 async fn what_makes_no_session_is_refused() {
@@ -49,7 +49,7 @@ async fn what_makes_no_session_is_refused() {
         (policy("{\"nonsense\": 1}"), Reason::PolicyInvalid),
         (policy("{\"truncate\": {\"max_units\": \"many\"}}"), Reason::PolicyInvalid),
         (NewSession { window: window(4_000, 2_000), ..policy(TAIL) }, Reason::PolicyInvalid),
-        (policy("{\"maintenance\": {\"0\": {\"clear\": {\"protected_tools\": [\"\"]}}}}"), Reason::PolicyInvalid),
+        (policy("{\"maintenance\": {\"0\": {\"prune\": {\"tools\": {\"except\": [\"\"]}}}}}"), Reason::PolicyInvalid),
         (NewSession { window: window(-1, 0), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { metadata_json: Some("{".to_owned()), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { parent: Some("nobody".to_owned()), ..NewSession::default() }, Reason::SessionNotFound),
@@ -66,19 +66,19 @@ async fn what_makes_no_session_is_refused() {
 async fn a_change_of_policy_that_is_sent_again_is_answered_whatever_the_policy_is_by_now() {
     let test = TestApp::start().await;
     let session = test.create(named("one")).await;
-    let shorter = SessionChange {
-        policy_override_json: Some("{\"truncate\": {\"max_units\": 5}}".to_owned()),
+    let earlier = SessionChange {
+        policy_override_json: Some("{\"maintenance\": {\"0\": {\"prune\": {\"minimum_tokens\": 5}}}}".to_owned()),
         ..SessionChange::default()
     };
     let update = |change: &SessionChange, caller| test.app.update_session(&session, change.clone(), caller);
-    let changed = update(&shorter, once("r", "1")).await.expect("changed");
+    let changed = update(&earlier, once("r", "1")).await.expect("changed");
     let other = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
     update(&other, Caller::default()).await.expect("changed");
-    let refused = update(&shorter, Caller::default()).await.expect_err("pi has no cut that could be shorter");
+    let refused = update(&earlier, Caller::default()).await.expect_err("pi has no prune that could come earlier");
     assert_eq!(refused.reason, Reason::PolicyInvalid);
-    let again = update(&shorter, once("r", "1")).await.expect("answered again");
+    let again = update(&earlier, once("r", "1")).await.expect("answered again");
     assert_eq!((again.revision, again.seq), (changed.revision, changed.seq));
-    let reused = update(&shorter, once("r", "2")).await.expect_err("another payload");
+    let reused = update(&earlier, once("r", "2")).await.expect_err("another payload");
     assert_eq!(reused.reason, Reason::RequestIdReused);
 }
 

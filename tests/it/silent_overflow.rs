@@ -15,7 +15,7 @@ const WINDOW: i64 = 6_000;
 /// A session that is far below its threshold by its estimate, under pi with a small tail.
 async fn session(test: &TestApp, override_json: &str) -> String {
     let policy = format!(
-        r#"{{"auto": {{"threshold": {{"limit": {{"reserve": {{"reserve_tokens": 1000}}}}}},
+        r#"{{"auto": {{"threshold": {{"limit": {{"reserve_tokens": 1000}}}},
             "steps": {{"0": {{"summarize": {{"tail": {{"recent": {{"keep_tokens": 300}}}}}}}}}}}}{override_json}}}"#
     );
     let new = NewSession {
@@ -205,7 +205,7 @@ async fn a_level_that_asks_first_asks_here_too() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     let policy = r#"{"auto": {"notice": {"confirm": {"text": "now?", "wait_seconds": 3600}},
-        "threshold": {"limit": {"reserve": {"reserve_tokens": 1000}}},
+        "threshold": {"limit": {"reserve_tokens": 1000}},
         "steps": {"0": {"summarize": {"tail": {"recent": {"keep_tokens": 300}}}}}}}"#;
     let asks = SessionChange { policy_override_json: Some(policy.to_owned()), ..SessionChange::default() };
     test.app.update_session(&session, asks, Caller::default()).await.expect("a policy");

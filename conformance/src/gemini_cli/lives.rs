@@ -132,7 +132,7 @@ impl Life {
         let mut dice = conversation.dice("life");
         let threshold = dice.random_range(1_500..8_000);
         let patch = json!({
-            "auto": { "threshold": { "limit": { "ratio": { "ratio": share(threshold) } } } },
+            "auto": { "threshold": { "limit": { "ratio": share(threshold) } } },
             "guards": { "minimum_gain_tokens": 1 },
         });
         let policy = gemini_cli::v0_26().with_overrides(&patch.to_string());

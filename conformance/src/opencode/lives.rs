@@ -216,8 +216,8 @@ fn policy((turns, budget): (Option<u32>, Option<i64>)) -> Policy {
     }
     if let Some(budget) = budget {
         tail["budget_ratio"] = json!(0);
-        tail["budget_min_tokens"] = json!(budget);
-        tail["budget_max_tokens"] = json!(budget);
+        tail["minimum_budget_tokens"] = json!(budget);
+        tail["max_budget_tokens"] = json!(budget);
     }
     let patch = json!({
         "auto": { "steps": { "0": { "summarize": { "tail": { "turns": tail } } } } },

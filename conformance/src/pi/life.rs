@@ -100,7 +100,7 @@ impl Life {
         let reserve_tokens = dice.random_range(context / 20..context / 4);
         let keep_tokens = dice.random_range(context / 40..context / 3);
         let patch = json!({ "auto": {
-            "threshold": { "limit": { "reserve": { "reserve_tokens": reserve_tokens } } },
+            "threshold": { "limit": { "reserve_tokens": reserve_tokens } },
             "steps": { "0": { "summarize": { "tail": { "recent": { "keep_tokens": keep_tokens } } } } },
         } });
         let policy = policy.with_overrides(&patch.to_string()).unwrap_or_else(|error| panic!("{patch}: {error}"));
@@ -139,7 +139,8 @@ impl Life {
     fn composed(&self, number: usize, head: &[SourceMessage], front: &[SourceMessage], past: &str) -> String {
         let [history, of_front] = self.words(number);
         let rules = self.policy.summarize(Level::Auto).map(|rule| &rule.summary);
-        let heading = rules.and_then(|rules| rules.split_turn_heading.as_deref()).filter(|_| !front.is_empty());
+        let heading =
+            rules.and_then(|rules| Some(rules.split_turn.as_ref()?.heading.as_str())).filter(|_| !front.is_empty());
         let past = if spoken(head).next().is_some() { history } else { past };
         heading.map_or_else(|| history.clone(), |heading| prompt::join(heading, past, of_front))
     }

@@ -440,7 +440,7 @@ fn is_record(entry: &Value) -> bool {
 fn rule(policy: &Policy) -> Option<Summarize> {
     policy.auto.iter().flat_map(|level_policy| &level_policy.steps).find_map(|step| match step {
         Step::Summarize(rule) => Some((**rule).clone()),
-        Step::Clear(_) | Step::Omit(_) => None,
+        Step::Prune(_) | Step::Omit(_) => None,
     })
 }
 

@@ -153,8 +153,9 @@ impl Life {
         let share = f64::from(dice.random_range(24..80)) / 256.0;
         let units = dice.random_range(4_000..40_000);
         let limit = json!({ "buffered": { "ratio": share, "floor_ratio": share } });
-        let beside = json!({ "threshold": { "limit": { "beside": { "limit": limit } } } });
-        let large = json!({ "clear": { "when": { "units": { "above": units, "down_to": units / 2 } } } });
+        let beside = json!({ "threshold": { "limit": { "relative": { "limit": limit } } } });
+        let large =
+            json!({ "prune": { "condition": { "length": { "above_units": units, "down_to_units": units / 2 } } } });
         let patch = json!({
             "maintenance": { "3": large },
             "micro": { "threshold": beside["threshold"], "steps": { "0": large } },

@@ -30,7 +30,7 @@ const OUTPUT_TOKENS: i64 = 3_000;
 /// The preset; its prune does nothing in so short a session without the override.
 const PRESET: &str = "opencode@seed";
 /// Smaller limits for the prune.
-const POLICY_OVERRIDE: &str = r#"{"maintenance":{"0":{"clear":{"keep":{"tokens":2000},"minimum_tokens":1000}}}}"#;
+const POLICY_OVERRIDE: &str = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":2000},"minimum_tokens":1000}}}}"#;
 /// Maximum number of checks for the end of the last compaction.
 const SETTLE_TRIES: u32 = 400;
 /// Delay between two checks.

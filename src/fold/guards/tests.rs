@@ -185,7 +185,7 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
         guards(policy, GuardInput { ended: &ended, ..GuardInput::default() })
     };
-    policy.trigger.cooldown_seconds = 60;
+    policy.guards.cooldown_seconds = 60;
     let (in_cooldown, begins) = of(&policy, 59);
     assert_eq!((in_cooldown.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its room");
     let (over, _) = of(&policy, 60);
@@ -193,9 +193,8 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let (wrong, _) = of(&policy, -5);
     assert_eq!(wrong.cooldown_end, None, "a clock that was wrong");
     let level = policy.auto.as_mut().expect("a level");
-    level.threshold =
-        serde_json::from_str(r#"{"limit": {"tokens": {"tokens": 4000}}, "inclusive": true, "minimum_tokens": 0}"#)
-            .expect("a threshold");
+    level.threshold = serde_json::from_str(r#"{"limit": {"tokens": 4000}, "inclusive": true, "minimum_tokens": 0}"#)
+        .expect("a threshold");
     let roomy = ModelWindow { context: 60_000, ..WINDOW };
     let messages = dsl::parse(TALK);
     let layout = Layout::everything();

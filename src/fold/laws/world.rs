@@ -50,7 +50,7 @@ pub(super) enum Step {
     /// Undoes the newest compaction.
     Undo,
     /// A prune by hand.
-    Clear,
+    Prune,
     /// Applies the highest level by hand.
     ApplyLevel,
     /// Hours without a write.
@@ -105,7 +105,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         2 => pick().prop_map(Step::Seal),
         1 => pick().prop_map(Step::Pin),
         1 => Just(Step::Undo),
-        1 => Just(Step::Clear),
+        1 => Just(Step::Prune),
         1 => Just(Step::ApplyLevel),
         1 => Just(Step::Pause),
     ]
@@ -313,7 +313,7 @@ impl StoredSession {
             Step::Pause => {
                 self.now = self.now.plus_millis(3 * 3_600_000);
             }
-            Step::Clear | Step::ApplyLevel => return false,
+            Step::Prune | Step::ApplyLevel => return false,
         }
         true
     }

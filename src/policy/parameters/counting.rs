@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The conversion of text to tokens.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Counting {
     /// The unit of lengths, also for truncation.
     pub unit: LengthUnit,
@@ -26,6 +26,21 @@ pub struct Counting {
     pub media: MediaUnits,
     /// The fields of reported usage that make up the context usage.
     pub usage: UsageCount,
+}
+
+impl Default for Counting {
+    /// Four UTF-16 units for a token, and the provider's total of the last reply.
+    fn default() -> Self {
+        Self {
+            unit: LengthUnit::Utf16,
+            text: TextUnits::Length,
+            units_per_token: 4,
+            rounding: Rounding::Ceil,
+            per: CountPer::Message,
+            media: MediaUnits::default(),
+            usage: UsageCount::Total,
+        }
+    }
 }
 
 /// The unit of a length.
@@ -119,16 +134,23 @@ pub enum CountPer {
 
 /// The size of media, in units.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct MediaUnits {
     /// An image in a message.
-    pub image: u32,
+    pub image_units: u32,
     /// A document, such as a PDF, in a message.
-    pub document: u32,
+    pub document_units: u32,
     /// Any other media item in a message.
-    pub other: u32,
+    pub other_units: u32,
     /// A media item in the result of a tool.
-    pub attachment: u32,
+    pub attachment_units: u32,
+}
+
+impl Default for MediaUnits {
+    /// 4 800 units for each item, pi's estimate of an image.
+    fn default() -> Self {
+        Self::all(4_800)
+    }
 }
 
 /// The fields of reported usage that make up the context usage.

@@ -3,27 +3,27 @@
 //! A strategy reads its parameters here and has no others. Parameters of one agent alone are in the folder of its
 //! preset, in `parameters`; the lists of alternatives here ([`Omission`], [`CountPer`]) name them.
 
-mod clear;
 mod counting;
 mod omission;
+mod prune;
+mod section;
 mod summary;
 mod tail;
 mod threshold;
 mod truncate;
 mod view;
 
-pub use clear::{
-    Clear, Count, EstimateOf, Excerpt, Hint, Instead, Keep, Lines, OfWindow, PartOrder, PastCleared, Target, Tools,
-    Units, When, Words,
-};
 pub use counting::{Attached, CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
 pub use omission::{LastMessages, Omission};
+pub(in crate::policy) use prune::PLACEHOLDER;
+pub use prune::{Condition, Count, FailedOutputs, Hint, Keep, Placeholder, Prune, Replacement, Target, Tools, Walk};
+pub use section::{Bullet, Section, Topic};
 pub use summary::{
-    Attachments, Bullet, Contradictions, FileText, FileTool, FileTools, PromptStyle, Section, Summarize, Summary,
-    SummaryFormat, Topic, Transcript, TranscriptForm,
+    Attachments, Contradictions, FileText, FileTool, FileTools, PromptStyle, Summarize, Summary, SummaryFormat,
+    Transcript, TranscriptForm,
 };
-pub use tail::{Fraction, FractionBoundary, LargeResults, LastTurns, Recent, Requests, Tail};
-pub use threshold::{Limit, ModelLimit, Threshold, WindowStep};
+pub use tail::{Fraction, FractionBoundary, LastTurns, Recent, Requests, Tail};
+pub use threshold::{Limit, Threshold};
 pub use truncate::Truncate;
 pub use view::{Retrieval, SummaryRole, ViewStyle};
 
@@ -33,8 +33,10 @@ use serde::{Deserialize, Serialize};
 /// All parameters of compaction for one session.
 ///
 /// The text form is JSON with these field names. Unknown fields are refused, so that a misspelt name is never ignored.
+/// Fields with a default may be missing; what is stored and shown always has all of them, so that another default
+/// changes no existing policy.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Policy {
     /// The preset from which the policy was made, with its version: `opencode@seed`.
     pub preset: String,
@@ -42,7 +44,7 @@ pub struct Policy {
     pub render_version: u32,
     /// The conversion of text to tokens, for text without reported or trusted usage.
     pub counting: Counting,
-    /// Automatic compaction: enabled or not, and its limits in time.
+    /// Conditions of automatic compaction.
     pub trigger: Trigger,
     /// Truncation of long tool outputs in every view; absent: none.
     pub truncate: Option<Truncate>,
@@ -59,7 +61,6 @@ pub struct Policy {
     pub retrieval: Option<Retrieval>,
     /// Text of the user message that asks the model to continue after an automatic compaction interrupted a turn;
     /// absent: no such message. It is never added after a finished turn, nor after a request that has no reply yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_continue: Option<String>,
     /// The presentation of a summary in a view.
     pub view: ViewStyle,
@@ -67,12 +68,33 @@ pub struct Policy {
     pub guards: Guards,
 }
 
+impl Default for Policy {
+    /// A policy without steps, and without a name, which it needs to be valid.
+    fn default() -> Self {
+        Self {
+            preset: String::new(),
+            render_version: RENDER_VERSION,
+            counting: Counting::default(),
+            trigger: Trigger::default(),
+            truncate: None,
+            maintenance: Vec::new(),
+            micro: None,
+            auto: None,
+            deep: None,
+            retrieval: None,
+            auto_continue: None,
+            view: ViewStyle::default(),
+            guards: Guards::default(),
+        }
+    }
+}
+
 impl Policy {
     /// The last summary step of a level; none without one.
     pub fn summarize(&self, level: Level) -> Option<&Summarize> {
         self.level(level)?.steps.iter().rev().find_map(|step| match step {
             Step::Summarize(rule) => Some(rule.as_ref()),
-            Step::Clear(_) | Step::Omit(_) => None,
+            Step::Prune(_) | Step::Omit(_) => None,
         })
     }
 
@@ -91,6 +113,9 @@ impl Policy {
     }
 }
 
+/// Version of the code that renders views under a new policy.
+pub const RENDER_VERSION: u32 = 1;
+
 /// Maximum of every duration in a policy, in seconds: 30 days.
 pub const WAIT_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
 
@@ -98,26 +123,27 @@ pub const WAIT_SECONDS_MAX: u32 = 30 * 24 * 60 * 60;
 pub const PROMPT_BYTES_MAX: usize = 16 * 1024;
 
 /// Conditions of automatic compaction.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Trigger {
     /// Enables automatic compaction. Requests by hand always work.
     pub auto: bool,
-    /// Cooldown: seconds after a compaction started by a level, during which no level starts another one. It does not
-    /// delay requests by hand or the compaction of a view over its window.
-    pub cooldown_seconds: u32,
     /// Treats a reply as failed with an overflow if its usage indicates one: the input exceeds the window, or fills the
     /// window and the reply is empty. Replies that report an overflow themselves always count.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub silent_overflow: bool,
     /// Treats a reply that ended because of its length, although it is shorter than the model may write, as one without
     /// enough room. The reply is omitted and the view is compacted, so that the request can be sent again.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub recovers_length: bool,
     /// Evaluates thresholds between runs only: not while a reply is written or waits for its tools, nor while results
     /// wait for a reply. Views over their window and reported overflows are handled at once.
-    #[serde(default, skip_serializing_if = "is_false")]
     pub between_runs: bool,
+}
+
+impl Default for Trigger {
+    /// Automatic, by thresholds and reported overflows, at any time.
+    fn default() -> Self {
+        Self { auto: true, silent_overflow: false, recovers_length: false, between_runs: false }
+    }
 }
 
 /// A level of the policy: a threshold and the steps that follow from it.
@@ -127,18 +153,28 @@ pub struct LevelPolicy {
     /// Tokens at which the level is due.
     pub threshold: Threshold,
     /// The notice to people.
+    #[serde(default)]
     pub notice: Notice,
     /// The steps of one compaction, in order.
     pub steps: Vec<Step>,
     /// Skips the remaining steps once the view, measured again, is below the threshold.
+    #[serde(default)]
     pub stop_when_enough: bool,
 }
 
+impl LevelPolicy {
+    /// A level that takes all of its steps, without a notice.
+    pub fn new(threshold: Threshold, steps: Vec<Step>) -> Self {
+        Self { threshold, notice: Notice::None, steps, stop_when_enough: false }
+    }
+}
+
 /// The notice to people about a compaction.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Notice {
     /// No notice.
+    #[default]
     None,
     /// A line after the compaction.
     Inform {
@@ -158,8 +194,8 @@ pub enum Notice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// Prune: replaces old tool outputs, reasoning or media by placeholders.
-    Clear(Clear),
+    /// Replaces old tool outputs, reasoning or media by placeholders.
+    Prune(Prune),
     /// Truncates and omits messages until the rest fits, without a model.
     Omit(Omission),
     /// Puts a summary in place of an old range.
@@ -167,38 +203,43 @@ pub enum Step {
 }
 
 /// Limits that prevent endless compaction.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Guards {
     /// Minimum gain: tokens that an automatic compaction must free. With less, it is not started, or its summary is
     /// refused. Absent: a twentieth of the window. Prunes with a `minimum_tokens` of their own use only that. By hand:
     /// 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_gain_tokens: Option<i64>,
+    /// Maximum cached tokens that a provider would have to read again per token freed. Prunes, truncations and
+    /// omissions without a summary that cost more are skipped as long as the view fits its window. Absent: no limit. No
+    /// preset has one; it is for providers with expensive input and cheap cached input.
+    pub max_reread_per_freed: Option<u32>,
+    /// Cooldown: seconds after a compaction started by a level, during which no level starts another one. It does not
+    /// delay requests by hand or the compaction of a view over its window.
+    pub cooldown_seconds: u32,
+    /// After a compaction started by a level, the share of the window by which the view must grow before a level starts
+    /// another one. It does not delay requests by hand or the compaction of a view over its window. 0: no such delay.
+    /// No preset has one; it is a cooldown for sessions in which time says little about growth.
+    pub rearm_ratio: f64,
     /// Number of compactions that fail in a row (1 to 32) after which automatic ones stop …
     pub breaker_failures: u32,
     /// … until this number of user messages was written.
     pub breaker_turns: u32,
     /// Maximum attempts of one job, including the first.
-    pub attempts_max: u32,
-    /// After a compaction started by a level, the share of the window by which the view must grow before a level starts
-    /// another one. It does not delay requests by hand or the compaction of a view over its window. 0: no such delay.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub rearm_ratio: f64,
-    /// Maximum cached tokens that a provider would have to read again per token freed. Prunes, truncations and
-    /// omissions without a summary that cost more are skipped as long as the view fits its window. Absent: no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reread_per_freed_max: Option<u32>,
+    pub max_attempts: u32,
 }
 
-/// True if the value is `false`, which is not serialized.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-/// True if the number is 0, which is not serialized.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(value: &f64) -> bool {
-    *value == 0.0
+impl Default for Guards {
+    /// Three attempts, a breaker after three failures for three turns, no delay, and the common minimum gain.
+    fn default() -> Self {
+        Self {
+            minimum_gain_tokens: None,
+            max_reread_per_freed: None,
+            cooldown_seconds: 0,
+            rearm_ratio: 0.0,
+            breaker_failures: 3,
+            breaker_turns: 3,
+            max_attempts: 3,
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! Parameters of a summary: its boundary, its text, and the request for it.
 
 use super::omission::Omission;
+use super::section::{Section, Topic};
 use super::tail::Tail;
+use crate::policy::presets::pi::parameters::SplitTurn;
 use serde::{Deserialize, Serialize};
 
 /// Parameters of a summary in place of an old range.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Summarize {
     /// The tail: recent messages that are kept verbatim beside the summary.
     pub tail: Tail,
@@ -14,22 +16,28 @@ pub struct Summarize {
     pub summary: Summary,
     /// Puts the retained messages before the summary instead of after it.
     pub retained_first: bool,
-    /// Minimum number of messages with content; a shorter history is not summarized. 0: no minimum.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Minimum number of messages with content for a first summary; a shorter history is not summarized. 0: no minimum.
     pub minimum_messages: u32,
     /// Steps in place of a summary that cannot be made. Empty: the built-in summarizer writes it.
     pub fallback: Vec<Omission>,
 }
 
-/// True if the count is 0, which is not serialized.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_none(count: &u32) -> bool {
-    *count == 0
+impl Default for Summarize {
+    /// A summary of everything.
+    fn default() -> Self {
+        Self {
+            tail: Tail::Nothing {},
+            summary: Summary::default(),
+            retained_first: false,
+            minimum_messages: 0,
+            fallback: Vec::new(),
+        }
+    }
 }
 
 /// The form of a summary and the input of its summarizer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Summary {
     /// The layout of the sections.
     pub format: SummaryFormat,
@@ -39,13 +47,11 @@ pub struct Summary {
     pub filler: String,
     /// Maximum size in tokens, by the policy's counting.
     pub max_tokens: i64,
-    /// Appends lists of the files read and modified after the sections, in pi's tags.
-    pub file_tags: bool,
-    /// The tools whose calls fill these lists.
-    #[serde(default)]
-    pub file_tools: FileTools,
-    /// Heading of a separate summary for the front of a split turn; absent: no separate summary.
-    pub split_turn_heading: Option<String>,
+    /// Appends lists of the files read and modified after the sections, in pi's tags: the tools whose calls fill these
+    /// lists. Absent: no lists.
+    pub file_lists: Option<FileTools>,
+    /// The separate summary for the front of a split turn; absent: no separate summary.
+    pub split_turn: Option<SplitTurn>,
     /// Gives the active summary to the summarizer of the next one. Without it, old facts are lost over time.
     pub carry_previous: bool,
     /// Asks the model to check its summary against the history and to return a better one.
@@ -55,15 +61,43 @@ pub struct Summary {
     /// Attachments of the summary, verbatim; absent: none.
     pub attachments: Option<Attachments>,
     /// Further instructions to the model about the form of the summary.
-    #[serde(default)]
     pub prompt: PromptStyle,
     /// Maximum tokens of the built-in summarizer's text (files, commands, errors, open items) after a model's summary.
     /// 0: none. No agent has them, so no preset sets it; it is for models that leave out file names and commands.
-    #[serde(default)]
     pub facts_tokens: i64,
     /// The handling of claims in a summary that the history contradicts.
-    #[serde(default, skip_serializing_if = "is_default")]
     pub contradictions: Contradictions,
+}
+
+impl Default for Summary {
+    /// Nine sections under headings, with at most 4 096 tokens together.
+    fn default() -> Self {
+        Self {
+            format: SummaryFormat::Headings,
+            sections: vec![
+                Section::new("## Goal", Topic::Goal),
+                Section::new("## Constraints", Topic::Constraints),
+                Section::new("## Done", Topic::Done),
+                Section::new("## In Progress", Topic::InProgress),
+                Section::new("## Blocked", Topic::Blocked),
+                Section::new("## Decisions", Topic::Decisions),
+                Section::new("## Next Steps", Topic::NextSteps),
+                Section::new("## Context", Topic::Context),
+                Section::new("## Files", Topic::Files),
+            ],
+            filler: "(none)".to_owned(),
+            max_tokens: 4_096,
+            file_lists: None,
+            split_turn: None,
+            carry_previous: true,
+            verify: false,
+            transcript: Transcript::default(),
+            attachments: None,
+            prompt: PromptStyle::default(),
+            facts_tokens: 0,
+            contradictions: Contradictions::Report,
+        }
+    }
 }
 
 /// The handling of claims in a summary that the history contradicts: a check that supposedly passes although its last
@@ -79,47 +113,20 @@ pub enum Contradictions {
 }
 
 /// Instructions to the model about the form of its answer, besides the sections.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PromptStyle {
     /// Text of the request for a summary, in place of Longhand's own text and the list of sections; absent: those. With
-    /// a text of its own, an answer is judged by its substance.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// a text of its own, an answer is judged by its substance. No preset has one, because the prompts of agents are
+    /// not copied; it is for users who have a prompt.
     pub task: Option<String>,
-    /// Name of the element that contains the previous summary in the request.
-    pub previous_tag: String,
     /// Name of the element in which a model may think before it writes. The element is not part of the summary. Absent:
     /// the request asks for the summary and nothing else.
     pub thoughts_tag: Option<String>,
     /// Name of the element in which the model returns the summary; the tags are removed. Absent: none.
     pub answer_tag: Option<String>,
     /// Further rules for the summary, one sentence each, about omissions and style.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rules: Vec<String>,
-    /// Sections of the separate summary for the front of a split turn.
-    pub split_turn_sections: Vec<Section>,
-    /// Includes the custom instructions in the summary of a split turn.
-    pub split_turn_instructions: bool,
-}
-
-impl Default for PromptStyle {
-    fn default() -> Self {
-        let section =
-            |heading: &str, holds| Section { heading: heading.to_owned(), holds: Some(holds), bullet: Bullet::Dash };
-        Self {
-            task: None,
-            previous_tag: "previous-summary".to_owned(),
-            thoughts_tag: None,
-            answer_tag: None,
-            rules: Vec::new(),
-            split_turn_sections: vec![
-                section("## Original Request", Topic::Goal),
-                section("## Progress So Far", Topic::Done),
-                section("## Context Needed to Continue", Topic::Context),
-            ],
-            split_turn_instructions: true,
-        }
-    }
 }
 
 /// The layout of the sections of a summary.
@@ -139,7 +146,7 @@ pub enum SummaryFormat {
 
 /// The form in which a summarizing model gets the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Transcript {
     /// The form of messages, calls and results.
     pub form: TranscriptForm,
@@ -151,6 +158,19 @@ pub struct Transcript {
     pub reasoning: bool,
     /// Text in place of a media item, with `{mime}` and `{name}` filled in. Empty: the item is omitted.
     pub media_note: String,
+}
+
+impl Default for Transcript {
+    /// Every call with its result, with whole outputs and without reasoning.
+    fn default() -> Self {
+        Self {
+            form: TranscriptForm::Paired,
+            output_units: 0,
+            output_marker: "\n[truncated]".to_owned(),
+            reasoning: false,
+            media_note: "[Attached {mime}: {name}]".to_owned(),
+        }
+    }
 }
 
 /// The form of messages, calls and results for a summarizing model.
@@ -210,68 +230,12 @@ pub enum FileText {
     Nowhere {},
 }
 
-/// A section of a summary.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Section {
-    /// The heading, with its `#`s.
-    pub heading: String,
-    /// The topic of the section; none for a heading over other sections.
-    pub holds: Option<Topic>,
-    /// The start of each item.
-    pub bullet: Bullet,
-}
-
-/// The topic of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Topic {
-    /// The user's goal.
-    Goal,
-    /// The user's constraints.
-    Constraints,
-    /// Finished work.
-    Done,
-    /// Work in progress.
-    InProgress,
-    /// Obstacles.
-    Blocked,
-    /// Decisions and their reasons.
-    Decisions,
-    /// Next steps.
-    NextSteps,
-    /// Facts, errors and open questions.
-    Context,
-    /// Files and their relevance.
-    Files,
-}
-
-/// The start of each item of a section.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Bullet {
-    /// `- `
-    Dash,
-    /// `- [x] `
-    Checked,
-    /// `- [ ] `
-    Unchecked,
-    /// `1. `
-    Number,
-}
-
-/// True if the value is the default, which is not serialized.
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 /// The tool calls that count as file operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileTools {
     /// The tools with exactly the names `read`, `write` and `edit`, with a `path`, as in pi.
     Pi,
     /// Also the corresponding tools of other agents, by name and by the field with the path.
-    #[default]
     Any,
 }

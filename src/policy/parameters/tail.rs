@@ -1,6 +1,7 @@
 //! Parameters of the tail beside a summary.
 
 use super::omission::LastMessages;
+use crate::policy::presets::pi::parameters::LargeResults;
 use serde::{Deserialize, Serialize};
 
 /// The tail: messages kept verbatim beside a summary.
@@ -9,7 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Tail {
     /// No tail, apart from messages without an answer.
     Nothing {},
-    /// No tail either, unless the history is shorter than the minimum: then all of it stays, without a summary.
+    /// No tail either, unless the messages since the last summary are fewer than the minimum: then all of them stay,
+    /// without a summary. Suna's first months.
     Whole {
         /// Minimum number of messages for a summary.
         minimum_messages: u32,
@@ -35,9 +37,9 @@ pub struct LastTurns {
     /// The budget as a share of the usable window.
     pub budget_ratio: f64,
     /// Minimum of the budget, in tokens.
-    pub budget_min_tokens: i64,
+    pub minimum_budget_tokens: i64,
     /// Maximum of the budget, in tokens.
-    pub budget_max_tokens: i64,
+    pub max_budget_tokens: i64,
 }
 
 /// The newest messages whose tokens reach a budget. System messages always stay, beside the summary.
@@ -51,17 +53,6 @@ pub struct Recent {
     pub large_results: LargeResults,
 }
 
-/// The tail if the results of the last calls alone exceed the budget: no boundary may be before any of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LargeResults {
-    /// The results and the reply that made the calls: pi since 0.87.
-    #[default]
-    WithCall,
-    /// Everything: pi up to 0.73, which then has nothing to summarize.
-    WithEverything,
-}
-
 /// The tail after a share of the history.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,6 +62,7 @@ pub struct Fraction {
     /// Rule for the exact boundary.
     pub boundary: FractionBoundary,
     /// Nothing is summarized if the boundary covers less than this share.
+    #[serde(default)]
     pub minimum_ratio: f64,
 }
 
@@ -102,8 +94,10 @@ pub struct Requests {
     /// limit.
     pub keep_tokens: Option<i64>,
     /// True if requests with parts other than text are skipped.
+    #[serde(default)]
     pub text_only: bool,
     /// Text between the beginning and the end of the truncated request; `{omitted}` becomes the number of omitted
     /// units.
+    #[serde(default)]
     pub marker: String,
 }

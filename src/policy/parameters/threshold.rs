@@ -1,5 +1,6 @@
 //! Parameters of a threshold.
 
+use crate::policy::presets::suna::parameters::{ModelLimit, WindowStep};
 use serde::{Deserialize, Serialize};
 
 /// The number of tokens at which a level is due.
@@ -9,10 +10,24 @@ pub struct Threshold {
     /// The limit, computed from the window.
     pub limit: Limit,
     /// True if the level is due at the limit itself; otherwise only above it.
+    #[serde(default)]
     pub inclusive: bool,
-    /// Minimum number of tokens: with fewer the level is never due, however small the window is. No preset has one; it is
-    /// for models with small windows, where a share of the window would be due after a few messages.
+    /// Minimum number of tokens: with fewer the level is never due, however small the window is. It is for models with
+    /// small windows, where a share of the window would be due after a few messages.
+    #[serde(default)]
     pub minimum_tokens: i64,
+}
+
+impl Threshold {
+    /// Due above the limit.
+    pub fn above(limit: Limit) -> Self {
+        Self { limit, inclusive: false, minimum_tokens: 0 }
+    }
+
+    /// Due at the limit and above it.
+    pub fn at(limit: Limit) -> Self {
+        Self { inclusive: true, ..Self::above(limit) }
+    }
 }
 
 /// The computation of a limit from a window.
@@ -28,21 +43,13 @@ pub enum Limit {
         /// Maximum of the output limit; also its value if the model states none.
         output_cap_tokens: i64,
     },
-    /// `context - reserve_tokens`: pi's `shouldCompact`.
-    Reserve {
-        /// Tokens kept free.
-        reserve_tokens: i64,
-    },
-    /// A share of the context.
-    Ratio {
-        /// The share, between 0 and 1.
-        ratio: f64,
-    },
+    /// The context without this number of tokens, which are kept free: pi's `shouldCompact`.
+    #[serde(rename = "reserve_tokens")]
+    Reserve(i64),
+    /// A share of the context, between 0 and 1.
+    Ratio(f64),
     /// A number of tokens, independent of the window.
-    Tokens {
-        /// The number of tokens.
-        tokens: i64,
-    },
+    Tokens(i64),
     /// The smaller of a share of the context and the context without a reserve: Qwen Code's thresholds.
     Buffered {
         /// The share, between 0 and 1.
@@ -54,12 +61,13 @@ pub enum Limit {
         floor_ratio: f64,
     },
     /// Another limit with an offset, at most the context: Qwen Code's warning and its hard limit.
-    Beside {
+    Relative {
         /// The other limit.
         limit: Box<Limit>,
         /// Tokens above the other limit; negative: below it.
         offset_tokens: i64,
         /// Lower bound: the context without this reserve; absent: 0.
+        #[serde(default)]
         reserve_tokens: Option<i64>,
     },
     /// By the model's name: the first entry whose text is part of the name in lower case.
@@ -76,24 +84,4 @@ pub enum Limit {
         /// The reserve of a context that is smaller than every step.
         otherwise_reserve_tokens: i64,
     },
-}
-
-/// The limit of models whose name contains a text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ModelLimit {
-    /// The text, in lower case.
-    pub contains: String,
-    /// The limit in tokens.
-    pub tokens: i64,
-}
-
-/// The reserve of contexts from a minimum size on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct WindowStep {
-    /// The minimum size of the context, in tokens.
-    pub context_tokens: i64,
-    /// The reserve in tokens.
-    pub reserve_tokens: i64,
 }

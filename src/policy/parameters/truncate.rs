@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Limits of long texts. They apply together; the smallest remainder at each end is kept. 0 switches a limit off.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Truncate {
     /// Maximum units.
     pub max_units: u32,
@@ -13,14 +13,21 @@ pub struct Truncate {
     /// Maximum bytes.
     pub max_bytes: u32,
     /// Share of the kept text at the beginning, between 0 and 1; the rest is at the end.
-    pub head_share: f64,
+    pub head_ratio: f64,
     /// Text in place of the omission; `{omitted}` becomes the number of omitted units, `{max}` the limit in units.
     pub marker: String,
+}
+
+impl Default for Truncate {
+    /// No limit; a limit that is set keeps the beginning.
+    fn default() -> Self {
+        Self::head(0, "\n[Output truncated: {omitted} characters omitted]")
+    }
 }
 
 impl Truncate {
     /// Keeps the beginning of a text, followed by a marker.
     pub fn head(max_units: u32, marker: &str) -> Self {
-        Self { max_units, max_lines: 0, max_bytes: 0, head_share: 1.0, marker: marker.to_owned() }
+        Self { max_units, max_lines: 0, max_bytes: 0, head_ratio: 1.0, marker: marker.to_owned() }
     }
 }

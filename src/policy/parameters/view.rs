@@ -18,7 +18,7 @@ pub struct Retrieval {
 
 /// The presentation of a summary in a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct ViewStyle {
     /// Text of a user message before the summary; absent: no such message.
     pub marker_text: Option<String>,
@@ -34,6 +34,21 @@ pub struct ViewStyle {
     pub resume_text: Option<String>,
     /// Text of the error result of a call that never got a result.
     pub interrupted_text: String,
+}
+
+impl Default for ViewStyle {
+    /// A summary is a user message without a text around it.
+    fn default() -> Self {
+        Self {
+            marker_text: None,
+            summary_role: SummaryRole::User,
+            summary_prefix: String::new(),
+            summary_suffix: String::new(),
+            acknowledgement: None,
+            resume_text: None,
+            interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+        }
+    }
 }
 
 /// The role of a summary.

@@ -40,7 +40,7 @@ pub fn summary_within(planning: PlanningInput<'_>, level_policy: &LevelPolicy, b
         && tail_start.is_none_or(|start| tail_can_start(sources, start));
     let rule = level_policy.steps.iter().rev().find_map(|step| match step {
         Step::Summarize(rule) => Some(rule.as_ref()),
-        Step::Clear(_) | Step::Omit(_) => None,
+        Step::Prune(_) | Step::Omit(_) => None,
     });
     let Some(rule) = rule.filter(|_| can_be) else { return Work::default() };
     let inline = inline(sources);

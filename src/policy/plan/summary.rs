@@ -76,7 +76,7 @@ pub(in crate::policy) fn summary_of(
     let tail_start = tail.first().map_or(base + 1, slot);
     let split = selection
         .split_turn_start
-        .filter(|_| rule.summary.split_turn_heading.is_some())
+        .filter(|_| rule.summary.split_turn.is_some())
         .map_or(head.len(), |start| start.saturating_sub(front.len()).min(head.len()));
     // Pinned messages stay anyway. Messages before the range are in no summary, so they are retained even after their
     // pin is removed.

@@ -1,11 +1,8 @@
 //! The context editing of Anthropic's API, done by Longhand instead.
 
 use super::preset::Preset;
-use crate::policy::{
-    Clear, CountPer, Counting, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice, Policy, Rounding, Step,
-    SummaryRole, TextUnits, Threshold, Trigger, UsageCount, ViewStyle,
-};
-use crate::policy::{Count, EstimateOf, Keep, Target};
+use crate::policy::{Count, FailedOutputs, Keep, Target};
+use crate::policy::{Counting, LengthUnit, LevelPolicy, Limit, MediaUnits, Policy, Prune, Step, Threshold, UsageCount};
 
 /// `anthropic-context-editing@2025-10`.
 pub const CONTEXT_EDITING: Preset = Preset {
@@ -19,26 +16,21 @@ pub const CONTEXT_EDITING: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Longhand: the interface counts for itself"),
         ("counting.usage", "Anthropic: input_tokens"),
         ("trigger.auto", "Anthropic: the edits are applied to every request"),
-        ("trigger.cooldown_seconds", "Anthropic has none"),
-        ("truncate", "Anthropic has none"),
         ("maintenance", "Anthropic: clear_thinking_20251015"),
-        ("maintenance.0.clear.keep.turns_with_any", "Anthropic: keep, default: the last turn with thoughts"),
-        ("micro", "Anthropic has one trigger"),
+        ("maintenance.0.prune.keep.turns_with_parts", "Anthropic: keep, default: the last turn with thoughts"),
         ("auto", "Anthropic: clear_tool_uses_20250919"),
         ("auto.threshold", "Anthropic: trigger, default: 100000 input tokens"),
         ("auto.notice", "Anthropic: applied_edits, without a line of its own"),
-        ("auto.steps.0.clear.keep.items", "Anthropic: keep, default: 3 tool uses"),
-        ("auto.steps.0.clear.minimum_tokens", "Anthropic: clear_at_least, default: none"),
-        ("auto.steps.0.clear.protected_tools", "Anthropic: exclude_tools, default: none"),
-        ("auto.steps.0.clear.inputs", "Anthropic: clear_tool_inputs, default: false"),
-        ("auto.steps.0.clear.instead", "Longhand's wording"),
-        ("auto.steps.0.clear.only_if_shorter", "Longhand: clearing must free something"),
+        ("auto.steps.0.prune.keep.parts", "Anthropic: keep, default: 3 tool uses"),
+        ("auto.steps.0.prune.minimum_tokens", "Anthropic: clear_at_least, default: none"),
+        ("auto.steps.0.prune.tools", "Anthropic: exclude_tools, default: none"),
+        ("auto.steps.0.prune.inputs", "Anthropic: clear_tool_inputs, default: false"),
+        ("auto.steps.0.prune.replacement", "Longhand's wording"),
+        ("auto.steps.0.prune.only_if_shorter", "Longhand: clearing must free something"),
         ("deep", "Anthropic: compaction is another edit"),
-        ("retrieval", "Anthropic has none"),
         ("view", "Longhand: the edits make no summary"),
         ("guards", "Longhand"),
     ],
@@ -49,48 +41,26 @@ pub const CONTEXT_EDITING: Preset = Preset {
 pub fn context_editing() -> Policy {
     Policy {
         preset: CONTEXT_EDITING.name.to_owned(),
-        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
-            text: TextUnits::Length,
-            units_per_token: 4,
-            rounding: Rounding::Ceil,
-            per: CountPer::Message,
             media: MediaUnits::all(6_400),
             usage: UsageCount::Prompt,
+            ..Counting::default()
         },
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: vec![Step::Clear(Clear {
+        maintenance: vec![Step::Prune(Prune {
             target: Target::Reasoning,
-            estimate: EstimateOf::Part,
-            keep: Keep { turns_with_any: 1, ..Keep::default() },
+            keep: Keep { turns_with_parts: 1, ..Keep::default() },
             only_if_shorter: false,
-            ..Clear::outputs("")
+            ..Prune::outputs("")
         })],
-        micro: None,
-        auto: Some(LevelPolicy {
-            threshold: Threshold { limit: Limit::Tokens { tokens: 100_000 }, inclusive: false, minimum_tokens: 0 },
-            notice: Notice::None,
-            steps: vec![Step::Clear(Clear {
-                keep: Keep { items: Count::Fixed(3), ..Keep::default() },
-                failed_too: true,
-                ..Clear::outputs("[Old result of {tool} cleared]")
+        auto: Some(LevelPolicy::new(
+            Threshold::above(Limit::Tokens(100_000)),
+            vec![Step::Prune(Prune {
+                keep: Keep { parts: Count::Fixed(3), ..Keep::default() },
+                failed_outputs: FailedOutputs::Prune,
+                ..Prune::outputs("[Old result of {tool} cleared]")
             })],
-            stop_when_enough: false,
-        }),
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
-        view: ViewStyle {
-            marker_text: None,
-            summary_role: SummaryRole::User,
-            summary_prefix: String::new(),
-            summary_suffix: String::new(),
-            acknowledgement: None,
-            resume_text: None,
-            interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
-        },
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
+        )),
+        ..Policy::default()
     }
 }

@@ -5,11 +5,10 @@
 use super::preset::Preset;
 use crate::policy::LastMessages;
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
-    Notice, Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole,
-    Tail, TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Counting, Guards, LevelPolicy, Limit, MediaUnits, Notice, Omission, Policy, PromptStyle, Prune, Section,
+    Step, Summarize, Summary, Tail, Threshold, Topic, Transcript, UsageCount, ViewStyle,
 };
-use crate::policy::{Count, Hint, Instead, Keep, Words};
+use crate::policy::{Count, Hint, Keep, Placeholder, Replacement};
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
                           summarized, cleared or left out.";
@@ -35,26 +34,22 @@ pub const SEED: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Longhand: the design takes the tokens of the last reply and estimates nothing"),
         ("trigger.auto", "Claude Code's design: it is checked after every turn"),
-        ("trigger.cooldown_seconds", "Longhand: the design has a cooldown and names no length"),
-        ("truncate", "Claude Code's design has none"),
+        ("guards.cooldown_seconds", "Longhand: the design has a cooldown and names no length"),
         ("maintenance", "Claude Code's design: nothing happens below the lowest level"),
         ("micro", "Claude Code's design: micro compact"),
-        ("micro.steps.0.clear.keep.turns", "Claude Code's design: the outputs of the last 10 turns stay"),
-        ("micro.steps.0.clear.instead", "Claude Code's design: the two lines in place of an output"),
-        ("micro.steps.0.clear.only_if_shorter", "Longhand: clearing must free something"),
+        ("micro.steps.0.prune.keep.turns", "Claude Code's design: the outputs of the last 10 turns stay"),
+        ("micro.steps.0.prune.replacement", "Claude Code's design: the two lines in place of an output"),
+        ("micro.steps.0.prune.only_if_shorter", "Longhand: clearing must free something"),
         ("auto", "Claude Code's design: auto compact"),
         ("auto.steps.0.summarize.summary.max_tokens", "Longhand: the design sets no limit"),
         ("auto.steps.0.summarize.summary.carry_previous", "Longhand: old facts must not fade"),
         ("auto.steps.0.summarize.fallback", "Claude Code's design: a failed summary leaves the last 20 messages"),
-        ("auto.steps.0.summarize.retained_first", "Claude Code's design retains nothing apart"),
         ("deep", "Claude Code's design: dream compact"),
         ("deep.notice.confirm.wait_seconds", "Longhand: the design does not say how long it waits"),
         ("deep.steps.0.summarize.summary.max_tokens", "Longhand: the design sets no limit"),
         ("deep.steps.0.summarize.fallback", "Claude Code's design: a failed summary leaves the last 20 messages"),
-        ("retrieval", "Claude Code's design has none"),
         ("view", "Claude Code's design: the summary is a user message in an element"),
         ("view.interrupted_text", "Longhand's wording"),
         ("guards", "Longhand: the design has the cooldown only"),
@@ -76,11 +71,9 @@ pub const OBSERVED: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Longhand: the product's estimate is not public"),
         ("counting.usage", "Claude Code's transcripts: input and both cache counts of the last reply"),
         ("trigger.auto", "Claude Code: autoCompactEnabled"),
-        ("trigger.cooldown_seconds", "no cooldown was observed"),
         ("truncate", "not public"),
         ("maintenance", "not public: what its micro compaction clears, and when"),
         ("micro", "not public: what its micro compaction clears, and when"),
@@ -88,16 +81,14 @@ pub const OBSERVED: Preset = Preset {
         ("auto.threshold", "Claude Code: its debug line, effective window = window - 20000, threshold = that - 13000"),
         ("auto.threshold.limit.buffered.floor_ratio", "Longhand: a small window must not be due at once"),
         ("auto.notice", "Claude Code: the words of its boundary line"),
-        ("auto.steps.0.clear", "Claude Code's documentation, as quoted: old outputs are cleared before summarizing"),
-        ("auto.steps.0.clear.keep", "Anthropic: default of clear_tool_uses_20250919"),
-        ("auto.steps.0.clear.minimum_tokens", "Longhand: less is not worth a new prefix"),
-        ("auto.steps.0.clear.instead", "Longhand's wording"),
+        ("auto.steps.0.prune", "Claude Code's documentation, as quoted: old outputs are cleared before summarizing"),
+        ("auto.steps.0.prune.keep", "Anthropic: default of clear_tool_uses_20250919"),
+        ("auto.steps.0.prune.minimum_tokens", "Longhand: less is not worth a new prefix"),
+        ("auto.steps.0.prune.replacement", "Longhand's wording"),
         ("auto.steps.1.summarize", "Claude Code's documentation: a structured summary replaces the conversation"),
         ("auto.steps.1.summarize.summary", "Longhand's wording: the prompt is not public"),
-        ("auto.steps.1.summarize.fallback", "Longhand: none was observed"),
         ("auto.stop_when_enough", "Claude Code's documentation, as quoted: it summarizes if needed"),
         ("deep", "Claude Code has one automatic compaction"),
-        ("retrieval", "none was observed"),
         ("view", "Claude Code's transcripts: a summary is a user message"),
         ("view.summary_prefix", "Claude Code's transcripts: how its summaries begin; the rest is Longhand's wording"),
         ("view.interrupted_text", "Longhand's wording"),
@@ -112,47 +103,42 @@ pub const OBSERVED: Preset = Preset {
 pub fn seed() -> Policy {
     Policy {
         preset: SEED.name.to_owned(),
-        render_version: 1,
         counting: counting(UsageCount::Total),
-        trigger: Trigger { auto: true, cooldown_seconds: 60, ..Trigger::default() },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: Some(LevelPolicy {
-            threshold: above(0.55),
-            notice: Notice::None,
-            steps: vec![Step::Clear(Clear {
+        micro: Some(LevelPolicy::new(
+            above(0.55),
+            vec![Step::Prune(Prune {
                 keep: Keep { turns: 10, ..Keep::default() },
-                instead: Instead::Words(Words { text: two_lines(), hints: hints() }),
-                ..Clear::outputs("")
+                replacement: Replacement::Placeholder(Placeholder { text: two_lines(), hints: hints() }),
+                ..Prune::outputs("")
             })],
-            stop_when_enough: false,
-        }),
+        )),
         auto: Some(LevelPolicy {
-            threshold: above(0.75),
             notice: Notice::Inform {
                 text: "--- Conversation compacted to save context ({percent}% full) ---".to_owned(),
             },
-            steps: vec![summarize(
-                Tail::Last(LastMessages { messages: 10 }),
-                in_tags(summary(auto_sections(), 3_600)),
-                last_20(),
-            )],
-            stop_when_enough: false,
+            ..LevelPolicy::new(
+                above(0.75),
+                vec![summarize(
+                    Tail::Last(LastMessages { messages: 10 }),
+                    in_tags(summary(auto_sections(), 3_600)),
+                    last_20(),
+                )],
+            )
         }),
         deep: Some(LevelPolicy {
-            threshold: above(0.9),
             notice: Notice::Confirm {
                 text: "The context is {percent}% full. Rewrite the conversation as a report and go on from there?"
                     .to_owned(),
                 wait_seconds: 60,
             },
-            steps: vec![summarize(Tail::Nothing {}, report(summary(report_sections(), 8_000)), last_20())],
-            stop_when_enough: false,
+            ..LevelPolicy::new(
+                above(0.9),
+                vec![summarize(Tail::Nothing {}, report(summary(report_sections(), 8_000)), last_20())],
+            )
         }),
-        retrieval: None,
-        auto_continue: None,
         view: view("<conversation-summary>\n", "\n</conversation-summary>"),
-        guards: guards(),
+        guards: Guards { cooldown_seconds: 60, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
@@ -160,56 +146,38 @@ pub fn seed() -> Policy {
 pub fn observed() -> Policy {
     Policy {
         preset: OBSERVED.name.to_owned(),
-        render_version: 1,
         counting: counting(UsageCount::Prompt),
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: None,
         auto: Some(LevelPolicy {
-            threshold: Threshold {
-                limit: Limit::Buffered { ratio: 1.0, reserve_tokens: 20_000 + 13_000, floor_ratio: 0.5 },
-                inclusive: true,
-                minimum_tokens: 0,
-            },
             notice: Notice::Inform { text: "Conversation compacted".to_owned() },
-            steps: vec![
-                Step::Clear(Clear {
-                    keep: Keep { items: Count::Fixed(3), ..Keep::default() },
-                    minimum_tokens: 20_000,
-                    ..Clear::outputs("[Old output of {tool} cleared]")
-                }),
-                summarize(Tail::Nothing {}, summary(observed_sections(), 8_000), Vec::new()),
-            ],
             stop_when_enough: true,
+            ..LevelPolicy::new(
+                Threshold::at(Limit::Buffered { ratio: 1.0, reserve_tokens: 20_000 + 13_000, floor_ratio: 0.5 }),
+                vec![
+                    Step::Prune(Prune {
+                        keep: Keep { parts: Count::Fixed(3), ..Keep::default() },
+                        minimum_tokens: 20_000,
+                        ..Prune::outputs("[Old output of {tool} cleared]")
+                    }),
+                    summarize(Tail::Nothing {}, summary(observed_sections(), 8_000), Vec::new()),
+                ],
+            )
         }),
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
         view: view(
             "This session is being continued from a previous conversation that ran out of context. What happened in it \
              is summed up here:\n\n",
             "",
         ),
-        guards: guards(),
+        ..Policy::default()
     }
 }
 
 fn counting(usage: UsageCount) -> Counting {
-    Counting {
-        unit: LengthUnit::Utf16,
-        text: TextUnits::Length,
-        units_per_token: 4,
-        rounding: Rounding::Ceil,
-        per: CountPer::Message,
-        media: MediaUnits::all(6_400),
-        usage,
-    }
+    Counting { media: MediaUnits::all(6_400), usage, ..Counting::default() }
 }
 
 /// A threshold strictly above a share of the window.
 fn above(ratio: f64) -> Threshold {
-    Threshold { limit: Limit::Ratio { ratio }, inclusive: false, minimum_tokens: 0 }
+    Threshold::above(Limit::Ratio(ratio))
 }
 
 fn two_lines() -> String {
@@ -242,7 +210,7 @@ fn hints() -> Vec<Hint> {
 }
 
 fn summarize(tail: Tail, summary: Summary, fallback: Vec<Omission>) -> Step {
-    Step::Summarize(Box::new(Summarize { tail, summary, retained_first: false, minimum_messages: 0, fallback }))
+    Step::Summarize(Box::new(Summarize { tail, summary, fallback, ..Summarize::default() }))
 }
 
 fn last_20() -> Vec<Omission> {
@@ -251,26 +219,10 @@ fn last_20() -> Vec<Omission> {
 
 fn summary(sections: Vec<Section>, max_tokens: i64) -> Summary {
     Summary {
-        format: SummaryFormat::Headings,
         sections,
-        filler: "(none)".to_owned(),
         max_tokens,
-        file_tags: false,
-        file_tools: FileTools::Any,
-        split_turn_heading: None,
-        carry_previous: true,
-        verify: false,
-        transcript: Transcript {
-            form: TranscriptForm::Paired,
-            output_units: 2_000,
-            output_marker: "\n[truncated]".to_owned(),
-            reasoning: true,
-            media_note: "[Attached {mime}: {name}]".to_owned(),
-        },
-        attachments: None,
-        prompt: PromptStyle::default(),
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        transcript: Transcript { output_units: 2_000, reasoning: true, ..Transcript::default() },
+        ..Summary::default()
     }
 }
 
@@ -289,63 +241,51 @@ fn report(summary: Summary) -> Summary {
     Summary { prompt: PromptStyle { rules, ..summary.prompt }, ..summary }
 }
 
-fn section(heading: &str, holds: Option<Topic>) -> Section {
-    Section { heading: heading.to_owned(), holds, bullet: Bullet::Dash }
-}
-
 /// The four sections of the design, with a heading for each topic that the design preserves.
 fn auto_sections() -> Vec<Section> {
     vec![
-        section("## Goal", Some(Topic::Goal)),
-        section("### Preferences", Some(Topic::Constraints)),
-        section("## Progress", Some(Topic::Done)),
-        section("### Modified Files", Some(Topic::Files)),
-        section("## Critical Context", Some(Topic::Context)),
-        section("### Decisions and Reasons", Some(Topic::Decisions)),
-        section("### Open Questions and Blockers", Some(Topic::Blocked)),
-        section("## Next Steps", Some(Topic::NextSteps)),
+        Section::new("## Goal", Topic::Goal),
+        Section::new("### Preferences", Topic::Constraints),
+        Section::new("## Progress", Topic::Done),
+        Section::new("### Modified Files", Topic::Files),
+        Section::new("## Critical Context", Topic::Context),
+        Section::new("### Decisions and Reasons", Topic::Decisions),
+        Section::new("### Open Questions and Blockers", Topic::Blocked),
+        Section::new("## Next Steps", Topic::NextSteps),
     ]
 }
 
 fn report_sections() -> Vec<Section> {
     vec![
-        section("# Session Summary (Dream Compact)", None),
-        section("## Primary Goal", Some(Topic::Goal)),
-        section("## Completed", Some(Topic::Done)),
-        section("## In Progress", Some(Topic::InProgress)),
-        section("## Critical Files", Some(Topic::Files)),
-        section("## Open Decisions", Some(Topic::Decisions)),
-        Section { bullet: Bullet::Number, ..section("## Next Steps", Some(Topic::NextSteps)) },
+        Section::new("# Session Summary (Dream Compact)", None),
+        Section::new("## Primary Goal", Topic::Goal),
+        Section::new("## Completed", Topic::Done),
+        Section::new("## In Progress", Topic::InProgress),
+        Section::new("## Critical Files", Topic::Files),
+        Section::new("## Open Decisions", Topic::Decisions),
+        Section::new("## Next Steps", Topic::NextSteps).with(Bullet::Number),
     ]
 }
 
 fn observed_sections() -> Vec<Section> {
     vec![
-        section("## What the user wants", Some(Topic::Goal)),
-        section("## What the user insisted on", Some(Topic::Constraints)),
-        section("## Decisions", Some(Topic::Decisions)),
-        section("## Files", Some(Topic::Files)),
-        section("## Done", Some(Topic::Done)),
-        section("## In progress", Some(Topic::InProgress)),
-        section("## Facts and errors", Some(Topic::Context)),
-        section("## Next steps", Some(Topic::NextSteps)),
+        Section::new("## What the user wants", Topic::Goal),
+        Section::new("## What the user insisted on", Topic::Constraints),
+        Section::new("## Decisions", Topic::Decisions),
+        Section::new("## Files", Topic::Files),
+        Section::new("## Done", Topic::Done),
+        Section::new("## In progress", Topic::InProgress),
+        Section::new("## Facts and errors", Topic::Context),
+        Section::new("## Next steps", Topic::NextSteps),
     ]
 }
 
 fn view(summary_prefix: &str, summary_suffix: &str) -> ViewStyle {
     ViewStyle {
-        marker_text: None,
-        summary_role: SummaryRole::User,
         summary_prefix: summary_prefix.to_owned(),
         summary_suffix: summary_suffix.to_owned(),
-        acknowledgement: None,
-        resume_text: None,
-        interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+        ..ViewStyle::default()
     }
-}
-
-fn guards() -> Guards {
-    Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() }
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use super::preset::Preset;
 use crate::policy::Requests;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,
-    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Counting, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice, Policy, Section, Step, Summarize, Summary,
+    SummaryFormat, Tail, Threshold, Topic, Transcript, ViewStyle,
 };
 
 /// `codex@2026-08`.
@@ -24,16 +23,12 @@ pub const V2026_08: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Codex: 4 bytes of UTF-8 for a token, rounded up"),
         ("counting.per", "Codex: item by item"),
         ("counting.media", "Codex: an image counts 7373 bytes"),
         ("counting.usage", "Codex: the total of the last reply"),
         ("trigger.auto", "Codex: it is checked before each turn and after each sampling"),
-        ("trigger.cooldown_seconds", "Codex has none"),
         ("truncate", "Codex truncates outputs before it records them"),
-        ("maintenance", "Codex clears nothing"),
-        ("micro", "Codex has one level"),
         ("auto.threshold", "Codex: auto_compact_token_limit, nine tenths of the window"),
         ("auto.notice", "Longhand's wording: Codex warns about long threads"),
         ("auto.steps.0.summarize.tail", "Codex: the most recent real user messages"),
@@ -44,9 +39,6 @@ pub const V2026_08: Preset = Preset {
         ("auto.steps.0.summarize.summary.max_tokens", "Longhand: Codex sets no limit"),
         ("auto.steps.0.summarize.retained_first", "Codex: requests, then the summary"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
-        ("auto.stop_when_enough", "Codex has one step"),
-        ("deep", "Codex has one level"),
-        ("retrieval", "Codex has none"),
         ("view", "Codex: a summary is a user message"),
         ("view.summary_prefix", "Longhand's wording: Codex has a prefix of its own"),
         ("view.interrupted_text", "Longhand's wording"),
@@ -59,81 +51,45 @@ pub const V2026_08: Preset = Preset {
 pub fn v2026_08() -> Policy {
     Policy {
         preset: V2026_08.name.to_owned(),
-        render_version: 1,
-        counting: Counting {
-            unit: LengthUnit::Bytes,
-            text: TextUnits::Length,
-            units_per_token: 4,
-            rounding: Rounding::Ceil,
-            per: CountPer::Message,
-            media: MediaUnits::all(7_373),
-            usage: UsageCount::Total,
-        },
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: None,
+        counting: Counting { unit: LengthUnit::Bytes, media: MediaUnits::all(7_373), ..Counting::default() },
         auto: Some(LevelPolicy {
-            threshold: Threshold { limit: Limit::Ratio { ratio: 0.9 }, inclusive: true, minimum_tokens: 0 },
             notice: Notice::Inform { text: "The conversation was compacted; details of it may be missing.".to_owned() },
-            steps: vec![Step::Summarize(Box::new(Summarize {
-                tail: Tail::Requests(Requests {
-                    messages: None,
-                    keep_tokens: Some(20_000),
-                    text_only: false,
-                    marker: "\n[… {omitted} bytes left out …]\n".to_owned(),
-                }),
-                summary: summary(),
-                retained_first: true,
-                minimum_messages: 0,
-                fallback: Vec::new(),
-            }))],
-            stop_when_enough: false,
+            ..LevelPolicy::new(
+                Threshold::at(Limit::Ratio(0.9)),
+                vec![Step::Summarize(Box::new(Summarize {
+                    tail: Tail::Requests(Requests {
+                        messages: None,
+                        keep_tokens: Some(20_000),
+                        text_only: false,
+                        marker: "\n[… {omitted} bytes left out …]\n".to_owned(),
+                    }),
+                    summary: summary(),
+                    retained_first: true,
+                    ..Summarize::default()
+                }))],
+            )
         }),
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
         view: ViewStyle {
-            marker_text: None,
-            summary_role: SummaryRole::User,
             summary_prefix: "The work so far was handed over with this summary:\n".to_owned(),
-            summary_suffix: String::new(),
-            acknowledgement: None,
-            resume_text: None,
-            interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+            ..ViewStyle::default()
         },
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
 fn summary() -> Summary {
-    let section = |heading: &str, holds| Section { heading: heading.to_owned(), holds, bullet: Bullet::Dash };
     Summary {
         format: SummaryFormat::Prose,
         sections: vec![
-            section("Progress", Some(Topic::Done)),
-            section("Key decisions", Some(Topic::Decisions)),
-            section("Context, constraints and preferences", Some(Topic::Constraints)),
-            section("What remains to be done", Some(Topic::NextSteps)),
-            section("Critical data", Some(Topic::Context)),
+            Section::new("Progress", Topic::Done),
+            Section::new("Key decisions", Topic::Decisions),
+            Section::new("Context, constraints and preferences", Topic::Constraints),
+            Section::new("What remains to be done", Topic::NextSteps),
+            Section::new("Critical data", Topic::Context),
         ],
         filler: "(no summary available)".to_owned(),
         max_tokens: 3_600,
-        file_tags: false,
-        file_tools: FileTools::Any,
-        split_turn_heading: None,
-        carry_previous: true,
-        verify: false,
-        transcript: Transcript {
-            form: TranscriptForm::Paired,
-            output_units: 0,
-            output_marker: String::new(),
-            reasoning: true,
-            media_note: "[image: {mime}]".to_owned(),
-        },
-        attachments: None,
-        prompt: PromptStyle::default(),
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        transcript: Transcript { reasoning: true, media_note: "[image: {mime}]".to_owned(), ..Transcript::default() },
+        ..Summary::default()
     }
 }

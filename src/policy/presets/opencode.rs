@@ -9,11 +9,10 @@
 use super::preset::Preset;
 use crate::policy::LastTurns;
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
-    Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, Guards, LevelPolicy, Limit, Policy, Prune, Rounding, Section, Step, Summarize, Summary,
+    SummaryRole, Tail, Threshold, Topic, Transcript, Truncate, ViewStyle,
 };
-use crate::policy::{Keep, PastCleared};
+use crate::policy::{Keep, Tools, Walk};
 
 const UNANSWERED: &str = "The last request, results that no reply has read, open messages and running calls are never \
     summarized (P9); OpenCode summarizes them when they do not fit the tail.";
@@ -59,7 +58,6 @@ pub const SEED: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting.unit", "OpenCode: JavaScript string length"),
         ("counting.text", "OpenCode: Token.estimate"),
         ("counting.units_per_token", "OpenCode: Token.estimate"),
@@ -68,44 +66,34 @@ pub const SEED: Preset = Preset {
         ("counting.media", "Longhand: OpenCode measures the text of data URLs"),
         ("counting.usage", "OpenCode: isOverflow"),
         ("trigger.auto", "OpenCode: compaction.auto"),
-        ("trigger.cooldown_seconds", "OpenCode has none"),
         ("truncate", "OpenCode: truncateToolOutput"),
-        ("maintenance.0.clear", "OpenCode: the prune walk"),
-        ("maintenance.0.clear.keep.tokens", "OpenCode: PRUNE_PROTECT"),
-        ("maintenance.0.clear.keep.turns", "OpenCode: the prune walk skips the last two turns"),
-        ("maintenance.0.clear.minimum_tokens", "OpenCode: PRUNE_MINIMUM"),
-        ("maintenance.0.clear.protected_tools", "OpenCode: PRUNE_PROTECTED_TOOLS"),
-        ("maintenance.0.clear.instead", "OpenCode: what a model reads in place of a cleared output"),
-        ("micro", "OpenCode has one level"),
+        ("maintenance.0.prune", "OpenCode: the prune walk"),
+        ("maintenance.0.prune.keep.tokens", "OpenCode: PRUNE_PROTECT"),
+        ("maintenance.0.prune.keep.turns", "OpenCode: the prune walk skips the last two turns"),
+        ("maintenance.0.prune.minimum_tokens", "OpenCode: PRUNE_MINIMUM"),
+        ("maintenance.0.prune.tools", "OpenCode: PRUNE_PROTECTED_TOOLS"),
+        ("maintenance.0.prune.replacement", "OpenCode: what a model reads in place of a cleared output"),
         ("auto.threshold", "OpenCode: usable and isOverflow"),
         ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
         ("auto.steps.0.summarize.tail.turns.turns", "OpenCode: DEFAULT_TAIL_TURNS"),
         ("auto.steps.0.summarize.tail.turns.budget_ratio", "OpenCode: preserveRecentBudget"),
-        ("auto.steps.0.summarize.tail.turns.budget_min_tokens", "OpenCode: MIN_PRESERVE_RECENT_TOKENS"),
-        ("auto.steps.0.summarize.tail.turns.budget_max_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.tail.turns.minimum_budget_tokens", "OpenCode: MIN_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.tail.turns.max_budget_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
         ("auto.steps.0.summarize.summary", "OpenCode: SUMMARY_TEMPLATE"),
         ("auto.steps.0.summarize.summary.max_tokens", "Longhand: OpenCode sets no limit"),
-        ("auto.steps.0.summarize.summary.facts_tokens", "OpenCode has none"),
-        ("auto.steps.0.summarize.summary.file_tags", "OpenCode has none: files are a section"),
+        ("auto.steps.0.summarize.summary.file_lists", "OpenCode has none: files are a section"),
         (
-            "auto.steps.0.summarize.summary.split_turn_heading",
+            "auto.steps.0.summarize.summary.split_turn",
             "OpenCode has none: the front of a split turn is summarized with the rest",
         ),
-        ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
         ("auto.stop_when_enough", "OpenCode: clearing never replaces a summary"),
-        ("deep", "OpenCode has one level"),
-        ("retrieval", "OpenCode has none"),
         ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),
         ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),
         ("view.summary_role", "OpenCode: a summary is an assistant message"),
-        ("view.summary_prefix", "OpenCode has none"),
-        ("view.summary_suffix", "OpenCode has none"),
-        ("view.acknowledgement", "OpenCode has none"),
-        ("view.resume_text", "OpenCode has none"),
         ("view.interrupted_text", "OpenCode: the error of a call that is pending or running"),
         ("guards", "Longhand: OpenCode has no guard"),
-        ("guards.attempts_max", "OpenCode: five retries of a failed request"),
+        ("guards.max_attempts", "OpenCode: five retries of a failed request"),
     ],
     policy: seed,
 };
@@ -129,7 +117,6 @@ pub const V1_18: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting.unit", "OpenCode: JavaScript string length"),
         ("counting.text", "OpenCode: Token.estimate"),
         ("counting.units_per_token", "OpenCode: Token.estimate"),
@@ -138,39 +125,29 @@ pub const V1_18: Preset = Preset {
         ("counting.media", "Longhand: OpenCode measures the text of data URLs"),
         ("counting.usage", "OpenCode: isOverflow"),
         ("trigger.auto", "OpenCode: compaction.auto"),
-        ("trigger.cooldown_seconds", "OpenCode has none"),
         ("truncate", "OpenCode truncates only what a summarizer reads"),
         ("maintenance", "OpenCode: compaction.prune is off when unset"),
-        ("micro", "OpenCode has one level"),
         ("auto.threshold", "OpenCode: usable and isOverflow"),
         ("auto.notice", "OpenCode: session.compacted, without a line of its own"),
         ("auto.steps.0.summarize.tail.turns.turns", "OpenCode: compaction.tail_turns has no default"),
         ("auto.steps.0.summarize.tail.turns.budget_ratio", "OpenCode: preserveRecentBudget"),
-        ("auto.steps.0.summarize.tail.turns.budget_min_tokens", "OpenCode: MIN_PRESERVE_RECENT_TOKENS"),
-        ("auto.steps.0.summarize.tail.turns.budget_max_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.tail.turns.minimum_budget_tokens", "OpenCode: MIN_PRESERVE_RECENT_TOKENS"),
+        ("auto.steps.0.summarize.tail.turns.max_budget_tokens", "OpenCode: MAX_PRESERVE_RECENT_TOKENS"),
         ("auto.steps.0.summarize.summary", "OpenCode: SUMMARY_TEMPLATE"),
         ("auto.steps.0.summarize.summary.max_tokens", "Longhand: OpenCode sets no limit"),
-        ("auto.steps.0.summarize.summary.facts_tokens", "OpenCode has none"),
-        ("auto.steps.0.summarize.summary.file_tags", "OpenCode has none: files are a section"),
+        ("auto.steps.0.summarize.summary.file_lists", "OpenCode has none: files are a section"),
         (
-            "auto.steps.0.summarize.summary.split_turn_heading",
+            "auto.steps.0.summarize.summary.split_turn",
             "OpenCode has none: the front of a split turn is summarized with the rest",
         ),
-        ("auto.steps.0.summarize.retained_first", "OpenCode retains nothing"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
         ("auto.stop_when_enough", "OpenCode: clearing never replaces a summary"),
-        ("deep", "OpenCode has one level"),
-        ("retrieval", "OpenCode has none"),
         ("auto_continue", "OpenCode: the message that follows an automatic compaction, in other words"),
         ("view.marker_text", "OpenCode: what a model reads in place of a compaction part"),
         ("view.summary_role", "OpenCode: a summary is an assistant message"),
-        ("view.summary_prefix", "OpenCode has none"),
-        ("view.summary_suffix", "OpenCode has none"),
-        ("view.acknowledgement", "OpenCode has none"),
-        ("view.resume_text", "OpenCode has none"),
         ("view.interrupted_text", "OpenCode: the error of a call that is pending or running"),
         ("guards", "Longhand: OpenCode has no guard"),
-        ("guards.attempts_max", "OpenCode: five retries of a failed request"),
+        ("guards.max_attempts", "OpenCode: five retries of a failed request"),
     ],
     policy: v1_18,
 };
@@ -182,15 +159,14 @@ const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]"
 pub fn seed() -> Policy {
     Policy {
         truncate: Some(Truncate::head(2_000, OUTPUT_MARKER)),
-        maintenance: vec![Step::Clear(Clear {
+        maintenance: vec![Step::Prune(Prune {
             keep: Keep { tokens: 40_000, turns: 2, ..Keep::default() },
-            minimum_tokens: 20_000,
-            minimum_inclusive: false,
-            protected_tools: vec!["skill".to_owned()],
-            past_cleared: PastCleared::Stop,
-            ends_at_summary: true,
+            // OpenCode prunes more than 20 000 tokens.
+            minimum_tokens: 20_001,
+            tools: Tools::Except(vec!["skill".to_owned()]),
+            walk: Walk::UntilPruned,
             only_if_shorter: false,
-            ..Clear::outputs("[Old tool result content cleared]")
+            ..Prune::outputs("[Old tool result content cleared]")
         })],
         ..policy(SEED.name, last_turns(Some(2), 8_000), summary(seed_sections(), OUTPUT_MARKER))
     }
@@ -198,46 +174,18 @@ pub fn seed() -> Policy {
 
 /// The policy of `opencode@1.18`.
 pub fn v1_18() -> Policy {
-    let prompt = PromptStyle { previous_tag: "prior-summary".to_owned(), ..PromptStyle::default() };
-    policy(V1_18.name, last_turns(None, 15_000), Summary { prompt, ..summary(v1_18_sections(), "\n[truncated]") })
+    policy(V1_18.name, last_turns(None, 15_000), summary(v1_18_sections(), "\n[truncated]"))
 }
 
 /// The common values of both versions.
 fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
     Policy {
         preset: preset.to_owned(),
-        render_version: 1,
-        counting: Counting {
-            unit: LengthUnit::Utf16,
-            text: TextUnits::Length,
-            units_per_token: 4,
-            rounding: Rounding::HalfUp,
-            per: CountPer::JsonRange,
-            media: MediaUnits::all(4_800),
-            usage: UsageCount::Total,
-        },
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: None,
-        auto: Some(LevelPolicy {
-            threshold: Threshold {
-                limit: Limit::Usable { buffer_tokens: 20_000, output_cap_tokens: 32_000 },
-                inclusive: true,
-                minimum_tokens: 0,
-            },
-            notice: Notice::None,
-            steps: vec![Step::Summarize(Box::new(Summarize {
-                tail: Tail::Turns(tail),
-                summary,
-                retained_first: false,
-                minimum_messages: 0,
-                fallback: Vec::new(),
-            }))],
-            stop_when_enough: false,
-        }),
-        deep: None,
-        retrieval: None,
+        counting: Counting { rounding: Rounding::HalfUp, per: CountPer::JsonRange, ..Counting::default() },
+        auto: Some(LevelPolicy::new(
+            Threshold::at(Limit::Usable { buffer_tokens: 20_000, output_cap_tokens: 32_000 }),
+            vec![Step::Summarize(Box::new(Summarize { tail: Tail::Turns(tail), summary, ..Summarize::default() }))],
+        )),
         auto_continue: Some(
             "Go on with what is left to do. If nothing is left, or you are not sure how to go on, stop and say so."
                 .to_owned(),
@@ -245,75 +193,58 @@ fn policy(preset: &str, tail: LastTurns, summary: Summary) -> Policy {
         view: ViewStyle {
             marker_text: Some("What did we do so far?".to_owned()),
             summary_role: SummaryRole::Assistant,
-            summary_prefix: String::new(),
-            summary_suffix: String::new(),
-            acknowledgement: None,
-            resume_text: None,
             interrupted_text: "[Tool execution was interrupted]".to_owned(),
+            ..ViewStyle::default()
         },
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 6, ..Guards::default() },
+        guards: Guards { max_attempts: 6, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
-fn last_turns(turns: Option<u32>, budget_max_tokens: i64) -> LastTurns {
-    LastTurns { turns, budget_ratio: 0.25, budget_min_tokens: 2_000, budget_max_tokens }
+fn last_turns(turns: Option<u32>, max_budget_tokens: i64) -> LastTurns {
+    LastTurns { turns, budget_ratio: 0.25, minimum_budget_tokens: 2_000, max_budget_tokens }
 }
 
 fn summary(sections: Vec<Section>, output_marker: &str) -> Summary {
     Summary {
-        format: SummaryFormat::Headings,
         sections,
-        filler: "(none)".to_owned(),
         max_tokens: 3_600,
-        file_tags: false,
-        file_tools: FileTools::Any,
-        split_turn_heading: None,
-        carry_previous: true,
-        verify: false,
         transcript: Transcript {
-            form: TranscriptForm::Paired,
             output_units: 2_000,
             output_marker: output_marker.to_owned(),
             reasoning: true,
-            media_note: "[Attached {mime}: {name}]".to_owned(),
+            ..Transcript::default()
         },
-        attachments: None,
-        prompt: PromptStyle::default(),
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        ..Summary::default()
     }
-}
-
-fn section(heading: &str, holds: Option<Topic>, bullet: Bullet) -> Section {
-    Section { heading: heading.to_owned(), holds, bullet }
 }
 
 fn seed_sections() -> Vec<Section> {
     vec![
-        section("## Goal", Some(Topic::Goal), Bullet::Dash),
-        section("## Constraints & Preferences", Some(Topic::Constraints), Bullet::Dash),
-        section("## Progress", None, Bullet::Dash),
-        section("### Done", Some(Topic::Done), Bullet::Dash),
-        section("### In Progress", Some(Topic::InProgress), Bullet::Dash),
-        section("### Blocked", Some(Topic::Blocked), Bullet::Dash),
-        section("## Key Decisions", Some(Topic::Decisions), Bullet::Dash),
-        section("## Next Steps", Some(Topic::NextSteps), Bullet::Dash),
-        section("## Critical Context", Some(Topic::Context), Bullet::Dash),
-        section("## Relevant Files", Some(Topic::Files), Bullet::Dash),
+        Section::new("## Goal", Topic::Goal),
+        Section::new("## Constraints & Preferences", Topic::Constraints),
+        Section::new("## Progress", None),
+        Section::new("### Done", Topic::Done),
+        Section::new("### In Progress", Topic::InProgress),
+        Section::new("### Blocked", Topic::Blocked),
+        Section::new("## Key Decisions", Topic::Decisions),
+        Section::new("## Next Steps", Topic::NextSteps),
+        Section::new("## Critical Context", Topic::Context),
+        Section::new("## Relevant Files", Topic::Files),
     ]
 }
 
 /// Constraints and decisions have no section of their own: they belong to the important details.
 fn v1_18_sections() -> Vec<Section> {
     vec![
-        section("## Objective", Some(Topic::Goal), Bullet::Dash),
-        section("## Important Details", Some(Topic::Context), Bullet::Dash),
-        section("## Work State", None, Bullet::Dash),
-        section("### Completed", Some(Topic::Done), Bullet::Dash),
-        section("### Active", Some(Topic::InProgress), Bullet::Dash),
-        section("### Blocked", Some(Topic::Blocked), Bullet::Dash),
-        section("## Next Move", Some(Topic::NextSteps), Bullet::Number),
-        section("## Relevant Files", Some(Topic::Files), Bullet::Dash),
+        Section::new("## Objective", Topic::Goal),
+        Section::new("## Important Details", Topic::Context),
+        Section::new("## Work State", None),
+        Section::new("### Completed", Topic::Done),
+        Section::new("### Active", Topic::InProgress),
+        Section::new("### Blocked", Topic::Blocked),
+        Section::new("## Next Move", Topic::NextSteps).with(Bullet::Number),
+        Section::new("## Relevant Files", Topic::Files),
     ]
 }
 
@@ -350,10 +281,9 @@ mod tests {
                 ".truncate",
                 ".maintenance",
                 &format!("{tail}.turns"),
-                &format!("{tail}.budget_max_tokens"),
+                &format!("{tail}.max_budget_tokens"),
                 &format!("{rule}.summary.sections"),
                 &format!("{rule}.summary.transcript.output_marker"),
-                &format!("{rule}.summary.prompt.previous_tag"),
             ]
         );
     }

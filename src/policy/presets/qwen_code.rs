@@ -5,11 +5,10 @@ use super::gemini_cli;
 use super::preset::Preset;
 use crate::policy::FractionBoundary;
 use crate::policy::{
-    Attachments, Bullet, Clear, CountPer, Counting, FileText, FileTool, Guards, LengthUnit, LevelPolicy, Limit,
-    MediaUnits, Notice, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, Tail, TextUnits, Threshold,
-    Topic, Trigger, UsageCount, ViewStyle,
+    Attachments, CountPer, Counting, FileText, FileTool, Guards, LevelPolicy, Limit, MediaUnits, Notice, Policy,
+    PromptStyle, Prune, Section, Step, Summarize, Summary, Threshold, Topic, UsageCount, ViewStyle,
 };
-use crate::policy::{Count, Instead, Keep, Target, Tools, When, Words};
+use crate::policy::{Condition, Count, FailedOutputs, Keep, Replacement, Target, Tools};
 
 const UNREAD: &str = "The last request, results that no reply has read, open messages and running calls are never \
                       summarized and do not count for the split; Qwen Code decides before they are in its history.";
@@ -33,14 +32,11 @@ pub const V0_15: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Longhand: estimateContentTokens of 0.24; this one believed reports alone"),
         ("counting.usage", "Qwen Code: lastPromptTokenCount"),
         ("trigger.auto", "Qwen Code: compresses by itself"),
-        ("trigger.cooldown_seconds", "Qwen Code has none"),
         ("truncate", "Qwen Code truncates outputs in its tools"),
         ("maintenance", "Qwen Code: microcompactHistory"),
-        ("micro", "Qwen Code has one level"),
         ("auto", "Qwen Code: ChatCompressionService"),
         ("auto.threshold", "Qwen Code: COMPRESSION_TOKEN_THRESHOLD"),
         ("auto.notice", "Qwen Code: its line about a compression, in Longhand's words"),
@@ -50,13 +46,11 @@ pub const V0_15: Preset = Preset {
         ("auto.steps.0.summarize.summary", "Qwen Code: the compression prompt"),
         ("auto.steps.0.summarize.summary.max_tokens", "Longhand: Qwen Code sets no limit"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
-        ("deep", "Qwen Code has one level"),
-        ("retrieval", "Qwen Code has none"),
         ("view", "Qwen Code: the new history"),
         ("view.resume_text", "Qwen Code: the bridge to a tail that begins with calls, in Longhand's words"),
         ("view.interrupted_text", "Longhand's words"),
         ("guards", "Qwen Code: hasFailedCompressionAttempt"),
-        ("guards.attempts_max", "Longhand: Qwen Code leaves it to its client"),
+        ("guards.max_attempts", "Longhand: Qwen Code leaves it to its client"),
     ],
     policy: v0_15,
 };
@@ -87,11 +81,9 @@ pub const V0_24: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Qwen Code: estimateContentTokens"),
         ("counting.usage", "Qwen Code: the last prompt and the last output"),
         ("trigger.auto", "Qwen Code: compresses by itself"),
-        ("trigger.cooldown_seconds", "Qwen Code has none"),
         ("truncate", "Qwen Code truncates outputs in its tools"),
         ("maintenance", "Qwen Code: microcompactHistory"),
         ("micro.threshold", "Qwen Code: WARN_BUFFER"),
@@ -112,13 +104,12 @@ pub const V0_24: Preset = Preset {
         ("auto.steps.0.summarize.minimum_messages", "Qwen Code: a history of one message is left alone"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
         ("deep", "Qwen Code: HARD_BUFFER"),
-        ("retrieval", "Qwen Code has none"),
         ("view", "Qwen Code: composePostCompactHistory"),
         ("view.summary_suffix", "Qwen Code: what follows a summary, in Longhand's words"),
         ("view.resume_text", "Longhand's words; Qwen Code joins a running call to the acknowledgement"),
         ("view.interrupted_text", "Longhand's words"),
         ("guards", "Qwen Code: MAX_CONSECUTIVE_FAILURES"),
-        ("guards.attempts_max", "Qwen Code: maxAttempts"),
+        ("guards.max_attempts", "Qwen Code: maxAttempts"),
     ],
     policy: v0_24,
 };
@@ -134,77 +125,62 @@ const CLEARED_TOOLS_SINCE: [&str; 3] = ["web_search", "read_mcp_resource", "skil
 const IDLE_SECONDS: u32 = 3_600;
 
 /// Number of the newest parts of a kind that are never cleared.
-const KEPT_ITEMS: u32 = 5;
+const KEPT_PARTS: u32 = 5;
 
 /// The policy of `qwen-code@0.15`.
 pub fn v0_15() -> Policy {
     Policy {
         preset: V0_15.name.to_owned(),
-        render_version: 1,
         counting: Counting { usage: UsageCount::Prompt, ..counting() },
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: vec![Step::Clear(Clear {
-            keep: Keep { failed_items: true, ..kept() },
+        maintenance: vec![Step::Prune(Prune {
+            failed_outputs: FailedOutputs::Count,
             // 0.15 counts only text; later versions count media too.
             minimum_tokens: 1,
-            empty_too: true,
-            only_tools: tools(&CLEARED_TOOLS, &[]),
+            skip_empty: false,
+            tools: Tools::Only(names(&CLEARED_TOOLS, &[])),
             ..idle_outputs()
         })],
-        micro: None,
         auto: Some(LevelPolicy {
-            threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),
-            steps: vec![Step::Summarize(Box::new(Summarize {
-                tail: gemini_cli::fraction(FractionBoundary::Rounds { rounds: 2 }, 0.05),
-                summary: gemini_cli::snapshot(gemini_cli::sections_of_2025()),
-                retained_first: false,
-                minimum_messages: 0,
-                fallback: Vec::new(),
-            }))],
-            stop_when_enough: false,
+            ..LevelPolicy::new(
+                Threshold::at(Limit::Ratio(0.7)),
+                vec![Step::Summarize(Box::new(Summarize {
+                    tail: gemini_cli::fraction(FractionBoundary::Rounds { rounds: 2 }, 0.05),
+                    summary: gemini_cli::snapshot(gemini_cli::sections_of_2025()),
+                    ..Summarize::default()
+                }))],
+            )
         }),
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
         view: gemini_cli::view(),
-        guards: Guards { breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3, ..Guards::default() },
+        guards: Guards { breaker_failures: 1, breaker_turns: 1_000, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
 /// The policy of `qwen-code@0.24`.
 pub fn v0_24() -> Policy {
     let limit = Limit::Buffered { ratio: 0.85, reserve_tokens: 33_000, floor_ratio: 0.85 };
-    let beside =
-        |offset_tokens, reserve_tokens| Limit::Beside { limit: Box::new(limit.clone()), offset_tokens, reserve_tokens };
-    let (warning, hard) = (beside(-20_000, None), beside(3_000, Some(23_000)));
-    let level_policy = |limit, notice, steps| LevelPolicy {
-        threshold: Threshold { limit, inclusive: true, minimum_tokens: 0 },
-        notice,
-        steps,
-        stop_when_enough: false,
+    let beside = |offset_tokens, reserve_tokens| Limit::Relative {
+        limit: Box::new(limit.clone()),
+        offset_tokens,
+        reserve_tokens,
     };
+    let (warning, hard) = (beside(-20_000, None), beside(3_000, Some(23_000)));
+    let level_policy = |limit, notice, steps| LevelPolicy { notice, ..LevelPolicy::new(Threshold::at(limit), steps) };
     let summarize = || {
-        vec![Step::Summarize(Box::new(Summarize {
-            tail: Tail::Nothing {},
-            summary: summary(),
-            retained_first: false,
-            minimum_messages: 2,
-            fallback: Vec::new(),
-        }))]
+        vec![Step::Summarize(Box::new(Summarize { summary: summary(), minimum_messages: 2, ..Summarize::default() }))]
     };
     let nearly_full = Notice::Inform { text: "{percent} % of the window are in use.".to_owned() };
     Policy {
         preset: V0_24.name.to_owned(),
         counting: counting(),
         maintenance: vec![
-            Step::Clear(idle_outputs()),
-            Step::Clear(idle_media()),
-            Step::Clear(idle_attachments()),
-            Step::Clear(large_outputs()),
+            Step::Prune(idle_outputs()),
+            Step::Prune(idle_media()),
+            Step::Prune(idle_attachments()),
+            Step::Prune(large_outputs()),
         ],
-        micro: Some(level_policy(warning, nearly_full, vec![Step::Clear(large_outputs())])),
+        micro: Some(level_policy(warning, nearly_full, vec![Step::Prune(large_outputs())])),
         auto: Some(level_policy(limit.clone(), notice(), summarize())),
         deep: Some(level_policy(hard, notice(), summarize())),
         view: ViewStyle {
@@ -214,71 +190,57 @@ pub fn v0_24() -> Policy {
                     .to_owned(),
             ..gemini_cli::view()
         },
-        guards: Guards { breaker_failures: 3, breaker_turns: 1_000, attempts_max: 1, ..Guards::default() },
+        guards: Guards { breaker_turns: 1_000, max_attempts: 1, ..Guards::default() },
         ..v0_15()
     }
 }
 
 fn counting() -> Counting {
-    Counting {
-        unit: LengthUnit::Utf16,
-        text: TextUnits::Length,
-        units_per_token: 4,
-        rounding: Rounding::Ceil,
-        per: CountPer::Characters,
-        media: MediaUnits::all(6_400),
-        usage: UsageCount::Total,
-    }
+    Counting { per: CountPer::Characters, media: MediaUnits::all(6_400), ..Counting::default() }
 }
 
 fn notice() -> Notice {
     Notice::Inform { text: "The conversation filled {percent} % of the window and was compressed.".to_owned() }
 }
 
-fn tools(names: &[&str], more: &[&str]) -> Tools {
-    Tools::These(names.iter().chain(more).map(|name| (*name).to_owned()).collect())
-}
-
-fn kept() -> Keep {
-    Keep { items: Count::Fixed(KEPT_ITEMS), ..Keep::default() }
+fn names(names: &[&str], more: &[&str]) -> Vec<String> {
+    names.iter().chain(more).map(|name| (*name).to_owned()).collect()
 }
 
 /// Clears outputs of the compactable tools after an hour without a reply, whatever their length: the purpose is not a
 /// shorter view, since a cold cache is read again anyway.
-fn idle_outputs() -> Clear {
-    Clear {
-        keep: kept(),
-        when: When::Idle { seconds: IDLE_SECONDS },
-        only_tools: tools(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE),
-        empty_too: false,
+fn idle_outputs() -> Prune {
+    Prune {
+        keep: Keep { parts: Count::Fixed(KEPT_PARTS), ..Keep::default() },
+        condition: Condition::Idle { seconds: IDLE_SECONDS },
+        tools: Tools::Only(names(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE)),
+        skip_empty: true,
         only_if_shorter: false,
-        ..Clear::outputs("[Old tool result content cleared]")
+        ..Prune::outputs("[Old tool result content cleared]")
     }
 }
 
-fn idle_media() -> Clear {
-    let words = "[Old inline media cleared: {mime}]".to_owned();
-    Clear {
+fn idle_media() -> Prune {
+    Prune {
         target: Target::Media,
-        only_tools: Tools::All,
-        instead: Instead::Words(Words { text: words, hints: Vec::new() }),
+        tools: Tools::All,
+        replacement: Replacement::text("[Old inline media cleared: {mime}]"),
         ..idle_outputs()
     }
 }
 
 /// Clears media of outputs that are not cleared themselves.
-fn idle_attachments() -> Clear {
-    let Tools::These(protected_tools) = tools(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE) else { return idle_media() };
-    Clear {
+fn idle_attachments() -> Prune {
+    Prune {
         target: Target::Attachments,
-        protected_tools,
-        instead: Instead::Words(Words { text: String::new(), hints: Vec::new() }),
+        tools: Tools::Except(names(&CLEARED_TOOLS, &CLEARED_TOOLS_SINCE)),
+        replacement: Replacement::text(""),
         ..idle_media()
     }
 }
 
-fn large_outputs() -> Clear {
-    Clear { when: When::Units { above: 500_000, down_to: 250_000 }, ..idle_outputs() }
+fn large_outputs() -> Prune {
+    Prune { condition: Condition::Length { above_units: 500_000, down_to_units: 250_000 }, ..idle_outputs() }
 }
 
 fn summary() -> Summary {
@@ -293,7 +255,7 @@ fn summary() -> Summary {
         ("current_work", Topic::Done),
         ("next_step", Topic::NextSteps),
     ]
-    .map(|(heading, holds)| gemini_cli::element(heading, holds, Bullet::Dash))
+    .map(|(heading, topic)| Section::new(heading, topic))
     .into();
     let file = |tool: &str, shows| FileTool { tool: tool.to_owned(), field: "file_path".to_owned(), shows };
     Summary {

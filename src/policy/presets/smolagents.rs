@@ -5,9 +5,8 @@
 
 use super::preset::Preset;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,
-    Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    Counting, LengthUnit, LevelPolicy, Limit, Policy, Section, Step, Summarize, Summary, Threshold, Topic, Transcript,
+    Trigger, Truncate, ViewStyle,
 };
 
 /// `smolagents`: 1.26.
@@ -23,18 +22,13 @@ pub const PRESET: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Longhand: smolagents counts nothing"),
         ("counting.unit", "smolagents: Python string length"),
         ("trigger", "smolagents compacts nothing by itself"),
         ("truncate", "smolagents: truncate_content"),
         ("truncate.max_units", "smolagents: MAX_LENGTH_TRUNCATE_CONTENT"),
-        ("maintenance", "smolagents clears nothing"),
-        ("micro", "smolagents has no levels"),
         ("auto", "Longhand: what a summary by hand does"),
         ("auto.steps.0.summarize.summary.transcript", "smolagents: to_messages in summary mode"),
-        ("deep", "smolagents has no levels"),
-        ("retrieval", "smolagents has none"),
         ("view", "Longhand: smolagents makes no summaries"),
         ("guards", "Longhand: smolagents has no guard"),
     ],
@@ -45,82 +39,35 @@ pub const PRESET: Preset = Preset {
 pub fn policy() -> Policy {
     Policy {
         preset: PRESET.name.to_owned(),
-        render_version: 1,
-        counting: Counting {
-            unit: LengthUnit::CodePoints,
-            text: TextUnits::Length,
-            units_per_token: 4,
-            rounding: Rounding::Ceil,
-            per: CountPer::Message,
-            media: MediaUnits::all(4_800),
-            usage: UsageCount::Total,
-        },
-        trigger: Trigger::default(),
+        counting: Counting { unit: LengthUnit::CodePoints, ..Counting::default() },
+        trigger: Trigger { auto: false, ..Trigger::default() },
         truncate: Some(Truncate {
             max_units: 20_000,
-            max_lines: 0,
-            max_bytes: 0,
-            head_share: 0.5,
+            head_ratio: 0.5,
             marker: "\n..._This content has been truncated to stay below {max} characters_...\n".to_owned(),
+            ..Truncate::default()
         }),
-        maintenance: Vec::new(),
-        micro: None,
-        auto: Some(LevelPolicy {
-            threshold: Threshold { limit: Limit::Ratio { ratio: 1.0 }, inclusive: false, minimum_tokens: 0 },
-            notice: Notice::None,
-            steps: vec![Step::Summarize(Box::new(Summarize {
-                tail: Tail::Nothing {},
-                summary: summary(),
-                retained_first: false,
-                minimum_messages: 0,
-                fallback: Vec::new(),
-            }))],
-            stop_when_enough: false,
-        }),
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
+        auto: Some(LevelPolicy::new(
+            Threshold::above(Limit::Ratio(1.0)),
+            vec![Step::Summarize(Box::new(Summarize { summary: summary(), ..Summarize::default() }))],
+        )),
         view: ViewStyle {
-            marker_text: None,
-            summary_role: SummaryRole::User,
-            summary_prefix: String::new(),
-            summary_suffix: String::new(),
-            acknowledgement: None,
-            resume_text: None,
             interrupted_text: "[No observation: this call was interrupted]".to_owned(),
+            ..ViewStyle::default()
         },
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
 fn summary() -> Summary {
-    let section =
-        |heading: &str, topic| Section { heading: heading.to_owned(), holds: Some(topic), bullet: Bullet::Dash };
     Summary {
-        format: SummaryFormat::Headings,
         sections: vec![
-            section("## Task", Topic::Goal),
-            section("## Facts", Topic::Context),
-            section("## Done", Topic::Done),
-            section("## Plan", Topic::NextSteps),
+            Section::new("## Task", Topic::Goal),
+            Section::new("## Facts", Topic::Context),
+            Section::new("## Done", Topic::Done),
+            Section::new("## Plan", Topic::NextSteps),
         ],
-        filler: "(none)".to_owned(),
-        max_tokens: 4_096,
-        file_tags: false,
-        file_tools: FileTools::Any,
-        split_turn_heading: None,
-        carry_previous: true,
-        verify: false,
-        transcript: Transcript {
-            form: TranscriptForm::Paired,
-            output_units: 0,
-            output_marker: String::new(),
-            reasoning: false,
-            media_note: "[{mime} {name}]".to_owned(),
-        },
-        attachments: None,
-        prompt: PromptStyle::default(),
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        transcript: Transcript { media_note: "[{mime} {name}]".to_owned(), ..Transcript::default() },
+        ..Summary::default()
     }
 }

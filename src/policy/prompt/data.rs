@@ -5,14 +5,17 @@
 //! `[User]:` or a closing tag comes after a margin, in any spelling and with any line endings, and removing the margins
 //! restores exactly the same text.
 
-use crate::policy::{LengthUnit, Summary, truncate};
+use crate::policy::{LengthUnit, truncate};
 use std::borrow::Cow;
 
 /// The mark before every line of data that does not follow a label.
 pub const MARGIN: &str = "> ";
 
-/// Tags around data, besides the policy's own for the previous summary.
-const TAGS: [&str; 4] = ["conversation", "partial-summary", "draft-summary", "previous-summary"];
+/// Tag around the previous summary.
+pub(super) const PREVIOUS_TAG: &str = "previous-summary";
+
+/// Tags around data.
+const TAGS: [&str; 4] = ["conversation", "partial-summary", "draft-summary", PREVIOUS_TAG];
 
 /// True for characters after which a reader may see a new line: models treat other separators than `\n` as line ends
 /// too.
@@ -50,9 +53,8 @@ pub(super) fn after_split(before: &str, rest: &str) -> String {
 
 /// Marked data between tags. Tags for data inside it are escaped too, for readers that notice them in the middle of a
 /// line.
-pub(super) fn tagged(rules: &Summary, tag: &str, text: &str) -> String {
-    let tags = TAGS.into_iter().chain([rules.prompt.previous_tag.as_str()]);
-    format!("<{tag}>\n{}\n</{tag}>", defused(&tags.collect::<Vec<_>>(), text))
+pub(super) fn tagged(tag: &str, text: &str) -> String {
+    format!("<{tag}>\n{}\n</{tag}>", defused(&TAGS, text))
 }
 
 /// The text with these tags escaped, in any spelling: `</conversation>` becomes `<\/conversation>`.

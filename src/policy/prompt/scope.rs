@@ -15,6 +15,6 @@ pub enum Scope {
 pub fn sections(rules: &Summary, scope: Scope) -> &[Section] {
     match scope {
         Scope::History => &rules.sections,
-        Scope::TurnFront => &rules.prompt.split_turn_sections,
+        Scope::TurnFront => rules.split_turn.as_ref().map_or(&rules.sections, |split_turn| &split_turn.sections),
     }
 }

@@ -266,11 +266,8 @@ impl TranscriptWriter<'_> {
             (_, false) => data(output).into_owned(),
             (kept, true) => {
                 let left_out = tokens::length(LengthUnit::Utf16, output).saturating_sub(units);
-                let marker = match self.rules.output_marker.as_str() {
-                    "" => UNMARKED,
-                    marker => marker,
-                };
-                format!("{}{}", data(kept), marker.replace("{omitted}", &left_out.to_string()))
+                let marker = self.rules.output_marker.replace("{omitted}", &left_out.to_string());
+                format!("{}{marker}", data(kept))
             }
         }
     }
@@ -305,9 +302,6 @@ impl TranscriptWriter<'_> {
         }
     }
 }
-
-/// Text after an output that was truncated to shorten the transcript, if the policy has no marker of its own.
-const UNMARKED: &str = "\n[truncated]";
 
 /// True if a prune mark is on the part.
 fn is_cleared(source: &SourceMessage, part: &Part) -> bool {

@@ -138,8 +138,8 @@ a1
     let messages = dsl::parse(conversation);
     assert_eq!(sketch(&render(&policy, &messages)), expected("[Old tool result content cleared]", 4));
     policy.counting.unit = LengthUnit::Bytes;
-    if let Some(Step::Clear(clear)) = policy.maintenance.first_mut() {
-        clear.instead = crate::policy::Clear::outputs("gone").instead;
+    if let Some(Step::Prune(prune)) = policy.maintenance.first_mut() {
+        prune.replacement = crate::policy::Replacement::text("gone");
     }
     assert_eq!(sketch(&render(&policy, &messages)), expected("gone", 8));
     policy.maintenance.clear();

@@ -2,9 +2,10 @@
 
 use crate::model::message::{Message, Role};
 use crate::model::view::SourceMessage;
+use crate::policy::presets::pi::parameters::LargeResults;
 use crate::policy::tokens::estimate_source;
 use crate::policy::turns::only_brings_results;
-use crate::policy::{LargeResults, Policy, Recent};
+use crate::policy::{Policy, Recent};
 
 impl Recent {
     pub(super) fn boundary(&self, policy: &Policy, messages: &[SourceMessage]) -> usize {

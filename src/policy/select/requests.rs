@@ -70,7 +70,7 @@ impl Requests {
     fn truncation(&self, policy: &Policy, text: &str, tokens: i64) -> Truncation {
         let units = tokens.saturating_mul(i64::from(policy.counting.units_per_token.max(1)));
         let rule = Truncate {
-            head_share: 0.5,
+            head_ratio: 0.5,
             ..Truncate::head(u32::try_from(units.max(1)).unwrap_or(u32::MAX), &self.marker)
         };
         let truncated = truncate::truncated(&rule, policy.counting.unit, text);

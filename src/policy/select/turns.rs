@@ -48,15 +48,15 @@ impl LastTurns {
 
     fn budget(&self, policy: &Policy, window: &ModelWindow) -> i64 {
         let share = (usable(policy, window) as f64 * self.budget_ratio).floor() as i64;
-        share.max(self.budget_min_tokens).min(self.budget_max_tokens)
+        share.max(self.minimum_budget_tokens).min(self.max_budget_tokens)
     }
 
     pub(super) fn smaller(&self) -> Option<Self> {
-        (self.turns != Some(0) && self.budget_max_tokens >= 2).then(|| Self {
+        (self.turns != Some(0) && self.max_budget_tokens >= 2).then(|| Self {
             turns: self.turns,
             budget_ratio: self.budget_ratio / 2.0,
-            budget_min_tokens: self.budget_min_tokens / 2,
-            budget_max_tokens: self.budget_max_tokens / 2,
+            minimum_budget_tokens: self.minimum_budget_tokens / 2,
+            max_budget_tokens: self.max_budget_tokens / 2,
         })
     }
 }

@@ -32,20 +32,20 @@ impl UsageCount {
 impl MediaUnits {
     /// The same size for every media item.
     pub const fn all(units: u32) -> Self {
-        Self { image: units, document: units, other: units, attachment: units }
+        Self { image_units: units, document_units: units, other_units: units, attachment_units: units }
     }
 
     pub(in crate::policy) fn of(&self, media: &Media) -> i64 {
         let units = match media.mime_type.as_str() {
-            mime if mime.starts_with("image/") => self.image,
-            "application/pdf" => self.document,
-            _ => self.other,
+            mime if mime.starts_with("image/") => self.image_units,
+            "application/pdf" => self.document_units,
+            _ => self.other_units,
         };
         i64::from(units)
     }
 
     pub(in crate::policy) fn of_attachments(&self, attachments: &[Media]) -> i64 {
-        i64::from(self.attachment).saturating_mul(attachments.len() as i64)
+        i64::from(self.attachment_units).saturating_mul(attachments.len() as i64)
     }
 }
 

@@ -268,7 +268,7 @@ fn section_for(sections: &[Section], topic: Topic) -> Option<usize> {
     };
     std::iter::once(&topic)
         .chain(next_best)
-        .find_map(|wanted| sections.iter().position(|section| section.holds == Some(*wanted)))
+        .find_map(|wanted| sections.iter().position(|section| section.topic == Some(*wanted)))
 }
 /// Renders headings and lines. A section without lines has the filler.
 fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
@@ -292,7 +292,7 @@ fn render(form: Form<'_>, lines: &HashMap<usize, Vec<String>>) -> String {
 
 /// The lines of one section; one that only groups others has none.
 fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String {
-    if section.holds.is_none() {
+    if section.topic.is_none() {
         return String::new();
     }
     let Some(lines) = lines else { return format!("- {filler}\n") };

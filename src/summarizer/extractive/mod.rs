@@ -27,6 +27,7 @@ use super::file_lists::file_lists;
 use super::summary::{Error, Summarizer, SummaryInput, SummaryOutput};
 use crate::model::message::Role;
 use crate::model::view::SourceMessage;
+use crate::policy::presets::pi::parameters::SplitTurn;
 use compose::Form;
 use futures::future::{BoxFuture, FutureExt, ready};
 use record::Record;
@@ -75,8 +76,8 @@ pub fn extract(input: &SummaryInput) -> String {
 pub(super) fn write(input: &SummaryInput) -> String {
     let room = Room::of(&input.counting, input.budget_tokens);
     let free = Room { units: room.units.saturating_sub(room.measure(&file_lists(input))), ..room };
-    match &input.rules.split_turn_heading {
-        Some(heading) if !input.split_turn.is_empty() => split(input, heading, free),
+    match &input.rules.split_turn {
+        Some(rule) if !input.split_turn.is_empty() => split(input, rule, free),
         Some(_) | None => {
             let messages = input.messages.iter().chain(&input.split_turn);
             history(input, messages, Form::of(&input.rules), input.previous.as_deref(), free)
@@ -85,13 +86,13 @@ pub(super) fn write(input: &SummaryInput) -> String {
 }
 
 /// Summarizes the history and, separately, the first part of the turn that the boundary splits.
-fn split(input: &SummaryInput, heading: &str, room: Room) -> String {
-    let bridge = format!("\n\n---\n\n{heading}\n\n");
+fn split(input: &SummaryInput, rule: &SplitTurn, room: Room) -> String {
+    let bridge = format!("\n\n---\n\n{}\n\n", rule.heading);
     let free = room.units.saturating_sub(room.measure(&bridge));
     let has_history = !input.messages.is_empty() || input.previous.is_some();
     let least = |form: Form<'_>| compose::frame(form, room);
     let form = Form::of(&input.rules);
-    let front_form = form.headings(&input.rules.prompt.split_turn_sections);
+    let front_form = form.headings(&rule.sections);
     if free < least(front_form) + if has_history { least(form) } else { NO_HISTORY.len() } {
         // A budget too small for two summaries gets one.
         let messages = input.messages.iter().chain(&input.split_turn);

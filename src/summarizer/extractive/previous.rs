@@ -371,12 +371,12 @@ pub(super) fn heading_topic(line: &Line<'_>, sections: &[Section]) -> Option<Top
     let words = plain.trim().trim_end_matches([':', '：']).trim();
     // A section may be an element with the heading as its name.
     if let Some(name) = plain.trim().strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) {
-        return sections.iter().find(|section| section.heading == name).and_then(|section| section.holds);
+        return sections.iter().find(|section| section.heading == name).and_then(|section| section.topic);
     }
     if line.lead == Lead::Heading {
         let known =
             sections.iter().find(|section| section.heading.trim_start_matches('#').trim().eq_ignore_ascii_case(words));
-        return Some(match known.map(|section| section.holds) {
+        return Some(match known.map(|section| section.topic) {
             Some(Some(topic)) => topic,
             Some(None) => Topic::Done,
             None => topic_by_words(words).unwrap_or(Topic::Context),

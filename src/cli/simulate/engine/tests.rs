@@ -150,7 +150,7 @@ fn what_cannot_be_reduced_ends_in_the_breaker() {
 #[test]
 fn a_cooldown_is_waited_for_unless_the_window_is_exceeded() {
     let mut policy = preset("pi@1.5");
-    policy.trigger.cooldown_seconds = 60;
+    policy.guards.cooldown_seconds = 60;
     let second = |second: i64, entry: TranscriptEntry| match entry {
         TranscriptEntry::Message(message) => {
             let origin_time = Some(Timestamp::from_millis(second * 1_000));

@@ -4,17 +4,18 @@
 //! outputs between summaries, and a second request in which the model verifies its own summary. `gemini-cli@0.26` has
 //! the features introduced with 0.26 in their current form (0.61).
 
+pub(in crate::policy) mod excerpt;
 pub(in crate::policy) mod output_budget;
 pub mod parameters;
 
-use self::parameters::OutputBudget;
+use self::parameters::{Excerpt, Lines, OutputBudget, Units};
 use crate::policy::presets::preset::Preset;
 use crate::policy::{
-    Bullet, Clear, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits,
-    Notice, Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole,
-    Tail, TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, CountPer, Counting, Guards, LevelPolicy, Limit, MediaUnits, Notice, Omission, Policy, PromptStyle, Prune,
+    Rounding, Section, Step, Summarize, Summary, SummaryFormat, Tail, TextUnits, Threshold, Topic, Transcript,
+    UsageCount, ViewStyle,
 };
-use crate::policy::{EstimateOf, Excerpt, Instead, Keep, Lines, Units};
+use crate::policy::{FailedOutputs, Keep, Replacement, Tools};
 use crate::policy::{Fraction, FractionBoundary};
 
 /// Deviation of both versions.
@@ -67,37 +68,30 @@ pub const V0_26: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Gemini CLI: estimateTokenCountSync"),
-        ("counting.media.other", "Longhand: Gemini CLI measures the text of the data"),
+        ("counting.media.other_units", "Longhand: Gemini CLI measures the text of the data"),
         ("counting.usage", "Gemini CLI: lastPromptTokenCount"),
         ("trigger.auto", "Gemini CLI: compresses by itself"),
-        ("trigger.cooldown_seconds", "Gemini CLI has none"),
         ("truncate", "Gemini CLI truncates outputs in its tools"),
         ("maintenance", "Gemini CLI: ToolOutputMaskingService"),
-        ("micro", "Gemini CLI has one level"),
         ("auto", "Gemini CLI: ChatCompressionService"),
         ("auto.threshold", "Gemini CLI: DEFAULT_COMPRESSION_TOKEN_THRESHOLD"),
         ("auto.notice", "Gemini CLI: ChatCompressed, in Longhand's words"),
         ("auto.steps.0.omit", "Gemini CLI: COMPRESSION_FUNCTION_RESPONSE_TOKEN_BUDGET, formatTruncatedToolOutput"),
         ("auto.steps.1.summarize.tail", "Gemini CLI: COMPRESSION_PRESERVE_THRESHOLD, findCompressSplitPoint"),
         ("auto.steps.1.summarize.summary", "Gemini CLI: the compression prompt"),
-        ("auto.steps.1.summarize.summary.filler", "Longhand: Gemini CLI has none"),
         ("auto.steps.1.summarize.summary.max_tokens", "Longhand: Gemini CLI sets no limit"),
         ("auto.steps.1.summarize.summary.verify", "Gemini CLI: the probe"),
         (
             "auto.steps.1.summarize.summary.prompt",
             "Gemini CLI: it reasons in a scratchpad first; the tags are Longhand's",
         ),
-        ("auto.steps.1.summarize.summary.facts_tokens", "Gemini CLI has none"),
         ("auto.steps.1.summarize.fallback", "Gemini CLI: CONTENT_TRUNCATED"),
-        ("deep", "Gemini CLI has one level"),
-        ("retrieval", "Gemini CLI has none"),
         ("view", "Gemini CLI: the new history"),
         ("view.resume_text", "Longhand: Gemini CLI's tail always begins with a request"),
         ("view.interrupted_text", "Longhand's words"),
         ("guards", "Gemini CLI: hasFailedCompressionAttempt"),
-        ("guards.attempts_max", "Longhand: Gemini CLI leaves it to its client"),
+        ("guards.max_attempts", "Longhand: Gemini CLI leaves it to its client"),
     ],
     policy: v0_26,
 };
@@ -114,26 +108,17 @@ const AUGUST_DEVIATIONS: &[&str] = &[
 
 const AUGUST_SOURCES: &[(&str, &str)] = &[
     ("preset", "this preset's name"),
-    ("render_version", "Longhand's renderer"),
     ("counting", "Longhand: estimateTokenCountSync of later versions; this one asked a server"),
     ("counting.usage", "Gemini CLI: countTokens of the whole history"),
     ("trigger.auto", "Gemini CLI: compresses by itself"),
-    ("trigger.cooldown_seconds", "Gemini CLI has none"),
-    ("truncate", "Gemini CLI has none"),
-    ("maintenance", "Gemini CLI has none"),
-    ("micro", "Gemini CLI has one level"),
     ("auto", "Gemini CLI: tryCompressChat"),
     ("auto.threshold", "Gemini CLI: COMPRESSION_TOKEN_THRESHOLD"),
     ("auto.notice", "Gemini CLI: ChatCompressed, in Longhand's words"),
     ("auto.steps.0.summarize.tail", "Gemini CLI: COMPRESSION_PRESERVE_THRESHOLD, findIndexAfterFraction"),
     ("auto.steps.0.summarize.summary", "Gemini CLI: the compression prompt"),
-    ("auto.steps.0.summarize.summary.filler", "Longhand: Gemini CLI has none"),
     ("auto.steps.0.summarize.summary.max_tokens", "Longhand: Gemini CLI sets no limit"),
     ("auto.steps.0.summarize.summary.prompt", "Gemini CLI: it reasons in a scratchpad first; the tags are Longhand's"),
-    ("auto.steps.0.summarize.summary.facts_tokens", "Gemini CLI has none"),
     ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
-    ("deep", "Gemini CLI has one level"),
-    ("retrieval", "Gemini CLI has none"),
     ("view", "Gemini CLI: the new history"),
     ("view.resume_text", "Longhand: Gemini CLI's tail always begins with a request"),
     ("view.interrupted_text", "Longhand's words"),
@@ -144,29 +129,20 @@ const AUGUST_SOURCES: &[(&str, &str)] = &[
 pub fn august_2025() -> Policy {
     Policy {
         preset: AUGUST_2025.name.to_owned(),
-        render_version: 1,
         counting: Counting { usage: UsageCount::Total, ..counting() },
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: None,
         auto: Some(LevelPolicy {
-            threshold: Threshold { limit: Limit::Ratio { ratio: 0.7 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),
-            steps: vec![Step::Summarize(Box::new(Summarize {
-                tail: fraction(FractionBoundary::Reached {}, 0.0),
-                summary: snapshot(sections_of_2025()),
-                retained_first: false,
-                minimum_messages: 0,
-                fallback: Vec::new(),
-            }))],
-            stop_when_enough: false,
+            ..LevelPolicy::new(
+                Threshold::at(Limit::Ratio(0.7)),
+                vec![Step::Summarize(Box::new(Summarize {
+                    tail: fraction(FractionBoundary::Reached {}, 0.0),
+                    summary: snapshot(sections_of_2025()),
+                    ..Summarize::default()
+                }))],
+            )
         }),
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
         view: view(),
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
@@ -180,37 +156,36 @@ pub fn v0_26() -> Policy {
     Policy {
         preset: V0_26.name.to_owned(),
         counting: counting(),
-        maintenance: vec![Step::Clear(masking())],
+        maintenance: vec![Step::Prune(masking())],
         auto: Some(LevelPolicy {
-            threshold: Threshold { limit: Limit::Ratio { ratio: 0.5 }, inclusive: true, minimum_tokens: 0 },
             notice: notice(),
-            steps: vec![
-                Step::Omit(output_budget()),
-                Step::Summarize(Box::new(Summarize {
-                    tail: fraction(FractionBoundary::Request {}, 0.0),
-                    summary: Summary { verify: true, ..snapshot(sections_of_today()) },
-                    retained_first: false,
-                    minimum_messages: 0,
-                    fallback: vec![output_budget()],
-                })),
-            ],
-            stop_when_enough: false,
+            ..LevelPolicy::new(
+                Threshold::at(Limit::Ratio(0.5)),
+                vec![
+                    Step::Omit(output_budget()),
+                    Step::Summarize(Box::new(Summarize {
+                        tail: fraction(FractionBoundary::Request {}, 0.0),
+                        summary: Summary { verify: true, ..snapshot(sections_of_today()) },
+                        fallback: vec![output_budget()],
+                        ..Summarize::default()
+                    })),
+                ],
+            )
         }),
         // A failure opens the breaker until a summary succeeds; 1 000 turns are practically no limit.
-        guards: Guards { breaker_failures: 1, breaker_turns: 1_000, attempts_max: 3, ..Guards::default() },
+        guards: Guards { breaker_failures: 1, breaker_turns: 1_000, ..Guards::default() },
         ..august_2025()
     }
 }
 
 fn counting() -> Counting {
     Counting {
-        unit: LengthUnit::Utf16,
         text: TextUnits::Mixed { other_units: 6, plain_above: 100_000 },
-        units_per_token: 4,
         rounding: Rounding::Floor,
         per: CountPer::Contents,
-        media: MediaUnits { image: 12_000, document: 103_200, other: 12_000, attachment: 12_000 },
+        media: MediaUnits { document_units: 103_200, ..MediaUnits::all(12_000) },
         usage: UsageCount::Prompt,
+        ..Counting::default()
     }
 }
 
@@ -228,63 +203,40 @@ pub(super) fn snapshot(sections: Vec<Section>) -> Summary {
     Summary {
         format: SummaryFormat::Elements { root: "state_snapshot".to_owned() },
         sections,
-        filler: "(none)".to_owned(),
         max_tokens: 8_192,
-        file_tags: false,
-        file_tools: FileTools::Any,
-        split_turn_heading: None,
-        carry_previous: true,
-        verify: false,
-        transcript: Transcript {
-            form: TranscriptForm::Paired,
-            output_units: 0,
-            output_marker: String::new(),
-            reasoning: false,
-            media_note: "[attached: {mime}]".to_owned(),
-        },
-        attachments: None,
+        transcript: Transcript { media_note: "[attached: {mime}]".to_owned(), ..Transcript::default() },
         prompt: PromptStyle { thoughts_tag: Some("scratchpad".to_owned()), ..PromptStyle::default() },
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        ..Summary::default()
     }
-}
-
-/// A section that is an element.
-pub(super) fn element(heading: &str, holds: Topic, bullet: Bullet) -> Section {
-    Section { heading: heading.to_owned(), holds: Some(holds), bullet }
 }
 
 pub(super) fn sections_of_2025() -> Vec<Section> {
     vec![
-        element("overall_goal", Topic::Goal, Bullet::Dash),
-        element("key_knowledge", Topic::Context, Bullet::Dash),
-        element("file_system_state", Topic::Files, Bullet::Dash),
-        element("recent_actions", Topic::Done, Bullet::Dash),
-        element("current_plan", Topic::NextSteps, Bullet::Number),
+        Section::new("overall_goal", Topic::Goal),
+        Section::new("key_knowledge", Topic::Context),
+        Section::new("file_system_state", Topic::Files),
+        Section::new("recent_actions", Topic::Done),
+        Section::new("current_plan", Topic::NextSteps).with(Bullet::Number),
     ]
 }
 
 fn sections_of_today() -> Vec<Section> {
     vec![
-        element("overall_goal", Topic::Goal, Bullet::Dash),
-        element("active_constraints", Topic::Constraints, Bullet::Dash),
-        element("key_knowledge", Topic::Context, Bullet::Dash),
-        element("artifact_trail", Topic::Decisions, Bullet::Dash),
-        element("file_system_state", Topic::Files, Bullet::Dash),
-        element("recent_actions", Topic::Done, Bullet::Dash),
-        element("task_state", Topic::NextSteps, Bullet::Number),
+        Section::new("overall_goal", Topic::Goal),
+        Section::new("active_constraints", Topic::Constraints),
+        Section::new("key_knowledge", Topic::Context),
+        Section::new("artifact_trail", Topic::Decisions),
+        Section::new("file_system_state", Topic::Files),
+        Section::new("recent_actions", Topic::Done),
+        Section::new("task_state", Topic::NextSteps).with(Bullet::Number),
     ]
 }
 
 pub(super) fn view() -> ViewStyle {
     ViewStyle {
-        marker_text: None,
-        summary_role: SummaryRole::User,
-        summary_prefix: String::new(),
-        summary_suffix: String::new(),
         acknowledgement: Some("Got it. Thanks for the additional context!".to_owned()),
         resume_text: Some("Go on from where the context above ends.".to_owned()),
-        interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+        ..ViewStyle::default()
     }
 }
 
@@ -292,34 +244,38 @@ fn output_budget() -> Omission {
     Omission::OutputBudget(OutputBudget {
         budget_tokens: 50_000,
         max_units: 40_000,
-        head_share: 0.2,
+        head_ratio: 0.2,
         before: "Output too large. Showing first {head} and last {tail} characters. For full output see: {part}\n"
             .to_owned(),
         marker: "\n\n... [{omitted} characters omitted] ...\n\n".to_owned(),
     })
 }
 
-fn masking() -> Clear {
+fn masking() -> Prune {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
-    Clear {
-        estimate: EstimateOf::Part,
+    Prune {
         keep: Keep { messages: 1, tokens: 50_000, ..Keep::default() },
         minimum_tokens: 30_000,
-        protected_tools: names(&["activate_skill", "ask_user", "enter_plan_mode", "exit_plan_mode"]),
-        failed_too: true,
-        instead: Instead::Excerpt(Box::new(Excerpt {
+        tools: Tools::Except(names(&["activate_skill", "ask_user", "enter_plan_mode", "exit_plan_mode"])),
+        failed_outputs: FailedOutputs::Prune,
+        replacement: Replacement::Excerpt(Box::new(Excerpt {
             before: "<tool_output_masked>\n".to_owned(),
             after: "\n\nOutput too large. Full output available at: {part}\n</tool_output_masked>".to_owned(),
             lines: Lines {
                 tools: names(&["run_shell_command"]),
                 section: "Output".to_owned(),
                 other_sections: names(&["Error", "Exit Code", "Signal", "Background PIDs", "Process Group PGID"]),
-                head: 10,
-                tail: 10,
+                head_lines: 10,
+                tail_lines: 10,
                 marker: "\n\n... [{omitted} lines omitted] ...\n\n".to_owned(),
             },
-            units: Units { above: 500, head: 250, tail: 250, marker: "\n... [TRUNCATED] ...\n".to_owned() },
+            units: Units {
+                above_units: 500,
+                head_units: 250,
+                tail_units: 250,
+                marker: "\n... [TRUNCATED] ...\n".to_owned(),
+            },
         })),
-        ..Clear::outputs("")
+        ..Prune::outputs("")
     }
 }

@@ -20,7 +20,7 @@ impl OutputBudget {
     pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
         check.not_negative(self.budget_tokens, &format!("{path}.budget_tokens"));
         check.that(self.max_units >= 1, &format!("{path}.max_units"), "must be at least 1");
-        check.share(self.head_share, &format!("{path}.head_share"));
+        check.share(self.head_ratio, &format!("{path}.head_ratio"));
     }
 }
 
@@ -77,7 +77,7 @@ fn shorter(rule: &OutputBudget, policy: &Policy, text: &str, part: PartId) -> Op
     if units <= max {
         return None;
     }
-    let head_max = ((max as f64 * rule.head_share.clamp(0.0, 1.0)) as usize).min(max);
+    let head_max = ((max as f64 * rule.head_ratio.clamp(0.0, 1.0)) as usize).min(max);
     let (head, head_units) = prefix(unit, text, head_max);
     let (tail, tail_units) = suffix(unit, text, max - head_max);
     let before = rule.before.replace("{head}", &grouped(head_units)).replace("{tail}", &grouped(tail_units));
@@ -113,7 +113,7 @@ mod tests {
         OutputBudget {
             budget_tokens,
             max_units,
-            head_share: 0.2,
+            head_ratio: 0.2,
             before: "[{head} and {tail} of {part}]\n".to_owned(),
             marker: "[-{omitted}]".to_owned(),
         }

@@ -10,9 +10,8 @@ pub(in crate::policy) mod suffix;
 use self::parameters::{Detail, Envelope};
 use crate::policy::presets::preset::Preset;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
-    Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, Truncate, UsageCount, ViewStyle,
+    CountPer, Counting, LevelPolicy, Limit, MediaUnits, Omission, Policy, Section, Step, Summarize, Summary,
+    SummaryRole, Threshold, Topic, Transcript, Truncate, ViewStyle,
 };
 
 /// A limit that no view reaches: such a level is applied by hand only.
@@ -36,7 +35,6 @@ pub const PRESET: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting.unit", "JoyAgent: Java string length"),
         ("counting.text", "JoyAgent: countText of its TokenCounter"),
         ("counting.units_per_token", "JoyAgent: every unit counts one"),
@@ -45,19 +43,14 @@ pub const PRESET: Preset = Preset {
         ("counting.media", "JoyAgent: an image of unknown size"),
         ("counting.usage", "Longhand: JoyAgent does not look at reported usage"),
         ("trigger.auto", "Longhand: JoyAgent never calls its omission of messages"),
-        ("trigger.cooldown_seconds", "JoyAgent has no timer"),
         ("truncate", "JoyAgent: a plain substring"),
         ("truncate.max_units", "JoyAgent: max_observe"),
-        ("maintenance", "JoyAgent clears nothing"),
-        ("micro", "JoyAgent has one level"),
         ("auto.threshold", "JoyAgent: max_input_tokens"),
         ("auto.notice", "JoyAgent says nothing"),
         ("auto.steps", "JoyAgent: truncateMessage"),
-        ("auto.stop_when_enough", "JoyAgent has one step"),
         ("deep", "JoyAgent: SummaryAgent, by hand only"),
         ("deep.steps.0.summarize.summary", "Longhand: JoyAgent leaves it to its configuration"),
         ("deep.steps.0.summarize.summary.transcript.output_units", "JoyAgent: message_size_limit of application.yml"),
-        ("retrieval", "JoyAgent has none"),
         ("view", "JoyAgent makes no summaries for a model"),
         ("view.interrupted_text", "Longhand's wording"),
         ("guards", "Longhand: JoyAgent has no guard"),
@@ -69,82 +62,43 @@ pub const PRESET: Preset = Preset {
 pub fn policy() -> Policy {
     Policy {
         preset: PRESET.name.to_owned(),
-        render_version: 1,
         counting: Counting {
-            unit: LengthUnit::Utf16,
-            text: TextUnits::Length,
             units_per_token: 1,
-            rounding: Rounding::Ceil,
             per: CountPer::Envelope(Envelope { message_units: 4, list_units: 2, detail: Detail::Medium }),
             media: MediaUnits::all(1_024),
-            usage: UsageCount::Total,
+            ..Counting::default()
         },
-        trigger: Trigger { auto: true, ..Trigger::default() },
         truncate: Some(Truncate::head(10_000, "")),
-        maintenance: Vec::new(),
-        micro: None,
         auto: Some(level_policy(100_000, Step::Omit(Omission::Suffix {}))),
         deep: Some(level_policy(
             BY_HAND_TOKENS,
-            Step::Summarize(Box::new(Summarize {
-                tail: Tail::Nothing {},
-                summary: summary(),
-                retained_first: false,
-                minimum_messages: 0,
-                fallback: Vec::new(),
-            })),
+            Step::Summarize(Box::new(Summarize { summary: summary(), ..Summarize::default() })),
         )),
-        retrieval: None,
-        auto_continue: None,
         view: ViewStyle {
-            marker_text: None,
             summary_role: SummaryRole::Assistant,
-            summary_prefix: String::new(),
-            summary_suffix: String::new(),
-            acknowledgement: None,
-            resume_text: None,
             interrupted_text: "[No result: this call was interrupted]".to_owned(),
+            ..ViewStyle::default()
         },
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
 fn level_policy(tokens: i64, step: Step) -> LevelPolicy {
-    LevelPolicy {
-        threshold: Threshold { limit: Limit::Tokens { tokens }, inclusive: false, minimum_tokens: 0 },
-        notice: Notice::None,
-        steps: vec![step],
-        stop_when_enough: false,
-    }
+    LevelPolicy::new(Threshold::above(Limit::Tokens(tokens)), vec![step])
 }
 
 fn summary() -> Summary {
-    let section =
-        |heading: &str, topic| Section { heading: heading.to_owned(), holds: Some(topic), bullet: Bullet::Dash };
     Summary {
-        format: SummaryFormat::Headings,
         sections: vec![
-            section("## Task", Topic::Goal),
-            section("## Result", Topic::Done),
-            section("## Files", Topic::Files),
+            Section::new("## Task", Topic::Goal),
+            Section::new("## Result", Topic::Done),
+            Section::new("## Files", Topic::Files),
         ],
-        filler: "(none)".to_owned(),
-        max_tokens: 4_096,
-        file_tags: false,
-        file_tools: FileTools::Any,
-        split_turn_heading: None,
-        carry_previous: true,
-        verify: false,
         transcript: Transcript {
-            form: TranscriptForm::Paired,
             output_units: 1_500,
-            output_marker: String::new(),
-            reasoning: false,
             media_note: "[{mime} {name}]".to_owned(),
+            ..Transcript::default()
         },
-        attachments: None,
-        prompt: PromptStyle::default(),
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        ..Summary::default()
     }
 }

@@ -14,14 +14,13 @@ use self::parameters::{CountedTexts, NewestFirst, NoteEnd, TurnsAndSteps};
 use crate::policy::bpe::Encoding;
 use crate::policy::presets::preset::Preset;
 use crate::policy::{
-    CountPer, Counting, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice, Omission, Policy, Retrieval,
-    Rounding, Step, SummaryRole, TextUnits, Threshold, Trigger, UsageCount, ViewStyle,
+    CountPer, Counting, LengthUnit, LevelPolicy, Limit, MediaUnits, Omission, Policy, Retrieval, Step, TextUnits,
+    Threshold, ViewStyle,
 };
 
 /// Sources of the values, in both versions.
 const SOURCES: &[(&str, &str)] = &[
     ("preset", "this preset's name"),
-    ("render_version", "Longhand's renderer"),
     ("counting.unit", "Qwen-Agent: Python string length"),
     ("counting.text", "Qwen-Agent: qwen.tiktoken"),
     ("counting.units_per_token", "Qwen-Agent: every token counts one"),
@@ -30,15 +29,10 @@ const SOURCES: &[(&str, &str)] = &[
     ("counting.media", "Qwen-Agent: media count as the note that names them"),
     ("counting.usage", "Longhand: Qwen-Agent does not look at reported usage"),
     ("trigger.auto", "Qwen-Agent: every request"),
-    ("trigger.cooldown_seconds", "Qwen-Agent has no timer"),
     ("truncate", "Qwen-Agent truncates only what does not fit"),
-    ("maintenance", "Qwen-Agent clears nothing by itself"),
-    ("micro", "Qwen-Agent has one level"),
     ("auto.threshold", "Qwen-Agent: DEFAULT_MAX_INPUT_TOKENS"),
     ("auto.notice", "Qwen-Agent says nothing"),
     ("auto.steps", "Qwen-Agent: _truncate_input_messages_roughly"),
-    ("auto.stop_when_enough", "Qwen-Agent has one step"),
-    ("deep", "Qwen-Agent has one level"),
     ("retrieval.budget_tokens", "Qwen-Agent: max_ref_token of its retrieval"),
     ("retrieval.passage_tokens", "Qwen-Agent: parser_page_size of its retrieval"),
     ("retrieval.query_units", "Qwen-Agent: MAX_TRUNCATED_QUERY_LENGTH"),
@@ -115,43 +109,25 @@ pub fn v0_0_34() -> Policy {
 fn policy(name: &str, texts: CountedTexts, omission: Omission) -> Policy {
     Policy {
         preset: name.to_owned(),
-        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Bpe { encoding: Encoding::Qwen },
             units_per_token: 1,
-            rounding: Rounding::Ceil,
             per: CountPer::Texts(texts),
             media: MediaUnits::all(0),
-            usage: UsageCount::Total,
+            ..Counting::default()
         },
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: None,
-        auto: Some(LevelPolicy {
-            threshold: Threshold { limit: Limit::Tokens { tokens: 58_000 }, inclusive: false, minimum_tokens: 0 },
-            notice: Notice::None,
-            steps: vec![Step::Omit(omission)],
-            stop_when_enough: false,
-        }),
-        deep: None,
+        auto: Some(LevelPolicy::new(Threshold::above(Limit::Tokens(58_000)), vec![Step::Omit(omission)])),
         retrieval: Some(Retrieval {
             budget_tokens: 20_000,
             passage_tokens: 500,
             query_units: 1_000,
             heading: "From earlier in this conversation, what seems to bear on the request:".to_owned(),
         }),
-        auto_continue: None,
         view: ViewStyle {
-            marker_text: None,
-            summary_role: SummaryRole::User,
-            summary_prefix: String::new(),
-            summary_suffix: String::new(),
-            acknowledgement: None,
-            resume_text: None,
             interrupted_text: "[No result: this call was interrupted]".to_owned(),
+            ..ViewStyle::default()
         },
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
+        ..Policy::default()
     }
 }

@@ -137,17 +137,11 @@ fn a_summary_that_fails_leaves_the_last_twenty_messages() {
 #[test]
 fn another_value_is_noticed() {
     let patches: [(&str, fn()); 10] = [
-        (
-            r#"{"micro": {"threshold": {"limit": {"ratio": {"ratio": 0.550001}}}}}"#,
-            three_levels_each_strictly_above_its_share,
-        ),
-        (
-            r#"{"auto": {"threshold": {"limit": {"ratio": {"ratio": 0.749999}}}}}"#,
-            three_levels_each_strictly_above_its_share,
-        ),
+        (r#"{"micro": {"threshold": {"limit": {"ratio": 0.550001}}}}"#, three_levels_each_strictly_above_its_share),
+        (r#"{"auto": {"threshold": {"limit": {"ratio": 0.749999}}}}"#, three_levels_each_strictly_above_its_share),
         (r#"{"deep": {"threshold": {"inclusive": true}}}"#, three_levels_each_strictly_above_its_share),
         (
-            r#"{"micro": {"steps": {"0": {"clear": {"keep": {"turns": 11}}}}}}"#,
+            r#"{"micro": {"steps": {"0": {"prune": {"keep": {"turns": 11}}}}}}"#,
             micro_keeps_what_was_said_and_the_outputs_of_ten_turns,
         ),
         (
@@ -163,7 +157,7 @@ fn another_value_is_noticed() {
             r#"{"deep": {"steps": {"0": {"summarize": {"tail": {"last": {"messages": 1}}}}}}}"#,
             dream_is_a_report_on_everything,
         ),
-        (r#"{"trigger": {"cooldown_seconds": 59}}"#, a_cooldown_keeps_the_levels_apart),
+        (r#"{"guards": {"cooldown_seconds": 59}}"#, a_cooldown_keeps_the_levels_apart),
         (
             r#"{"auto": {"steps": {"0": {"summarize": {"fallback": {"0": {"last": {"messages": 21}}}}}}}}"#,
             a_summary_that_fails_leaves_the_last_twenty_messages,

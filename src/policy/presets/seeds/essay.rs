@@ -145,7 +145,7 @@ fn suna_of_july_takes_arguments_out_and_keeps_320_messages() {
 #[test]
 fn qwen_agent_keeps_the_newest_that_fit() {
     let stage = Stage::of("qwen-agent@old", 131_072).with(ANY_GAIN);
-    let stage = stage.with(r#"{"auto": {"threshold": {"limit": {"tokens": {"tokens": 20}}}}}"#);
+    let stage = stage.with(r#"{"auto": {"threshold": {"limit": {"tokens": 20}}}}"#);
     let a = words;
     let said = |talk: &str| {
         let texts = stage.after(talk);
@@ -215,8 +215,7 @@ fn smolagents_truncates_the_middle_of_outputs() {
 #[test]
 fn joyagent_keeps_the_newest_that_fit_from_a_request_on() {
     let talk = "s0 \"sys\"\nu1 \"u1\"\na1 \"a1\"\nt1 \"t1\"\nu2 \"u2\"\na2 \"a2\"\nt2 \"t2\"";
-    let limit =
-        |tokens: i64| format!(r#"{{"auto": {{"threshold": {{"limit": {{"tokens": {{"tokens": {tokens}}}}}}}}}}}"#);
+    let limit = |tokens: i64| format!(r#"{{"auto": {{"threshold": {{"limit": {{"tokens": {tokens}}}}}}}}}"#);
     let stage = |tokens| Stage::of("joyagent", 200_000).with(ANY_GAIN).with(&limit(tokens));
     // The estimates are 13 for the system message, subtracted twice, and 10, 15, 10, 10, 15, 10.
     for (tokens, expected) in [(96, "sys u1 a1 t1 u2 a2 t2"), (60, "sys u2 a2 t2"), (48, "sys u2 a2 t2")] {
@@ -324,7 +323,7 @@ fn another_value_is_noticed() {
             qwen_agent_keeps_the_newest_that_fit,
         ),
         ("smolagents", r#"{"truncate": {"max_units": 20001}}"#, smolagents_truncates_the_middle_of_outputs),
-        ("smolagents", r#"{"truncate": {"head_share": 0.6}}"#, smolagents_truncates_the_middle_of_outputs),
+        ("smolagents", r#"{"truncate": {"head_ratio": 0.6}}"#, smolagents_truncates_the_middle_of_outputs),
         (
             "joyagent",
             r#"{"deep": {"steps": {"0": {"summarize": {"summary": {"transcript": {"output_units": 1501}}}}}}}"#,

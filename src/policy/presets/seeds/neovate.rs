@@ -46,10 +46,10 @@ fn there_is_no_floor_in_the_design_and_one_in_the_code() {
 #[test]
 fn switches_and_the_ratio_can_be_set() {
     let stage_with = |overrides: &str| stage().with(overrides);
-    let half = r#"{"auto": {"threshold": {"limit": {"ratio": {"ratio": 0.5}}}}}"#;
+    let half = r#"{"auto": {"threshold": {"limit": {"ratio": 0.5}}}}"#;
     assert_eq!(stage_with(half).play(&talk("100000/0")).compactions, "");
     assert_eq!(stage_with(half).play(&talk("100001/0")).compactions, "auto summary");
-    let most = r#"{"auto": {"threshold": {"limit": {"ratio": {"ratio": 0.9}}}}}"#;
+    let most = r#"{"auto": {"threshold": {"limit": {"ratio": 0.9}}}}"#;
     assert_eq!(stage_with(most).play(&talk("180000/0")).compactions, "");
     assert_eq!(stage_with(most).play(&talk("180001/0")).compactions, "auto summary");
     assert_eq!(stage_with(r#"{"trigger": {"auto": false}}"#).play(&talk("190000/0")).compactions, "");
@@ -203,28 +203,25 @@ fn an_unfinished_turn_is_asked_to_go_on() {
 #[test]
 fn another_value_is_noticed() {
     let patches: [(&str, fn()); 13] = [
-        (
-            r#"{"auto": {"threshold": {"limit": {"ratio": {"ratio": 0.70001}}}}}"#,
-            it_overflows_above_seven_tenths_of_the_window,
-        ),
+        (r#"{"auto": {"threshold": {"limit": {"ratio": 0.70001}}}}"#, it_overflows_above_seven_tenths_of_the_window),
         (r#"{"auto": {"threshold": {"inclusive": true}}}"#, it_overflows_above_seven_tenths_of_the_window),
         (r#"{"counting": {"usage": "total"}}"#, it_overflows_above_seven_tenths_of_the_window),
         (r#"{"auto": {"threshold": {"minimum_tokens": 25600}}}"#, there_is_no_floor_in_the_design_and_one_in_the_code),
         (
-            r#"{"auto": {"steps": {"0": {"clear": {"keep": {"tokens": 40001}}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"prune": {"keep": {"tokens": 40001}}}}}}"#,
             old_outputs_are_cleared_before_a_summary,
         ),
-        (r#"{"auto": {"steps": {"0": {"clear": {"keep": {"turns": 3}}}}}}"#, old_outputs_are_cleared_before_a_summary),
+        (r#"{"auto": {"steps": {"0": {"prune": {"keep": {"turns": 3}}}}}}"#, old_outputs_are_cleared_before_a_summary),
         (
-            r#"{"auto": {"steps": {"0": {"clear": {"minimum_tokens": 19999}}}}}"#,
-            old_outputs_are_cleared_before_a_summary,
-        ),
-        (
-            r#"{"auto": {"steps": {"0": {"clear": {"protected_tools": ["skill"]}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"prune": {"minimum_tokens": 20000}}}}}"#,
             old_outputs_are_cleared_before_a_summary,
         ),
         (
-            r#"{"auto": {"steps": {"0": {"clear": {"past_cleared": "next_message"}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"prune": {"tools": {"except": ["skill"]}}}}}}"#,
+            old_outputs_are_cleared_before_a_summary,
+        ),
+        (
+            r#"{"auto": {"steps": {"0": {"prune": {"walk": {"parts_as_written": {"ends_at_pruned": false}}}}}}}"#,
             old_outputs_are_cleared_before_a_summary,
         ),
         (r#"{"auto": {"stop_when_enough": false}}"#, a_summary_follows_only_where_clearing_was_not_enough),

@@ -377,19 +377,18 @@ fn a_continuation_follows_an_unfinished_turn_only() {
 
 #[test]
 fn another_value_is_noticed() {
-    let patches: [(&str, fn()); 18] = [
+    let patches: [(&str, fn()); 17] = [
         (r#"{"truncate": {"max_units": 2001}}"#, strategy_1_truncates_the_outputs_of_every_view),
         (r#"{"truncate": {"marker": "\n[truncated]"}}"#, strategy_1_truncates_the_outputs_of_every_view),
         (r#"{"counting": {"unit": "code_points"}}"#, strategy_1_truncates_the_outputs_of_every_view),
         (r#"{"counting": {"rounding": "ceil"}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"keep": {"tokens": 40001}}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"keep": {"turns": 3}}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"minimum_tokens": 20001}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"minimum_inclusive": true}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"protected_tools": []}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"failed_too": true}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"past_cleared": "go_on"}}}}"#, strategy_2_clears_old_outputs),
-        (r#"{"maintenance": {"0": {"clear": {"ends_at_summary": false}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"prune": {"keep": {"tokens": 40001}}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"prune": {"keep": {"turns": 3}}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"prune": {"minimum_tokens": 20002}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"prune": {"minimum_tokens": 20000}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"prune": {"tools": "all"}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"prune": {"failed_outputs": "prune"}}}}"#, strategy_2_clears_old_outputs),
+        (r#"{"maintenance": {"0": {"prune": {"walk": "all"}}}}"#, strategy_2_clears_old_outputs),
         (
             r#"{"auto": {"threshold": {"inclusive": false}}}"#,
             a_summary_is_due_where_the_tokens_of_a_reply_reach_the_usable_window,
@@ -403,11 +402,11 @@ fn another_value_is_noticed() {
             the_tail_is_the_last_turns_that_fit_a_budget,
         ),
         (
-            r#"{"auto": {"steps": {"0": {"summarize": {"tail": {"turns": {"budget_max_tokens": 8001}}}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"summarize": {"tail": {"turns": {"max_budget_tokens": 8001}}}}}}}"#,
             the_budget_is_a_quarter_of_the_usable_window_within_bounds,
         ),
         (
-            r#"{"auto": {"steps": {"0": {"summarize": {"tail": {"turns": {"budget_min_tokens": 2001}}}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"summarize": {"tail": {"turns": {"minimum_budget_tokens": 2001}}}}}}}"#,
             the_budget_is_a_quarter_of_the_usable_window_within_bounds,
         ),
         (

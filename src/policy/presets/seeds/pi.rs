@@ -38,7 +38,7 @@ fn it_compacts_above_the_window_less_a_reserve() {
         ),
     ];
     check(|talk| stage().play(talk).compactions, &rows);
-    let reserve = stage().with(r#"{"auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 20000}}}}}"#);
+    let reserve = stage().with(r#"{"auto": {"threshold": {"limit": {"reserve_tokens": 20000}}}}"#);
     assert_eq!(reserve.play(&talk(short, "180000/0")).compactions, "");
     assert_eq!(reserve.play(&talk(short, "180001/0")).compactions, "auto summary");
     assert_eq!(stage().with(r#"{"trigger": {"auto": false}}"#).play(&talk(short, "190000/0")).compactions, "");
@@ -220,7 +220,7 @@ fn a_failure_appends_nothing() {
 fn another_value_is_noticed() {
     let patches: [(&str, fn()); 9] = [
         (
-            r#"{"auto": {"threshold": {"limit": {"reserve": {"reserve_tokens": 16383}}}}}"#,
+            r#"{"auto": {"threshold": {"limit": {"reserve_tokens": 16383}}}}"#,
             it_compacts_above_the_window_less_a_reserve,
         ),
         (r#"{"auto": {"threshold": {"inclusive": true}}}"#, it_compacts_above_the_window_less_a_reserve),
@@ -231,7 +231,7 @@ fn another_value_is_noticed() {
         ),
         (r#"{"counting": {"rounding": "floor"}}"#, the_newest_20_000_tokens_stay),
         (
-            r#"{"auto": {"steps": {"0": {"summarize": {"summary": {"file_tools": "any"}}}}}}"#,
+            r#"{"auto": {"steps": {"0": {"summarize": {"summary": {"file_lists": "any"}}}}}}"#,
             lists_of_files_follow_every_summary,
         ),
         (

@@ -12,14 +12,14 @@ pub(in crate::policy) mod per_role;
 pub(in crate::policy) mod strip;
 mod texts;
 
-use self::parameters::{BothEnds, ChatFormat, Groups, MiddleOut, Pass, PerRole, ResultSigns, Speaker, Strip, Tier};
+use self::parameters::{
+    Author, BothEnds, ChatFormat, Groups, MiddleOut, ModelLimit, Pass, PerRole, ResultSigns, Strip, Tier, WindowStep,
+};
 use crate::policy::bpe::Encoding;
-use crate::policy::parameters::{ModelLimit, WindowStep};
 use crate::policy::presets::preset::Preset;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
-    Omission, Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail,
-    TextUnits, Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    CountPer, Counting, LengthUnit, LevelPolicy, Limit, MediaUnits, Omission, Policy, Section, Step, Summarize,
+    Summary, SummaryFormat, Tail, TextUnits, Threshold, Topic, Transcript, UsageCount, ViewStyle,
 };
 
 /// `suna@2025-04`.
@@ -36,26 +36,16 @@ pub const V2025_04: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Suna: litellm's token_counter for gpt-4"),
         ("counting.unit", "Suna: Python string length"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: check_and_summarize_if_needed, where it is called"),
-        ("trigger.cooldown_seconds", "Suna has none"),
-        ("truncate", "Suna truncates nothing here"),
-        ("maintenance", "Suna clears nothing here"),
-        ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: DEFAULT_TOKEN_THRESHOLD, reached or exceeded"),
-        ("auto.notice", "Suna shows none"),
         ("auto.steps.0.summarize.tail", "Suna: check_and_summarize_if_needed"),
         ("auto.steps.0.summarize.summary", "Suna: create_summary"),
         ("auto.steps.0.summarize.summary.max_tokens", "Suna: SUMMARY_TARGET_TOKENS"),
         ("auto.steps.0.summarize.summary.carry_previous", "Suna: get_messages_for_summarization leaves it out"),
-        ("auto.steps.0.summarize.retained_first", "Suna retains nothing"),
         ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
-        ("auto.stop_when_enough", "Suna has one step"),
-        ("deep", "Suna has one level"),
-        ("retrieval", "Suna has none"),
         ("view", "Suna: the wrapper of a summary"),
         ("view.interrupted_text", "Longhand's wording"),
         ("guards", "Longhand: Suna has no guard"),
@@ -81,27 +71,21 @@ pub const V2025_07: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Suna: litellm's token_counter"),
         ("counting.unit", "Suna: Python string length"),
         ("counting.per", "Suna: litellm's token_counter, and 23 tokens for the id of a message"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
-        ("trigger.cooldown_seconds", "Suna has none"),
         ("truncate", "Suna truncates nothing in every view"),
         ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
         ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
-        ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the name of the model"),
-        ("auto.notice", "Suna shows none"),
         ("auto.steps.0.omit.strip", "Suna: remove_meta_messages"),
         ("auto.steps.1.omit.per_role", "Suna: compress_messages and its three passes"),
         ("auto.steps.1.omit.per_role.results", "Suna: is_tool_result_message"),
         ("auto.steps.2.omit.groups", "Suna: compress_messages_by_omitting_messages"),
         ("auto.steps.3.omit.middle_out", "Suna: middle_out_messages"),
         ("auto.stop_when_enough", "Suna: every step looks itself"),
-        ("deep", "Suna has one level"),
-        ("retrieval", "Suna has none"),
         ("view", "Longhand: Suna makes no summaries here"),
         ("guards", "Longhand: Suna has no guard"),
     ],
@@ -122,19 +106,15 @@ pub const V2026: Preset = Preset {
     ],
     sources: &[
         ("preset", "this preset's name"),
-        ("render_version", "Longhand's renderer"),
         ("counting", "Suna: litellm's token_counter"),
         ("counting.unit", "Suna: Python string length"),
         ("counting.per", "Suna: litellm's token_counter, and 23 tokens for the id of a message"),
         ("counting.usage", "Suna counts its messages itself"),
         ("trigger.auto", "Suna: compress_messages runs before every request"),
-        ("trigger.cooldown_seconds", "Suna has none"),
         ("truncate", "Suna truncates nothing in every view"),
         ("maintenance.0.omit.strip", "Suna: remove_meta_messages"),
         ("maintenance.1.omit.middle_out", "Suna: middle_out_messages"),
-        ("micro", "Suna has one level"),
         ("auto.threshold", "Suna: compress_messages, by the size of the window"),
-        ("auto.notice", "Suna shows none"),
         ("auto.steps.0.omit.strip", "Suna: remove_meta_messages"),
         ("auto.steps.1.omit.per_role", "Suna: compress_messages, its three tiers and its three passes"),
         ("auto.steps.1.omit.per_role.target_ratio", "Suna: compression_target_ratio"),
@@ -142,8 +122,6 @@ pub const V2026: Preset = Preset {
         ("auto.steps.2.omit.groups", "Suna: compress_messages_by_omitting_messages"),
         ("auto.steps.3.omit.middle_out", "Suna: middle_out_messages"),
         ("auto.stop_when_enough", "Suna: every step looks itself"),
-        ("deep", "Suna has one level"),
-        ("retrieval", "Suna has none"),
         ("view", "Longhand: Suna makes no summaries here"),
         ("guards", "Longhand: Suna has no guard"),
     ],
@@ -162,19 +140,17 @@ pub fn v2025_04() -> Policy {
     let step = Step::Summarize(Box::new(Summarize {
         tail: Tail::Whole { minimum_messages: 3 },
         summary: summary(),
-        retained_first: false,
-        minimum_messages: 0,
-        fallback: Vec::new(),
+        ..Summarize::default()
     }));
     Policy {
-        auto: Some(level_policy(Limit::Tokens { tokens: 120_000 }, true, vec![step])),
+        auto: Some(level_policy(Limit::Tokens(120_000), true, vec![step])),
         view: ViewStyle {
             summary_prefix: "\n======== CONVERSATION HISTORY SUMMARY ========\n\n".to_owned(),
             summary_suffix:
                 "\n\n======== END OF SUMMARY ========\n\nThe above is a summary of the conversation history. \
                              The conversation continues below.\n"
                     .to_owned(),
-            ..view()
+            ..ViewStyle::default()
         },
         ..policy(V2025_04.name, MESSAGE_UNITS)
     }
@@ -192,9 +168,9 @@ pub fn v2025_07() -> Policy {
         ],
         otherwise_tokens: 31_000,
     };
-    let tier = |of| Tier {
+    let tier = |author| Tier {
         passes: vec![Pass {
-            of,
+            author,
             newest_messages: 1,
             above_tokens: 4_096,
             keep_units: 3 * 4_096,
@@ -204,12 +180,12 @@ pub fn v2025_07() -> Policy {
     };
     let per_role = PerRole {
         target_ratio: 1.0,
-        tiers: [Speaker::Tools, Speaker::User, Speaker::Assistant].map(tier).into(),
+        tiers: [Author::Tools, Author::User, Author::Assistant].map(tier).into(),
         halvings: 5,
         results: ResultSigns {
-            words: vec!["ToolResult".to_owned()],
+            texts: vec!["ToolResult".to_owned()],
             fields: vec!["tool_execution".to_owned()],
-            json_words: vec!["interactive_elements".to_owned()],
+            json_texts: vec!["interactive_elements".to_owned()],
         },
         json_starts_over: true,
     };
@@ -245,26 +221,26 @@ pub fn v2026() -> Policy {
 fn tiers() -> Vec<Tier> {
     let note = "[Tool output compressed for token management] message_id: \"{id}\". Use expand-message tool to view \
                 full output.";
-    let pass = |of, newest_messages, above_tokens, keep_units, note: &str, newest_truncation| Pass {
-        of,
+    let pass = |author, newest_messages, above_tokens, keep_units, note: &str, newest_truncation| Pass {
+        author,
         newest_messages,
         above_tokens,
         keep_units,
         note: note.to_owned(),
         newest_truncation,
     };
-    let long = |of| pass(of, 10, 0, 3_000, "... (truncated)", None);
+    let long = |author| pass(author, 10, 0, 3_000, "... (truncated)", None);
     let placeholder = "[Content compressed]\n\nmessage_id \"{id}\"\nUse expand-message tool to see contents";
-    let rest = |of| pass(of, 10, 500, 0, placeholder, Some(both_ends()));
+    let rest = |author| pass(author, 10, 500, 0, placeholder, Some(both_ends()));
     vec![
-        Tier { passes: vec![pass(Speaker::Tools, 5, 0, 0, note, None)] },
-        Tier { passes: vec![long(Speaker::User)] },
-        Tier { passes: vec![long(Speaker::Assistant)] },
+        Tier { passes: vec![pass(Author::Tools, 5, 0, 0, note, None)] },
+        Tier { passes: vec![long(Author::User)] },
+        Tier { passes: vec![long(Author::Assistant)] },
         Tier {
             passes: vec![
-                pass(Speaker::Tools, 5, 500, 1_500, EXPAND_NOTE, Some(both_ends())),
-                rest(Speaker::User),
-                rest(Speaker::Assistant),
+                pass(Author::Tools, 5, 500, 1_500, EXPAND_NOTE, Some(both_ends())),
+                rest(Author::User),
+                rest(Author::Assistant),
             ],
         },
     ]
@@ -290,83 +266,41 @@ fn middle_out() -> Omission {
 }
 
 fn level_policy(limit: Limit, inclusive: bool, steps: Vec<Step>) -> LevelPolicy {
-    LevelPolicy {
-        threshold: Threshold { limit, inclusive, minimum_tokens: 0 },
-        notice: Notice::None,
-        steps,
-        stop_when_enough: false,
-    }
+    LevelPolicy::new(Threshold { inclusive, ..Threshold::above(limit) }, steps)
 }
 
 /// The common values of all versions.
 fn policy(name: &str, message_units: u32) -> Policy {
     Policy {
         preset: name.to_owned(),
-        render_version: 1,
         counting: Counting {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Bpe { encoding: Encoding::Cl100kBase },
             units_per_token: 1,
-            rounding: Rounding::Ceil,
             per: CountPer::Chat(ChatFormat { message_units, list_units: 3 }),
             media: MediaUnits::all(85),
             usage: UsageCount::Nothing,
+            ..Counting::default()
         },
-        trigger: Trigger { auto: true, ..Trigger::default() },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: None,
-        auto: None,
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
-        view: view(),
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 3, ..Guards::default() },
-    }
-}
-
-fn view() -> ViewStyle {
-    ViewStyle {
-        marker_text: None,
-        summary_role: SummaryRole::User,
-        summary_prefix: String::new(),
-        summary_suffix: String::new(),
-        acknowledgement: None,
-        resume_text: None,
-        interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+        ..Policy::default()
     }
 }
 
 fn summary() -> Summary {
-    let section =
-        |heading: &str, holds| Section { heading: heading.to_owned(), holds: Some(holds), bullet: Bullet::Dash };
     Summary {
         format: SummaryFormat::Prose,
         sections: vec![
-            section("## What was asked", Topic::Goal),
-            section("## Tools and their results", Topic::Done),
-            section("## Decisions and conclusions", Topic::Decisions),
-            section("## Facts", Topic::Context),
-            section("## Latest state", Topic::InProgress),
-            section("## Next", Topic::NextSteps),
+            Section::new("## What was asked", Topic::Goal),
+            Section::new("## Tools and their results", Topic::Done),
+            Section::new("## Decisions and conclusions", Topic::Decisions),
+            Section::new("## Facts", Topic::Context),
+            Section::new("## Latest state", Topic::InProgress),
+            Section::new("## Next", Topic::NextSteps),
         ],
         filler: String::new(),
         max_tokens: 10_000,
-        file_tags: false,
-        file_tools: FileTools::Any,
-        split_turn_heading: None,
         carry_previous: false,
-        verify: false,
-        transcript: Transcript {
-            form: TranscriptForm::Paired,
-            output_units: 0,
-            output_marker: String::new(),
-            reasoning: false,
-            media_note: String::new(),
-        },
-        attachments: None,
-        prompt: PromptStyle::default(),
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        transcript: Transcript { media_note: String::new(), ..Transcript::default() },
+        ..Summary::default()
     }
 }

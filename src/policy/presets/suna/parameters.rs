@@ -42,7 +42,7 @@ pub struct Tier {
 #[serde(deny_unknown_fields)]
 pub struct Pass {
     /// Author of the messages.
-    pub of: Speaker,
+    pub author: Author,
     /// Number of newest messages that the note does not replace.
     pub newest_messages: u32,
     /// Only messages of more tokens than this are changed, each counted as a list of its own.
@@ -59,7 +59,7 @@ pub struct Pass {
 /// Author of the messages of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaker {
+pub enum Author {
     /// Tools, whatever the role of their results is.
     Tools,
     /// All messages with the role `user`.
@@ -90,11 +90,11 @@ pub struct BothEnds {
 #[serde(deny_unknown_fields)]
 pub struct ResultSigns {
     /// Strings; a text that contains one is a result.
-    pub words: Vec<String>,
+    pub texts: Vec<String>,
     /// Field names; a JSON object that has one is a result.
     pub fields: Vec<String>,
     /// Strings; a JSON object that contains one anywhere is a result.
-    pub json_words: Vec<String>,
+    pub json_texts: Vec<String>,
 }
 
 /// Parameters of the omission of groups.
@@ -128,4 +128,24 @@ pub struct Strip {
     pub object: String,
     /// Name of the field that is removed from that object.
     pub field: String,
+}
+
+/// The limit of models whose name contains a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelLimit {
+    /// The text, in lower case.
+    pub contains: String,
+    /// The limit in tokens.
+    pub tokens: i64,
+}
+
+/// The reserve of contexts from a minimum size on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WindowStep {
+    /// The minimum size of the context, in tokens.
+    pub context_tokens: i64,
+    /// The reserve in tokens.
+    pub reserve_tokens: i64,
 }

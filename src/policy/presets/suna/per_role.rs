@@ -5,7 +5,7 @@
 //! are always applied together. If all tiers were not enough, they are applied again with half of every measure, at
 //! most `halvings` times.
 
-use super::parameters::{BothEnds, Pass, PerRole, ResultSigns, Speaker};
+use super::parameters::{Author, BothEnds, Pass, PerRole, ResultSigns};
 use super::texts::Texts;
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
@@ -120,7 +120,7 @@ impl WorkingCopy<'_> {
         for index in (0..self.messages.len()).rev() {
             // Short messages need only be read as long as the newest ones are counted.
             let is_short = !self.exceeds_alone(index, above);
-            if is_short && met > pass.newest_messages || !self.is_of(rule, pass.of, index) {
+            if is_short && met > pass.newest_messages || !self.is_of(rule, pass.author, index) {
                 continue;
             }
             met = met.saturating_add(1);
@@ -143,12 +143,12 @@ impl WorkingCopy<'_> {
         }
     }
 
-    fn is_of(&self, rule: &PerRole, speaker: Speaker, index: usize) -> bool {
+    fn is_of(&self, rule: &PerRole, author: Author, index: usize) -> bool {
         let written = &self.written[index];
-        match speaker {
-            Speaker::User => written.role == Role::User,
-            Speaker::Assistant => written.role == Role::Assistant,
-            Speaker::Tools => {
+        match author {
+            Author::User => written.role == Role::User,
+            Author::Assistant => written.role == Role::Assistant,
+            Author::Tools => {
                 written.role == Role::Tool
                     || written.brings_results
                     || !rule.results.is_empty() && rule.results.are_in(&Texts::of(self.policy, self.current(index)))
@@ -227,19 +227,19 @@ fn keep_both_ends(rule: &BothEnds, goal: i64, texts: &mut Texts<'_>) {
 
 impl ResultSigns {
     fn is_empty(&self) -> bool {
-        self.words.is_empty() && self.fields.is_empty() && self.json_words.is_empty()
+        self.texts.is_empty() && self.fields.is_empty() && self.json_texts.is_empty()
     }
 
     fn are_in(&self, texts: &Texts<'_>) -> bool {
         let has = |text: &str, words: &[String]| words.iter().any(|word| text.contains(word.as_str()));
-        if texts.shown().any(|text| has(text, &self.words)) {
+        if texts.shown().any(|text| has(text, &self.texts)) {
             return true;
         }
         let Some(text) = texts.only() else { return false };
         // Parsing JSON is the most expensive check, and most texts are not JSON.
-        has(text, &self.fields) | has(text, &self.json_words)
+        has(text, &self.fields) | has(text, &self.json_texts)
             && fields(text).is_some_and(|fields| {
-                self.fields.iter().any(|name| fields.contains_key(name)) || has(text, &self.json_words)
+                self.fields.iter().any(|name| fields.contains_key(name)) || has(text, &self.json_texts)
             })
     }
 }

@@ -39,8 +39,9 @@ fn assert_well_formed(input: &SummaryInput, text: &str) {
         assert!(!line.starts_with('#') || allowed.contains(&line), "{line:?} in\n{text}");
         let bullet = ["- ", "## ", "### "].iter().any(|start| line.starts_with(start));
         let numbered = line.starts_with(|letter: char| letter.is_ascii_digit());
-        let bridge =
-            line == "---" || Some(line) == input.rules.split_turn_heading.as_deref() || line == "No prior history.";
+        let bridge = line == "---"
+            || input.rules.split_turn.as_ref().is_some_and(|rule| rule.heading == line)
+            || line == "No prior history.";
         assert!(line.is_empty() || bullet || numbered || bridge, "{line:?} in\n{text}");
         assert!(!line.chars().any(char::is_control), "{line:?}");
     }
@@ -115,7 +116,7 @@ fn a_split_turn_gets_its_own_summary_where_the_rules_want_one() {
     let history = Talk::default().user("set up the workspace").model("The workspace builds with two members.");
     let input = SummaryInput { split_turn: split_turn.clone(), ..history.clone().input("pi@1.5") };
     let text = assert_within_budget(&input);
-    let heading = input.rules.split_turn_heading.clone().expect("pi splits turns");
+    let heading = input.rules.split_turn.clone().expect("pi splits turns").heading;
     let (past, front) = text.split_once(&format!("\n\n---\n\n{heading}\n\n")).expect("two summaries");
     assert_says(past, "Goal", "set up the workspace");
     assert!(!past.contains("tidewater"), "{past}");

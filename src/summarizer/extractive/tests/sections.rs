@@ -12,7 +12,7 @@ fn empty_input_gives_every_section_its_empty_text() {
     let rules = Talk::default().input("opencode@seed").rules;
     for one in &rules.sections {
         let name = one.heading.trim_start_matches('#').trim();
-        let expected: &[&str] = if one.holds.is_some() { &["- (none)"] } else { &[] };
+        let expected: &[&str] = if one.topic.is_some() { &["- (none)"] } else { &[] };
         assert_eq!(section(&text, name), expected, "{name}");
     }
     assert_eq!(text.lines().filter(|line| line.starts_with('#')).count(), rules.sections.len());

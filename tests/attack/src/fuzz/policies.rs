@@ -57,7 +57,7 @@ impl Policies {
             guards::decide(planning, &fold, &guards);
             wake::condition(planning, &fold, &guards);
             plan::maintenance(planning);
-            plan::clear_all(planning);
+            plan::prune_all(planning);
             let boundary = Boundary { tail_start: 5, retained: &[], retained_first: false };
             let after = plan::with_summary(policy, &layout, &self.sources, &boundary, "what was", &[]);
             plan::view(policy, &after);
@@ -170,7 +170,7 @@ impl Decoder for Policies {
             "steps",
             "maintenance",
             "counting",
-            "clear",
+            "prune",
             "omit",
             "select",
             "summarize",
@@ -195,7 +195,7 @@ impl Decoder for Policies {
             "least",
             "share",
             "window",
-            "when",
+            "condition",
             "kind",
             "type",
         ]

@@ -152,12 +152,12 @@ impl Attack {
             let mut policy: serde_json::Value = serde_json::from_str(&preset.policy_json)?;
             divide(&mut policy);
             // Cooldowns end before the store is checked.
-            let cooldown = policy.pointer_mut("/trigger/cooldown_seconds").context("a policy without a cooldown")?;
+            let cooldown = policy.pointer_mut("/guards/cooldown_seconds").context("a policy without a cooldown")?;
             let is_long = cooldown.as_i64().is_some_and(|seconds| seconds > COOLDOWN_SECONDS_MAX);
             if is_long {
                 *cooldown = COOLDOWN_SECONDS_MAX.into();
             }
-            let override_json = serde_json::json!({ "trigger": { "cooldown_seconds": COOLDOWN_SECONDS_MAX } });
+            let override_json = serde_json::json!({ "guards": { "cooldown_seconds": COOLDOWN_SECONDS_MAX } });
             let override_json = if is_long { override_json.to_string() } else { String::new() };
             let small = Policy {
                 name: format!("{} divided", preset.name),

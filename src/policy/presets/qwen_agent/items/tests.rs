@@ -57,7 +57,7 @@ fn word(items: &Items<'_>, item: &Item) -> String {
 /// A policy of Qwen-Agent with another limit, and its truncation strategy.
 pub(in crate::policy::presets) fn limited(mut policy: Policy, tokens: i64) -> (Policy, Omission) {
     let level_policy = policy.auto.as_mut().expect("a level");
-    level_policy.threshold.limit = Limit::Tokens { tokens };
+    level_policy.threshold.limit = Limit::Tokens(tokens);
     let Some(Step::Omit(rule)) = level_policy.steps.first().cloned() else { panic!("an omission") };
     (policy, rule)
 }

@@ -4,7 +4,7 @@ use crate::policy::{Limit, dsl, presets};
 /// Compares the names of the omitted messages under a limit of tokens.
 fn check(batch: u32, minimum: u32, tokens: i64, text: &str, expected: &str) {
     let mut policy = presets::suna::v2025_07();
-    policy.auto.as_mut().expect("a level").threshold.limit = Limit::Tokens { tokens };
+    policy.auto.as_mut().expect("a level").threshold.limit = Limit::Tokens(tokens);
     let messages = dsl::parse(text);
     let rule = Groups { target_ratio: 1.0, batch, minimum };
     let window = ModelWindow { context: 1_000_000, ..ModelWindow::default() };

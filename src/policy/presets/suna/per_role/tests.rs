@@ -9,7 +9,7 @@ fn rule(policy: &Policy) -> PerRole {
     steps
         .find_map(|step| match step {
             Step::Omit(Omission::PerRole(rule)) => Some(rule.clone()),
-            Step::Omit(_) | Step::Clear(_) | Step::Summarize(_) => None,
+            Step::Omit(_) | Step::Prune(_) | Step::Summarize(_) => None,
         })
         .expect("the preset truncates by role")
 }
@@ -53,7 +53,7 @@ fn json_is_truncated_from_its_whole_in_each_round_and_left_whole_after_the_last(
     let last = [('u', json(1).1), ('a', "ok".to_owned())];
     let limit = |policy: &mut Policy, tokens| {
         let level_policy = policy.auto.as_mut().expect("a level");
-        level_policy.threshold.limit = crate::policy::Limit::Tokens { tokens };
+        level_policy.threshold.limit = crate::policy::Limit::Tokens(tokens);
     };
     let texts = messages(&[vec![json(700), json(1_500), filler], last.to_vec()].concat());
     // At 1 024 tokens, with the text before truncated to 6 144 characters at 2 048.

@@ -1,12 +1,12 @@
 //! Minimum gain: tokens that an automatic compaction must free. Each compaction invalidates the provider's cache from
 //! the first changed position on, so that one which frees little costs more than it saves.
 
-use super::When;
-use super::calls::Calls;
-use super::plan::{PlanningInput, Work, foreseen, view};
-use super::{Policy, Step, overflow, tokens};
+use super::after::{foreseen, view};
+use super::input::{PlanningInput, Work};
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
+use crate::policy::calls::Calls;
+use crate::policy::{Condition, Policy, Step, overflow, tokens};
 
 /// Default minimum gain: the window divided by this number.
 const WINDOW_PARTS: i64 = 20;
@@ -24,9 +24,9 @@ const RESULT_TOKENS: i64 = 100;
 /// its cache.
 pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
     let has_figure = |step: &Step| match step {
-        Step::Clear(clear) => {
-            let is_conditional = matches!(clear.when, When::Units { .. } | When::Idle { .. });
-            clear.minimum_tokens > 0 || clear.batch.is_some() || is_conditional
+        Step::Prune(prune) => {
+            let is_conditional = matches!(prune.condition, Condition::Length { .. } | Condition::Idle { .. });
+            prune.minimum_tokens > 0 || prune.batch.is_some() || is_conditional
         }
         Step::Omit(_) => false,
         Step::Summarize(_) => true,
@@ -68,7 +68,7 @@ pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, conte
         let same = sources.iter().zip(after.iter()).take_while(is_same).count();
         tokens::estimate_sources(policy, &after[same..]) <= freed.saturating_mul(i64::from(most))
     };
-    freed >= least && policy.guards.reread_per_freed_max.filter(|_| asks).is_none_or(is_cheap)
+    freed >= least && policy.guards.max_reread_per_freed.filter(|_| asks).is_none_or(is_cheap)
 }
 
 /// Bound of the tokens by which stored messages and their view differ because of pairing: results without a call, which

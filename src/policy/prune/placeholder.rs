@@ -1,10 +1,10 @@
-//! Placeholders for cleared parts, with fields about the part.
+//! Placeholders for pruned parts, with fields about the part.
 
 use super::protection::Found;
 use crate::model::part::{Media, PartBody, ToolCall};
 use crate::model::time::Timestamp;
 use crate::policy::tokens::length;
-use crate::policy::{Hint, LengthUnit, Words};
+use crate::policy::{Hint, LengthUnit, Placeholder};
 use serde_json::Value;
 
 /// The fields of an input that name the object of a call, the most specific first.
@@ -30,7 +30,7 @@ const NO_TOOL: &str = "unknown tool";
 /// Maximum number of characters of a target, of a first line, and of a media type.
 const FIELD_CHARS: usize = 128;
 
-impl Words {
+impl Placeholder {
     /// The placeholder for a part.
     pub(super) fn about(&self, unit: LengthUnit, now: Timestamp, found: &Found<'_>) -> String {
         let media = match &*found.part.body {

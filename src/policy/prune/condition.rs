@@ -1,4 +1,4 @@
-//! Decides if a clear step applies now, and how many of the clearable parts it clears.
+//! Decides if a prune applies now, and how many of the parts that it may prune it prunes.
 
 use super::protection::{Found, Search};
 use crate::model::message::{FinishReason, Role};
@@ -6,7 +6,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::violation::Check;
-use crate::policy::{Clear, Count, When};
+use crate::policy::{Condition, Count, Prune};
 
 impl Count {
     pub(in crate::policy) fn of(&self, window: &ModelWindow) -> u64 {
@@ -14,43 +14,46 @@ impl Count {
             Self::Fixed(count) => u64::from(*count),
             Self::OfWindow(rule) => {
                 let context = u64::try_from(window.context).unwrap_or(0);
-                let count = context / u64::from(rule.tokens_each.max(1));
-                count.max(u64::from(rule.least)).min(u64::from(rule.most))
+                let count = context / u64::from(rule.context_tokens_each.max(1));
+                count.max(u64::from(rule.minimum)).min(u64::from(rule.maximum))
             }
         }
     }
 
     pub(super) fn check(&self, check: &mut Check, path: &str) {
         if let Self::OfWindow(rule) = self {
-            check.that(rule.tokens_each >= 1, &format!("{path}.tokens_each"), "must be at least 1");
-            check.that(rule.most >= rule.least, &format!("{path}.most"), "must not be less than least");
+            check.that(rule.context_tokens_each >= 1, &format!("{path}.context_tokens_each"), "must be at least 1");
+            check.that(rule.maximum >= rule.minimum, &format!("{path}.maximum"), "must not be less than minimum");
         }
     }
 }
 
-impl When {
+impl Condition {
     pub(super) fn check(&self, check: &mut Check, path: &str) {
         match self {
             Self::Always => {}
             Self::Idle { seconds } => check.wait(*seconds, &format!("{path}.idle.seconds")),
-            Self::Items { above } => above.check(check, &format!("{path}.items.above")),
-            Self::Units { above, down_to } => {
-                check.that(down_to <= above, &format!("{path}.units.down_to"), "must not be more than above");
+            Self::Parts { above } => above.check(check, &format!("{path}.parts.above")),
+            Self::Length { above_units, down_to_units } => {
+                let path = format!("{path}.length.down_to_units");
+                check.that(down_to_units <= above_units, &path, "must not be more than above_units");
             }
         }
     }
 }
 
-/// Returns the clearable parts that are cleared now, in the order of the walk. A condition on idle time holds.
-pub(super) fn limit<'a>(clear: &Clear, window: &ModelWindow, search: Search<'a>) -> Vec<Found<'a>> {
-    let Search { mut free, items, units } = search;
-    let goes = match &clear.when {
-        When::Always | When::Idle { .. } => free.len(),
-        When::Items { above } if items > above.of(window) => free.len(),
-        When::Units { above, down_to } if units > *above => oldest_down_to(&free, units, *down_to),
-        When::Items { .. } | When::Units { .. } => 0,
+/// The parts that are pruned now, in the order of the walk. A condition on idle time holds.
+pub(super) fn limit<'a>(prune: &Prune, window: &ModelWindow, search: Search<'a>) -> Vec<Found<'a>> {
+    let Search { mut free, parts, units } = search;
+    let goes = match &prune.condition {
+        Condition::Always | Condition::Idle { .. } => free.len(),
+        Condition::Parts { above } if parts > above.of(window) => free.len(),
+        Condition::Length { above_units, down_to_units } if units > *above_units => {
+            oldest_down_to(&free, units, *down_to_units)
+        }
+        Condition::Parts { .. } | Condition::Length { .. } => 0,
     };
-    let goes = match &clear.batch {
+    let goes = match &prune.batch {
         Some(batch) => {
             let batch = usize::try_from(batch.of(window)).unwrap_or(usize::MAX);
             if goes > batch { batch } else { 0 }
@@ -61,11 +64,11 @@ pub(super) fn limit<'a>(clear: &Clear, window: &ModelWindow, search: Search<'a>)
     free.split_off(free.len() - goes)
 }
 
-/// Number of the oldest parts to clear until at most `down_to` units are left, or of all parts.
-fn oldest_down_to(free: &[Found<'_>], units: u64, down_to: u64) -> usize {
+/// Number of the oldest parts to prune until at most `down_to_units` are left, or of all parts.
+fn oldest_down_to(free: &[Found<'_>], units: u64, down_to_units: u64) -> usize {
     let mut left = units;
     let oldest = free.iter().rev().take_while(|found| {
-        let is_too_much = left > down_to;
+        let is_too_much = left > down_to_units;
         left = left.saturating_sub(found.units);
         is_too_much
     });

@@ -1,4 +1,4 @@
-//! Finds the parts that may be cleared, and skips the protected ones.
+//! Finds the parts that may be pruned, and skips the protected ones.
 
 use crate::model::ids::PartId;
 use crate::model::message::MessageKind;
@@ -9,20 +9,20 @@ use crate::model::view::{Pruned, SourceMessage};
 use crate::policy::calls::{Called, Calls};
 use crate::policy::tokens::{estimate_part_of, estimate_words_of, length};
 use crate::policy::turns::{is_request, says_something};
-use crate::policy::{Clear, EstimateOf, Instead, PartOrder, PastCleared, Policy, Target, When, select};
+use crate::policy::{Condition, CountPer, FailedOutputs, Policy, Prune, Replacement, Target, Walk, select};
 use std::borrow::Cow;
 
 /// Result of the walk.
 pub(super) struct Search<'a> {
-    /// The clearable parts, in the order of the walk.
+    /// The parts that may be pruned, in the order of the walk.
     pub(super) free: Vec<Found<'a>>,
-    /// Number of uncleared parts of the kind in the view, protected ones included.
-    pub(super) items: u64,
+    /// Number of parts of the kind in the view that were not pruned earlier, protected ones included.
+    pub(super) parts: u64,
     /// Length of their texts, in the policy's unit.
     pub(super) units: u64,
 }
 
-/// A part that may be cleared.
+/// A part that may be pruned.
 pub(super) struct Found<'a> {
     /// The message of the part.
     pub(super) source: &'a SourceMessage,
@@ -47,39 +47,39 @@ pub(super) struct Call<'a> {
 /// Walks from the newest message to the oldest.
 pub(super) fn search<'a>(
     policy: &Policy,
-    clear: &Clear,
+    prune: &Prune,
     window: &ModelWindow,
     messages: &'a [SourceMessage],
 ) -> Search<'a> {
-    let mut walk = Walk {
+    let mut walker = Walker {
         policy,
-        clear,
-        items_kept: clear.keep.items.of(window),
+        prune,
+        parts_kept: prune.keep.parts.of(window),
         answered: answered(messages),
         turns: 0,
-        turns_with_any: 0,
-        last_turn_with_any: None,
+        turns_with_parts: 0,
+        last_turn_with_parts: None,
         tokens_seen: 0,
-        items_seen: 0,
-        found: Search { free: Vec::new(), items: 0, units: 0 },
+        parts_seen: 0,
+        found: Search { free: Vec::new(), parts: 0, units: 0 },
     };
     let read = select::read(messages);
     let summaries = messages.iter().filter(|source| source.message.kind == MessageKind::Summary);
-    let summarized = summaries.map(|source| source.message.revision).max().filter(|_| clear.ends_at_summary);
+    let summarized = summaries.map(|source| source.message.revision).max().filter(|_| prune.walk == Walk::UntilPruned);
     let mut behind = 0;
     for (index, source) in messages.iter().enumerate().rev() {
         if summarized.is_some_and(|summary| source.message.revision <= summary) {
             break;
         }
-        let is_near = walk.turns < clear.keep.turns || behind < clear.keep.messages;
+        let is_near = walker.turns < prune.keep.turns || behind < prune.keep.messages;
         let is_fixed = is_near || index >= read || source.message.sealed_revision.is_none();
-        if !source.message.kind.is_derived() && walk.message(source, is_fixed) == Going::Stop {
+        if !source.message.kind.is_derived() && walker.message(source, is_fixed) == Going::Stop {
             break;
         }
-        walk.turns = walk.turns.saturating_add(u32::from(is_request(&source.message)));
+        walker.turns = walker.turns.saturating_add(u32::from(is_request(&source.message)));
         behind = behind.saturating_add(u32::from(says_something(&source.message)));
     }
-    walk.found
+    walker.found
 }
 
 /// Control of the walk.
@@ -89,42 +89,43 @@ enum Going {
     Stop,
 }
 
-struct Walk<'a, 'p> {
+struct Walker<'a, 'p> {
     policy: &'p Policy,
-    clear: &'p Clear,
-    items_kept: u64,
+    prune: &'p Prune,
+    parts_kept: u64,
     /// The calls with results, sorted by the ids of the result parts.
     answered: Vec<(PartId, Call<'a>)>,
     /// Number of requests after the current message.
     turns: u32,
     /// Number of turns, from the newest to the current one, that have a part of the kind.
-    turns_with_any: u32,
-    last_turn_with_any: Option<u32>,
+    turns_with_parts: u32,
+    last_turn_with_parts: Option<u32>,
     /// Totals of the parts that turns and messages do not protect.
     tokens_seen: i64,
-    items_seen: u64,
+    parts_seen: u64,
     found: Search<'a>,
 }
 
-impl<'a> Walk<'a, '_> {
+impl<'a> Walker<'a, '_> {
     /// Visits the parts of one message; if the message is fixed, they are only counted.
     fn message(&mut self, source: &'a SourceMessage, is_fixed: bool) -> Going {
         let parts = &source.message.parts;
         for index in 0..parts.len() {
-            let part = match self.clear.part_order {
-                PartOrder::NewestFirst => &parts[parts.len() - 1 - index],
-                PartOrder::AsWritten => &parts[index],
+            let part = match self.prune.walk {
+                Walk::All | Walk::UntilPruned => &parts[parts.len() - 1 - index],
+                Walk::PartsAsWritten(_) => &parts[index],
             };
             if !self.is_wanted(part) {
-                self.items_seen += u64::from(!is_fixed && self.is_kept_failure(part));
+                self.parts_seen += u64::from(!is_fixed && self.is_kept_failure(part));
                 continue;
             }
             let pruned = source.pruned_part(part.id);
-            if pruned.is_some_and(|pruned| is_cleared(self.clear, pruned)) {
-                match self.clear.past_cleared {
-                    PastCleared::Stop if !is_fixed => return Going::Stop,
-                    PastCleared::NextMessage if !is_fixed => return Going::On,
-                    PastCleared::Stop | PastCleared::NextMessage | PastCleared::GoOn => continue,
+            if pruned.is_some_and(|pruned| is_pruned(self.prune, pruned)) {
+                match self.prune.walk {
+                    Walk::All => continue,
+                    Walk::UntilPruned | Walk::PartsAsWritten(_) if is_fixed => continue,
+                    Walk::PartsAsWritten(rule) if !rule.ends_at_pruned => return Going::On,
+                    Walk::UntilPruned | Walk::PartsAsWritten(_) => return Going::Stop,
                 }
             }
             self.part(source, part, pruned, is_fixed);
@@ -134,23 +135,23 @@ impl<'a> Walk<'a, '_> {
 
     fn part(&mut self, source: &'a SourceMessage, part: &'a Part, pruned: Option<&Pruned>, is_fixed: bool) {
         let call = self.call_of(part);
-        let (tokens, units) = measure(self.policy, self.clear, source, part, pruned, call);
+        let (tokens, units) = measure(self.policy, source, part, pruned, call);
         if units == 0 && self.passes_over_silence(&part.body) {
             return;
         }
-        self.found.items += 1;
+        self.found.parts += 1;
         self.found.units = self.found.units.saturating_add(units);
-        if self.last_turn_with_any != Some(self.turns) {
-            self.last_turn_with_any = Some(self.turns);
-            self.turns_with_any = self.turns_with_any.saturating_add(1);
+        if self.last_turn_with_parts != Some(self.turns) {
+            self.last_turn_with_parts = Some(self.turns);
+            self.turns_with_parts = self.turns_with_parts.saturating_add(1);
         }
-        if is_fixed || self.turns_with_any <= self.clear.keep.turns_with_any {
+        if is_fixed || self.turns_with_parts <= self.prune.keep.turns_with_parts {
             return;
         }
         self.tokens_seen = self.tokens_seen.saturating_add(tokens);
-        self.items_seen += 1;
-        let tokens_kept = self.clear.keep.tokens;
-        if (tokens_kept == 0 || self.tokens_seen > tokens_kept) && self.items_seen > self.items_kept {
+        self.parts_seen += 1;
+        let tokens_kept = self.prune.keep.tokens;
+        if (tokens_kept == 0 || self.tokens_seen > tokens_kept) && self.parts_seen > self.parts_kept {
             self.found.free.push(Found { source, part, call, tokens, units });
         }
     }
@@ -161,9 +162,9 @@ impl<'a> Walk<'a, '_> {
         Some(self.answered[found].1)
     }
 
-    /// True if the step clears parts of this kind and of this tool.
+    /// True if the step prunes parts of this kind and of this tool.
     fn is_wanted(&self, part: &Part) -> bool {
-        match (self.clear.target, &*part.body) {
+        match (self.prune.target, &*part.body) {
             (Target::Outputs, PartBody::ToolResult(result)) => self.is_wanted_result(part, result),
             (Target::Attachments, PartBody::ToolResult(result)) => {
                 !result.attachments.is_empty() && self.is_wanted_result(part, result)
@@ -175,45 +176,43 @@ impl<'a> Walk<'a, '_> {
 
     fn is_wanted_result(&self, part: &Part, result: &ToolResult) -> bool {
         let has_ended_well = result.status == ResultStatus::Completed;
-        (has_ended_well || self.clear.failed_too) && self.is_of_wanted_tool(part)
+        (has_ended_well || self.prune.failed_outputs == FailedOutputs::Prune) && self.is_of_wanted_tool(part)
     }
 
-    /// True if the step clears outputs of the result's tool.
+    /// True if the step prunes outputs of the result's tool.
     fn is_of_wanted_tool(&self, part: &Part) -> bool {
-        let tool = self.call_of(part).map(|found| found.call.tool.as_str());
-        let is_protected = tool.is_some_and(|tool| self.clear.protected_tools.iter().any(|name| name == tool));
-        !is_protected && self.clear.only_tools.contain(tool)
+        self.prune.tools.contain(self.call_of(part).map(|found| found.call.tool.as_str()))
     }
 
     /// True if a part without text is skipped; if the condition is a length, it always is.
     fn passes_over_silence(&self, body: &PartBody) -> bool {
-        matches!(self.clear.when, When::Units { .. }) || (!self.clear.empty_too && brings_no_media(body))
+        matches!(self.prune.condition, Condition::Length { .. }) || (self.prune.skip_empty && brings_no_media(body))
     }
 
-    /// True if the part is a failed output that is never cleared, but counts as one of the protected items.
+    /// True if the part is a failed output that is never pruned, but counts as one of the protected parts.
     fn is_kept_failure(&self, part: &Part) -> bool {
         match &*part.body {
             PartBody::ToolResult(result) if result.status != ResultStatus::Completed => {
-                self.clear.keep.failed_items && !self.clear.failed_too && self.is_of_wanted_tool(part)
+                self.prune.failed_outputs == FailedOutputs::Count && self.is_of_wanted_tool(part)
             }
             _ => false,
         }
     }
 }
 
-/// True if a mark has cleared the part, and not only shortened it. For an excerpt any mark is enough: a second excerpt
+/// True if a mark has pruned the part, and not only shortened it. For an excerpt any mark is enough: a second excerpt
 /// could only be made of the same text.
-fn is_cleared(clear: &Clear, pruned: &Pruned) -> bool {
-    match &clear.instead {
-        Instead::Words(_) => pruned.truncation.as_ref().is_none_or(Truncation::keeps_nothing),
-        Instead::Excerpt(_) => true,
+fn is_pruned(prune: &Prune, pruned: &Pruned) -> bool {
+    match &prune.replacement {
+        Replacement::Placeholder(_) => pruned.truncation.as_ref().is_none_or(Truncation::keeps_nothing),
+        Replacement::Excerpt(_) => true,
     }
 }
 
-/// The tokens and the units of a part.
+/// The tokens and the units of a part. The tokens of an output are those of its whole text, even if a view truncates it;
+/// where a request has outputs as JSON, they are those of that JSON.
 fn measure(
     policy: &Policy,
-    clear: &Clear,
     source: &SourceMessage,
     part: &Part,
     pruned: Option<&Pruned>,
@@ -221,11 +220,9 @@ fn measure(
 ) -> (i64, u64) {
     let words = words(&part.body, pruned);
     let units = words.as_deref().map_or(0, |words| length(policy.counting.unit, words) as u64);
-    let tokens = match (clear.estimate, &words) {
-        (EstimateOf::Words, Some(words)) => estimate_words_of(policy, source, part, words),
-        (EstimateOf::Words, None) | (EstimateOf::Part, _) => {
-            estimate_part_of(policy, source, part, call.map(|found| found.call.tool.as_str()))
-        }
+    let tokens = match &words {
+        Some(words) if policy.counting.per != CountPer::Contents => estimate_words_of(policy, source, part, words),
+        Some(_) | None => estimate_part_of(policy, source, part, call.map(|found| found.call.tool.as_str())),
     };
     (tokens, units)
 }

@@ -1,13 +1,14 @@
-//! Excerpts of cleared outputs: their beginning and their end.
+//! Excerpts of pruned outputs: their beginning and their end.
 
+use super::parameters::{Excerpt, Lines, Units};
 use crate::model::truncation::Truncation;
+use crate::policy::LengthUnit;
 use crate::policy::tokens::length;
 use crate::policy::truncate::{prefix, suffix};
-use crate::policy::{Excerpt, LengthUnit, Lines, Units};
 
 impl Excerpt {
     /// The truncation of a tool's output. If nothing is omitted, it keeps the whole text.
-    pub(super) fn truncation(&self, unit: LengthUnit, tool: &str, text: &str) -> Truncation {
+    pub(in crate::policy) fn truncation(&self, unit: LengthUnit, tool: &str, text: &str) -> Truncation {
         let by_lines = self.lines.tools.iter().any(|name| name == tool);
         let kept = if by_lines { self.lines.kept(text) } else { self.units.kept(unit, text) };
         let (head, middle, tail) = kept.unwrap_or((text.len(), String::new(), 0));
@@ -32,7 +33,7 @@ impl Lines {
         };
         let section = &text[start..end];
         let breaks: Vec<usize> = section.match_indices('\n').map(|(index, _)| index).collect();
-        let (head, tail) = (self.head as usize, self.tail as usize);
+        let (head, tail) = (self.head_lines as usize, self.tail_lines as usize);
         let omitted = (breaks.len() + 1).checked_sub(head + tail).filter(|omitted| *omitted > 0)?;
         let head_end = head.checked_sub(1).map_or(0, |last| breaks[last]);
         let tail_start = if tail == 0 { section.len() } else { breaks[breaks.len() - tail] + 1 };
@@ -64,11 +65,11 @@ fn section_start(text: &str, name: &str) -> Option<(usize, usize)> {
 impl Units {
     fn kept(&self, unit: LengthUnit, text: &str) -> Option<(usize, String, usize)> {
         let units = length(unit, text);
-        if units <= self.above as usize {
+        if units <= self.above_units as usize {
             return None;
         }
-        let (head, head_units) = prefix(unit, text, self.head as usize);
-        let (tail, tail_units) = suffix(unit, text, (self.tail as usize).min(units - head_units));
+        let (head, head_units) = prefix(unit, text, self.head_units as usize);
+        let (tail, tail_units) = suffix(unit, text, (self.tail_units as usize).min(units - head_units));
         let omitted = units.saturating_sub(head_units + tail_units);
         Some((head.len(), self.marker.replace("{omitted}", &omitted.to_string()), tail.len()))
     }

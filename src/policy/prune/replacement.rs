@@ -1,4 +1,4 @@
-//! The replacement of a cleared part in a view.
+//! The replacement of a pruned part in a view.
 
 use super::protection::{Call, Found};
 use crate::model::ids::{CompactionId, PartId};
@@ -7,26 +7,26 @@ use crate::model::time::Timestamp;
 use crate::model::truncation::Truncation;
 use crate::model::view::Pruned;
 use crate::policy::tokens::{estimate_part, estimate_part_of};
-use crate::policy::{Clear, Instead, Policy, Target};
+use crate::policy::{Policy, Prune, Replacement, Target};
 use uuid::Uuid;
 
-/// The input of a call whose input was cleared.
+/// The input of a call whose input was pruned.
 const NO_INPUT: &str = "{}";
 
-/// The truncations that clear a part, and the input of its call if the step clears inputs.
+/// The truncations that prune a part, and the input of its call if the step prunes inputs.
 pub(super) fn truncations(
     policy: &Policy,
-    clear: &Clear,
+    prune: &Prune,
     now: Timestamp,
     found: &Found<'_>,
 ) -> Vec<(PartId, Truncation)> {
-    let truncation = truncation(policy, clear, now, found);
+    let truncation = truncation(policy, prune, now, found);
     let is_shorter = || estimate(policy, found, Some(&truncation)) < estimate(policy, found, None);
     let mut truncations = Vec::new();
-    if !is_excerpt_of_nothing(clear, found) && (!clear.only_if_shorter || is_shorter()) {
+    if !is_excerpt_of_nothing(prune, found) && (!prune.only_if_shorter || is_shorter()) {
         truncations.push((found.part.id, truncation));
     }
-    if let (Some(tools), Some(call)) = (&clear.inputs, &found.call)
+    if let (Some(tools), Some(call)) = (&prune.inputs, &found.call)
         && tools.contain(Some(&call.call.tool))
         && has_input(call)
     {
@@ -36,35 +36,35 @@ pub(super) fn truncations(
 }
 
 /// True if an output has no text for an excerpt. A truncation that keeps no text would remove the media too.
-fn is_excerpt_of_nothing(clear: &Clear, found: &Found<'_>) -> bool {
+fn is_excerpt_of_nothing(prune: &Prune, found: &Found<'_>) -> bool {
     let PartBody::ToolResult(result) = &*found.part.body else { return false };
-    matches!(clear.instead, Instead::Excerpt(_)) && result.output.is_empty()
+    matches!(prune.replacement, Replacement::Excerpt(_)) && result.output.is_empty()
 }
 
 fn has_input(call: &Call<'_>) -> bool {
     call.call.input_json.len() > NO_INPUT.len() && call.source.pruned_part(call.part.id).is_none()
 }
 
-fn truncation(policy: &Policy, clear: &Clear, now: Timestamp, found: &Found<'_>) -> Truncation {
+fn truncation(policy: &Policy, prune: &Prune, now: Timestamp, found: &Found<'_>) -> Truncation {
     let unit = policy.counting.unit;
-    match (&clear.instead, &*found.part.body, clear.target) {
-        (Instead::Words(words), PartBody::ToolResult(result), Target::Attachments) => {
+    match (&prune.replacement, &*found.part.body, prune.target) {
+        (Replacement::Placeholder(placeholder), PartBody::ToolResult(result), Target::Attachments) => {
             // A truncation that keeps any text of an output keeps its media, so the text that stays is a placeholder as
             // a whole.
             let shown = shown_output(found, &result.output);
-            let about = result.attachments.iter().map(|media| words.about_media(unit, now, found, media));
+            let about = result.attachments.iter().map(|media| placeholder.about_media(unit, now, found, media));
             let notes: Vec<String> = about.filter(|note| !note.is_empty()).collect();
             let lines = Some(shown).into_iter().filter(|shown| !shown.is_empty()).chain(notes);
             Truncation::placeholder(lines.collect::<Vec<_>>().join("\n"))
         }
-        (Instead::Words(words), _, _) => Truncation::placeholder(words.about(unit, now, found)),
-        (Instead::Excerpt(excerpt), PartBody::ToolResult(result), _) => {
+        (Replacement::Placeholder(placeholder), _, _) => Truncation::placeholder(placeholder.about(unit, now, found)),
+        (Replacement::Excerpt(excerpt), PartBody::ToolResult(result), _) => {
             let tool = found.call.map_or("", |call| &call.call.tool);
             let truncation = excerpt.truncation(unit, tool, &result.output);
             let named = |words: &str| words.replace("{part}", &found.part.id.to_string());
             Truncation { before: named(&truncation.before), after: named(&truncation.after), ..truncation }
         }
-        (Instead::Excerpt(_), _, _) => Truncation::default(),
+        (Replacement::Excerpt(_), _, _) => Truncation::default(),
     }
 }
 

@@ -2,13 +2,15 @@
 //!
 //! pi neither clears nor truncates anything that the model reads: a summary is its only compaction.
 
-use super::preset::Preset;
+pub mod parameters;
+
+use self::parameters::{LargeResults, SplitTurn};
+use crate::policy::Recent;
+use crate::policy::presets::preset::Preset;
 use crate::policy::{
-    Bullet, Contradictions, CountPer, Counting, FileTools, Guards, LengthUnit, LevelPolicy, Limit, MediaUnits, Notice,
-    Policy, PromptStyle, Rounding, Section, Step, Summarize, Summary, SummaryFormat, SummaryRole, Tail, TextUnits,
-    Threshold, Topic, Transcript, TranscriptForm, Trigger, UsageCount, ViewStyle,
+    Bullet, Counting, FileTools, Guards, LevelPolicy, Limit, MediaUnits, Policy, Section, Step, Summarize, Summary,
+    Tail, Threshold, Topic, Transcript, TranscriptForm, Trigger, ViewStyle,
 };
-use crate::policy::{LargeResults, Recent};
 
 /// `pi@0.73`.
 pub const V0_73: Preset = Preset {
@@ -98,7 +100,6 @@ const ALL_KEPT: &str = "In a window where pi's tail holds everything, so that it
 
 const SOURCES: &[(&str, &str)] = &[
     ("preset", "this preset's name"),
-    ("render_version", "Longhand's renderer"),
     ("counting.unit", "pi: JavaScript string length"),
     ("counting.text", "pi: estimateTokens"),
     ("counting.units_per_token", "pi: estimateTokens"),
@@ -107,12 +108,9 @@ const SOURCES: &[(&str, &str)] = &[
     ("counting.media", "pi: an image counts 4800 characters; up to 0.73 only beside the output of a tool"),
     ("counting.usage", "pi: calculateContextTokens"),
     ("trigger.auto", "pi: compaction.enabled"),
-    ("trigger.cooldown_seconds", "pi has no timer"),
     ("trigger.silent_overflow", "pi: isContextOverflow with a window"),
     ("trigger", "pi: compaction.enabled and _checkCompaction"),
     ("truncate", "pi truncates outputs only in what a summarizer reads"),
-    ("maintenance", "pi clears nothing"),
-    ("micro", "pi has one level"),
     ("auto.threshold", "pi: shouldCompact, compaction.reserveTokens"),
     ("auto.notice", "pi: compaction_end, without a line of its own"),
     ("auto.steps.0.summarize.tail.recent.keep_tokens", "pi: compaction.keepRecentTokens"),
@@ -122,25 +120,18 @@ const SOURCES: &[(&str, &str)] = &[
         "auto.steps.0.summarize.summary.max_tokens",
         "pi up to 0.87: four fifths of the reserve; later Longhand's, as pi leaves it to the model",
     ),
-    ("auto.steps.0.summarize.summary.file_tags", "pi: formatFileOperations"),
-    ("auto.steps.0.summarize.summary.split_turn_heading", "pi: how the summaries of a split turn are joined"),
+    ("auto.steps.0.summarize.summary.file_lists", "pi: formatFileOperations"),
+    ("auto.steps.0.summarize.summary.split_turn", "pi: how the summaries of a split turn are joined"),
     ("auto.steps.0.summarize.summary.prompt", "pi: generateSummary and the prompt for the prefix of a turn"),
-    ("auto.steps.0.summarize.summary.facts_tokens", "pi has none"),
     ("auto.steps.0.summarize.summary.transcript", "pi: serializeConversation, in 1.5 without thoughts"),
     ("auto.steps.0.summarize.retained_first", "pi: a compaction's systemMessage comes before its summary"),
     ("auto.steps.0.summarize.fallback", "Longhand: the built-in summarizer"),
-    ("auto.stop_when_enough", "pi has one step"),
-    ("deep", "pi has one level"),
-    ("retrieval", "pi has none"),
-    ("view.marker_text", "pi has none"),
     ("view.summary_role", "pi: a summary is a user message"),
     ("view.summary_prefix", "pi: the wrapper of a compaction summary"),
     ("view.summary_suffix", "pi: the wrapper of a compaction summary"),
-    ("view.acknowledgement", "pi has none"),
-    ("view.resume_text", "pi has none"),
     ("view.interrupted_text", "Longhand's wording"),
     ("guards", "Longhand: pi has no guard"),
-    ("guards.attempts_max", "pi: retry.maxRetries is 3"),
+    ("guards.max_attempts", "pi: retry.maxRetries is 3"),
 ];
 
 /// The differences between the versions.
@@ -166,7 +157,7 @@ struct Version {
 pub fn v0_73() -> Policy {
     policy(&Version {
         name: V0_73.name,
-        media: MediaUnits { attachment: IMAGE_UNITS, ..MediaUnits::all(0) },
+        media: MediaUnits { attachment_units: IMAGE_UNITS, ..MediaUnits::all(0) },
         large_results: LargeResults::WithEverything,
         recovers_length: false,
         between_runs: true,
@@ -187,7 +178,7 @@ pub fn v1_5() -> Policy {
         between_runs: false,
         summary_tokens: 3_600,
         reasoning: false,
-        split_turn_sections: || PromptStyle::default().split_turn_sections,
+        split_turn_sections,
         split_turn_instructions: true,
     })
 }
@@ -198,71 +189,44 @@ const IMAGE_UNITS: u32 = 4_800;
 fn policy(version: &Version) -> Policy {
     Policy {
         preset: version.name.to_owned(),
-        render_version: 1,
-        counting: Counting {
-            unit: LengthUnit::Utf16,
-            text: TextUnits::Length,
-            units_per_token: 4,
-            rounding: Rounding::Ceil,
-            per: CountPer::Message,
-            media: version.media,
-            usage: UsageCount::Total,
-        },
+        counting: Counting { media: version.media, ..Counting::default() },
         trigger: Trigger {
-            auto: true,
             silent_overflow: true,
             recovers_length: version.recovers_length,
             between_runs: version.between_runs,
             ..Trigger::default()
         },
-        truncate: None,
-        maintenance: Vec::new(),
-        micro: None,
-        auto: Some(LevelPolicy {
-            threshold: Threshold {
-                limit: Limit::Reserve { reserve_tokens: 16_384 },
-                inclusive: false,
-                minimum_tokens: 0,
-            },
-            notice: Notice::None,
-            steps: vec![Step::Summarize(Box::new(Summarize {
+        auto: Some(LevelPolicy::new(
+            Threshold::above(Limit::Reserve(16_384)),
+            vec![Step::Summarize(Box::new(Summarize {
                 tail: Tail::Recent(Recent { keep_tokens: 20_000, large_results: version.large_results }),
                 summary: summary(version),
                 retained_first: true,
-                minimum_messages: 0,
-                fallback: Vec::new(),
+                ..Summarize::default()
             }))],
-            stop_when_enough: false,
-        }),
-        deep: None,
-        retrieval: None,
-        auto_continue: None,
+        )),
         view: ViewStyle {
-            marker_text: None,
-            summary_role: SummaryRole::User,
             summary_prefix: "The conversation history before this point was compacted into the following \
                              summary:\n\n<summary>\n"
                 .to_owned(),
             summary_suffix: "\n</summary>".to_owned(),
-            acknowledgement: None,
-            resume_text: None,
-            interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
+            ..ViewStyle::default()
         },
-        guards: Guards { breaker_failures: 3, breaker_turns: 3, attempts_max: 4, ..Guards::default() },
+        guards: Guards { max_attempts: 4, ..Guards::default() },
+        ..Policy::default()
     }
 }
 
 fn summary(version: &Version) -> Summary {
     Summary {
-        format: SummaryFormat::Headings,
         sections: sections(),
-        filler: "(none)".to_owned(),
         max_tokens: version.summary_tokens,
-        file_tags: true,
-        file_tools: FileTools::Pi,
-        split_turn_heading: Some("**Turn Context (split turn):**".to_owned()),
-        carry_previous: true,
-        verify: false,
+        file_lists: Some(FileTools::Pi),
+        split_turn: Some(SplitTurn {
+            heading: "**Turn Context (split turn):**".to_owned(),
+            sections: (version.split_turn_sections)(),
+            instructions: version.split_turn_instructions,
+        }),
         transcript: Transcript {
             form: TranscriptForm::InPlace,
             output_units: 2_000,
@@ -270,39 +234,38 @@ fn summary(version: &Version) -> Summary {
             reasoning: version.reasoning,
             media_note: String::new(),
         },
-        attachments: None,
-        prompt: PromptStyle {
-            split_turn_sections: (version.split_turn_sections)(),
-            split_turn_instructions: version.split_turn_instructions,
-            ..PromptStyle::default()
-        },
-        facts_tokens: 0,
-        contradictions: Contradictions::Report,
+        ..Summary::default()
     }
+}
+
+/// The sections in which 1.5 summarizes the beginning of a split turn.
+fn split_turn_sections() -> Vec<Section> {
+    vec![
+        Section::new("## Original Request", Topic::Goal),
+        Section::new("## Progress So Far", Topic::Done),
+        Section::new("## Context Needed to Continue", Topic::Context),
+    ]
 }
 
 /// The sections in which 0.73 summarizes the beginning of a split turn.
 fn early_sections() -> Vec<Section> {
-    let section =
-        |heading: &str, holds| Section { heading: heading.to_owned(), holds: Some(holds), bullet: Bullet::Dash };
     vec![
-        section("## Original Request", Topic::Goal),
-        section("## Early Progress", Topic::Done),
-        section("## Context for Suffix", Topic::Context),
+        Section::new("## Original Request", Topic::Goal),
+        Section::new("## Early Progress", Topic::Done),
+        Section::new("## Context for Suffix", Topic::Context),
     ]
 }
 
 fn sections() -> Vec<Section> {
-    let section = |heading: &str, holds, bullet| Section { heading: heading.to_owned(), holds, bullet };
     vec![
-        section("## Goal", Some(Topic::Goal), Bullet::Dash),
-        section("## Constraints & Preferences", Some(Topic::Constraints), Bullet::Dash),
-        section("## Progress", None, Bullet::Dash),
-        section("### Done", Some(Topic::Done), Bullet::Checked),
-        section("### In Progress", Some(Topic::InProgress), Bullet::Unchecked),
-        section("### Blocked", Some(Topic::Blocked), Bullet::Dash),
-        section("## Key Decisions", Some(Topic::Decisions), Bullet::Dash),
-        section("## Next Steps", Some(Topic::NextSteps), Bullet::Number),
-        section("## Critical Context", Some(Topic::Context), Bullet::Dash),
+        Section::new("## Goal", Topic::Goal),
+        Section::new("## Constraints & Preferences", Topic::Constraints),
+        Section::new("## Progress", None),
+        Section::new("### Done", Topic::Done).with(Bullet::Checked),
+        Section::new("### In Progress", Topic::InProgress).with(Bullet::Unchecked),
+        Section::new("### Blocked", Topic::Blocked),
+        Section::new("## Key Decisions", Topic::Decisions),
+        Section::new("## Next Steps", Topic::NextSteps).with(Bullet::Number),
+        Section::new("## Critical Context", Topic::Context),
     ]
 }

@@ -3,7 +3,10 @@ use crate::model::ids::PartId;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::PartBody;
 use crate::model::truncation::Truncation;
-use crate::policy::{Count, Excerpt, Hint, LengthUnit, Lines, OfWindow, Units, dsl, plan, presets};
+use crate::policy::presets::gemini_cli::parameters::{Excerpt, Lines, Units};
+use crate::policy::presets::goose::parameters::OfWindow;
+use crate::policy::presets::neovate::parameters::PartsAsWritten;
+use crate::policy::{Count, FailedOutputs, Hint, Keep, LengthUnit, Placeholder, Walk, dsl, plan, presets};
 
 use proptest::prelude::*;
 
@@ -18,16 +21,16 @@ fn turn(number: usize, outputs: &[(u16, bool)]) -> String {
 }
 
 fn small_policy() -> Policy {
-    let overrides = r#"{"maintenance":{"0":{"clear":{"keep":{"tokens":400},"minimum_tokens":200}}}}"#;
+    let overrides = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":400},"minimum_tokens":201}}}}"#;
     presets::opencode::seed().with_overrides(overrides).expect("valid")
 }
 
-fn select(policy: &Policy, messages: &[SourceMessage]) -> ClearPlan {
-    let Some(Step::Clear(clear)) = policy.maintenance.first() else { panic!("a clearing") };
-    super::select(policy, clear, &ModelWindow::default(), Timestamp(0), messages)
+fn select(policy: &Policy, messages: &[SourceMessage]) -> PrunePlan {
+    let Some(Step::Prune(prune)) = policy.maintenance.first() else { panic!("a prune") };
+    super::select(policy, prune, &ModelWindow::default(), Timestamp(0), messages)
 }
 
-fn apply(messages: &mut Vec<SourceMessage>, plan: &ClearPlan) {
+fn apply(messages: &mut Vec<SourceMessage>, plan: &PrunePlan) {
     *messages = plan::with_removals(messages, &plan.removals, dsl::PRUNED_BY);
 }
 
@@ -53,7 +56,7 @@ proptest! {
         }
         prop_assert!(plan.removals.is_empty() || (plan.freed_tokens > 200 && kept <= 400));
         apply(&mut messages, &plan);
-        prop_assert!(plan.removals.is_empty() || select(&policy, &messages) == ClearPlan::default());
+        prop_assert!(plan.removals.is_empty() || select(&policy, &messages) == PrunePlan::default());
     }
 }
 
@@ -65,14 +68,14 @@ fn what_is_old_enough_is_cleared() {
 
 #[test]
 fn a_rule_without_protection_clears_the_newest_output_too() {
-    let overrides = r#"{"maintenance":{"0":{"clear":{"keep":{"tokens":0,"turns":0},"minimum_tokens":0}}}}"#;
+    let overrides = r#"{"maintenance":{"0":{"prune":{"keep":{"tokens":0,"turns":0},"minimum_tokens":0}}}}"#;
     let policy = presets::opencode::seed().with_overrides(overrides).expect("valid");
     let messages = dsl::parse("u1 \"x\"\na1\n  tool bash#c1 out=1t done");
     assert_eq!(select(&policy, &messages).freed_tokens, 1);
 }
 
 /// The names of the parts that a rule clears, with their replacements.
-fn cleared(rule: &Clear, now: i64, text: &str) -> Vec<(String, String)> {
+fn cleared(rule: &Prune, now: i64, text: &str) -> Vec<(String, String)> {
     let messages = dsl::parse(text);
     let policy = presets::opencode::seed();
     let plan = super::select(&policy, rule, &ModelWindow::default(), Timestamp(now), &messages);
@@ -91,8 +94,8 @@ fn cleared(rule: &Clear, now: i64, text: &str) -> Vec<(String, String)> {
     plan.removals.parts.iter().map(shown).collect()
 }
 
-fn grows(words: &str) -> Clear {
-    Clear { only_if_shorter: false, ..Clear::outputs(words) }
+fn grows(words: &str) -> Prune {
+    Prune { only_if_shorter: false, ..Prune::outputs(words) }
 }
 
 #[test]
@@ -119,8 +122,8 @@ fn the_placeholder_says_what_was_cleared() {
         (vec![hint(&["Grep"], "grep"), hint(&[], "{hint}")], "({hint})"),
         (vec![], "()"),
     ] {
-        let instead = Instead::Words(Words { text: "({hint})".to_owned(), hints });
-        assert_eq!(cleared(&Clear { instead, ..grows("") }, 0, text)[0].1, expected);
+        let replacement = Replacement::Placeholder(Placeholder { text: "({hint})".to_owned(), hints });
+        assert_eq!(cleared(&Prune { replacement, ..grows("") }, 0, text)[0].1, expected);
     }
 }
 
@@ -140,11 +143,11 @@ fn an_excerpt_keeps_both_ends() {
             tools: vec!["shell".to_owned()],
             section: "Output".to_owned(),
             other_sections: vec!["Error".to_owned(), "Exit Code".to_owned()],
-            head: 1,
-            tail: 2,
+            head_lines: 1,
+            tail_lines: 2,
             marker: "\n[{omitted}]\n".to_owned(),
         },
-        units: Units { above: 10, head: 3, tail: 4, marker: "…{omitted}…".to_owned() },
+        units: Units { above_units: 10, head_units: 3, tail_units: 4, marker: "…{omitted}…".to_owned() },
     };
     let excerpt_of = |tool: &str, text: &str| excerpt.truncation(LengthUnit::Utf16, tool, text).apply(text);
     for (tool, text, expected) in [
@@ -178,13 +181,13 @@ fn nothing_has_no_excerpt_and_keeps_its_media() {
             tools: Vec::new(),
             section: marker(),
             other_sections: Vec::new(),
-            head: 1,
-            tail: 1,
+            head_lines: 1,
+            tail_lines: 1,
             marker: marker(),
         },
-        units: Units { above: 4, head: 1, tail: 1, marker: marker() },
+        units: Units { above_units: 4, head_units: 1, tail_units: 1, marker: marker() },
     };
-    let rule = Clear { instead: Instead::Excerpt(Box::new(excerpt)), ..Clear::outputs("") };
+    let rule = Prune { replacement: Replacement::Excerpt(Box::new(excerpt)), ..Prune::outputs("") };
     let outputs = |words: &str| format!("a1\n  tool x#c1 out={words} media=image/png done\na2 \"done\"");
     assert_eq!(cleared(&rule, 0, &outputs("\"\"")), []);
     let shown = cleared(&rule, 0, &outputs("900c"));
@@ -208,7 +211,7 @@ fn an_output_of_media_alone_is_cleared_where_its_agent_counts_them() {
         (&early[0], "read_file", "9t", true),
         (&early[0], "read_file", "\"\" media=image/png", false),
     ] {
-        let Step::Clear(rule) = step else { panic!("a clearing") };
+        let Step::Prune(rule) = step else { panic!("a clearing") };
         let names: Vec<String> =
             cleared(rule, i64::MAX / 4, &outputs(tool, first)).into_iter().map(|(name, _)| name).collect();
         let expected: &[&str] = if is_cleared { &["c1:result"] } else { &[] };
@@ -220,15 +223,18 @@ fn an_output_of_media_alone_is_cleared_where_its_agent_counts_them() {
 fn failures_may_be_among_what_is_kept_and_what_says_nothing_may_be_passed_over() {
     let text = "a1\n  tool x#c1 out=9t done\n  tool x#c2 out=\"\" done\n  tool x#c3 out=9t error\n  \
                 tool x#c4 out=9t done\na2 \"done\"";
-    let names = |failed_items, empty_too| -> Vec<String> {
-        let keep = Keep { items: Count::Fixed(2), failed_items, ..Keep::default() };
-        let rule = Clear { keep, empty_too, only_if_shorter: false, ..Clear::outputs("gone") };
-        cleared(&rule, 0, text).into_iter().map(|(name, _)| name).collect()
-    };
-    assert_eq!(names(true, true), ["c2:result", "c1:result"]);
-    assert_eq!(names(true, false), ["c1:result"]);
-    assert_eq!(names(false, true), ["c1:result"]);
-    assert_eq!(names(false, false), Vec::<String>::new());
+    for (failed_outputs, skip_empty, expected) in [
+        (FailedOutputs::Count, false, "c2 c1"),
+        (FailedOutputs::Count, true, "c1"),
+        (FailedOutputs::Skip, false, "c1"),
+        (FailedOutputs::Skip, true, ""),
+        (FailedOutputs::Prune, false, "c2 c1"),
+    ] {
+        let keep = Keep { parts: Count::Fixed(2), ..Keep::default() };
+        let rule = Prune { keep, failed_outputs, skip_empty, only_if_shorter: false, ..Prune::outputs("gone") };
+        let names: Vec<String> = cleared(&rule, 0, text).into_iter().map(|(name, _)| name).collect();
+        assert_eq!(names.join(" ").replace(":result", ""), expected, "{failed_outputs:?} {skip_empty}");
+    }
 }
 
 #[test]
@@ -239,7 +245,7 @@ fn the_last_messages_are_those_that_a_view_shows() {
         [("a6 \"done\"", 1, 2), ("a6 \"done\"", 2, 1), ("a6 \"\"", 1, 1), ("a6 \"\"", 2, 1), ("a6 \"\"", 3, 0)]
     {
         let keep = Keep { messages: kept, ..Keep::default() };
-        let rule = Clear { keep, only_if_shorter: false, ..Clear::outputs("gone") };
+        let rule = Prune { keep, only_if_shorter: false, ..Prune::outputs("gone") };
         assert_eq!(cleared(&rule, 0, &format!("{rounds}{last}")).len(), expected, "{last}, {kept}");
     }
 }
@@ -248,8 +254,9 @@ fn the_last_messages_are_those_that_a_view_shows() {
 fn where_lengths_decide_a_part_without_words_stays_and_is_not_counted() {
     let text = "a1\n  tool x#c1 out=\"\" media=image/png done\n  tool x#c2 out=90c done\n  \
                 tool x#c3 out=\"\" media=image/png done\n  tool x#c4 out=90c done\na2 \"done\"";
-    let keep = Keep { items: Count::Fixed(1), ..Keep::default() };
-    let rule = Clear { keep, when: When::Units { above: 90, down_to: 0 }, ..Clear::outputs("gone") };
+    let keep = Keep { parts: Count::Fixed(1), ..Keep::default() };
+    let rule =
+        Prune { keep, condition: Condition::Length { above_units: 90, down_to_units: 0 }, ..Prune::outputs("gone") };
     assert_eq!(cleared(&rule, 0, text), [("c2:result".to_owned(), "gone".to_owned())]);
 }
 
@@ -258,11 +265,11 @@ fn a_condition_says_whether_and_how_much() {
     let outputs: String = (1..=6).map(|n| format!("u{n} \"x\"\na{n}\n  tool bash#c{n} out=100c done\n")).collect();
     // The replies were written in the first microseconds.
     let hour = 3_600_000_000;
-    let idle = When::Idle { seconds: 3_600 };
-    let units = |above, down_to| When::Units { above, down_to };
-    let items = |above| When::Items { above: Count::Fixed(above) };
-    for (when, keep, now, expected) in [
-        (When::Always, 5, 0, "c1"),
+    let idle = Condition::Idle { seconds: 3_600 };
+    let units = |above_units, down_to_units| Condition::Length { above_units, down_to_units };
+    let parts = |above| Condition::Parts { above: Count::Fixed(above) };
+    for (condition, keep, now, expected) in [
+        (Condition::Always, 5, 0, "c1"),
         (idle.clone(), 4, hour + 11, ""),
         (idle, 4, hour + 12, "c2 c1"),
         (units(600, 0), 0, 0, ""),
@@ -271,12 +278,12 @@ fn a_condition_says_whether_and_how_much() {
         (units(599, 301), 0, 0, "c3 c2 c1"),
         (units(599, 299), 0, 0, "c4 c3 c2 c1"),
         (units(599, 0), 4, 0, "c2 c1"),
-        (items(6), 4, 0, ""),
-        (items(5), 4, 0, "c2 c1"),
+        (parts(6), 4, 0, ""),
+        (parts(5), 4, 0, "c2 c1"),
     ] {
-        let name = format!("{when:?} at {now}");
-        let keep = Keep { items: Count::Fixed(keep), ..Keep::default() };
-        let rule = Clear { when, keep, ..grows("[x]") };
+        let name = format!("{condition:?} at {now}");
+        let keep = Keep { parts: Count::Fixed(keep), ..Keep::default() };
+        let rule = Prune { condition, keep, ..grows("[x]") };
         let names: Vec<String> = cleared(&rule, now, &outputs).into_iter().map(|(name, _)| name).collect();
         assert_eq!(names.join(" ").replace(":result", ""), expected, "{name}");
         let by_hand = cleared(&rule.by_hand(), 0, &outputs).len();
@@ -288,9 +295,9 @@ fn a_condition_says_whether_and_how_much() {
 fn media_become_text_in_every_position() {
     let text = "u1 \"x\"\n  media image/png\na2\n  tool shot#c2 in={} out=\"seen\" media=image/webp done\n  \
                 tool shot#c3 in={} out=\"\" media=image/gif done\na4 \"y\"";
-    let rule = Clear { target: Target::Media, ..grows("[gone: {mime}]") };
+    let rule = Prune { target: Target::Media, ..grows("[gone: {mime}]") };
     assert_eq!(cleared(&rule, 0, text), [(String::new(), "[gone: image/png]".to_owned())]);
-    let rule = Clear { target: Target::Attachments, ..rule };
+    let rule = Prune { target: Target::Attachments, ..rule };
     let expected = [("c3:result", "[gone: image/gif]"), ("c2:result", "seen\n[gone: image/webp]")];
     let expected = expected.map(|(name, shown)| (name.to_owned(), shown.to_owned()));
     assert_eq!(cleared(&rule, 0, text), expected);
@@ -298,25 +305,29 @@ fn media_become_text_in_every_position() {
 
 #[test]
 fn a_number_can_follow_the_window() {
-    let count = Count::OfWindow(OfWindow { tokens_each: 12_500, least: 10, most: 500 });
+    let count = Count::OfWindow(OfWindow { context_tokens_each: 12_500, minimum: 10, maximum: 500 });
     for (context, expected) in [(0, 10), (-5, 10), (200_000, 16), (1_000_000, 80), (i64::MAX, 500)] {
         assert_eq!(count.of(&ModelWindow { context, ..ModelWindow::default() }), expected, "{context}");
     }
-    let json = r#"{"tokens_each":12500,"least":10,"most":500}"#;
+    let json = r#"{"context_tokens_each":12500,"minimum":10,"maximum":500}"#;
     assert_eq!(serde_json::from_str::<Count>(json).expect("a count"), count);
     assert_eq!(serde_json::from_str::<Count>("7").expect("a count"), Count::Fixed(7));
-    assert!(serde_json::from_str::<Count>(r#"{"tokens_each":1,"least":1,"most":2,"more":3}"#).is_err());
+    assert!(serde_json::from_str::<Count>(r#"{"context_tokens_each":1,"minimum":1,"maximum":2,"more":3}"#).is_err());
 }
 
 /// Rules of every kind, with as little protection as possible.
-fn rules() -> Vec<Clear> {
-    let all = || Clear { failed_too: true, estimate: EstimateOf::Part, ..grows("{tool} {target} {first} {mime}") };
+fn rules() -> Vec<Prune> {
+    let all = || Prune { failed_outputs: FailedOutputs::Prune, ..grows("{tool} {target} {first} {mime}") };
     vec![
-        Clear { inputs: Some(Tools::All), ..all() },
-        Clear { target: Target::Attachments, ..all() },
-        Clear { target: Target::Reasoning, ..all() },
-        Clear { target: Target::Media, ..all() },
-        Clear { batch: Some(Count::Fixed(2)), part_order: PartOrder::AsWritten, ..all() },
+        Prune { inputs: Some(Tools::All), ..all() },
+        Prune { target: Target::Attachments, ..all() },
+        Prune { target: Target::Reasoning, ..all() },
+        Prune { target: Target::Media, ..all() },
+        Prune {
+            batch: Some(Count::Fixed(2)),
+            walk: Walk::PartsAsWritten(PartsAsWritten { ends_at_pruned: false }),
+            ..all()
+        },
     ]
 }
 
