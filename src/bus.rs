@@ -116,7 +116,7 @@ mod tests {
     }
 
     /// The number of events that a subscription gets within a time.
-    async fn heard(subscription: &mut Subscription, within: Duration) -> usize {
+    async fn received(subscription: &mut Subscription, within: Duration) -> usize {
         match tokio::time::timeout(within, subscription.next()).await {
             Ok(Ok(Next::Events { events })) => events.len(),
             Ok(other) => panic!("{other:?}"),
@@ -138,12 +138,12 @@ mod tests {
             let subscribe = || bus.subscribe(store.clone(), EventFilter::default(), store.head_seq(), long * 10);
             let mut open: Vec<_> = (0..subscriptions).map(|_| subscribe()).collect();
             commit(&store).await;
-            assert_eq!(heard(&mut open[0], short).await, 1, "the first event comes at once");
+            assert_eq!(received(&mut open[0], short).await, 1, "the first event comes at once");
             commit(&store).await;
             commit(&store).await;
-            assert_eq!(heard(&mut open[0], short).await, if pauses { 0 } else { 2 }, "{subscriptions}");
+            assert_eq!(received(&mut open[0], short).await, if pauses { 0 } else { 2 }, "{subscriptions}");
             if pauses {
-                assert_eq!(heard(&mut open[0], long).await, 2, "both come behind the pause");
+                assert_eq!(received(&mut open[0], long).await, 2, "both come behind the pause");
             }
         }
     }

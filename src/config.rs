@@ -170,7 +170,7 @@ impl SummarizerSettings {
         }
         if self.window / 2 < self.max_output {
             let Self { window, max_output, .. } = self;
-            return Err(format!("a window of {window} tokens has no room for {max_output} of output and a history"));
+            return Err(format!("a window of {window} tokens is too small for {max_output} of output and a history"));
         }
         if self.concurrency == 0 || self.concurrency > 1_024 {
             return Err(format!("concurrency is {}, not 1 to 1024", self.concurrency));

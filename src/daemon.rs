@@ -118,8 +118,8 @@ pub async fn run_with(
         traffic,
         stall: Duration::from_secs(config.stall_seconds),
         stopping: stopping.clone(),
-        parting: CancellationToken::new(),
-        ending: CancellationToken::new(),
+        closing: CancellationToken::new(),
+        aborting: CancellationToken::new(),
         connections: Connections::new(connections_max()),
         tasks: TaskTracker::new(),
     });
@@ -135,7 +135,7 @@ pub async fn run_with(
     tracing::info!("stopping");
     grpc::not_serving(&health).await;
     stopping.cancel();
-    part(&server).await;
+    close_connections(&server).await;
     drop(server);
     socket.remove();
     drain(scheduling, writer, store).await;
@@ -144,19 +144,19 @@ pub async fn run_with(
 
 /// Ends all connections: first streams end by themselves with their cursor, then the daemon stops waiting for clients,
 /// and then for its own work.
-async fn part(server: &Server) {
+async fn close_connections(server: &Server) {
     server.tasks.close();
     let clients = Duration::from_millis(limits::STOP_CLIENTS_MS);
     let work = Duration::from_millis(limits::DRAIN_MS_MAX);
     if tokio::time::timeout(clients, server.tasks.wait()).await.is_ok() {
         return;
     }
-    server.parting.cancel();
+    server.closing.cancel();
     if tokio::time::timeout(work, server.tasks.wait()).await.is_ok() {
         return;
     }
     tracing::warn!("some calls did not end in time and are cut off");
-    server.ending.cancel();
+    server.aborting.cancel();
     server.tasks.wait().await;
 }
 

@@ -123,7 +123,7 @@ pub const EVENTS_SCAN_MAX: i64 = 4_096;
 pub const SUBSCRIPTION_SESSIONS_MAX: usize = 100;
 /// Length of the log at which a backup is given up: the log cannot be reused while the backup reads its snapshot.
 pub const BACKUP_LOG_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-/// Room that a backup or a restored store leaves on its file system.
+/// Free space that a backup or a restored store leaves on its file system.
 pub const COPY_ROOM_BYTES: i64 = 64 * 1024 * 1024;
 /// Interval between reports of the progress of a copy.
 pub const COPY_PROGRESS_MS: u64 = 250;
@@ -167,19 +167,19 @@ pub const STALL_SECONDS_MAX: u64 = 3_600;
 /// answer whose client has taken nothing for the longest time is cut off, if that is at least `IDLE_HOLDER_MS`; above
 /// twice this size, in any case.
 pub const ANSWERS_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Size up to which a request is small: it does not wait for room.
+/// Size up to which a request is small: it does not wait for memory.
 pub const SMALL_REQUEST_BYTES: usize = 64 * 1024;
 /// Bytes of all small requests that are not answered. Above it, the incomplete request without progress for the longest
 /// time is refused, if that is at least `IDLE_HOLDER_MS`; above twice this size, in any case.
 pub const SMALL_REQUESTS_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes of all larger requests: those that append, edit or bring a summary until they are answered, others until they
-/// are read. Further ones wait for room.
+/// are read. Further ones wait for memory.
 pub const REQUESTS_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// Bytes that a request holds until its length is known, and after it was read if little of it is kept.
 pub const REQUEST_BYTES_MIN: usize = 4 * 1024;
 /// Bytes of one message of a client of health or reflection: a name.
 pub const SIDE_REQUEST_BYTES_MAX: usize = 64 * 1024;
-/// Maximum time that a larger request waits for room.
+/// Maximum time that a larger request waits for memory.
 pub const REQUEST_WAIT_MS_MAX: u64 = 10_000;
 /// Maximum time for a client to send a request, from its headers to its end.
 pub const REQUEST_MS_MAX: u64 = 30_000;
@@ -198,13 +198,13 @@ pub const OPEN_TIMEOUT_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// Growth of the history up to which a session that is not in memory is read for the answer to a write, and size of the
 /// view up to which it is read for an answer about the session.
 pub const READ_AT_ONCE_BYTES: i64 = 256 * 1024;
-/// Size from which a view is large: it waits for room before it is made.
+/// Size from which a view is large: it waits for memory before it is made.
 pub const LARGE_VIEW_BYTES: usize = 16 * 1024 * 1024;
-/// Maximum time that a large view waits for room.
+/// Maximum time that a large view waits for memory.
 pub const VIEW_WAIT_MS_MAX: u64 = 10_000;
-/// Requests, or large views, that wait for room; further ones are refused at once.
+/// Requests, or large views, that wait for memory; further ones are refused at once.
 pub const MEMORY_WAITERS_MAX: usize = 256;
-/// Time without progress after which an answer, a request or a view gives up room that others need. A request that is
+/// Time without progress after which an answer, a request or a view gives up memory that others need. A request that is
 /// too slow to be complete in `REQUEST_MS_MAX` makes no progress.
 pub const IDLE_HOLDER_MS: u64 = 2_000;
 /// Maximum time that a daemon waits for others that are about to listen on the same socket.
@@ -236,7 +236,7 @@ pub const KEEPALIVE_TIMEOUT_MS: u64 = 10_000;
 /// Time that a stopping daemon gives its clients to take their answers and finish their requests.
 pub const STOP_CLIENTS_MS: u64 = 1_000;
 /// Delta frames kept for a slow subscriber; older ones are dropped.
-pub const LIVE_FRAMES_MAX: usize = 1_024;
+pub const DELTA_FRAMES_MAX: usize = 1_024;
 /// Default interval of progress frames on an idle stream.
 pub const PROGRESS_INTERVAL_MS_DEFAULT: u64 = 10_000;
 /// Default time that GetContext waits for a compaction.
@@ -271,7 +271,7 @@ pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
 pub const CONTRADICTIONS_MAX: usize = 24;
 /// Characters of such a claim, and of the fact in the history.
 pub const CONTRADICTION_CHARS_MAX: usize = 200;
-/// Attempts of the built-in summarizer at one summary, each with half the room of the one before.
+/// Attempts of the built-in summarizer at one summary, each with half the budget of the one before.
 pub const SUMMARY_TRIES: usize = 3;
 /// Maximum time for one summary with all its requests and the wait for the provider: a history of many times the
 /// summarizer's window is summarized in pieces. Each request has a timeout of its own in the configuration.

@@ -16,7 +16,7 @@ pub fn start() {
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        // Colours are escape sequences, and those of the log could not be told from those of a client.
+        // Colours are escape sequences, and those of the log would look like those of a client.
         .with_ansi(false)
         .with_writer(|| EventWriter(std::io::stderr()))
         .try_init();

@@ -104,15 +104,15 @@ export function lives({ history, folderFor, prompt, request }) {
         const life = of(args);
         const { text, reasoning } = args;
         begun(life.held, { text, reasoning });
-        const said = () => peer.rows.send({ said: life.session.id });
-        for (let reads = 0; reads < READS_MAX && !(await said()).some(({ type }) => type === "text"); reads += 1) {
+        const parts = () => peer.rows.send({ partsOf: life.session.id });
+        for (let reads = 0; reads < READS_MAX && !(await parts()).some(({ type }) => type === "text"); reads += 1) {
           await new Promise((go) => setTimeout(go, READ_MS));
         }
         await new Promise((go) => setTimeout(go, READ_MS));
         await request(peer, life.session.folder, "POST", `/session/${life.session.id}/abort`);
         const { kind, problem } = await life.next();
         life.held.destroy();
-        return { kind, problem, said: await said() };
+        return { kind, problem, parts: await parts() };
       },
 
       async lifeEnd(peer, args) {

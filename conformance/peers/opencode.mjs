@@ -565,7 +565,7 @@ async function database(file) {
       return calls.map((call) => JSON.parse(found.find((row) => row.call === call)?.state ?? "null"));
     },
     // The parts of the newest message.
-    said: (id) =>
+    partsOf: (id) =>
       db()
         .query("select data from part where message_id = (select id from message where session_id = ? " +
           "order by time_created desc, id desc limit 1) order by id")

@@ -209,7 +209,7 @@ impl Drop for Peer {
 }
 
 /// One comparison within a life.
-pub(crate) struct Said {
+pub(crate) struct Comparison {
     pub(crate) what: &'static str,
     pub(crate) index: u64,
     pub(crate) input: Value,
@@ -227,7 +227,7 @@ pub(crate) struct Asker {
 /// The next step of a life: a question, or its end.
 enum Wish {
     Ask(&'static str, Value),
-    End(Result<Vec<Said>, PeerFailure>),
+    End(Result<Vec<Comparison>, PeerFailure>),
 }
 
 impl Asker {
@@ -251,13 +251,13 @@ struct Living {
 }
 
 /// Runs `width` lives concurrently, so that a peer that handles several questions gets them, and passes the comparisons
-/// of each life to `say`, in the order of the lives.
+/// of each life to `compare`, in the order of the lives.
 pub(crate) fn at_once(
     peer: &mut Peer,
     mut indexes: Range<u64>,
     width: usize,
-    live: impl Fn(u64, &mut Asker) -> Result<Vec<Said>, PeerFailure> + Sync,
-    mut say: impl FnMut(Said),
+    live: impl Fn(u64, &mut Asker) -> Result<Vec<Comparison>, PeerFailure> + Sync,
+    mut compare: impl FnMut(Comparison),
 ) -> Result<(), PeerFailure> {
     let live = &live;
     std::thread::scope(|scope| {
@@ -265,14 +265,14 @@ pub(crate) fn at_once(
             let ((wish, wishes), (answers, answered)) = (mpsc::channel(), mpsc::channel());
             scope.spawn(move || {
                 let mut asker = Asker { wishes: wish, answers: answered };
-                let said = live(index, &mut asker);
+                let comparisons = live(index, &mut asker);
                 // The receiver is gone if the run has failed.
-                let _ = asker.wishes.send(Wish::End(said));
+                let _ = asker.wishes.send(Wish::End(comparisons));
             });
             Living { index, wishes, answers }
         };
         let mut next_index = indexes.start;
-        let mut ended: HashMap<u64, Vec<Said>> = HashMap::new();
+        let mut ended: HashMap<u64, Vec<Comparison>> = HashMap::new();
         let mut asking: HashMap<u64, Living> = HashMap::new();
         loop {
             let life = if asking.len() < width && !indexes.is_empty() {
@@ -291,10 +291,10 @@ pub(crate) fn at_once(
                 Wish::Ask(function, arguments) => {
                     asking.insert(peer.send(function, arguments)?, life);
                 }
-                Wish::End(said) => {
-                    ended.insert(life.index, said?);
-                    while let Some(said) = ended.remove(&next_index) {
-                        said.into_iter().for_each(&mut say);
+                Wish::End(comparisons) => {
+                    ended.insert(life.index, comparisons?);
+                    while let Some(comparisons) = ended.remove(&next_index) {
+                        comparisons.into_iter().for_each(&mut compare);
                         next_index += 1;
                     }
                 }

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_refused() {
+    fn unknown_arguments_are_refused() {
         for line in ["--count", "--count x", "--systems nobody", "--quick"] {
             assert!(parsed(line).is_err(), "{line}");
         }

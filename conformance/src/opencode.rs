@@ -61,7 +61,7 @@ static CLASSES: [Class; 5] = [
         name: "a failed reply stays",
         reason: Reason::P8,
         explanation: "OpenCode leaves a reply that failed, or was stopped while it still thought, out of what the model \
-                      is sent, and does not weigh it; we show what it said.",
+                      is sent, and does not count it; we show its text.",
         test: ("conformance/src/opencode/tests.rs", "a_failed_reply_is_shown_and_counted"),
     },
     Class {
@@ -74,7 +74,7 @@ static CLASSES: [Class; 5] = [
     Class {
         name: "an empty view is never due",
         reason: Reason::P12,
-        explanation: "Where the output limit leaves no room, OpenCode is due with no tokens at all, and goes on for \
+        explanation: "Where the output limit leaves no space, OpenCode is due with no tokens at all, and goes on for \
                       ever; we need at least one.",
         test: ("src/policy/overflow.rs", "opencode_is_due_when_the_usable_window_is_reached"),
     },
@@ -375,13 +375,13 @@ impl Question for Prune {
         let mut sources = self.history.sources();
         let newest = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
         for (role, text, revision) in [(Role::User, "go", newest + 1), (Role::Assistant, "ok", newest + 2)] {
-            let mut said = self.history.messages[0].clone();
-            said.message.role = role;
-            said.message.finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-            said.message.parts.truncate(1);
-            said.message.parts.iter_mut().for_each(|part| part.body = PartBody::Text(text.to_owned()).into());
-            (said.message.revision, said.message.sealed_revision) = (revision, Some(revision));
-            sources.push(said);
+            let mut message = self.history.messages[0].clone();
+            message.message.role = role;
+            message.message.finish = Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
+            message.message.parts.truncate(1);
+            message.message.parts.iter_mut().for_each(|part| part.body = PartBody::Text(text.to_owned()).into());
+            (message.message.revision, message.message.sealed_revision) = (revision, Some(revision));
+            sources.push(message);
         }
         let window = window(WINDOWS[2]);
         let layout = Layout::everything();
@@ -432,7 +432,7 @@ struct Overflow {
     at_start: bool,
 }
 
-/// OpenCode's own limit, whatever room the window has.
+/// OpenCode's own limit, whatever space the window has.
 fn usable(window: &ModelWindow) -> i64 {
     policy().auto.map_or(0, |level| level.threshold.limit(window))
 }
@@ -527,26 +527,26 @@ impl Viewed {
         Self { history }
     }
 
-    fn said(&self, sources: &[SourceMessage]) -> Vec<Value> {
+    fn sent(&self, sources: &[SourceMessage]) -> Vec<Value> {
         let policy = policy();
         let view = plan::view(&policy, sources);
-        let mut said: Vec<Value> = view.messages.iter().flat_map(entries).collect();
-        said.push(json!({"role": "user", "texts": ["go"]}));
-        in_order(said)
+        let mut entries_sent: Vec<Value> = view.messages.iter().flat_map(entries).collect();
+        entries_sent.push(json!({"role": "user", "texts": ["go"]}));
+        in_order(entries_sent)
     }
 
     /// Our messages without failed replies and the results of their calls; none if more than that would be missing.
     fn without_failed(&self) -> Option<Vec<Value>> {
         let failed: Vec<&SourceMessage> = self.history.messages.iter().filter(|source| is_failed(source)).collect();
         let view = plan::view(&policy(), &self.history.sources());
-        let mut said = Vec::new();
+        let mut entries_sent = Vec::new();
         for message in &view.messages {
             let own = failed.iter().find(|source| message.source == Some(source.message.id));
             let entries = entries(message);
             match own.map(|source| spoken(source)) {
                 Some(words) if entries == [words.clone()] => {}
                 Some(_) => return None,
-                None => said.extend(entries),
+                None => entries_sent.extend(entries),
             }
         }
         let calls: HashSet<&str> = failed
@@ -557,9 +557,10 @@ impl Viewed {
                 _ => None,
             })
             .collect();
-        said.retain(|entry| entry["role"] != "tool" || !entry["id"].as_str().is_some_and(|id| calls.contains(id)));
-        said.push(json!({"role": "user", "texts": ["go"]}));
-        Some(in_order(said))
+        entries_sent
+            .retain(|entry| entry["role"] != "tool" || !entry["id"].as_str().is_some_and(|id| calls.contains(id)));
+        entries_sent.push(json!({"role": "user", "texts": ["go"]}));
+        Some(in_order(entries_sent))
     }
 }
 
@@ -582,11 +583,11 @@ fn spoken(source: &SourceMessage) -> Value {
 
 /// The same entries, with the results after each reply ordered by id: they answer the reply's calls together, and their
 /// order has no meaning.
-fn in_order(mut said: Vec<Value>) -> Vec<Value> {
-    for run in said.chunk_by_mut(|before, after| before["role"] == "tool" && after["role"] == "tool") {
+fn in_order(mut entries_sent: Vec<Value>) -> Vec<Value> {
+    for run in entries_sent.chunk_by_mut(|before, after| before["role"] == "tool" && after["role"] == "tool") {
         run.sort_by_key(|entry| entry["id"].to_string());
     }
-    said
+    entries_sent
 }
 
 /// A message of a view, in the form of a chat completion's messages.
@@ -652,9 +653,9 @@ fn entry(message: &Value) -> Value {
         Some("tool") => json!({"role": "tool", "id": message["tool_call_id"], "text": content}),
         _ => {
             let items = content.as_array().map_or(&[][..], Vec::as_slice);
-            let said = items.iter().filter(|item| item["text"].is_string());
+            let text_items = items.iter().filter(|item| item["text"].is_string());
             let texts = if content.is_array() {
-                said.map(|item| item["text"].clone()).collect()
+                text_items.map(|item| item["text"].clone()).collect()
             } else {
                 vec![content.clone()]
             };
@@ -669,7 +670,7 @@ impl Question for Viewed {
     }
 
     fn ours(&self) -> Value {
-        json!(self.said(&self.history.sources()))
+        json!(self.sent(&self.history.sources()))
     }
 
     fn theirs(&self, answer: &Value) -> Value {

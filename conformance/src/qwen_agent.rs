@@ -92,7 +92,7 @@ static OLD_CLASSES: [Class; 6] = [
     Class {
         name: "the last request stays",
         reason: Reason::P9,
-        explanation: "Qwen-Agent drops it where a later reply does not fit; we keep what there is room for.",
+        explanation: "Qwen-Agent drops it where a later reply does not fit; we keep what fits.",
         test: (
             "src/policy/presets/qwen_agent/newest_first/tests.rs",
             "the_last_request_stays_in_the_room_that_is_left",
@@ -197,7 +197,7 @@ struct Case {
     both: bool,
     max_tokens: i64,
     /// The part of the limit that the instructions leave, in tokens.
-    room: i64,
+    free_tokens: i64,
 }
 
 /// A message in Qwen-Agent's sense.
@@ -244,14 +244,14 @@ impl Case {
         let instructions: i64 = conversation.messages.iter().filter(|source| is_system(source)).map(estimate).sum();
         let all: i64 = conversation.messages.iter().map(estimate).sum();
         let rest = (all - instructions).max(1) as f64;
-        // Small limits are as likely as large ones; a few leave room for everything.
+        // Small limits are as likely as large ones; a few leave space for everything.
         let share = (rest * 1.2).ln() * dice.random_range(0.0..=1.0_f64);
-        // Sometimes no room is left besides the instructions.
-        let room = if dice.random_ratio(1, 40) { 0 } else { share.exp().round() as i64 };
-        let max_tokens = instructions + room;
+        // Sometimes no space is left besides the instructions.
+        let free_tokens = if dice.random_ratio(1, 40) { 0 } else { share.exp().round() as i64 };
+        let max_tokens = instructions + free_tokens;
         let level_policy = policy.auto.as_mut().expect("the preset has a level");
         level_policy.threshold.limit = Limit::Tokens(max_tokens);
-        Self { conversation, policy, pieces, text_tokens, both, max_tokens, room }
+        Self { conversation, policy, pieces, text_tokens, both, max_tokens, free_tokens }
     }
 
     fn messages(&self) -> &[SourceMessage] {
@@ -341,7 +341,7 @@ impl Case {
         let estimate = |source: &SourceMessage| estimate_source(&self.policy, source);
         let refuses = match rule {
             // Refused whatever the size of the rest.
-            Omission::TurnsAndSteps(_) => self.room == 0,
+            Omission::TurnsAndSteps(_) => self.free_tokens == 0,
             _ => true,
         };
         if refuses && removals.is_empty() && self.messages().iter().map(estimate).sum::<i64>() > self.max_tokens {

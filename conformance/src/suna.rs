@@ -98,7 +98,7 @@ pub(crate) const V2026: Suna = Suna {
 static CLASSES: [Class; 1] = [Class {
     name: "a message without words is no message",
     reason: Reason::P9,
-    explanation: "Suna counts messages that say nothing; they are not in our views, and weigh nothing.",
+    explanation: "Suna counts messages without content; they are not in our views, and count nothing.",
     test: ("src/policy/tokens/tests.rs", "a_chat_counts_its_texts_and_their_envelope"),
 }];
 

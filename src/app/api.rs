@@ -1,6 +1,6 @@
 //! The API as a value: what its operations share.
 
-use super::deltas::LiveDelta;
+use super::deltas::DraftDelta;
 use super::error::{Error, Result};
 use super::traffic::Traffic;
 use super::validate;
@@ -38,9 +38,9 @@ pub(super) struct Shared {
     pub(super) start_time: Timestamp,
     pub(super) clock: Clock,
     pub(super) bus: Bus,
-    pub(super) live: broadcast::Sender<LiveDelta>,
+    pub(super) live: broadcast::Sender<DraftDelta>,
     /// Sessions in use, so that an append does not read its session's policy again. Only this process changes policies.
-    known: Mutex<KnownSessions>,
+    known: Mutex<SessionCache>,
     pub(super) streams: Arc<tokio::sync::Semaphore>,
     /// Cursors of the open event streams.
     pub(super) stream_cursors: Mutex<Vec<Weak<AtomicI64>>>,
@@ -52,14 +52,14 @@ pub(super) struct Shared {
 
 /// Sessions in use, by every id that a caller used for them.
 #[derive(Default)]
-struct KnownSessions {
-    sessions: HashMap<String, Arc<Known>>,
+struct SessionCache {
+    sessions: HashMap<String, Arc<CachedSession>>,
     /// Number of times that all entries were dropped: rows read before the last time may be stale.
     generation: u64,
 }
 
 /// The facts about a session that an append needs.
-pub(super) struct Known {
+pub(super) struct CachedSession {
     pub(super) key: SessionKey,
     pub(super) id: SessionId,
     pub(super) policy: Policy,
@@ -99,7 +99,7 @@ pub struct Options {
 impl Longhand {
     /// The API over a store and a running scheduler.
     pub fn new(store: Store, scheduler: SchedulerHandle, clock: &Clock, options: Options) -> Self {
-        let (live, _) = broadcast::channel(crate::limits::LIVE_FRAMES_MAX);
+        let (live, _) = broadcast::channel(crate::limits::DELTA_FRAMES_MAX);
         let shared = Shared {
             loaded: scheduler.loaded().clone(),
             bus: Bus::default(),
@@ -132,9 +132,9 @@ impl Longhand {
     }
 
     /// The facts about a session that an append needs, from memory or from the store.
-    pub(super) async fn known(&self, id: &str) -> Result<Arc<Known>> {
+    pub(super) async fn known(&self, id: &str) -> Result<Arc<CachedSession>> {
         let generation = {
-            let all = self.known_sessions();
+            let all = self.session_cache();
             if let Some(known) = all.sessions.get(id) {
                 if span::records_session() {
                     span::record("session", known.id);
@@ -147,8 +147,8 @@ impl Longhand {
         let (session, policy) = self.store().session(key).await?;
         let policy = self.parse_policy(&policy)?;
         let counting = tokens::basis(&policy).map(Arc::from);
-        let known = Arc::new(Known { key, id: session.id, policy, window: session.window, counting });
-        let mut all = self.known_sessions();
+        let known = Arc::new(CachedSession { key, id: session.id, policy, window: session.window, counting });
+        let mut all = self.session_cache();
         if all.generation == generation {
             if all.sessions.len() >= KNOWN_MAX {
                 all.sessions.clear();
@@ -160,7 +160,7 @@ impl Longhand {
 
     /// Drops all remembered sessions, because one of them has a new policy or window, under any of its ids.
     pub(super) fn forget(&self) {
-        let mut all = self.known_sessions();
+        let mut all = self.session_cache();
         all.sessions.clear();
         all.generation += 1;
     }
@@ -170,7 +170,7 @@ impl Longhand {
         Ok(loaded::parse_policy(text, &self.shared.vocabularies)?)
     }
 
-    fn known_sessions(&self) -> std::sync::MutexGuard<'_, KnownSessions> {
+    fn session_cache(&self) -> std::sync::MutexGuard<'_, SessionCache> {
         self.shared.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

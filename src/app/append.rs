@@ -1,8 +1,8 @@
 //! Writing and reading history: appends, drafts, seals, pages, rewinds, edits, pins.
 
-use super::deltas::LiveDelta;
+use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
-use super::{Known, Longhand, check_caller, cursor, page_size, validate, view_token, window_of_call};
+use super::{CachedSession, Longhand, check_caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
 use crate::model::ids::{CompactionId, MessageId, PartId};
@@ -79,7 +79,7 @@ pub struct MessagePage {
 
 /// The token counts to store for a message; none under a policy that does not count with a tokenizer. An open message is
 /// counted when it is sealed.
-fn token_counts(known: &Known, message: &NewMessage) -> Option<Counted> {
+fn token_counts(known: &CachedSession, message: &NewMessage) -> Option<Counted> {
     let counting = known.counting.as_ref()?;
     let is_settled = message.kind == MessageKind::Normal && message.finish.is_some();
     is_settled.then(|| Counted {
@@ -98,7 +98,7 @@ impl Longhand {
     async fn appended(
         &self,
         receipt: Receipt,
-        known: &Known,
+        known: &CachedSession,
         window: Option<&ModelWindow>,
         overflows: bool,
     ) -> Appended {
@@ -126,7 +126,7 @@ impl Longhand {
             true => {
                 self.shared.loaded.session(key, Some(revision)).await.map(|found| found.map(|(session, _)| session))
             }
-            false => self.at_hand(key, Some(revision)).await,
+            false => self.loaded_or_small(key, Some(revision)).await,
         };
         found.unwrap_or_else(|error| {
             tracing::warn!(%error, "no context usage is known behind a write");
@@ -135,7 +135,7 @@ impl Longhand {
     }
 
     /// A session that is in memory or small, at its newest revision, or at least at the revision `at_least`.
-    pub(super) async fn at_hand(
+    pub(super) async fn loaded_or_small(
         &self,
         key: SessionKey,
         at_least: Option<Revision>,
@@ -157,7 +157,7 @@ impl Longhand {
 
     /// The view that a reply answers, by its token. A fork's reply may answer a view of an ancestor, at a revision that
     /// both share.
-    async fn given_view(&self, known: &Known, token: Option<&str>) -> Result<Option<GivenView>> {
+    async fn given_view(&self, known: &CachedSession, token: Option<&str>) -> Result<Option<GivenView>> {
         let Some(token) = token else { return Ok(None) };
         let (session, view) = view_token::read(self.store().view_key(), token)?;
         let is_shared = session == known.id
@@ -196,7 +196,7 @@ impl Longhand {
             entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow });
         }
         let receipt = self.store().append(known.key, caller, expected_revision, entries).await?;
-        self.note_written(&known);
+        self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
 
@@ -239,7 +239,7 @@ impl Longhand {
         let Some(added_at) = receipt.added_at else { return Ok(receipt) };
         let DraftWordsToAdd { reasoning, offset, mut delta, .. } = words;
         delta.drain(..usize::try_from(added_at - offset).unwrap_or(0));
-        let live = LiveDelta { session: known.key, message, part: receipt.part, reasoning, offset: added_at, delta };
+        let live = DraftDelta { session: known.key, message, part: receipt.part, reasoning, offset: added_at, delta };
         // It is not an error if there are no subscribers.
         drop(self.shared.live.send(live));
         Ok(receipt)
@@ -265,7 +265,7 @@ impl Longhand {
         let view = self.given_view(&known, finish.view.as_deref()).await?;
         let seal = Seal { finish: finish.with_view(view), reports_overflow };
         let receipt = self.store().finish_message(known.key, caller, message, seal).await?;
-        self.note_written(&known);
+        self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
 

@@ -3,7 +3,7 @@
 use crate::model::ids::MessageId;
 use crate::scheduler::RequestLog;
 use crate::store::{SessionKey, Store};
-use crate::summarizer::{Call, Observer};
+use crate::summarizer::{Observer, RequestRecord};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
@@ -52,11 +52,11 @@ impl BranchRequestLog {
 }
 
 impl Observer for BranchRequestLog {
-    fn begins(&self, _summarizer: &str) {}
+    fn on_start(&self, _summarizer: &str) {}
 
-    fn hears(&self, _words: &str) {}
+    fn on_text(&self, _words: &str) {}
 
-    fn called(&self, call: &Call) {
+    fn on_request(&self, call: &RequestRecord) {
         self.request_log.record(call);
     }
 }

@@ -103,13 +103,13 @@ impl Longhand {
     ) -> Result<SummaryOutput> {
         let asking = async {
             let summarizer = self.shared.scheduler.summarizers().of(None);
-            match tokio::time::timeout_at(deadline, summarizer.summarize_before(input, request_log)).await {
+            match tokio::time::timeout_at(deadline, summarizer.summarize(input, request_log)).await {
                 Ok(Ok(output)) if !output.text.trim().is_empty() => return Ok(output),
                 Ok(Ok(_)) => tracing::warn!("the summary of a branch is empty"),
                 Ok(Err(error)) => tracing::warn!(%error, "the summary of a branch could not be written"),
                 Err(_) => tracing::warn!("the summary of a branch took too long"),
             }
-            Extractive.summarize(input).await.map_err(Error::internal)
+            Extractive.summarize(input, request_log).await.map_err(Error::internal)
         };
         tokio::select! {
             biased;

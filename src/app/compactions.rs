@@ -21,7 +21,7 @@ use crate::summarizer::{self, Evidence};
 
 /// A request for a compaction by hand.
 #[derive(Debug, Clone)]
-pub struct Wanted {
+pub struct NewCompaction {
     /// The kind of work. A summary applies a level of the policy, a prune every clearing that the policy has.
     pub kind: CompactionKind,
     /// The level; none for the ordinary one, or the thorough one if the policy has no other.
@@ -34,7 +34,7 @@ pub struct Wanted {
     pub tail_start: String,
 }
 
-impl Wanted {
+impl NewCompaction {
     /// A request for a kind of compaction with default parameters.
     pub fn of(kind: CompactionKind) -> Self {
         Self { kind, level: None, instructions: String::new(), head_start: String::new(), tail_start: String::new() }
@@ -42,7 +42,7 @@ impl Wanted {
 }
 
 /// The level that a request by hand applies; none if the policy does not have it.
-pub(super) fn level_by_hand<'a>(policy: &'a Policy, wanted: &Wanted) -> Option<(Level, &'a LevelPolicy)> {
+pub(super) fn level_by_hand<'a>(policy: &'a Policy, wanted: &NewCompaction) -> Option<(Level, &'a LevelPolicy)> {
     let levels = match wanted.level {
         Some(level) => vec![level],
         None => vec![Level::Auto, Level::Deep, Level::Micro],
@@ -87,7 +87,12 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
 
 impl Longhand {
     /// Requests a compaction by hand. The flag is true if the compaction existed already.
-    pub async fn start_compaction(&self, session: &str, wanted: Wanted, caller: Caller) -> Result<(Compaction, bool)> {
+    pub async fn start_compaction(
+        &self,
+        session: &str,
+        wanted: NewCompaction,
+        caller: Caller,
+    ) -> Result<(Compaction, bool)> {
         check_caller(&caller)?;
         validate::instructions(&wanted.instructions)?;
         let key = self.store().find_session(session).await?;
@@ -138,7 +143,7 @@ impl Longhand {
         &self,
         key: SessionKey,
         source: &Source,
-        wanted: &Wanted,
+        wanted: &NewCompaction,
         level_policy: Option<&LevelPolicy>,
     ) -> Result<Bounds> {
         let sources = &source.messages;
@@ -199,9 +204,12 @@ impl Longhand {
         if let Some(window) = &overflow.window {
             validate::window("window", window)?;
         }
-        let said = ProviderError { status: overflow.status, code: &overflow.code, message: &overflow.message };
-        if !is_overflow(&said) {
-            return Err(Error::new(Reason::OverflowNotRecognized, "this does not say that the request was too large"));
+        let refusal = ProviderError { status: overflow.status, code: &overflow.code, message: &overflow.message };
+        if !is_overflow(&refusal) {
+            return Err(Error::new(
+                Reason::OverflowNotRecognized,
+                "the error does not mean that the request was too large",
+            ));
         }
         let key = self.store().find_session(session).await?;
         if let Some(answer) = self.answered(key, &caller).await? {
@@ -404,7 +412,7 @@ impl Longhand {
                 let session = before.session_id.to_string();
                 let head_start = self.shown_message_id(&session, bounds.head_start).await?;
                 let tail_start = self.shown_message_id(&session, bounds.tail_start).await?;
-                let wanted = Wanted { kind, level, instructions, head_start, tail_start };
+                let wanted = NewCompaction { kind, level, instructions, head_start, tail_start };
                 self.start_compaction(&session, wanted, caller).await
             }
         }

@@ -66,7 +66,7 @@ pub struct Context {
     pub estimated_tokens: i64,
     /// The window that the tokens are compared with; zero if none is known.
     pub window_tokens: i64,
-    /// True if the view leaves room for a reply.
+    /// True if the view leaves space for a reply.
     pub fits: bool,
     /// True if the view was shortened for this call.
     pub shortened: bool,
@@ -205,7 +205,7 @@ impl Longhand {
                 return Ok(built);
             }
             let pending = built.pending;
-            // While this call waits, others may use its room.
+            // While this call waits, others may use its memory.
             drop(built);
             while self.store().pending(key).await? == pending {
                 tokio::select! {
@@ -231,8 +231,8 @@ impl Longhand {
         }
         let Some(revision) = request.known_revision else { return Ok(0) };
         let (source, _held) = match held {
-            // The known view takes the place of the rows that the new one was made from. Waiting for more room would be
-            // waiting for this very call, so if the room is too small, the caller gets the whole view.
+            // The known view takes the place of the rows that the new one was made from. Waiting for more memory would be
+            // waiting for this very call, so if the memory is too small, the caller gets the whole view.
             Some(held) => match self.store().source_within(key, Some(revision), made_of(held)).await {
                 Ok(source) => (source, None),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(0),

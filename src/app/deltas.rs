@@ -5,7 +5,7 @@ use crate::store::SessionKey;
 
 /// Text of a draft, as it comes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LiveDelta {
+pub struct DraftDelta {
     /// The session.
     pub session: SessionKey,
     /// The open message.

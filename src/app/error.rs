@@ -85,12 +85,12 @@ pub enum Reason {
     ContextTooLarge,
     /// The maximum number of event streams is open; the metadata has the limit.
     TooManyStreams,
-    /// The client did not read its answer, for too long or while others needed the room; an event stream resumes with
+    /// The client did not read its answer, for too long or while others needed the memory; an event stream resumes with
     /// the cursor in the metadata.
     ReaderStalled,
-    /// The view is large, and other large views left no room for it; try again.
+    /// The view is large, and other large views take the memory for them; try again.
     TooManyViews,
-    /// Other requests that are not complete left no room for the request; try again.
+    /// Other requests that are not complete take the memory for requests; try again.
     TooManyRequests,
     /// The request was not complete in time.
     RequestTimedOut,
@@ -104,7 +104,7 @@ pub enum Reason {
     /// The disk failed, or files of the store were removed: the store serves reads only until the daemon starts again.
     /// The metadata's `cause` has the cause.
     StoreStopped,
-    /// The disk is full; nothing was written. Writes succeed again once there is room.
+    /// The disk is full; nothing was written. Writes succeed again once there is space.
     StorageFull,
     /// The file system is read-only; nothing was written.
     StorageReadOnly,
@@ -122,7 +122,7 @@ pub enum Reason {
     BackupExists,
     /// Another backup is being made.
     BackupRunning,
-    /// The backup could not be made: no room, no permission, or too many writes meanwhile; nothing is left of it.
+    /// The backup could not be made: no space, no permission, or too many writes meanwhile; nothing is left of it.
     BackupFailed,
     /// The backup was made and then found damaged, as the store itself probably is; nothing is left of it.
     BackupDamaged,

@@ -1,6 +1,6 @@
 //! Events for callers: streams and pages.
 
-use super::deltas::LiveDelta;
+use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::memory::Reservation;
 use super::sessions::SessionInfo;
@@ -13,7 +13,7 @@ use crate::model::message::Message;
 use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
-use crate::store::{self, DraftWords, EventFilter, Moment, PagedEvent, SessionKey, SessionMoment};
+use crate::store::{self, DraftWords, EventFilter, LogSnapshot, PagedEvent, SessionKey, SessionSnapshot};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -110,14 +110,14 @@ pub enum Frame {
         seq: Seq,
     },
     /// Text of a draft.
-    Live {
+    DraftDelta {
         /// The session's id.
         session: SessionId,
         /// The text.
-        delta: LiveDelta,
+        delta: DraftDelta,
     },
     /// Text of a summary in progress.
-    Summary {
+    SummaryDelta {
         /// The session's id.
         session: SessionId,
         /// The text.
@@ -137,8 +137,8 @@ impl Frame {
                 store::message_bytes(&open.message) + words
             }
             Self::Events { events, .. } => events.iter().map(ServedEvent::bytes).sum(),
-            Self::Live { delta, .. } => delta.delta.len() + EVENT_BYTES,
-            Self::Summary { delta, .. } => delta.delta.len() + EVENT_BYTES,
+            Self::DraftDelta { delta, .. } => delta.delta.len() + EVENT_BYTES,
+            Self::SummaryDelta { delta, .. } => delta.delta.len() + EVENT_BYTES,
         }
     }
 }
@@ -178,7 +178,7 @@ pub struct EventStream {
     unsent: VecDeque<PagedEvent>,
     content: bool,
     sessions: HashMap<SessionKey, SessionId>,
-    live: Option<broadcast::Receiver<LiveDelta>>,
+    live: Option<broadcast::Receiver<DraftDelta>>,
     summaries: Option<broadcast::Receiver<SummaryDelta>>,
     all_sessions: bool,
     stopping: CancellationToken,
@@ -241,12 +241,12 @@ impl EventStream {
                         continue;
                     }
                     if let Some(session) = self.followed(live.session).await? {
-                        return Ok(Frame::Live { session, delta: live });
+                        return Ok(Frame::DraftDelta { session, delta: live });
                     }
                 }
                 words = next_live(&mut self.summaries) => {
                     if let Some(session) = self.followed(words.session).await? {
-                        return Ok(Frame::Summary { session, delta: words });
+                        return Ok(Frame::SummaryDelta { session, delta: words });
                     }
                 }
             }
@@ -373,14 +373,14 @@ impl Longhand {
         // Subscribes first: deltas that come while the beginning is read are buffered, not lost.
         let live = request.live.then(|| self.shared.live.subscribe());
         let summaries = request.live.then(|| self.shared.scheduler.summary_words());
-        let moment = match request.start {
+        let snapshot = match request.start {
             Start::Snapshot if sessions.is_empty() => return Err(Error::field("snapshot", "needs session_ids")),
-            Start::Snapshot => self.store().moment(&sessions.keys().copied().collect::<Vec<_>>()).await?,
+            Start::Snapshot => self.store().log_snapshot(&sessions.keys().copied().collect::<Vec<_>>()).await?,
             Start::Now | Start::Beginning | Start::After(_) => {
-                Moment { head: self.store().head_seq(), sessions: Vec::new() }
+                LogSnapshot { head: self.store().head_seq(), sessions: Vec::new() }
             }
         };
-        let head = moment.head;
+        let head = snapshot.head;
         let mut waiting = VecDeque::new();
         let after = match &request.start {
             Start::Now | Start::Snapshot => head,
@@ -389,10 +389,10 @@ impl Longhand {
         };
         waiting.push_back(Frame::Ready { cursor: cursor::at(self.store(), after).await?, head });
         // The sessions as they were after event `head`: the events after the snapshot follow exactly.
-        let mut snapshot = VecDeque::new();
-        for SessionMoment { session, revision, open } in moment.sessions {
-            snapshot.push_back(SnapshotStep::Session(session, revision));
-            snapshot.extend(open.into_iter().map(|position| SnapshotStep::Open(session, revision, position)));
+        let mut steps = VecDeque::new();
+        for SessionSnapshot { session, revision, open } in snapshot.sessions {
+            steps.push_back(SnapshotStep::Session(session, revision));
+            steps.extend(open.into_iter().map(|position| SnapshotStep::Open(session, revision, position)));
         }
         let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
         let subscription = self.shared.bus.subscribe(self.store().clone(), filter, after, progress);
@@ -401,7 +401,7 @@ impl Longhand {
             app: self.clone(),
             subscription,
             waiting,
-            snapshot,
+            snapshot: steps,
             held: None,
             drafts: HashMap::new(),
             unsent: VecDeque::new(),

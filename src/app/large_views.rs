@@ -56,7 +56,7 @@ impl Longhand {
     async fn reservation_for_view(&self, bytes: usize) -> Result<Arc<Reservation>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
         let held = self.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {
-            Error::new(Reason::TooManyViews, "there is no room for a large view beside others that are being read")
+            Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
                 .with("limit", limits::VIEWS_BYTES_MAX)
         })?;
         held.settle();

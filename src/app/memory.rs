@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_holder_that_moved_longest_ago_gives_up_first() {
+    async fn the_holder_with_the_oldest_progress_gives_up_first() {
         let budget = MemoryBudget::new(100);
         let (first, second, third) = (budget.hold(40), budget.hold(30), budget.hold(30));
         first.touch();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_holder_that_moves_is_spared_until_the_room_is_held_twice() {
+    async fn a_holder_with_progress_gives_up_only_beyond_twice_the_budget() {
         let budget = MemoryBudget::new(100);
         let (first, second) = (budget.hold(90), budget.hold(90));
         assert!(!gives_up(&first) && !gives_up(&second));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_added_to_nothing_begins_to_wait_then() {
+    async fn growth_of_an_empty_reservation_starts_its_idle_time() {
         let budget = MemoryBudget::new(100);
         let answer = budget.hold(0);
         stay_idle().await;
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_adds_to_a_full_room_waits_until_what_it_had_is_gone_and_not_for_ever() {
+    async fn growth_over_a_full_budget_waits_for_the_holders_own_bytes_and_for_a_bounded_time() {
         let budget = MemoryBudget::new(100);
         let (other, mut answers) = (budget.hold(90), Vec::new());
         other.settle();
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_needs_room_waits_for_those_that_move_and_not_for_those_that_do_not() {
+    async fn a_newcomer_waits_for_holders_with_progress_and_replaces_those_without() {
         let budget = MemoryBudget::new(100);
         let silent = budget.hold(60);
         let waiting = tokio::spawn({
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_larger_than_the_room_comes_in_alone() {
+    async fn a_reservation_above_the_budget_is_granted_alone() {
         let budget = MemoryBudget::new(100);
         let large = budget.wait_for(1_000, WAIT).await.expect("nobody else is there");
         large.settle();

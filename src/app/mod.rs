@@ -31,4 +31,4 @@ pub use crate::store::{Caller, Durability, RequestKey};
 pub use api::{DefaultPolicy, Longhand, Options};
 pub use error::{Error, Reason, Result};
 
-use api::{Known, check_caller, page_size, window_of_call};
+use api::{CachedSession, check_caller, page_size, window_of_call};

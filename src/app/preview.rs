@@ -1,6 +1,6 @@
 //! Plans of compactions by hand, made without writing anything.
 
-use super::compactions::{Wanted, level_by_hand};
+use super::compactions::{NewCompaction, level_by_hand};
 use super::error::{Error, Reason, Result};
 use super::{Longhand, validate};
 use crate::loaded;
@@ -14,7 +14,7 @@ use crate::model::session::SessionState;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, PlanningInput};
 use crate::scheduler::Preview;
-use crate::summarizer::Foreseen;
+use crate::summarizer::Forecast;
 
 /// The plan of a compaction by hand of the current view.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ pub struct Plan {
     /// Index of the first view message that would change.
     pub first_changed_index: i64,
     /// The requests to a model for the summary; none without a summary.
-    pub foreseen: Option<Foreseen>,
+    pub forecast: Option<Forecast>,
 }
 
 /// A part that would be shortened.
@@ -99,7 +99,7 @@ fn planned_truncations(changes: &Changes, sources: &[SourceMessage]) -> Vec<Plan
 
 impl Longhand {
     /// The plan of a compaction by hand of the current view. Nothing is written, and no model is asked.
-    pub async fn plan_compaction(&self, session: &str, wanted: &Wanted) -> Result<Plan> {
+    pub async fn plan_compaction(&self, session: &str, wanted: &NewCompaction) -> Result<Plan> {
         validate::instructions(&wanted.instructions)?;
         let key = self.store().find_session(session).await?;
         let (info, _) = self.store().session(key).await?;
@@ -139,7 +139,7 @@ impl Longhand {
             let found = source.messages.iter().find(|source| source.message.revision == *revision);
             found.map(|source| source.message.id)
         };
-        let Preview { changes, tokens_before, tokens_after, first_changed_index, summary_tokens, foreseen } = preview;
+        let Preview { changes, tokens_before, tokens_after, first_changed_index, summary_tokens, forecast } = preview;
         let truncations = planned_truncations(&changes, &source.messages);
         let summary = changes.summary.as_ref();
         Ok(Plan {
@@ -157,7 +157,7 @@ impl Longhand {
             tokens_after,
             summary_tokens,
             first_changed_index,
-            foreseen,
+            forecast,
             omitted: changes.omitted,
         })
     }

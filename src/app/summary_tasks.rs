@@ -48,7 +48,7 @@ pub struct LeasedTask {
 
 /// A client's claim to hold a lease.
 #[derive(Debug, Clone, Default)]
-pub struct Hold {
+pub struct LeaseClaim {
     /// The compaction.
     pub compaction: String,
     /// Token that proves the lease.
@@ -139,8 +139,8 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
     let empty = ask("");
     let around = prompt::estimated_tokens(&empty.system).saturating_add(prompt::estimated_tokens(&empty.user));
-    let room = window_tokens.saturating_sub(around).saturating_sub(input.budget_tokens).max(1);
-    ask(&prompt::whole(&input.rules.transcript, &messages, room))
+    let history_tokens = window_tokens.saturating_sub(around).saturating_sub(input.budget_tokens).max(1);
+    ask(&prompt::whole(&input.rules.transcript, &messages, history_tokens))
 }
 
 impl Longhand {
@@ -177,14 +177,14 @@ impl Longhand {
     }
 
     /// Extends a lease; returns its end.
-    pub fn extend_summary_task(&self, hold: &Hold, lease: Option<Duration>) -> Result<Timestamp> {
+    pub fn extend_summary_task(&self, hold: &LeaseClaim, lease: Option<Duration>) -> Result<Timestamp> {
         let lease = lease_time(lease)?;
         let (compaction, token) = self.held(hold)?;
         Ok(self.end_time(self.shared.scheduler.tasks().extend(compaction, token, lease)?))
     }
 
     /// Changes the plan of a leased task; returns the changed task and its prompt.
-    pub async fn edit_summary_task(&self, hold: &Hold, edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
+    pub async fn edit_summary_task(&self, hold: &LeaseClaim, edit: NewEdit) -> Result<(Arc<Task>, Prompt)> {
         validate::instructions(edit.instructions.as_deref().unwrap_or_default())?;
         validate::json("details_json", edit.details_json.as_deref(), limits::METADATA_BYTES_MAX)?;
         let window_tokens = window(edit.window_tokens)?;
@@ -213,7 +213,7 @@ impl Longhand {
     }
 
     /// The prompt by which a model checks the summary that it wrote; none if the policy has no check.
-    pub fn check_summary_task(&self, hold: &Hold, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
+    pub fn check_summary_task(&self, hold: &LeaseClaim, text: &str, window_tokens: i64) -> Result<Option<Prompt>> {
         let window_tokens = window(window_tokens)?;
         check_length(text)?;
         let (compaction, token) = self.held(hold)?;
@@ -223,7 +223,7 @@ impl Longhand {
 
     /// Completes a leased task with its summary. When this returns, the summary has passed every check, and is
     /// committed next.
-    pub async fn complete_summary_task(&self, hold: &Hold, reply: TaskReply) -> Result<Compaction> {
+    pub async fn complete_summary_task(&self, hold: &LeaseClaim, reply: TaskReply) -> Result<Compaction> {
         validate::name("model", &reply.model)?;
         if let Some(usage) = &reply.usage {
             validate::usage("usage", usage)?;
@@ -235,13 +235,13 @@ impl Longhand {
     }
 
     /// Releases a leased task without a summary.
-    pub async fn release_summary_task(&self, hold: &Hold, release: Release) -> Result<()> {
+    pub async fn release_summary_task(&self, hold: &LeaseClaim, release: Release) -> Result<()> {
         let (compaction, token) = self.held(hold)?;
         Ok(self.shared.scheduler.tasks().release(compaction, token, release).await?)
     }
 
     /// Parses a claim to a lease, and checks it against the current task.
-    fn held(&self, hold: &Hold) -> Result<(CompactionId, Uuid)> {
+    fn held(&self, hold: &LeaseClaim) -> Result<(CompactionId, Uuid)> {
         let not_found = || Error::from(Refused::NotFound).with("compaction_id", &hold.compaction);
         let compaction: CompactionId = hold.compaction.parse().map_err(|_| not_found())?;
         let token = Uuid::try_parse(&hold.token).map_err(|_| Error::from(Refused::LeaseLost))?;

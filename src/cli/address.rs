@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_refused_with_the_forms_that_are() {
+    fn an_invalid_address_is_refused_with_the_valid_forms() {
         for text in [
             "localhost:7070",
             "http://localhost",

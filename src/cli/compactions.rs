@@ -254,7 +254,7 @@ async fn subscribe(client: &mut Client, session: &str) -> Result<Frames, tonic::
             .map(i32::from)
             .to_vec(),
         progress_interval: Some(prost_types::Duration { seconds: PROGRESS_SECONDS, nanos: 0 }),
-        include_live: true,
+        include_deltas: true,
         ..pb::SubscribeEventsRequest::default()
     };
     let mut frames = client.events.subscribe_events(request).await?.into_inner();
@@ -280,12 +280,12 @@ async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) 
             anyhow::bail!("the stream ended before the compaction did")
         };
         match response.frame {
-            Some(Frame::Summary(words)) => {
+            Some(Frame::SummaryDelta(words)) => {
                 let is_own = words.compaction_id == compaction.compaction_id;
                 written_bytes = is_own.then(|| words.offset_bytes + words.delta.len() as i64).or(written_bytes);
                 continue;
             }
-            Some(Frame::Live(_)) => continue,
+            Some(Frame::DraftDelta(_)) => continue,
             Some(_) | None => {}
         }
         let request = pb::GetCompactionRequest { compaction_id: compaction.compaction_id, text_request_number: 0 };

@@ -80,7 +80,7 @@ pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::
 
 /// Headline of a view: its size, its fit in the window, its hash, and the pending compaction.
 pub(super) fn headline(header: &pb::ContextHeader) -> String {
-    let fits = if header.fits { "fits" } else { "leaves too little room for a reply" };
+    let fits = if header.fits { "fits" } else { "leaves too little space for a reply" };
     let mut line = format!(
         "view at revision {}: {}, {}, {fits}, hash {}",
         header.revision,
@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(headline(&header), "view at revision 9: 2 messages, 50 of 100 tokens (50 %), fits, hash 01");
         header.fits = false;
         header.pending_compaction_id = Some("cmp_1".into());
-        assert!(headline(&header).ends_with("leaves too little room for a reply, hash 01, cmp_1 pending"));
+        assert!(headline(&header).ends_with("leaves too little space for a reply, hash 01, cmp_1 pending"));
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_accounted_for() {
+    fn hidden_messages_are_accounted_for() {
         let end = pb::ContextEnd {
             covered: Some(pb::CoveredHistory {
                 compaction_id: "cmp_1".into(),

@@ -308,12 +308,12 @@ mod tests {
     #[test]
     fn removed_replaced_and_added_messages_are_listed() {
         let shown = pb::ContextMessageKind::Shown;
-        let said = |revision: i64| message(revision, shown, &format!("words {revision}"));
-        let before = view(9, 90, [1, 2, 3, 5, 6].map(said).into());
+        let with_text = |revision: i64| message(revision, shown, &format!("words {revision}"));
+        let before = view(9, 90, [1, 2, 3, 5, 6].map(with_text).into());
         let mut pruned = message(6, shown, "[cleared]");
         pruned.parts[0].shortening = pb::Shortening::Pruned.into();
         let summary = message(11, pb::ContextMessageKind::Summary, "we talked");
-        let mut after = view(12, 40, vec![summary, pruned, said(12)]);
+        let mut after = view(12, 40, vec![summary, pruned, with_text(12)]);
         after.end = pb::ContextEnd {
             covered: Some(pb::CoveredHistory {
                 compaction_id: "cmp_1".into(),

@@ -218,7 +218,7 @@ pub(super) fn failure(failure: Option<&pb::CompactionFailure>) -> String {
 mod tests {
     use super::*;
 
-    fn said(body: Body) -> String {
+    fn sentence_of(body: Body) -> String {
         sentence(&pb::Event { body: Some(body), ..pb::Event::default() })
     }
 
@@ -233,7 +233,7 @@ mod tests {
             ..pb::CompactionStarted::default()
         };
         assert_eq!(
-            said(Body::CompactionStarted(started)),
+            sentence_of(Body::CompactionStarted(started)),
             "summary started (threshold): cmp_1 at 48 of 64 tokens (75 %)"
         );
         let compacted = pb::Compacted {
@@ -250,7 +250,7 @@ mod tests {
             ..pb::Compacted::default()
         };
         assert_eq!(
-            said(Body::Compacted(compacted)),
+            sentence_of(Body::Compacted(compacted)),
             "summary done: cmp_1: 48 → 9 tokens, 1 message covered, by extractive, 3 ms"
         );
         let found = |claim: &str, message_id| pb::Contradiction {
@@ -265,15 +265,15 @@ mod tests {
         assert!(shown.starts_with(first) && shown.ends_with("; and 1 more"), "{shown}");
         assert!(contradictions(&[found("b", None)]).starts_with("; 1 claim contradicts the history: “b”"));
         let failed = pb::CompactionFailed { compaction_id: "cmp_1".into(), failure: None };
-        assert_eq!(said(Body::CompactionFailed(failed)), "compaction failed: cmp_1: no reason given");
+        assert_eq!(sentence_of(Body::CompactionFailed(failed)), "compaction failed: cmp_1: no reason given");
     }
 
     #[test]
     fn usage_names_the_window_that_it_is_of() {
         let window = pb::ModelWindow { context_tokens: 9, ..pb::ModelWindow::default() };
         let recorded = pb::UsageRecorded { window: Some(window), ..pb::UsageRecorded::default() };
-        assert!(said(Body::UsageRecorded(recorded)).ends_with(", of a window of 9 tokens"));
-        assert!(!said(Body::UsageRecorded(pb::UsageRecorded::default())).contains("window"));
+        assert!(sentence_of(Body::UsageRecorded(recorded)).ends_with(", of a window of 9 tokens"));
+        assert!(!sentence_of(Body::UsageRecorded(pb::UsageRecorded::default())).contains("window"));
     }
 
     #[test]

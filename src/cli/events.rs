@@ -140,7 +140,8 @@ async fn follow(
                 output.flush()?;
                 cursor = batch.cursor;
             }
-            Some(Frame::SnapshotItem(_) | Frame::SnapshotEnd(_) | Frame::Live(_) | Frame::Summary(_)) | None => {}
+            Some(Frame::SnapshotItem(_) | Frame::SnapshotEnd(_) | Frame::DraftDelta(_) | Frame::SummaryDelta(_))
+            | None => {}
         }
     }
 }

@@ -182,8 +182,8 @@ mod tests {
             title: title.into(),
             ..pb::Session::default()
         };
-        let said = ambiguous("c09c", &[session(ONE, "tides"), session(TWO, "")]);
-        assert_eq!(said, format!("\"c09c\" is ambiguous: 2 sessions have such an id: {ONE} (\"tides\"), {TWO}"));
+        let message = ambiguous("c09c", &[session(ONE, "tides"), session(TWO, "")]);
+        assert_eq!(message, format!("\"c09c\" is ambiguous: 2 sessions have such an id: {ONE} (\"tides\"), {TWO}"));
         let many = vec![session(ONE, ""); 12];
         assert!(ambiguous("c09c", &many).ends_with(" and 2 more"));
     }

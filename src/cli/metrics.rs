@@ -45,13 +45,13 @@ const WRITABLE: Family = gauge("longhand_writable", "1 if writes are accepted, 0
 /// Label: `state` (`accepted`, `disk_failed`, `files_replaced`, `storage_full`, `storage_read_only`).
 const WRITES: Family = gauge("longhand_write_state", "1 for the current state of writes, 0 for the others.");
 const PENDING: Family = gauge(
-    "longhand_log_pending_bytes",
+    "longhand_checkpoint_pending_bytes",
     "Bytes of the log that were not in the database at the last checkpoint attempt.",
 );
 const FOLDING: Family = gauge("longhand_checkpoint_failures", "Failed checkpoints in a row.");
 const EVENTS: Family = counter("longhand_events_total", "Committed changes in the store.");
 const DATABASE: Family = gauge("longhand_database_bytes", "Size of the database and its log on disk.");
-const LOG: Family = gauge("longhand_log_bytes", "Size of the write-ahead log on disk.");
+const LOG: Family = gauge("longhand_wal_bytes", "Size of the write-ahead log on disk.");
 const QUEUED: Family = gauge("longhand_queued_mutations", "Mutations waiting for their commit.");
 const COMMITS: Family = Family {
     name: "longhand_commit_duration_seconds",
@@ -81,9 +81,9 @@ const FAILED_ACCEPTS: Family =
     counter("longhand_failed_accepts_total", "Connections not accepted for lack of descriptors or memory.");
 const STALLED: Family =
     counter("longhand_stalled_answers_total", "Answers cancelled because their clients did not read them.");
-/// Labels: `what` (`answers`, `requests`, `views`).
+/// Labels: `kind` (`answers`, `requests`, `views`).
 const HELD: Family =
-    gauge("longhand_held_bytes", "Memory of unread answers and unfinished requests and views of clients.");
+    gauge("longhand_client_memory_bytes", "Memory of unread answers and unfinished requests and views of clients.");
 const SESSIONS: Family = gauge("longhand_sessions", "Sessions in the store.");
 const DUE: Family = gauge("longhand_sessions_due", "Sessions due for an evaluation by the scheduler, up to 10000.");
 /// Labels: `guard` (`breaker`, `cooldown`, `overhead`, `undo`).
@@ -275,7 +275,7 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
     exposition.figure(FAILED_ACCEPTS, traffic.failed_accept_count);
     exposition.figure(STALLED, traffic.stalled_answer_count);
     let held = [("answers", traffic.answer_bytes), ("requests", traffic.request_bytes), ("views", traffic.view_bytes)];
-    exposition.family(HELD, Scale::Whole, held.map(|(what, bytes)| (vec![("what", what.to_owned())], bytes)));
+    exposition.family(HELD, Scale::Whole, held.map(|(kind, bytes)| (vec![("kind", kind.to_owned())], bytes)));
     exposition.figure(SESSIONS, info.session_count);
     exposition.figure(DUE, info.due_session_count);
     exposition.figure(SCHEDULER, i64::from(info.scheduler_failure.is_some()));
@@ -514,10 +514,10 @@ mod tests {
             ("longhand_writable".to_owned(), 1.0),
             (r#"longhand_write_state{state="accepted"}"#.to_owned(), 1.0),
             (r#"longhand_write_state{state="storage_full"}"#.to_owned(), 0.0),
-            ("longhand_log_pending_bytes".to_owned(), 7.0),
+            ("longhand_checkpoint_pending_bytes".to_owned(), 7.0),
             ("longhand_checkpoint_failures".to_owned(), 2.0),
             ("longhand_events_total".to_owned(), 12.0),
-            ("longhand_log_bytes".to_owned(), 8_192.0),
+            ("longhand_wal_bytes".to_owned(), 8_192.0),
             ("longhand_queued_mutations".to_owned(), 5.0),
             (r#"longhand_commit_duration_seconds_bucket{le="0.000250"}"#.to_owned(), 2.0),
             (r#"longhand_commit_duration_seconds_bucket{le="1.000000"}"#.to_owned(), 3.0),

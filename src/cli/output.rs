@@ -146,10 +146,10 @@ pub(super) fn truncate(line: &str, width_max: usize) -> String {
     if width(line) <= width_max {
         return line.to_owned();
     }
-    let mut room = width_max.saturating_sub(1);
+    let mut remaining = width_max.saturating_sub(1);
     let fits = |letter: &char| {
-        let left = room.checked_sub(letter.width().unwrap_or(0));
-        room = left.unwrap_or(0);
+        let left = remaining.checked_sub(letter.width().unwrap_or(0));
+        remaining = left.unwrap_or(0);
         left.is_some()
     };
     let mut short: String = line.chars().take_while(fits).collect();

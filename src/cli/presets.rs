@@ -125,7 +125,7 @@ fn print(output: &mut Output, preset: &pb::Preset) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The values in groups with the same source, as a terminal has no room for both on a line.
+/// The values in groups with the same source, as both do not fit a line of a terminal.
 fn print_groups(output: &mut Output, preset: &pb::Preset, columns: usize) -> anyhow::Result<()> {
     let mut above = None;
     for (field, value) in values(preset)? {
@@ -135,8 +135,8 @@ fn print_groups(output: &mut Output, preset: &pb::Preset, columns: usize) -> any
             above = Some(source);
         }
         let name = format!("  {field} ");
-        let room = columns.saturating_sub(name.len()).max(VALUE_WIDTH_MIN);
-        output.styled_line(&[(HEADING, name), (PLAIN, shorten(&value, room))])?;
+        let width = columns.saturating_sub(name.len()).max(VALUE_WIDTH_MIN);
+        output.styled_line(&[(HEADING, name), (PLAIN, shorten(&value, width))])?;
     }
     Ok(())
 }

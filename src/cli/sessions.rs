@@ -44,8 +44,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     loop {
         let page = client.sessions.list_sessions(request.clone()).await?.into_inner();
         let chosen = page.sessions.into_iter().filter(|session| is_since(session.update_time.as_ref(), since));
-        let room = limit - listed;
-        let chosen: Vec<pb::Session> = chosen.take(room).collect();
+        let remaining = limit - listed;
+        let chosen: Vec<pb::Session> = chosen.take(remaining).collect();
         listed += chosen.len();
         if output.json() {
             chosen.iter().try_for_each(|session| output.message(session))?;

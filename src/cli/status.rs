@@ -302,14 +302,14 @@ mod tests {
             failing_session_ids: vec!["ses_1".to_owned()],
             ..pb::GetServerInfoResponse::default()
         };
-        let said = text(&lines(&info));
+        let printed = text(&lines(&info));
         assert!(
-            said.contains("scheduler: STOPPED since 1970-01-01 00:00:09Z, 1 failed attempt: no such table\n"),
-            "{said}"
+            printed.contains("scheduler: STOPPED since 1970-01-01 00:00:09Z, 1 failed attempt: no such table\n"),
+            "{printed}"
         );
-        assert!(said.contains("failing: ses_1\n"), "{said}");
-        let said = text(&lines(&pb::GetServerInfoResponse::default()));
-        assert!(!said.contains("STOPPED") && !said.contains("failing"), "{said}");
+        assert!(printed.contains("failing: ses_1\n"), "{printed}");
+        let printed = text(&lines(&pb::GetServerInfoResponse::default()));
+        assert!(!printed.contains("STOPPED") && !printed.contains("failing"), "{printed}");
     }
 
     #[test]
@@ -322,13 +322,13 @@ mod tests {
         };
         let compactions =
             vec![counter(pb::CompactionTrigger::Threshold, 900), counter(pb::CompactionTrigger::Unspecified, 20)];
-        let said = text(&lines(&pb::GetServerInfoResponse { compactions, ..pb::GetServerInfoResponse::default() }));
+        let printed = text(&lines(&pb::GetServerInfoResponse { compactions, ..pb::GetServerInfoResponse::default() }));
         for line in [
             "ended: 2 summary (auto, threshold) done, 900 tokens freed\n",
             "ended: 2 summary (auto) done, 20 tokens freed\n",
             "tokens freed: 920\n",
         ] {
-            assert!(said.contains(line), "{line}{said}");
+            assert!(printed.contains(line), "{line}{printed}");
         }
     }
 
@@ -351,8 +351,8 @@ mod tests {
             (pb::BreakerState::Paused, 1, Some(instant(9)), "paused at its request until 1970-01-01 00:00:09Z"),
             (pb::BreakerState::HalfOpen, 5, None, "half open, one trial request, 5 failures"),
         ] {
-            let said = provider_text(&provider(state, failures, until));
-            assert!(said.contains(expected), "{said}");
+            let printed = provider_text(&provider(state, failures, until));
+            assert!(printed.contains(expected), "{printed}");
         }
         let usage = pb::Usage { input_tokens: 70, output_tokens: 9, ..pb::Usage::default() };
         let spending = pb::SummarizerSpending {
@@ -371,11 +371,11 @@ mod tests {
 
     #[test]
     fn a_session_says_what_holds_its_compactions() {
-        let said = |guards: pb::GuardState| {
+        let printed = |guards: pb::GuardState| {
             let session = pb::Session { guard_state: Some(guards), ..pb::Session::default() };
             text(&lines_of(&session, None, Timestamp(5_000_000)))
         };
-        let none = said(pb::GuardState { failure_count: 1, ..pb::GuardState::default() });
+        let none = printed(pb::GuardState { failure_count: 1, ..pb::GuardState::default() });
         for line in [
             "breaker: closed, 1 compaction without progress in a row\n",
             "undo: no hold\n",
@@ -384,7 +384,7 @@ mod tests {
         ] {
             assert!(none.contains(line), "{none}");
         }
-        let open = said(pb::GuardState {
+        let open = printed(pb::GuardState {
             hold_turn_count: 3,
             breaker_open: true,
             cooldown_end_time: Some(instant(9)),
@@ -399,7 +399,7 @@ mod tests {
         ] {
             assert!(open.contains(line), "{open}");
         }
-        let undone = said(pb::GuardState {
+        let undone = printed(pb::GuardState {
             hold_turn_count: 1,
             cooldown_end_time: Some(instant(1)),
             ..pb::GuardState::default()

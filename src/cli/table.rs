@@ -109,20 +109,20 @@ impl Table {
             entries.chain([width(self.columns[index].heading)]).max().unwrap_or(0)
         };
         let mut shown: Vec<(usize, usize)> = (0..self.columns.len()).map(|index| (index, widest(index))).collect();
-        let Some(room) = columns else { return shown };
+        let Some(width) = columns else { return shown };
         let total = |shown: &[(usize, usize)]| shown.iter().map(|(_, width)| width + GAP).sum::<usize>();
         let least = |&(index, widest): &(usize, usize)| {
             let least = if self.columns[index].shrinks { widest.min(WIDTH_MIN) } else { widest };
             (index, least)
         };
-        while total(&shown.iter().map(least).collect::<Vec<_>>()) > room + GAP {
+        while total(&shown.iter().map(least).collect::<Vec<_>>()) > width + GAP {
             let rank = |&(index, _): &(usize, usize)| self.columns[index].rank;
             let Some(last) = shown.iter().map(rank).max().filter(|&rank| rank > 0) else { break };
             shown.retain(|column| rank(column) != last);
         }
         // The widest text gives way first.
-        while total(&shown) > room + GAP {
-            let excess = total(&shown) - room - GAP;
+        while total(&shown) > width + GAP {
+            let excess = total(&shown) - width - GAP;
             let shrinking = shown.iter_mut().filter(|(index, width)| self.columns[*index].shrinks && *width > 1);
             let mut widths: Vec<&mut usize> = shrinking.map(|(_, width)| width).collect();
             widths.sort_unstable_by_key(|width| std::cmp::Reverse(**width));

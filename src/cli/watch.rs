@@ -45,7 +45,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     };
     let request = pb::SubscribeEventsRequest {
         session_ids: session.into_iter().collect(),
-        include_live: true,
+        include_deltas: true,
         include_content: !output.json(),
         ..pb::SubscribeEventsRequest::default()
     };
@@ -54,7 +54,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         if output.json() {
             output.message(&response)?;
         } else {
-            if let Some(Frame::Live(words)) = &response.frame {
+            if let Some(Frame::DraftDelta(words)) = &response.frame {
                 introduce(&mut client, &mut page, words).await;
             }
             print(&mut output, page.pieces(&response))?;
@@ -65,7 +65,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Finds out who writes a message that was begun before this command.
-async fn introduce(client: &mut Client, page: &mut Page, words: &pb::LiveDelta) {
+async fn introduce(client: &mut Client, page: &mut Page, words: &pb::DraftDelta) {
     if page.open.contains_key(&words.message_id) {
         return;
     }
@@ -146,8 +146,8 @@ impl Page {
     fn pieces(&mut self, response: &pb::SubscribeEventsResponse) -> Vec<Piece> {
         match &response.frame {
             Some(Frame::Events(batch)) => batch.events.iter().flat_map(|event| self.event(event)).collect(),
-            Some(Frame::Live(words)) => self.draft(words),
-            Some(Frame::Summary(words)) => {
+            Some(Frame::DraftDelta(words)) => self.draft(words),
+            Some(Frame::SummaryDelta(words)) => {
                 let speaker = format!("summary by {}", words.summarizer);
                 let source = &words.compaction_id;
                 self.words(&words.session_id, &speaker, PLAIN, (source, words.offset_bytes, &words.delta))
@@ -165,7 +165,7 @@ impl Page {
         self.open.insert(message_id.to_owned(), Open { speaker, ..Open::default() });
     }
 
-    fn draft(&mut self, words: &pb::LiveDelta) -> Vec<Piece> {
+    fn draft(&mut self, words: &pb::DraftDelta) -> Vec<Piece> {
         let open = self.open.entry(words.message_id.clone()).or_default();
         open.streamed.insert(words.part_id.clone());
         let (speaker, style) = match words.kind() {
@@ -280,14 +280,14 @@ impl Page {
                 }
                 self.tools.insert(call.call_id.clone(), call.tool.clone());
                 let name = format!("{speaker} calls {}", call.tool);
-                let input = shorten(&call.input_json, self.room(event, &name));
+                let input = shorten(&call.input_json, self.text_width(event, &name));
                 named(&name, PLAIN, input)
             }
             PartBody::ToolResult(result) => {
                 let tool = self.tools.remove(&result.call_id);
                 let status = word(result.status().as_str_name(), "TOOL_RESULT_STATUS_");
                 let name = format!("{} {status}", tool.as_deref().unwrap_or("tool"));
-                let output = shorten(&result.output, self.room(event, &name));
+                let output = shorten(&result.output, self.text_width(event, &name));
                 named(&name, DIMMED, output)
             }
             PartBody::Media(_)
@@ -296,7 +296,7 @@ impl Page {
             | PartBody::Opaque(_)
             | PartBody::Record(_) => {
                 let text = one_line(&part_lines(part, false).join(" "));
-                let text = shorten(&text, self.room(event, speaker));
+                let text = shorten(&text, self.text_width(event, speaker));
                 named(speaker, DIMMED, text)
             }
         };
@@ -304,7 +304,7 @@ impl Page {
     }
 
     /// Columns for a text after the beginning of its line.
-    fn room(&self, event: &pb::Event, name: &str) -> usize {
+    fn text_width(&self, event: &pb::Event, name: &str) -> usize {
         let own = |piece: &Piece| match piece {
             Piece::Own(_, text) | Piece::Foreign(_, text) => width(text),
             Piece::End => 0,
@@ -332,7 +332,7 @@ mod tests {
     const SESSION: &str = "ses_01a2082fd07271efb11b4ec06b26c09c";
 
     /// The output of frames as plain text.
-    fn said(page: &mut Page, frames: Vec<Frame>) -> String {
+    fn print(page: &mut Page, frames: Vec<Frame>) -> String {
         let mut text = String::new();
         for frame in frames {
             for piece in page.pieces(&pb::SubscribeEventsResponse { frame: Some(frame) }) {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     fn summary(offset_bytes: i64, delta: &str) -> Frame {
-        Frame::Summary(pb::SummaryDelta {
+        Frame::SummaryDelta(pb::SummaryDelta {
             session_id: SESSION.into(),
             compaction_id: "cmp_1".into(),
             summarizer: "strong".into(),
@@ -357,13 +357,13 @@ mod tests {
     }
 
     fn draft(message: &str, offset_bytes: i64, delta: &str) -> Frame {
-        Frame::Live(pb::LiveDelta {
+        Frame::DraftDelta(pb::DraftDelta {
             session_id: SESSION.into(),
             message_id: message.into(),
             part_id: format!("prt_{message}"),
             offset_bytes,
             delta: delta.into(),
-            ..pb::LiveDelta::default()
+            ..pb::DraftDelta::default()
         })
     }
 
@@ -413,7 +413,7 @@ mod tests {
         let expected = "          assistant (editor): The tide turns\n    at six.\n          \
                         assistant (terminal): I agree[…]at last.\n          \
                         assistant (terminal): […] Indeed.";
-        assert_eq!(said(&mut page, frames), expected);
+        assert_eq!(print(&mut page, frames), expected);
     }
 
     #[test]
@@ -421,7 +421,7 @@ mod tests {
         let mut page = Page { labels: Labels::Short, ..Page::default() };
         let frames = vec![summary(0, ""), summary(0, "## Go"), summary(5, "al"), summary(0, ""), summary(0, "## G")];
         let lead = "          6b26c09c  summary by strong: ";
-        assert_eq!(said(&mut page, frames), format!("{lead}## Goal\n{lead}## G"));
+        assert_eq!(print(&mut page, frames), format!("{lead}## Goal\n{lead}## G"));
     }
 
     #[test]
@@ -449,13 +449,13 @@ mod tests {
             event(appended("d", true), message(pb::Role::User, "", vec![text("p", &lines)])),
             event(Body::SessionArchived(pb::SessionArchived {}), None),
         ];
-        let said = said(&mut page, frames);
+        let printed = print(&mut page, frames);
         let expected = "22:13:20  user (ada): look\n    00:00:00 forged\n\
                         22:13:20  assistant: I look.\n\
                         22:13:20  assistant calls read: {\"path\": \"a\"}\n\
                         22:13:20  read completed: one two\n\
                         22:13:20  user: line\n";
-        assert!(said.starts_with(expected), "{said}");
-        assert!(said.ends_with("    [… 2 more lines]\n22:13:20  session archived\n"), "{said}");
+        assert!(printed.starts_with(expected), "{printed}");
+        assert!(printed.ends_with("    [… 2 more lines]\n22:13:20  session archived\n"), "{printed}");
     }
 }

@@ -125,7 +125,7 @@ async fn passed(timeout: Option<Duration>) {
 }
 
 /// Reason why the sending of an answer stops.
-enum Halt {
+enum StopReason {
     /// The client is gone.
     Gone,
     /// The answer is cut off.
@@ -178,7 +178,7 @@ impl Unwritten {
         drop(left);
         tokio::select! {
             () = written.cancelled() => return End::Done,
-            () = server.parting.cancelled() => return End::Done,
+            () = server.closing.cancelled() => return End::Done,
             () = tokio::time::sleep(server.stall) => {}
             () = held.has_to_give_up() => {}
         }
@@ -195,8 +195,8 @@ async fn send(mut stream: SendStream<Bytes>, body: Body, delivery: &Delivery, se
     let unwritten = Unwritten::new(server);
     match send_frames(&mut stream, body, delivery, &unwritten, server).await {
         Ok(()) => {}
-        Err(Halt::Gone) => span::record("status", GONE),
-        Err(Halt::CutOff(why)) => cut_off(&mut stream, delivery, why, server),
+        Err(StopReason::Gone) => span::record("status", GONE),
+        Err(StopReason::CutOff(why)) => cut_off(&mut stream, delivery, why, server),
     }
     unwritten.written(&mut stream, server).await
 }
@@ -207,17 +207,17 @@ async fn send_frames(
     delivery: &Delivery,
     unwritten: &Unwritten,
     server: &Server,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     loop {
         let next = async {
             unwritten.held.wait_while_full().await;
             body.frame().await
         };
         let frame = tokio::select! {
-            _ = poll_fn(|context| stream.poll_reset(context)) => return Err(Halt::Gone),
+            _ = poll_fn(|context| stream.poll_reset(context)) => return Err(StopReason::Gone),
             frame = next => frame,
-            () = unwritten.held.has_to_give_up() => return Err(Halt::CutOff(CutOff::Crowded)),
-            () = server.parting.cancelled() => return Err(Halt::CutOff(CutOff::Stopping)),
+            () = unwritten.held.has_to_give_up() => return Err(StopReason::CutOff(CutOff::Crowded)),
+            () = server.closing.cancelled() => return Err(StopReason::CutOff(CutOff::Stopping)),
         };
         let sent = match frame {
             None => stream.send_data(Bytes::new(), true),
@@ -252,26 +252,26 @@ async fn give(
     delivery: &Delivery,
     held: &Reservation,
     server: &Server,
-) -> Result<(), Halt> {
+) -> Result<(), StopReason> {
     let mut stalled = pin!(tokio::time::sleep(server.stall));
     while !data.is_empty() {
         stream.reserve_capacity(data.len().min(limits::SEND_BUFFER_BYTES));
-        let room = stream.capacity().min(data.len());
-        if room == 0 {
+        let writable_bytes = stream.capacity().min(data.len());
+        if writable_bytes == 0 {
             let waiting = tokio::select! {
                 capacity = poll_fn(|context| stream.poll_capacity(context)) => match capacity {
                     Some(Ok(_)) => continue,
-                    Some(Err(_)) | None => Halt::Gone,
+                    Some(Err(_)) | None => StopReason::Gone,
                 },
-                () = &mut stalled => Halt::CutOff(CutOff::Stalled(server.stall)),
-                () = held.has_to_give_up() => Halt::CutOff(CutOff::Crowded),
-                () = delivery.has_to_give_up() => Halt::CutOff(CutOff::Crowded),
-                () = server.parting.cancelled() => Halt::CutOff(CutOff::Stopping),
+                () = &mut stalled => StopReason::CutOff(CutOff::Stalled(server.stall)),
+                () = held.has_to_give_up() => StopReason::CutOff(CutOff::Crowded),
+                () = delivery.has_to_give_up() => StopReason::CutOff(CutOff::Crowded),
+                () = server.closing.cancelled() => StopReason::CutOff(CutOff::Stopping),
             };
             return Err(waiting);
         }
-        stream.send_data(data.split_to(room), false).map_err(|_| Halt::Gone)?;
-        delivery.taken(room);
+        stream.send_data(data.split_to(writable_bytes), false).map_err(|_| StopReason::Gone)?;
+        delivery.taken(writable_bytes);
         held.touch();
         stalled.as_mut().reset(Instant::now() + server.stall);
     }
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_callers_deadline_is_read_in_every_unit() {
+    fn a_deadline_is_parsed_in_every_unit() {
         let cases = [
             ("2H", Some(Duration::from_secs(7_200))),
             ("1M", Some(Duration::from_secs(60))),

@@ -31,7 +31,7 @@ where
 {
     let handshake = tokio::time::timeout(millis(limits::HANDSHAKE_MS_MAX), builder().handshake::<_, Bytes>(io));
     let connection = tokio::select! {
-        () = server.parting.cancelled() => return,
+        () = server.closing.cancelled() => return,
         () = entry.has_to_close() => return,
         handshake = handshake => match handshake {
             Ok(Ok(connection)) => connection,
@@ -40,7 +40,7 @@ where
         },
     };
     tokio::select! {
-        () = server.ending.cancelled() => {}
+        () = server.aborting.cancelled() => {}
         () = calls(connection, is_owners, &entry, &server) => {}
     }
 }
@@ -89,7 +89,7 @@ async fn calls<Io>(
                 connection.graceful_shutdown();
             }
             // The connection does not wait for a client that ignores its end, once the client's calls have ended.
-            () = server.parting.cancelled(), if calls.is_empty() => break,
+            () = server.closing.cancelled(), if calls.is_empty() => break,
             () = entry.has_to_close(), if calls.is_empty() => break,
             () = &mut gone => return tracing::debug!("a client is gone"),
         }

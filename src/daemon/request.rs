@@ -1,4 +1,4 @@
-//! The bytes of a request as they come in. A request's room is reserved before the client sends it, by the length at
+//! The bytes of a request as they come in. Its memory is reserved before the client sends it, by the length at
 //! the start of its message, and not a byte more is accepted. A request without progress is dropped for others.
 
 use super::server::Server;
@@ -34,7 +34,7 @@ const KEEPING_METHODS: [&str; 6] = [
     "/longhand.v1.SummaryTaskService/CompleteSummaryTask",
 ];
 
-/// The content of a request that has room.
+/// The content of a request with reserved memory.
 pub(super) struct RequestBody {
     /// Bytes that were read to learn the length.
     first: Bytes,
@@ -42,7 +42,7 @@ pub(super) struct RequestBody {
     held: Arc<Reservation>,
     size: Size,
     /// Bytes since its last progress.
-    unmoved: usize,
+    unreported_bytes: usize,
     /// Resolves when the request ends before it is complete.
     broken: Pin<Box<dyn Future<Output = Error> + Send>>,
     is_complete: bool,
@@ -60,7 +60,7 @@ struct Size {
 }
 
 /// Error of a request that ends before it is complete.
-async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, parting: CancellationToken) -> Error {
+async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: CancellationToken) -> Error {
     let late = async {
         match deadline {
             Some(deadline) => tokio::time::sleep_until(deadline).await,
@@ -73,26 +73,34 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, parting: Canc
             Error::new(Reason::RequestTimedOut, message).with("limit_ms", limits::REQUEST_MS_MAX)
         }
         () = held.has_to_give_up() => {
-            Error::new(Reason::TooManyRequests, "the request stood still while others needed its room")
+            Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
-        () = parting.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
+        () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
     }
 }
 
-/// Waits until there is room for a request.
+/// Waits until memory for a request is reserved.
 pub(super) async fn admit(path: &str, mut stream: RecvStream, server: &Server) -> Result<RequestBody, Error> {
     let traffic = &server.traffic;
     if !path.starts_with(OWN_METHODS) {
         let held = Arc::new(traffic.small_requests.hold(limits::SIDE_REQUEST_BYTES_MAX));
-        let broken = Box::pin(broken(held.clone(), None, server.parting.clone()));
+        let broken = Box::pin(broken(held.clone(), None, server.closing.clone()));
         let size = Size { left: None, step: 1, kept: None };
-        return Ok(RequestBody { first: Bytes::new(), stream, held, size, unmoved: 0, broken, is_complete: false });
+        return Ok(RequestBody {
+            first: Bytes::new(),
+            stream,
+            held,
+            size,
+            unreported_bytes: 0,
+            broken,
+            is_complete: false,
+        });
     }
     let deadline = Instant::now() + Duration::from_millis(limits::REQUEST_MS_MAX);
     let mut held = Arc::new(traffic.small_requests.hold(limits::REQUEST_BYTES_MIN));
     let first = tokio::select! {
         first = prefix(&mut stream, &held) => first,
-        error = broken(held.clone(), Some(deadline), server.parting.clone()) => return Err(error),
+        error = broken(held.clone(), Some(deadline), server.closing.clone()) => return Err(error),
     };
     let length = length(&first);
     if length <= limits::SMALL_REQUEST_BYTES {
@@ -103,18 +111,18 @@ pub(super) async fn admit(path: &str, mut stream: RecvStream, server: &Server) -
         let waiting = traffic.requests.wait_for(length, wait);
         let large = tokio::select! {
             large = waiting => large,
-            () = server.parting.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
+            () = server.closing.cancelled() => return Err(Error::new(Reason::ShuttingDown, "the daemon is stopping")),
         };
         let large = large.ok_or_else(|| {
-            Error::new(Reason::TooManyRequests, "there is no room beside the requests that are not complete")
+            Error::new(Reason::TooManyRequests, "the memory for requests is taken by others that are not complete")
                 .with("limit", limits::REQUESTS_BYTES_MAX)
         })?;
         held = Arc::new(large);
     }
-    // A request that is longer than any may be gets no room: it is refused by its length.
-    let broken = Box::pin(broken(held.clone(), Some(deadline), server.parting.clone()));
+    // A request that is longer than any may be reserves nothing: it is refused by its length.
+    let broken = Box::pin(broken(held.clone(), Some(deadline), server.closing.clone()));
     let size = Size::of(path, sent_length(&first));
-    Ok(RequestBody { first, stream, held, size, unmoved: 0, broken, is_complete: false })
+    Ok(RequestBody { first, stream, held, size, unreported_bytes: 0, broken, is_complete: false })
 }
 
 impl Size {
@@ -165,7 +173,7 @@ fn length(first: &[u8]) -> usize {
 }
 
 impl RequestBody {
-    /// The room that the request holds, until it is answered.
+    /// The memory reserved for the request, until it is answered.
     pub(super) fn held(&self) -> Arc<Reservation> {
         self.held.clone()
     }
@@ -180,9 +188,9 @@ impl RequestBody {
             };
             self.size.left = Some(left);
         }
-        self.unmoved += data.len();
-        if self.unmoved >= self.size.step {
-            self.unmoved = 0;
+        self.unreported_bytes += data.len();
+        if self.unreported_bytes >= self.size.step {
+            self.unreported_bytes = 0;
             self.held.touch();
         }
         Ok(Frame::data(data))
@@ -202,7 +210,7 @@ impl RequestBody {
         }
         match ready!(self.stream.poll_data(context)) {
             Some(Ok(data)) => {
-                // Lets the client send more: there is room for the whole request.
+                // Lets the client send more: memory for the whole request is reserved.
                 let released = self.stream.flow_control().release_capacity(data.len());
                 Poll::Ready(Some(released.map_err(gone).and_then(|()| self.pass(data))))
             }

@@ -17,9 +17,9 @@ pub(super) struct Server {
     /// Cancelled when new calls are refused and streams end.
     pub(super) stopping: CancellationToken,
     /// Cancelled when the daemon stops waiting for clients.
-    pub(super) parting: CancellationToken,
+    pub(super) closing: CancellationToken,
     /// Cancelled when the daemon stops waiting for anything.
-    pub(super) ending: CancellationToken,
+    pub(super) aborting: CancellationToken,
     pub(super) connections: Connections,
     pub(super) tasks: TaskTracker,
 }

@@ -149,7 +149,7 @@ async fn socket_state(path: &Path, data_dir: &Path) -> Result<SocketState, Error
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(SocketState::Dead),
         // The socket was removed since it was found.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(SocketState::Free),
-        Err(error) => Err(refused(path, format!("nobody can say whether the socket there is used: {error}"))),
+        Err(error) => Err(refused(path, format!("it is unknown if the socket there is used: {error}"))),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Clients over HTTP/2 and a service for tests, with small rooms and a paused clock.
+//! Clients over HTTP/2 and a service for tests, with small memory budgets and a paused clock.
 
 use super::connection;
 use super::server::{Connections, Server};
@@ -76,8 +76,8 @@ fn server(traffic: Traffic) -> Arc<Server> {
         traffic: Arc::new(traffic),
         stall: Duration::from_secs(600),
         stopping: CancellationToken::new(),
-        parting: CancellationToken::new(),
-        ending: CancellationToken::new(),
+        closing: CancellationToken::new(),
+        aborting: CancellationToken::new(),
         connections: Connections::new(10),
         tasks: TaskTracker::new(),
     })
@@ -146,13 +146,13 @@ async fn taken(mut answer: RecvStream) -> usize {
     bytes
 }
 
-fn with_room_for_requests() -> Arc<Server> {
+fn with_a_small_request_budget() -> Arc<Server> {
     server(Traffic { requests: MemoryBudget::new(ROOM), ..Traffic::default() })
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_moves_is_not_refused_while_others_wait_for_its_room() {
-    let server = with_room_for_requests();
+async fn a_request_with_progress_is_not_refused_while_others_wait_for_its_memory() {
+    let server = with_a_small_request_budget();
     let client = client(serve(&server, 1 << 16), NARROW).await;
     let (slow, mut stream) = begin(&client, "AppendMessages", LARGE).await;
     pass(1).await;
@@ -167,7 +167,7 @@ async fn a_request_that_moves_is_not_refused_while_others_wait_for_its_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_too_slow_to_be_complete_in_time_makes_way() {
-    let server = with_room_for_requests();
+    let server = with_a_small_request_budget();
     let client = client(serve(&server, 1 << 16), NARROW).await;
     let (slow, mut stream) = begin(&client, "AppendMessages", LARGE).await;
     pass(1).await;
@@ -180,8 +180,8 @@ async fn a_request_that_is_too_slow_to_be_complete_in_time_makes_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_of_which_nothing_is_kept_holds_no_room_while_it_waits() {
-    let server = with_room_for_requests();
+async fn a_request_of_which_nothing_is_kept_holds_no_memory_while_it_waits() {
+    let server = with_a_small_request_budget();
     let client = client(serve(&server, 1 << 16), NARROW).await;
     let _parked = call(&client, "RewindSession", LARGE).await;
     pass(1).await;
@@ -193,7 +193,7 @@ async fn a_request_of_which_nothing_is_kept_holds_no_room_while_it_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_is_no_longer_than_it_said() {
-    let server = with_room_for_requests();
+    let server = with_a_small_request_budget();
     let client = client(serve(&server, 1 << 16), NARROW).await;
     let (short, mut stream) = begin(&client, "AppendMessages", 0).await;
     pass(1).await;
@@ -241,7 +241,7 @@ impl AsyncWrite for Unread {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_grants_and_does_not_read_is_held_until_others_need_the_room() {
+async fn an_unread_answer_is_held_until_others_need_the_memory() {
     let server = server(Traffic { answers: MemoryBudget::new(ROOM), ..Traffic::default() });
     let client = client(Unread(serve(&server, 1_024)), WIDE).await;
     let _answer = call(&client, "ListMessages", 0).await;

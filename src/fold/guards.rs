@@ -243,14 +243,14 @@ pub fn overhead_failure(level_policy: &LevelPolicy, window: &ModelWindow, guards
 /// The failure of the last resort, with everything that it may not remove.
 pub fn last_resort_failure(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Failure {
     let tokens = fold.context_tokens(planning.window);
-    let room = overflow::room(planning.window).unwrap_or(0);
+    let limit = overflow::room(planning.window).unwrap_or(0);
     let overhead = guards.overhead.unseen_tokens;
     let mut fixed = last_resort::fixed(planning);
     fixed.insert(0, ("what no view shows, such as a system prompt and descriptions of tools", overhead));
     let named: Vec<String> =
         fixed.iter().filter(|(_, tokens)| *tokens > 0).map(|(what, tokens)| format!("{tokens} of {what}")).collect();
     let message = format!(
-        "the view has {tokens} tokens, its window has room for {room}, and no compaction may take out what is left: {}",
+        "the view has {tokens} tokens, its window allows {limit}, and no compaction may take out what is left: {}",
         named.join(", ")
     );
     let kept = overhead.saturating_add(guards.overhead.pinned_tokens);

@@ -31,9 +31,9 @@ use crate::policy::overflow;
 use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, gain};
 use crate::policy::{LevelPolicy, Policy, pairing, presets, tokens, validate};
 
-mod world;
+mod stored_session;
 
-use world::{Snapshot, Step, StoredSession, Words, step};
+use stored_session::{Snapshot, Step, StoredSession, Words, step};
 
 /// Most decisions after one step: a level can find more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
@@ -71,7 +71,7 @@ struct Conversation {
     steps: Vec<Step>,
 }
 
-fn talk() -> impl Strategy<Value = Conversation> {
+fn conversation() -> impl Strategy<Value = Conversation> {
     let divisor = prop_oneof![1 => Just(1_u64), 4 => Just(40_u64)];
     let overhead = prop_oneof![4 => Just(0_i64), 1 => Just(2_i64)];
     let summary =
@@ -120,7 +120,7 @@ struct Evaluated<'a> {
 
 /// A session whose compactions are made as the scheduler makes them.
 struct Session<'a> {
-    world: StoredSession,
+    stored: StoredSession,
     /// The compactions that ended, newest first.
     ended: Vec<Compaction>,
     snapshots: Vec<Snapshot>,
@@ -130,14 +130,14 @@ struct Session<'a> {
 impl Session<'_> {
     fn play(mut self, steps: &[Step]) {
         for step in steps {
-            let wrote = self.world.take(step);
-            let before = self.world.current();
-            accounted(&self.world, &before);
+            let wrote = self.stored.take(step);
+            let before = self.stored.current();
+            accounted(&self.stored, &before);
             self.snapshots.push(before.clone());
             let mut burst = vec![before];
             match step {
                 Step::Prune => {
-                    let work = plan::prune_all(self.world.planning(&burst[0]));
+                    let work = plan::prune_all(self.stored.planning(&burst[0]));
                     self.by_hand(work, &mut burst);
                 }
                 Step::ApplyLevel => self.apply_level_by_hand(&mut burst),
@@ -153,7 +153,7 @@ impl Session<'_> {
 
     /// The decision about a view, from scratch.
     fn decide<'a>(&self, planning: PlanningInput<'a>) -> Evaluated<'a> {
-        let (changed_revision, undo_revision) = self.world.changes();
+        let (changed_revision, undo_revision) = self.stored.changes();
         let past = GuardInput { ended: &self.ended, guard_revision: changed_revision, undo_revision };
         let rows = FoldInput { policy: planning.policy, messages: planning.sources, changed_revision };
         let fold = Fold::new(rows, None);
@@ -165,10 +165,10 @@ impl Session<'_> {
     /// Makes automatic compactions until nothing is due.
     fn compact(&mut self, burst: &mut Vec<Snapshot>) {
         for decisions in 0.. {
-            let before = self.world.current();
-            let planning = self.world.planning(&before);
+            let before = self.stored.current();
+            let planning = self.stored.planning(&before);
             let evaluated = self.decide(planning);
-            let counted = counted(&self.world.policy, planning.sources);
+            let counted = counted(&self.stored.policy, planning.sources);
             let of_counts = self.decide(PlanningInput { sources: &counted, ..planning });
             assert_eq!(evaluated.decision, of_counts.decision, "counts change no decision");
             assert_eq!(evaluated.guards, of_counts.guards, "counts change no guard");
@@ -259,7 +259,7 @@ impl Session<'_> {
             assert_eq!(
                 *decision,
                 Some(Decision::Steps(plan::Decision::Level(*level))),
-                "it is said what fills the window"
+                "the failure names the overhead"
             );
             return;
         }
@@ -290,7 +290,7 @@ impl Session<'_> {
     fn apply_level(&self, before: &Snapshot, level_policy: &LevelPolicy, tokens: i64) -> Option<PreparedCompaction> {
         let mut prepared_fallback = None;
         for level_policy in plan::tail_fallbacks(level_policy) {
-            let planning = self.world.planning(before);
+            let planning = self.stored.planning(before);
             let work = plan::apply(planning, &level_policy, tokens);
             let least = gain::least(planning.policy, planning.window, &level_policy.steps, work.summary.is_some());
             let prepared = self.propose(before, &work, least);
@@ -306,13 +306,13 @@ impl Session<'_> {
 
     fn propose(&self, before: &Snapshot, work: &Work, least: i64) -> Option<PreparedCompaction> {
         let Some(planned) = &work.summary else { return self.prepared(before, work.removals.clone(), None, least) };
-        let text = self.world.summary.clone()?;
+        let text = self.stored.summary.clone()?;
         self.prepared(before, work.removals.clone(), Some((planned, text)), least)
     }
 
     fn prepared_fallback(&self, before: &Snapshot, work: Work, least: i64) -> Option<PreparedCompaction> {
         let summary = work.summary?;
-        let fallback = plan::fallback(self.world.planning(before), &summary.fallback);
+        let fallback = plan::fallback(self.stored.planning(before), &summary.fallback);
         let mut others = work.removals;
         others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
         self.prepared(before, fallback.removals, None, least).or_else(|| self.prepared(before, others, None, least))
@@ -329,7 +329,7 @@ impl Session<'_> {
         if removals.is_empty() && summary.is_none() {
             return None;
         }
-        let policy = &self.world.policy;
+        let policy = &self.stored.policy;
         let mut sources = plan::with_removals(&before.sources, &removals, CompactionId(Uuid::nil()));
         if let Some((planned, text)) = &summary {
             let (boundary, attachments) = (planned.boundary(), &planned.attachments);
@@ -345,7 +345,7 @@ impl Session<'_> {
     }
 
     fn by_hand(&mut self, work: Work, burst: &mut Vec<Snapshot>) {
-        let before = self.world.current();
+        let before = self.stored.current();
         if let Some(prepared) = self.propose(&before, &work, 1) {
             let (tokens_before, tokens_after) = (before.view.estimated_tokens, prepared.after.estimated_tokens);
             self.commit(&before, prepared, Trigger::Manual, burst);
@@ -354,10 +354,10 @@ impl Session<'_> {
     }
 
     fn apply_level_by_hand(&mut self, burst: &mut Vec<Snapshot>) {
-        let policy = &self.world.policy;
+        let policy = &self.stored.policy;
         let Some(level_policy) = policy.levels().next_back().map(|(_, level_policy)| level_policy) else { return };
         let level_policy = LevelPolicy { stop_when_enough: false, ..level_policy.clone() };
-        let work = plan::apply(self.world.planning(&burst[0]), &level_policy, burst[0].view.estimated_tokens);
+        let work = plan::apply(self.stored.planning(&burst[0]), &level_policy, burst[0].view.estimated_tokens);
         self.by_hand(work, burst);
     }
 
@@ -368,11 +368,11 @@ impl Session<'_> {
         self.counts.omitted += usize::from(!removals.omitted.is_empty());
         self.counts.summaries += usize::from(summary.is_some());
         let summary = summary.as_ref().map(|(planned, text)| (planned, text.as_str()));
-        self.world.commit(before, &removals, summary);
-        let snapshot = self.world.current();
+        self.stored.commit(before, &removals, summary);
+        let snapshot = self.stored.current();
         assert_eq!(shown(&snapshot.view), shown(&after), "what was measured is what is in force");
         assert!(snapshot.view.estimated_tokens < before.view.estimated_tokens, "a compaction adds nothing");
-        accounted(&self.world, &snapshot);
+        accounted(&self.stored, &snapshot);
         unfinished_stays(before, &snapshot, trigger == Trigger::Window);
         pairs_stay_together(before, &snapshot);
         burst.push(snapshot);
@@ -380,13 +380,13 @@ impl Session<'_> {
 
     /// Records the end of a compaction, at a revision of its own.
     fn end(&mut self, trigger: Trigger, level: Option<Level>, end: Result<Outcome, Failure>) {
-        let end_revision = self.world.tick();
-        let policy = &self.world.policy;
+        let end_revision = self.stored.tick();
+        let policy = &self.stored.policy;
         let steps =
             level.and_then(|level| policy.level(level)).map_or(&policy.maintenance, |level_policy| &level_policy.steps);
         let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(steps) };
         let request = CompactionRequest::new(kind, trigger, level);
-        let (id, window, now) = (CompactionId(Uuid::nil()), &self.world.window, self.world.now);
+        let (id, window, now) = (CompactionId(Uuid::nil()), &self.stored.window, self.stored.now);
         let ended = Compaction::ended(id, request, window.context, end, end_revision, now);
         self.ended.insert(0, ended);
         self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).expect("a small number"));
@@ -394,30 +394,30 @@ impl Session<'_> {
 
     /// Undoes the newest compactions, the newest first, and checks each view against the earlier one.
     fn undo(&self, burst: &[Snapshot]) {
-        let mut marks = self.world.marks.clone();
-        let mut at = self.world.revision;
+        let mut marks = self.stored.marks.clone();
+        let mut at = self.stored.revision;
         for earlier in burst.iter().rev().skip(1) {
             let mark = layouts::newest_change(&marks, at).expect("a compaction to take back").target;
             at += 1;
             marks.push(Mark { revision: at, body: MarkBody::Undone { mark } });
-            assert_eq!(self.world.snapshot(&marks, at).view, earlier.view, "the view as it was before");
+            assert_eq!(self.stored.snapshot(&marks, at).view, earlier.view, "the view as it was before");
         }
     }
 
     /// Reads all earlier views again.
     fn reread_all(&self) {
         for snapshot in &self.snapshots {
-            assert_eq!(&self.world.snapshot(&self.world.marks, snapshot.at), snapshot);
+            assert_eq!(&self.stored.snapshot(&self.stored.marks, snapshot.at), snapshot);
         }
     }
 
     /// Checks that the view without any compaction is the history.
     fn undo_everything(&mut self) {
-        while let Some(found) = layouts::newest_change(&self.world.marks, self.world.revision) {
-            self.world.mark(MarkBody::Undone { mark: found.target });
+        while let Some(found) = layouts::newest_change(&self.stored.marks, self.stored.revision) {
+            self.stored.mark(MarkBody::Undone { mark: found.target });
         }
-        let whole = self.world.snapshot(&[], self.world.revision);
-        assert_eq!(self.world.current().view, whole.view, "everything is there again");
+        let whole = self.stored.snapshot(&[], self.stored.revision);
+        assert_eq!(self.stored.current().view, whole.view, "everything is there again");
     }
 }
 
@@ -447,7 +447,7 @@ fn shown(view: &View) -> (i64, Vec<Shown>) {
 
 /// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view
 /// is valid model input.
-fn accounted(world: &StoredSession, snapshot: &Snapshot) {
+fn accounted(stored: &StoredSession, snapshot: &Snapshot) {
     let Snapshot { layout, sources, view, .. } = snapshot;
     assert_eq!(pairing::violations(&view.messages), Vec::<String>::new());
     let summaries: Vec<Revision> = view
@@ -465,7 +465,7 @@ fn accounted(world: &StoredSession, snapshot: &Snapshot) {
     for source in sources {
         assert!(found.insert(source.message.id, source).is_none(), "{:?} stands there twice", source.message);
     }
-    for message in world.originals().filter(|message| message.revision <= snapshot.at) {
+    for message in stored.originals().filter(|message| message.revision <= snapshot.at) {
         let revision = message.revision;
         let is_covered =
             layout.covered.iter().flat_map(|covered| &covered.ranges).any(|range| range.contains(revision));
@@ -485,12 +485,12 @@ fn accounted(world: &StoredSession, snapshot: &Snapshot) {
         let is_shortened = speaking.all(|part| source.pruned_part(part.id).is_some());
         assert!(shown.contains(&message.id) || is_shortened, "{message:?} is not in the view");
     }
-    inputs_are_json(world, view);
+    inputs_are_json(stored, view);
 }
 
 /// Checks that inputs of calls that were JSON are still JSON.
-fn inputs_are_json(world: &StoredSession, view: &View) {
-    let parts = world.messages.values().flat_map(|message| &message.parts);
+fn inputs_are_json(stored: &StoredSession, view: &View) {
+    let parts = stored.messages.values().flat_map(|message| &message.parts);
     let originals: BTreeMap<_, _> = parts.map(|part| (part.id, &*part.body)).collect();
     let is_json = |text: &str| serde_json::from_str::<Value>(text).is_ok();
     for part in view.messages.iter().flat_map(|message| &message.parts) {
@@ -589,16 +589,16 @@ fn pairs_stay_together(before: &Snapshot, after: &Snapshot) {
     }
 }
 
-fn play(preset: &presets::Preset, talk: &Conversation, counts: &mut Counts) {
+fn play(preset: &presets::Preset, conversation: &Conversation, counts: &mut Counts) {
     let window = ModelWindow {
-        context: talk.context,
-        output: Some(talk.context / 5),
-        overhead: talk.overhead * talk.context,
+        context: conversation.context,
+        output: Some(conversation.context / 5),
+        overhead: conversation.overhead * conversation.context,
         ..ModelWindow::default()
     };
-    let summary = talk.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
-    let world = StoredSession::new(small(&preset.policy(), talk.divisor), window, summary);
-    Session { world, ended: Vec::new(), snapshots: Vec::new(), counts }.play(&talk.steps);
+    let summary = conversation.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
+    let stored = StoredSession::new(small(&preset.policy(), conversation.divisor), window, summary);
+    Session { stored, ended: Vec::new(), snapshots: Vec::new(), counts }.play(&conversation.steps);
 }
 
 /// Found by `tests/laws`.
@@ -614,8 +614,8 @@ fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
         Step::Reply(words(0, 750), nothing, 0),
         Step::Reply(words(3, 175), nothing, 0),
     ];
-    let talk = Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), steps };
-    play(&presets::find("joyagent").expect("a preset"), &talk, &mut Counts::default());
+    let conversation = Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), steps };
+    play(&presets::find("joyagent").expect("a preset"), &conversation, &mut Counts::default());
 }
 
 /// Found by `tests/laws`: views do not show results without a call, so that the stored messages were too large a gain.
@@ -637,8 +637,8 @@ fn results_that_no_view_shows_are_no_gain() {
         Step::Results(words(1, 3_995), 3, true, false),
         Step::Results(words(1, 810), 2, false, false),
     ];
-    let talk = Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), steps };
-    play(&presets::find("gemini-cli@0.26").expect("a preset"), &talk, &mut Counts::default());
+    let conversation = Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), steps };
+    play(&presets::find("gemini-cli@0.26").expect("a preset"), &conversation, &mut Counts::default());
 }
 
 /// The number of conversations for each preset.
@@ -652,13 +652,15 @@ fn the_laws_hold_under_every_preset() {
     for preset in presets::all() {
         let counts = RefCell::new(Counts::default());
         let config = Config { cases: cases(), max_shrink_iters: 300, failure_persistence: None, ..Config::default() };
-        let outcome = TestRunner::new(config).run(&talk(), |talk| {
-            play(&preset, &talk, &mut counts.borrow_mut());
+        let outcome = TestRunner::new(config).run(&conversation(), |conversation| {
+            play(&preset, &conversation, &mut counts.borrow_mut());
             Ok(())
         });
         match outcome {
             Ok(()) => println!("{} {:?}", preset.name, counts.borrow()),
-            Err(TestError::Fail(why, talk)) => failures.push(format!("{}: {why}\n{talk:?}", preset.name)),
+            Err(TestError::Fail(why, conversation)) => {
+                failures.push(format!("{}: {why}\n{conversation:?}", preset.name))
+            }
             Err(TestError::Abort(why)) => failures.push(format!("{}: {why}", preset.name)),
         }
     }

@@ -133,10 +133,10 @@ impl Fold {
         usage::growth(planning.policy, planning.sources, &self.view, revision)
     }
 
-    /// True if a request with the view leaves room for a reply in this window. An unknown window has room for any
+    /// True if a request with the view leaves space for a reply in this window. An unknown window allows any
     /// request.
     pub fn fits(&self, window: &ModelWindow) -> bool {
-        overflow::room(window).is_none_or(|room| self.context_tokens(window) <= room)
+        overflow::room(window).is_none_or(|limit| self.context_tokens(window) <= limit)
     }
 
     /// The view shortened until it fits the window, as far as possible.
@@ -149,11 +149,17 @@ impl Fold {
             estimated_tokens: self.view.estimated_tokens,
             overhead_tokens: window.overhead,
         };
-        let room = overflow::room(window).unwrap_or(i64::MAX);
-        let shorter = shorten::shorten(policy, self.view, size.estimate_of(room).max(0));
+        let limit = overflow::room(window).unwrap_or(i64::MAX);
+        let shorter = shorten::shorten(policy, self.view, size.estimate_of(limit).max(0));
         let context_tokens = size.context_tokens_of(shorter.view.estimated_tokens);
         let hashes = hash::hashes(&shorter.view.messages);
-        Shortened { context_tokens, fits: context_tokens <= room, omitted: shorter.omitted, view: shorter.view, hashes }
+        Shortened {
+            context_tokens,
+            fits: context_tokens <= limit,
+            omitted: shorter.omitted,
+            view: shorter.view,
+            hashes,
+        }
     }
 }
 
@@ -166,7 +172,7 @@ pub struct Shortened {
     pub hashes: Vec<[u8; 32]>,
     /// Tokens of a request with it.
     pub context_tokens: i64,
-    /// True if it leaves room for a reply.
+    /// True if it leaves space for a reply.
     pub fits: bool,
     /// The revisions of the omitted messages, ascending.
     pub omitted: Vec<Revision>,

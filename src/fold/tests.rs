@@ -96,22 +96,22 @@ fn the_newest_valid_usage_counts() {
 #[test]
 fn a_shortened_view_fits_however_much_more_usage_said_than_the_estimate() {
     let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
-    for (reported, room) in [(100_000, 64_900), (250_000, 30_000), (250_000, 2_000), (70_000, 9_000)] {
+    for (reported, limit) in [(100_000, 64_900), (250_000, 30_000), (250_000, 2_000), (70_000, 9_000)] {
         let talk = format!("{talk}u60 40c\na60 usage={reported}/0 40c\nu61 40c");
         for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
             let fold = fold(&policy, &dsl::parse(&talk), 1);
-            let window = window(room);
+            let window = window(limit);
             assert!(!fold.fits(&window));
             let estimated = fold.view.estimated_tokens;
             let shorter = fold.shortened(&policy, &window);
-            assert!(shorter.fits, "{} of {room} of {reported}", shorter.context_tokens);
-            assert!(shorter.context_tokens <= room);
+            assert!(shorter.fits, "{} of {limit} of {reported}", shorter.context_tokens);
+            assert!(shorter.context_tokens <= limit);
             assert!(shorter.view.estimated_tokens < estimated);
-            // All that has room remains, except for less than a turn.
+            // All that fits remains, except for less than a turn.
             let real = reported - window.overhead;
             let left = shorter.view.estimated_tokens * real / estimated;
             let turn = 1_200 * real / estimated;
-            assert!(left + window.overhead + turn > room.min(reported), "{left} of {room} of {reported}");
+            assert!(left + window.overhead + turn > limit.min(reported), "{left} of {limit} of {reported}");
         }
     }
 }

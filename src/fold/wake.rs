@@ -19,10 +19,15 @@ pub fn condition(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> W
     let tokens = fold.context_tokens(window);
     let levels = Levels::of(planning, tokens, guards);
     let maintenance = Maintenance::of(planning, tokens);
-    let room = overflow::room(window).map(|room| room.saturating_add(1).saturating_sub(tokens));
-    let of_tokens = [levels.room_tokens, guards.growth_tokens, room.filter(|room| *room > 0), maintenance.room_tokens];
+    let to_limit = overflow::room(window).map(|limit| limit.saturating_add(1).saturating_sub(tokens));
+    let of_tokens = [
+        levels.remaining_tokens,
+        guards.growth_tokens,
+        to_limit.filter(|tokens| *tokens > 0),
+        maintenance.remaining_tokens,
+    ];
     let of_tokens = of_tokens.into_iter().flatten().map(|tokens| tokens::growth_bytes(&policy.counting, tokens));
-    let of_parts = maintenance.room_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
+    let of_parts = maintenance.remaining_parts.map(|parts| parts.saturating_mul(PART_GROWTH_BYTES));
     // If steps are allowed but have nothing to act on, the next message may change that.
     let lacks_reply_space = !guards.holds_after_undo && !fold.fits(window);
     // Any event may end the run that a threshold waits for.
@@ -49,18 +54,18 @@ struct Levels {
     /// True if a level is reached that no guard holds back.
     is_open: bool,
     /// Tokens up to the next threshold; none if every level is reached.
-    room_tokens: Option<i64>,
+    remaining_tokens: Option<i64>,
 }
 
 impl Levels {
     fn of(planning: PlanningInput<'_>, tokens: i64, guards: &Guards) -> Self {
         let PlanningInput { policy, window, .. } = planning;
-        let rooms =
+        let remaining =
             policy.levels().filter_map(|(_, level_policy)| Some(level_policy.due_at(window)?.saturating_sub(tokens)));
         Self {
             is_reached: overflow::reached(policy, window, tokens).next().is_some(),
             is_open: overflow::reached(policy, window, tokens).any(|(level, _)| guards.allow(planning, level)),
-            room_tokens: rooms.filter(|room| *room > 0).min(),
+            remaining_tokens: remaining.filter(|tokens| *tokens > 0).min(),
         }
     }
 }
@@ -70,9 +75,9 @@ struct Maintenance {
     /// True if one of its thresholds is passed.
     is_open: bool,
     /// Tokens up to its first threshold in tokens.
-    room_tokens: Option<i64>,
+    remaining_tokens: Option<i64>,
     /// Parts or messages up to its first threshold in such units.
-    room_parts: Option<i64>,
+    remaining_parts: Option<i64>,
     idle_seconds: Option<u32>,
 }
 
@@ -81,16 +86,16 @@ impl Maintenance {
         let PlanningInput { policy, window, sources, .. } = planning;
         let MaintenanceLimits { output_tokens, parts, messages, tokens: view_tokens, idle_seconds } =
             MaintenanceLimits::of(policy, window);
-        let room = |least: Option<i64>, count: &dyn Fn() -> i64| least.map(|least| least.saturating_sub(count()));
-        let outputs = room(output_tokens, &|| plan::output_tokens(policy, sources));
-        let of_tokens = [outputs, room(view_tokens, &|| tokens)];
-        let parts = room(parts, &|| maintenance::count_in(policy, sources));
-        let of_parts = [parts, room(messages, &|| plan::message_count(sources))];
+        let remaining = |least: Option<i64>, count: &dyn Fn() -> i64| least.map(|least| least.saturating_sub(count()));
+        let outputs = remaining(output_tokens, &|| plan::output_tokens(policy, sources));
+        let of_tokens = [outputs, remaining(view_tokens, &|| tokens)];
+        let parts = remaining(parts, &|| maintenance::count_in(policy, sources));
+        let of_parts = [parts, remaining(messages, &|| plan::message_count(sources))];
         // A threshold must be passed, not only reached.
-        let least = |rooms: [Option<i64>; 2]| rooms.into_iter().flatten().min().map(|room| room.saturating_add(1));
-        let (room_tokens, room_parts) = (least(of_tokens), least(of_parts));
-        let is_open = [room_tokens, room_parts].into_iter().flatten().any(|room| room <= 0);
-        Self { is_open, room_tokens, room_parts, idle_seconds }
+        let least = |all: [Option<i64>; 2]| all.into_iter().flatten().min().map(|least| least.saturating_add(1));
+        let (remaining_tokens, remaining_parts) = (least(of_tokens), least(of_parts));
+        let is_open = [remaining_tokens, remaining_parts].into_iter().flatten().any(|remaining| remaining <= 0);
+        Self { is_open, remaining_tokens, remaining_parts, idle_seconds }
     }
 
     /// The time at which the session has been idle for long enough.

@@ -5,7 +5,7 @@ use super::convert::compaction::{
     changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, summary_request,
 };
 use crate::app::Longhand;
-use crate::app::compactions::Wanted;
+use crate::app::compactions::NewCompaction;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
 use tonic::{Request, Response, Status};
@@ -40,7 +40,7 @@ impl CompactionService for Compactions {
         } = request.into_inner();
         let (kind, level) = (read_kind(kind)?, read_level(level)?);
         let (head_start, tail_start) = (head_start_message_id, tail_start_message_id);
-        let wanted = Wanted { kind, level, instructions, head_start, tail_start };
+        let wanted = NewCompaction { kind, level, instructions, head_start, tail_start };
         if validate_only {
             let planned = self.app.plan_compaction(&session_id, &wanted).await?;
             let plan = Some(plan(planned));

@@ -91,7 +91,7 @@ impl Delivery {
             }
             CutOff::Crowded => Error::new(
                 Reason::ReaderStalled,
-                "the client took nothing of what waited for it while others needed room",
+                "the client took nothing of what waited for it while others needed memory",
             ),
             CutOff::Stopping => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
         };

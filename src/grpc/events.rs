@@ -56,7 +56,7 @@ fn cursor_behind(frame: &pb::SubscribeEventsResponse) -> Option<&str> {
         | Frame::SnapshotEnd(pb::SnapshotEnd { cursor }) => Some(cursor),
         // An incomplete snapshot is of no use: the client requests it again.
         Frame::SnapshotItem(_) => Some(""),
-        Frame::Live(_) | Frame::Summary(_) => None,
+        Frame::DraftDelta(_) | Frame::SummaryDelta(_) => None,
     }
 }
 

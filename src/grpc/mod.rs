@@ -126,7 +126,7 @@ pub async fn report_health(reporter: HealthReporter, app: Longhand, stopping: Ca
         tokio::select! {
             () = stopping.cancelled() => return,
             cause = &mut writes_stopped => {
-                tracing::error!(cause = cause.as_str(), "health says that the services that write do not serve");
+                tracing::error!(cause = cause.as_str(), "health reports that the services that write do not serve");
                 for name in WRITING_NAMES {
                     reporter.set_service_status(name, ServingStatus::NotServing).await;
                 }

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_sent_never_makes_a_status_too_long_for_its_header() {
+    fn a_clients_text_never_makes_a_status_too_long_for_its_header() {
         let id = "ä".repeat(1_000_000);
         let error = Error::field(&id, &id).with("session_id", &id);
         let status = Status::from(error);

@@ -5,7 +5,7 @@ use super::convert::read_duration;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
 use super::convert::time;
 use crate::app::Longhand;
-use crate::app::summary_tasks::{Hold, Release};
+use crate::app::summary_tasks::{LeaseClaim, Release};
 use crate::pb;
 use crate::pb::summary_task_service_server::SummaryTaskService;
 use tonic::{Request, Response, Status};
@@ -43,7 +43,7 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::ExtendSummaryTaskResponse>, Status> {
         let pb::ExtendSummaryTaskRequest { compaction_id, lease_token, lease_timeout } = request.into_inner();
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
-        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision: None };
+        let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
         let end = self.app.extend_summary_task(&hold, lease)?;
         Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(time(end)) }))
     }
@@ -63,7 +63,7 @@ impl SummaryTaskService for SummaryTasks {
     ) -> Result<Response<pb::CheckSummaryTaskResponse>, Status> {
         let pb::CheckSummaryTaskRequest { compaction_id, lease_token, base_revision, text, window_tokens } =
             request.into_inner();
-        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision };
+        let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision };
         let check = self.app.check_summary_task(&hold, &text, window_tokens)?;
         Ok(Response::new(check.map_or_else(pb::CheckSummaryTaskResponse::default, |check| {
             pb::CheckSummaryTaskResponse { system: check.system, prompt: check.user }
@@ -84,7 +84,7 @@ impl SummaryTaskService for SummaryTasks {
         request: Request<pb::FailSummaryTaskRequest>,
     ) -> Result<Response<pb::FailSummaryTaskResponse>, Status> {
         let pb::FailSummaryTaskRequest { compaction_id, lease_token, failure } = request.into_inner();
-        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision: None };
+        let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
         self.app.release_summary_task(&hold, read_failure(failure)?).await?;
         Ok(Response::new(pb::FailSummaryTaskResponse {}))
     }
@@ -94,7 +94,7 @@ impl SummaryTaskService for SummaryTasks {
         request: Request<pb::DelegateSummaryTaskRequest>,
     ) -> Result<Response<pb::DelegateSummaryTaskResponse>, Status> {
         let pb::DelegateSummaryTaskRequest { compaction_id, lease_token, base_revision } = request.into_inner();
-        let hold = Hold { compaction: compaction_id, token: lease_token, base_revision };
+        let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision };
         self.app.release_summary_task(&hold, Release::Delegated).await?;
         Ok(Response::new(pb::DelegateSummaryTaskResponse {}))
     }

@@ -243,7 +243,7 @@ async fn an_open_message_grows_by_parts_and_drafts() {
     let served = Served::start().await;
     let mut messages = served.messages();
     served.create("s").await;
-    let request = pb::SubscribeEventsRequest { include_live: true, ..Default::default() };
+    let request = pb::SubscribeEventsRequest { include_deltas: true, ..Default::default() };
     let mut live = served.events().subscribe_events(request).await.expect("a stream").into_inner();
 
     let open = pb::NewMessage { open: true, parts: Vec::new(), ..says(pb::Role::Assistant, "a1", "") };
@@ -294,7 +294,7 @@ async fn an_open_message_grows_by_parts_and_drafts() {
     let mut deltas = Vec::new();
     while deltas.len() < 2 {
         let frame = live.next().await.expect("a frame").expect("a frame");
-        if let Some(Frame::Live(delta)) = frame.frame {
+        if let Some(Frame::DraftDelta(delta)) = frame.frame {
             deltas.push((delta.offset_bytes, delta.delta));
         }
     }
@@ -452,7 +452,7 @@ async fn a_request_id_answers_once_and_for_one_request() {
 }
 
 #[tokio::test]
-async fn who_calls_says_so_in_ascii() {
+async fn the_callers_name_is_ascii() {
     let served = Served::start().await;
     let mut request = Request::new(pb::CreateSessionRequest::default());
     let name = tonic::metadata::AsciiMetadataValue::try_from("jürgen".as_bytes()).expect("a header");

@@ -183,29 +183,31 @@ impl<'a> Converter<'a, '_> {
 
     /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
     fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
-        let mut said = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
-        said.origin_time = object.time("timestamp");
-        let mut results = said.sibling(Role::Tool);
-        if let Err(problem) = blocks::user(&mut said, &mut results, message, self.names) {
+        let mut user_draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
+        user_draft.origin_time = object.time("timestamp");
+        let mut results = user_draft.sibling(Role::Tool);
+        if let Err(problem) = blocks::user(&mut user_draft, &mut results, message, self.names) {
             return self.malformed(branch, row, problem);
         }
-        if row.meta || said.parts.iter().all(|part| matches!(&*part.body, PartBody::Text(text) if is_notice(text))) {
-            take_for_notes(&mut said);
+        if row.meta
+            || user_draft.parts.iter().all(|part| matches!(&*part.body, PartBody::Text(text) if is_notice(text)))
+        {
+            take_for_notes(&mut user_draft);
         }
         let mut client_id = self.claim(row);
         if !results.parts.is_empty() {
             name_parts(&mut results, &client_id);
             // The first message of the line keeps the rest of it.
-            results.keep_rest(&mut said);
+            results.keep_rest(&mut user_draft);
             let entries = results.finish(client_id.clone(), self.names);
             self.push(branch, entries);
-            if said.parts.is_empty() {
+            if user_draft.parts.is_empty() {
                 return;
             }
             client_id = self.names.claim(row.line, Some(&format!("{client_id}:text")));
         }
-        name_parts(&mut said, &client_id);
-        let entries = said.finish(client_id, self.names);
+        name_parts(&mut user_draft, &client_id);
+        let entries = user_draft.finish(client_id, self.names);
         self.push(branch, entries);
     }
 
@@ -324,8 +326,8 @@ impl<'a> Converter<'a, '_> {
 
 /// Turns texts that Claude Code wrote with the user's role into notes: a model read them, but they are no request of a
 /// person.
-fn take_for_notes(said: &mut MessageDraft<'_>) {
-    for part in &mut said.parts {
+fn take_for_notes(user_draft: &mut MessageDraft<'_>) {
+    for part in &mut user_draft.parts {
         if let PartBody::Text(text) = &*part.body {
             part.body = PartBody::Marker(Marker { name: NOTE.to_owned(), text: text.clone() }).into();
         }

@@ -251,7 +251,7 @@ impl Reader {
             None => entry.number("firstKeptEntryIndex").and_then(|index| self.by_index.get(index as usize)),
         };
         if node.is_none() {
-            self.names.report(line, "the compaction does not say what it kept: it is taken to keep nothing");
+            self.names.report(line, "the compaction does not state its kept messages: it is taken to keep none");
         }
         node.and_then(|node| self.nodes[*node].entries.first()).map(|first| first.client_id().to_owned())
     }
@@ -337,7 +337,7 @@ impl Reader {
             let known = object.is_some_and(|object| self.block(draft, &object, &kind, &pointer, call_id));
             if !known {
                 if matches!(kind.as_str(), "" | "text" | "thinking" | "image" | "toolCall") {
-                    let message = format!("block {index} is not what its type says; kept as it is");
+                    let message = format!("block {index} does not match its type; kept as it is");
                     self.names.report(draft.line(), message);
                 }
                 content::opaque(draft, provider, &kind, block, pointer);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_surrogate_pair_is_replaced_and_noticed() {
+    fn half_of_a_surrogate_pair_is_replaced_and_reported() {
         let object = Object::parse(r#"{"cut":"ab\ud83d","whole":"\ud83d\ude00","\udc00":1}"#).unwrap();
         let truncated = object.text("cut").unwrap();
         assert!(!truncated.exact && truncated.text.starts_with("ab\u{fffd}"), "{truncated:?}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_object_is_named_with_its_column() {
+    fn a_value_that_is_no_object_is_named_with_its_column() {
         assert_eq!(Object::parse(r#"{"a":}"#).unwrap_err(), "not a JSON object: expected value at column 6");
         assert!(Object::parse("[1]").unwrap_err().contains("expected a JSON object"));
     }

@@ -127,7 +127,7 @@ fn messages() -> Vec<Vec<NewMessage>> {
 }
 
 #[tokio::test]
-async fn what_was_just_appended_is_known_without_a_query_as_its_rows_say_it() {
+async fn appended_messages_are_known_without_a_query_and_equal_their_rows() {
     let fixture = Fixture::start().await;
     let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
     loaded.keep(&Arc::new(fixture.load().await));
@@ -185,7 +185,7 @@ async fn same_as_rows(fixture: &Fixture, session: &LoadedSession) {
 }
 
 #[tokio::test]
-async fn a_session_that_grows_large_is_read_with_room_again() {
+async fn a_session_that_grows_large_is_read_with_reserved_memory() {
     let fixture = Fixture::start().await;
     let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
     let third = limits::LARGE_VIEW_BYTES / 3;

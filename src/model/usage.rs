@@ -86,7 +86,7 @@ pub struct ModelWindow {
 }
 
 impl ModelWindow {
-    /// The most tokens that a request may have, with no more room for a reply than its provider reserves by itself;
+    /// The most tokens that a request may have, with no more space for a reply than its provider reserves by itself;
     /// none if the window is unknown.
     pub fn request_max(&self) -> Option<i64> {
         (self.context > 0).then(|| self.input.unwrap_or(self.context))
@@ -108,9 +108,9 @@ mod tests {
 
     #[test]
     fn counts_beyond_all_bounds_are_as_much_as_there_can_be() {
-        let said = Usage { input: i64::MAX, output: 1, cache_read: i64::MAX, ..Usage::default() };
-        assert_eq!((said.context_tokens(), said.prompt_tokens()), (i64::MAX, i64::MAX));
+        let usage = Usage { input: i64::MAX, output: 1, cache_read: i64::MAX, ..Usage::default() };
+        assert_eq!((usage.context_tokens(), usage.prompt_tokens()), (i64::MAX, i64::MAX));
         let other = Usage { total: Some(1), ..Usage::default() };
-        assert_eq!(said.plus(other).total, Some(i64::MAX));
+        assert_eq!(usage.plus(other).total, Some(i64::MAX));
     }
 }

@@ -5,7 +5,7 @@ use super::request_log::RequestLog;
 use crate::limits;
 use crate::model::ids::CompactionId;
 use crate::store::SessionKey;
-use crate::summarizer::{Call, Observer};
+use crate::summarizer::{Observer, RequestRecord};
 use std::sync::{Mutex, PoisonError};
 use tokio::sync::broadcast;
 
@@ -32,7 +32,7 @@ pub(super) struct DeltaChannel {
 
 impl Default for DeltaChannel {
     fn default() -> Self {
-        Self { watchers: broadcast::channel(limits::LIVE_FRAMES_MAX).0 }
+        Self { watchers: broadcast::channel(limits::DELTA_FRAMES_MAX).0 }
     }
 }
 
@@ -73,19 +73,19 @@ impl<'a> Notifier<'a> {
 }
 
 impl Observer for Notifier<'_> {
-    fn begins(&self, summarizer: &str) {
+    fn on_start(&self, summarizer: &str) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         *sent = (summarizer.to_owned(), 0);
         self.notify(summarizer, 0, "");
     }
 
-    fn hears(&self, words: &str) {
+    fn on_text(&self, words: &str) {
         let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         self.notify(&sent.0, sent.1, words);
         sent.1 += i64::try_from(words.len()).unwrap_or(i64::MAX);
     }
 
-    fn called(&self, call: &Call) {
+    fn on_request(&self, call: &RequestRecord) {
         self.request_log.record(call);
     }
 }

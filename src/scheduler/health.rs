@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fails_is_said_as_long_as_it_does() {
+    fn failures_are_reported_while_they_last() {
         let reports = Reports::default();
         let health = || reports.health.borrow().clone();
         reports.unreadable(&"no such table", Timestamp(5));

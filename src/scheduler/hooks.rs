@@ -263,7 +263,7 @@ async fn ask(hook: &Hook, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
         }
     };
     let talk = async {
-        let ((), output) = tokio::join!(send, heard(stdout, limits::HOOK_OUTPUT_BYTES_MAX));
+        let ((), output) = tokio::join!(send, read_bounded(stdout, limits::HOOK_OUTPUT_BYTES_MAX));
         (output, child.wait().await)
     };
     let limit = Duration::from_secs(hook.timeout_seconds);
@@ -282,7 +282,7 @@ async fn ask(hook: &Hook, input: &HookInput<'_>) -> Result<Vec<u8>, String> {
 }
 
 /// The input up to a bound, and true if there was more. All of it is read, so that the writer does not block.
-async fn heard(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> (Vec<u8>, bool) {
+async fn read_bounded(from: Option<impl AsyncRead + Unpin>, bytes_max: usize) -> (Vec<u8>, bool) {
     let Some(mut from) = from else { return (Vec::new(), false) };
     let mut kept = Vec::new();
     let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_program_prints_is_read_strictly() {
+    fn the_output_of_a_program_is_parsed_strictly() {
         let parse = |text: &str| read(text.as_bytes(), "old");
         assert_eq!(parse(" \n"), Ok(HookOutput::default()));
         assert_eq!(parse("{}"), Ok(HookOutput::default()));

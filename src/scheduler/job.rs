@@ -31,7 +31,7 @@ use crate::policy::plan::{self, PlanningInput, Work, gain};
 use crate::policy::replay::Overflow;
 use crate::policy::{LevelPolicy, Notice, Policy, continuing, overflow, replay, tokens};
 use crate::store::{
-    self, Caller, Claim, Commit, Committed, Condition, Evaluation, Loss, Pending, SessionKey, Source, WindowUsage,
+    self, AttemptEnd, Caller, Claim, Commit, Committed, Condition, Evaluation, Pending, SessionKey, Source, WindowUsage,
 };
 use crate::summarizer::{self, Extractive, Observer, Summarizer, SummaryInput, SummaryOutput};
 use crate::telemetry::{failpoint, span};
@@ -369,7 +369,7 @@ impl Worker {
         let tokens = attempt.fold.view.estimated_tokens.max(attempt.fold.context_tokens(&claim.window));
         let candidates = if by_hand { vec![plan::by_hand(level_policy)] } else { plan::tail_fallbacks(level_policy) };
         // A view that a provider refused is compacted as if its media were gone, and loses them in the same compaction;
-        // a reply that had no room is treated likewise.
+        // a reply that had no space is treated likewise.
         let given_up = match claim.request.trigger {
             Trigger::Overflow => replay::given_up(planning),
             Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
@@ -468,9 +468,9 @@ impl Worker {
         }
         let Assignment { plan, input, details_json } = assignment;
         let measure = |output: &SummaryOutput| PreparedCompaction::of(planning, &work.removals, Some((&plan, output)));
-        let room = overflow::room(planning.window).map(|room| room - planning.window.overhead);
+        let limit = overflow::room(planning.window).map(|limit| limit - planning.window.overhead);
         let accept = |output: &SummaryOutput| match measure(output) {
-            Some(prepared) if prepared.gain() >= least => Ok(room.is_none_or(|room| prepared.tokens_after <= room)),
+            Some(prepared) if prepared.gain() >= least => Ok(limit.is_none_or(|limit| prepared.tokens_after <= limit)),
             Some(prepared) => Err(prepared.gain()),
             None => Err(0),
         };
@@ -483,7 +483,7 @@ impl Worker {
 
     /// Has a summary written, and refuses one that is empty or frees too little: `accept` returns the freed tokens as
     /// the error then, and otherwise whether the view fits with the summary. The built-in summarizer is tried again
-    /// with half the room, since a session with little to cover may need a shorter one, or the view a smaller one for
+    /// with half the budget, since a session with little to cover may need a shorter one, or the view a smaller one for
     /// its window. It also writes if the configured one is unavailable and cannot be waited for.
     async fn write(
         &self,
@@ -539,7 +539,7 @@ impl Worker {
         observer: &dyn Observer,
     ) -> Result<SummaryOutput, Refusal> {
         let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
-        match tokio::time::timeout(limit, summarizer.summarize_before(input, observer)).await {
+        match tokio::time::timeout(limit, summarizer.summarize(input, observer)).await {
             Ok(Ok(output)) => Ok(output.completed(input)),
             Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
                 Err(Refusal::Retry(failure(FailureReason::SummarizerUnavailable, message), retry_after_ms))
@@ -598,7 +598,7 @@ impl Worker {
             Refusal::Retry(why, after) => {
                 let wait = after.unwrap_or(0).max(backoff(claim.attempt));
                 let at = self.clock.now().plus_millis(wait);
-                with_retry(|| self.store.retry_job(claim.clone(), why.clone(), at, Loss::None)).await?;
+                with_retry(|| self.store.retry_job(claim.clone(), why.clone(), at, AttemptEnd::Reported)).await?;
             }
         }
         Ok(())

@@ -362,7 +362,7 @@ mod tests {
     async fn work_that_panics_or_fails_is_put_aside_and_its_worker_goes_on() {
         let (work, queue) = async_channel::bounded(3);
         for job in 1..=3 {
-            work.try_send(WorkItem::Run { job, session: SessionKey(job) }).expect("there is room");
+            work.try_send(WorkItem::Run { job, session: SessionKey(job) }).expect("the queue is not full");
         }
         work.close();
         let (finished, mut results) = mpsc::channel(3);

@@ -20,7 +20,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, AppendInput, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter, Loss,
+    self, AppendInput, AttemptEnd, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter,
     PolicyText, SessionKey, Store, WindowUsage,
 };
 use proptest::prelude::*;
@@ -506,7 +506,7 @@ impl Fixture {
         let done = if last {
             self.store.fail_job(claim.clone(), failure(), true).await
         } else {
-            self.store.retry_job(claim.clone(), failure(), at, Loss::None).await
+            self.store.retry_job(claim.clone(), failure(), at, AttemptEnd::Reported).await
         };
         if !self.holds(claim) {
             assert!(matches!(done, Err(store::Error::LeaseLost)), "a worker that was given up changed something");
@@ -730,7 +730,7 @@ fn a_daemon_that_is_stopped_often_does_not_use_up_a_job() {
 }
 
 #[test]
-fn what_was_decided_about_a_view_that_changed_since_is_not_asked_for() {
+fn a_decision_about_a_changed_view_is_not_enqueued() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let mut fixture = Fixture::new().await;

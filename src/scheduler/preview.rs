@@ -6,7 +6,7 @@ use super::prepared::{PreparedCompaction, prepared_fallback};
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, PlanningInput};
-use crate::summarizer::{Foreseen, SummaryOutput};
+use crate::summarizer::{Forecast, SummaryOutput};
 
 /// Minimum gain of a compaction by hand, in tokens.
 const LEAST_GAIN: i64 = 1;
@@ -24,7 +24,7 @@ pub struct Preview {
     /// Maximum length of the summary in tokens; zero without one.
     pub summary_tokens: i64,
     /// The requests to a model for the summary; none without a summary.
-    pub foreseen: Option<Foreseen>,
+    pub forecast: Option<Forecast>,
 }
 
 impl SchedulerHandle {
@@ -53,7 +53,7 @@ impl SchedulerHandle {
             tokens_after: prepared.tokens_after,
             first_changed_index: prepared.first_changed_index,
             summary_tokens: 0,
-            foreseen: None,
+            forecast: None,
         };
         let Some(planned) = &work.summary else {
             return PreparedCompaction::of(planning, &work.removals, None).map(without_summary);
@@ -67,13 +67,13 @@ impl SchedulerHandle {
             return prepared_fallback(planning, &work, LEAST_GAIN).map(without_summary);
         }
         let input = Assignment::of(planning, planned, instructions).input;
-        let foreseen = self.summarizers.of(level).foresee(&input);
-        let summary_tokens = input.most_tokens(!foreseen.requests.is_empty());
+        let forecast = self.summarizers.of(level).forecast(&input);
+        let summary_tokens = input.most_tokens(!forecast.requests.is_empty());
         Some(Preview {
             // A summary that would free too little is written again, shorter.
             tokens_after: prepared.tokens_after.saturating_add(summary_tokens).min(most),
             summary_tokens,
-            foreseen: Some(foreseen),
+            forecast: Some(forecast),
             ..without_summary(prepared)
         })
     }

@@ -4,7 +4,7 @@ use super::error::Error;
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
-use crate::store::{self, Loss, Store};
+use crate::store::{self, AttemptEnd, Store};
 use std::time::Duration;
 
 /// Releases the claims of an earlier daemon. Only one daemon has the store, so no claim found at the start has a
@@ -53,7 +53,7 @@ pub(super) async fn give_back_all(store: &Store, clock: &Clock) -> Result<(), Er
 async fn give_back(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
     let claim = store.lost_claim(job).await?;
     let stopped = failure(FailureReason::DaemonStopped, "the daemon was stopped while it ran");
-    taken(store.retry_job(claim, stopped, clock.now(), Loss::HandedBack).await)
+    taken(store.retry_job(claim, stopped, clock.now(), AttemptEnd::Released).await)
 }
 
 /// A job that cannot be read or written does not delay the others. It stays as it is until its row is repaired.
@@ -80,7 +80,7 @@ async fn release(store: &Store, clock: &Clock, job: i64) -> Result<(), Error> {
         tracing::error!(%compaction, "a compaction that was lost again and again is not tried any more");
     } else {
         let lost = failure(FailureReason::WorkerLost, "the daemon or the worker stopped while it ran");
-        taken(store.retry_job(claim, lost, clock.now(), Loss::Lost).await)?;
+        taken(store.retry_job(claim, lost, clock.now(), AttemptEnd::Lost).await)?;
         tracing::info!(%compaction, "took up a compaction");
     }
     Ok(())

@@ -3,7 +3,7 @@
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::summary_request::SummaryRequest;
-use crate::summarizer::Call;
+use crate::summarizer::RequestRecord;
 use std::sync::{Mutex, PoisonError};
 
 /// Requests of one attempt that are not stored yet.
@@ -33,7 +33,7 @@ impl RequestLog {
     }
 
     /// Records a request that has ended, with or without success.
-    pub fn record(&self, call: &Call) {
+    pub fn record(&self, call: &RequestRecord) {
         let request = SummaryRequest {
             attempt: self.attempt,
             summarizer: call.summarizer.clone(),

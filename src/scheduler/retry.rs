@@ -33,7 +33,7 @@ where
         };
         let longest = match error {
             store::Error::Busy => limits::RETRY_MS_MAX,
-            // An operator has to make room, which takes a while.
+            // An operator has to free space, which takes a while.
             store::Error::Full | store::Error::ReadOnly => limits::RETRY_MS_MAX,
             store::Error::Database(_) => limits::COMMIT_RETRY_MS_MAX,
             _ => return Err(error),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_under_way_is_not_handed_out_again() {
+    fn work_in_progress_is_not_handed_out_again() {
         let mut state = State::default();
         assert_eq!(names(&step(&mut state, found(&[1, 2], &[(7, 3)]))), ["run 7 of 3", "evaluate 1", "evaluate 2"]);
         assert_eq!(names(&step(&mut state, found(&[1, 2], &[(7, 3)]))), Vec::<String>::new());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_put_aside_for_longer_each_time_and_holds_up_nobody() {
+    fn failed_work_pauses_longer_each_time_and_delays_no_other() {
         let (mut state, start) = (State::default(), Instant::now());
         let at = |millis: i64| start + Duration::from_millis(millis.unsigned_abs());
         let (mut now, mut waits) = (0, Vec::new());
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_are_put_aside_and_none_for_longer_than_it_wants_something() {
+    fn pauses_are_bounded_in_number_and_end_with_their_work() {
         let (mut state, now) = (State::default(), Instant::now());
         for session in 0..=limits::PAUSED_SESSIONS_MAX {
             let session = i64::try_from(session).expect("few");

@@ -7,7 +7,7 @@ use super::counts::Counted;
 use super::drafts::REASONING;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, SessionKey};
-use super::pairing::{self, Holder, NamedCalls, names_calls};
+use super::pairing::{self, NamedCalls, TargetMessage, names_calls};
 use super::receipts::{admitted, answered};
 use super::sqlite::{self, Row};
 use super::tx::{Caller, MessageInput, PartInput, Tx, salt};
@@ -227,7 +227,7 @@ impl Append {
 fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut EncodedMessage) -> Result<()> {
     let EncodedMessage { original, input, .. } = message;
     let (id, revision) = (input.id, tx.next_revision(key)?);
-    let holder = Holder { message: id, revision, writer: &caller.actor };
+    let holder = TargetMessage { message: id, revision, writer: &caller.actor };
     for (position, (part, input)) in (0..).zip(original.parts.iter().zip(&mut input.parts)) {
         pairing::pair(tx, key, &holder, position, &part.body, input)?;
     }
@@ -384,7 +384,7 @@ fn pair_closing_parts(
     parts: Vec<(ClosingPart, Option<Arc<PartBody>>)>,
 ) -> Result<Vec<ClosingPart>> {
     let open = tx.loaded(key)?.open.get(&message.0).ok_or(Error::MessageSealed)?.clone();
-    let holder = Holder { message, revision: open.revision, writer: &open.writer };
+    let holder = TargetMessage { message, revision: open.revision, writer: &open.writer };
     let mut settled = Vec::with_capacity(parts.len());
     for (position, (mut part, body)) in (open.next_position..).zip(parts) {
         if let Some(body) = body {

@@ -42,7 +42,7 @@ impl Store {
         // A connection of its own: the readers stay with the clients, and refuse to write even another file.
         let conn = open::connect_existing(&self.shared.directory, true)?;
         let total: i64 = sqlite::scalar(USED_BYTES).one(&conn)?;
-        copies::check_room(directory, total)?;
+        copies::check_free_space(directory, total)?;
         let interrupt = Interrupt::of(&conn)?;
         let [_, log, ..] = paths(&self.shared.directory);
         let goes_on = || match std::fs::metadata(&log) {

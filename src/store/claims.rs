@@ -26,7 +26,7 @@ pub struct Claim {
     pub base: Revision,
     /// The number of this attempt, from 1.
     pub attempt: i64,
-    /// The number of times that the job was lost before, see `Loss::Lost`.
+    /// The number of times that the job was lost before, see `AttemptEnd::Lost`.
     pub lost_attempts: i64,
     /// The window that the tokens are compared with.
     pub window: ModelWindow,

@@ -240,14 +240,14 @@ pub(super) fn failed(what: &str, path: &Path, error: &io::Error) -> Error {
     Error::CopyFailed(format!("cannot {what} {}: {error}", path.display()))
 }
 
-/// Refuses to begin a copy for which the file system has no room.
-pub(super) fn check_room(directory: &Path, bytes: i64) -> Result<()> {
+/// Refuses to begin a copy for which the file system has too little space.
+pub(super) fn check_free_space(directory: &Path, bytes: i64) -> Result<()> {
     let found = rustix::fs::statvfs(directory).map_err(|error| failed("look at", directory, &error.into()))?;
     let free = i64::try_from(found.f_bavail.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
     let needed = bytes.saturating_add(limits::COPY_ROOM_BYTES);
     if free < needed {
         let path = directory.display();
-        return Err(Error::CopyFailed(format!("{path} has {free} bytes of room, and the copy needs {needed}")));
+        return Err(Error::CopyFailed(format!("{path} has {free} bytes of free space, and the copy needs {needed}")));
     }
     Ok(())
 }

@@ -194,7 +194,7 @@ impl AppendDraft {
         // The existing text ends with a whole character, and so does the common part of the new text.
         let new = self.words.delta.get(found.there.len()..).ok_or_else(mismatch)?;
         check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
-        self.room(tx, row, (0, length - was))?;
+        self.check_limits(tx, row, (0, length - was))?;
         sqlite::query(EXTEND).bind(found.row).bind(new).execute(tx.conn)?;
         Ok(DraftReceipt { part: found.part, length, added_at: Some(was) })
     }
@@ -205,7 +205,7 @@ impl AppendDraft {
         }
         let length = self.words.end();
         check_limit("bytes of a draft", limits::DRAFT_BYTES_MAX, length)?;
-        let count = self.room(tx, row, (1, length))?;
+        let count = self.check_limits(tx, row, (1, length))?;
         check_limit("drafts of one message", limits::MESSAGE_DRAFTS_MAX, count + 1)?;
         let number = tx.loaded(self.session.0)?.next_number(self.message)?;
         sqlite::query(INSERT)
@@ -221,7 +221,7 @@ impl AppendDraft {
 
     /// Refuses drafts and text that would exceed the limits of the message when it is sealed; returns the number of its
     /// drafts.
-    fn room(&self, tx: &mut Tx<'_>, row: i64, (new, bytes): (usize, i64)) -> Result<i64> {
+    fn check_limits(&self, tx: &mut Tx<'_>, row: i64, (new, bytes): (usize, i64)) -> Result<i64> {
         let drafts = sqlite::query(COUNT).bind(row).one(tx.conn)?;
         let (count, there): (i64, i64) = (drafts.get(0)?, drafts.get(1)?);
         let parts = usize::try_from(count).unwrap_or(usize::MAX).saturating_add(new);

@@ -124,18 +124,18 @@ pub struct PagedEvent {
     pub more: bool,
 }
 
-/// A consistent state of the log and of sessions at one moment.
+/// A consistent snapshot of the head of the log and of sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Moment {
+pub struct LogSnapshot {
     /// The newest event.
     pub head: Seq,
-    /// The state of the sessions at that moment.
-    pub sessions: Vec<SessionMoment>,
+    /// The state of the sessions.
+    pub sessions: Vec<SessionSnapshot>,
 }
 
-/// The state of a session at a moment.
+/// The state of a session in a [`LogSnapshot`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionMoment {
+pub struct SessionSnapshot {
     /// The session.
     pub session: super::head::SessionKey,
     /// Its newest revision.
@@ -327,17 +327,17 @@ pub(crate) fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revisio
 }
 
 /// The state of sessions and of the log now, read by one statement and therefore consistent.
-pub(crate) fn moment(reader: &mut Reader<'_>, sessions: &[super::head::SessionKey]) -> Result<Moment> {
+pub(crate) fn log_snapshot(reader: &mut Reader<'_>, sessions: &[super::head::SessionKey]) -> Result<LogSnapshot> {
     let wanted: Vec<i64> = sessions.iter().map(|session| session.0).collect();
     let wanted = serde_json::to_string(&wanted).unwrap_or_default();
-    let mut moment = Moment::default();
+    let mut snapshot = LogSnapshot::default();
     for row in reader.all(sqlite::query(SNAPSHOT).bind(wanted))? {
-        moment.head = row.get(0)?;
+        snapshot.head = row.get(0)?;
         let mut open: Vec<Revision> =
             serde_json::from_str(row.get(3)?).map_err(|error| Error::corrupt("message", error))?;
         open.sort_unstable();
         let session = super::head::SessionKey(row.get(1)?);
-        moment.sessions.push(SessionMoment { session, revision: row.get(2)?, open });
+        snapshot.sessions.push(SessionSnapshot { session, revision: row.get(2)?, open });
     }
-    Ok(moment)
+    Ok(snapshot)
 }

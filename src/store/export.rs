@@ -160,7 +160,7 @@ impl Export<'_> {
             for key in salvage(range, |from, to| sqlite::scalar::<i64>(SESSIONS).bind(from).bind(to).all(conn)) {
                 match key {
                     Ok(key) => self.session(key)?,
-                    // The index may tell that there is no such row.
+                    // The index may show that there is no such row.
                     Err((key, _)) if !self.ids.is_empty() && !self.ids.contains_key(&key) => {}
                     Err((key, error)) => self.lose("session", key, Some((key, 0)), &error)?,
                 }

@@ -192,7 +192,7 @@ fn check_writable(path: &Path) -> Result<()> {
 type Identity = (u64, u64);
 
 /// A file that the store has open, as it was found.
-struct Watched {
+struct OpenFile {
     path: PathBuf,
     identity: Identity,
     /// The minimum of its length, in bytes.
@@ -203,19 +203,19 @@ struct Watched {
 
 /// The files that the store has open. SQLite continues with files that were removed, replaced or truncated from
 /// outside; everything that it writes to them would be lost when the daemon ends.
-pub(crate) struct Watch {
+pub(crate) struct OpenFiles {
     directory: PathBuf,
-    files: Vec<Watched>,
+    files: Vec<OpenFile>,
     log: File,
 }
 
-impl Watch {
+impl OpenFiles {
     /// Begins with the files as they are: they are locked, and SQLite has just opened them.
     pub(crate) fn begin(directory: &Path) -> Result<Self> {
         let [database, log, index, _] = paths(directory);
         let watched = |(path, least_max): (PathBuf, u64)| {
             let found = std::fs::symlink_metadata(&path).map_err(|error| failed("look at", &path, &error))?;
-            Ok(Watched { path, identity: (found.dev(), found.ino()), least: 0, least_max })
+            Ok(OpenFile { path, identity: (found.dev(), found.ino()), least: 0, least_max })
         };
         // SQLite takes no locks on its log, so closing this file releases none of them.
         let reading = File::open(&log).map_err(|error| failed("open", &log, &error))?;

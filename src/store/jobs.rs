@@ -69,20 +69,20 @@ pub struct Enqueued {
 
 /// The effect of a failed attempt on the counters of its job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Loss {
+pub enum AttemptEnd {
     /// It ended with a reported failure: one attempt is used up.
-    None,
+    Reported,
     /// Its daemon or its worker stopped without a report, which the job itself may have caused.
     Lost,
     /// A stopping daemon released the job: the attempt does not count.
-    HandedBack,
+    Released,
 }
 
 /// The end of an attempt without effect, final or with a retry.
 #[derive(Clone)]
 pub(crate) enum End {
     /// Another attempt at this time, or at once if the view has come to exceed its window meanwhile.
-    Retry(Failure, Timestamp, Loss),
+    Retry(Failure, Timestamp, AttemptEnd),
     /// Another attempt would not help.
     Failed(Failure),
     /// It reached the maximum number of attempts.
@@ -596,8 +596,8 @@ impl EndJob {
                     .bind(self.claim.job)
                     .bind(self.claim.epoch)
                     .bind(run_at.0)
-                    .bind(loss == Loss::Lost)
-                    .bind(loss == Loss::HandedBack)
+                    .bind(loss == AttemptEnd::Lost)
+                    .bind(loss == AttemptEnd::Released)
                     .execute(tx.conn)?;
                 let body = EventBody::CompactionRetried { compaction, attempt: self.claim.attempt, failure };
                 tx.event(key, &caller, &body, &Digest::default())?;

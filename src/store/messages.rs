@@ -160,7 +160,7 @@ pub(crate) fn blob(reader: &mut Reader<'_>, hash: &[u8]) -> Result<Vec<u8>> {
     if blake3::hash(&plain).as_bytes().as_slice() == hash {
         Ok(plain)
     } else {
-        Err(Error::corrupt("blob", "the bytes are not what their hash says"))
+        Err(Error::corrupt("blob", "the bytes do not match their hash"))
     }
 }
 
@@ -174,14 +174,14 @@ pub(crate) fn plain_body(reader: &mut Reader<'_>, part: &mut StoredPart) -> Resu
 }
 
 /// A part of a message, with its number and its revision.
-pub(crate) struct Numbered {
+pub(crate) struct NumberedPart {
     pub(crate) number: u16,
     pub(crate) revision: Revision,
     pub(crate) stored: StoredPart,
 }
 
 /// A part from its row: number, revision, client id, kind, codec, length, salt, body, blob hash, call message.
-pub(crate) fn part_row(row: &Row) -> Result<Numbered> {
+pub(crate) fn part_row(row: &Row) -> Result<NumberedPart> {
     let body: Option<&[u8]> = row.get(7)?;
     let stored = StoredPart {
         client_id: row.get(2)?,
@@ -193,12 +193,12 @@ pub(crate) fn part_row(row: &Row) -> Result<Numbered> {
         blob_hash: row.get(8)?,
         call_message: row.get(9)?,
     };
-    Ok(Numbered { number: row.get(0)?, revision: row.get(1)?, stored })
+    Ok(NumberedPart { number: row.get(0)?, revision: row.get(1)?, stored })
 }
 
 /// The parts of a message that came sealed at a revision.
-pub(crate) fn whole(parts: Vec<StoredPart>, revision: Revision) -> Vec<Numbered> {
-    (1..).zip(parts).map(|(number, stored)| Numbered { number, revision, stored }).collect()
+pub(crate) fn whole(parts: Vec<StoredPart>, revision: Revision) -> Vec<NumberedPart> {
+    (1..).zip(parts).map(|(number, stored)| NumberedPart { number, revision, stored }).collect()
 }
 
 /// The name of the limit for a view that is too large to be read.
@@ -226,12 +226,12 @@ fn list_of(rows: &[i64]) -> String {
     serde_json::to_string(rows).unwrap_or_default()
 }
 
-/// The number of these messages that one statement may read, so that its rows stay within `room`; at least one.
-fn together(found: &[Found], room: usize) -> usize {
+/// The number of these messages that one statement may read, so that its rows stay within `bytes_max`; at least one.
+fn together(found: &[Found], bytes_max: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = found.iter().take_while(|found| {
         bytes = bytes.saturating_add(found.bytes);
-        bytes <= room
+        bytes <= bytes_max
     });
     fits.count().max(1)
 }
@@ -241,8 +241,8 @@ fn together(found: &[Found], room: usize) -> usize {
 fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget: &mut Budget) -> Result<usize> {
     let mut filled = 0;
     while filled < found.len() {
-        let room = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
-        let end = filled + together(&found[filled..], room);
+        let bytes_max = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
+        let end = filled + together(&found[filled..], bytes_max);
         if budget.refuses(found[filled].bytes) {
             break;
         }
@@ -269,8 +269,8 @@ fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget
 }
 
 /// The parts of those messages whose parts are rows, by the message's row.
-fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<Numbered>>> {
-    let mut rows: HashMap<i64, Vec<Numbered>> = HashMap::new();
+fn part_rows(reader: &mut Reader<'_>, found: &[Found]) -> Result<HashMap<i64, Vec<NumberedPart>>> {
+    let mut rows: HashMap<i64, Vec<NumberedPart>> = HashMap::new();
     let wanted: Vec<i64> =
         found.iter().filter(|found| matches!(found.parts, Parts::Rows)).map(|found| found.row).collect();
     if wanted.is_empty() {
@@ -295,8 +295,8 @@ fn parts_in_row(reader: &mut Reader<'_>, found: &Found) -> Result<Vec<StoredPart
 }
 
 /// A part of a message from its stored form.
-fn part(reader: &mut Reader<'_>, message: MessageId, numbered: Numbered) -> Result<Part> {
-    let Numbered { number, revision, mut stored } = numbered;
+fn part(reader: &mut Reader<'_>, message: MessageId, numbered: NumberedPart) -> Result<Part> {
+    let NumberedPart { number, revision, mut stored } = numbered;
     let id = PartId::of(message, number);
     let (mut body, metadata_json) = content(reader, &mut stored).map_err(|error| error.in_row(id))?;
     if let PartBody::ToolResult(result) = &mut body {
@@ -340,12 +340,12 @@ pub(crate) fn salvage(reader: &mut Reader<'_>, row: i64, session: Option<Session
 }
 
 /// The parts of a message that are rows, each read by itself.
-fn single_parts(reader: &mut Reader<'_>, message: i64) -> Vec<Result<Numbered>> {
+fn single_parts(reader: &mut Reader<'_>, message: i64) -> Vec<Result<NumberedPart>> {
     let last = match sqlite::scalar::<Option<i64>>(LAST_POSITION).bind(message).one(reader.conn) {
         Ok(last) => last,
         Err(error) => return vec![Err(error)],
     };
-    let read = |position| -> Result<Option<Numbered>> {
+    let read = |position| -> Result<Option<NumberedPart>> {
         let row = reader.one(sqlite::query(PART_AT).bind(message).bind(position))?;
         row.map(|row| part_row(&row)).transpose()
     };
@@ -430,13 +430,13 @@ pub(crate) fn at_revisions(
             wanted.push(Found::from_row(&row, at.min(segment.sealed_by.unwrap_or(i64::MAX)))?);
         }
     }
-    let mut room = bytes;
+    let mut remaining = bytes;
     let mut messages = Vec::new();
     for found in wanted {
-        if found.bytes > room && !messages.is_empty() {
+        if found.bytes > remaining && !messages.is_empty() {
             continue;
         }
-        room = room.saturating_sub(found.bytes);
+        remaining = remaining.saturating_sub(found.bytes);
         let mut found = [found];
         fill_parts(reader, &mut found, at, &mut Budget::of(usize::MAX))?;
         messages.extend(found.map(|found| found.message));
@@ -578,12 +578,12 @@ pub(crate) fn page_of_ranges(
     let mut budget = Budget::of(limits::PAGE_BYTES_MAX);
     let mut messages = Vec::new();
     for range in ranges.iter().filter(|range| range.last >= from) {
-        let room = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
+        let remaining = limit.saturating_sub(i64::try_from(messages.len()).unwrap_or(i64::MAX));
         let page = PageOf {
             from: from.max(range.first),
             at: ancestry.revision,
             backward: false,
-            limit: room,
+            limit: remaining,
             derived: false,
             records: false,
         };
@@ -619,12 +619,12 @@ fn page_until(
         let Some(segment) = segment else { break };
         let range = if page.backward { (0, from) } else { (from, until) };
         // One more than requested shows if another page follows; its parts are not read.
-        let room = limit - messages.len();
-        let most = i64::try_from(room).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
+        let remaining = limit - messages.len();
+        let most = i64::try_from(remaining).unwrap_or(i64::MAX).saturating_add(1).min(limits::PAGE_READ_MESSAGES);
         let mut found = segment_rows(reader, &segment, range, &classes, page.backward, most, page.at)?;
         let full = i64::try_from(found.len()).unwrap_or(i64::MAX) == most;
         let seen = page.at.min(segment.sealed_by.unwrap_or(i64::MAX));
-        let wanted = found.len().min(room);
+        let wanted = found.len().min(remaining);
         let filled = fill_parts(reader, &mut found[..wanted], seen, budget)?;
         let next = found.get(filled).map(|found| found.message.revision);
         let last = found.last().map(|found| found.message.revision);

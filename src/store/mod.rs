@@ -72,14 +72,14 @@ pub use counts::Counted;
 pub use doctor::{Diagnosis, Examined, examine};
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
-pub use events::{EventFilter, EventPage, Moment, PagedEvent, ScannedTo, SessionMoment};
+pub use events::{EventFilter, EventPage, LogSnapshot, PagedEvent, ScannedTo, SessionSnapshot};
 pub use export::{Exported, LostRow, export};
 pub use figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use files::paths;
 pub use handle::{Durability, Store};
 pub use head::{Pending, Receipt, SessionKey};
 pub use health::Checkpoints;
-pub use jobs::{Condition, Enqueued, Evaluation, GuardRows, Loss, WindowUsage};
+pub use jobs::{AttemptEnd, Condition, Enqueued, Evaluation, GuardRows, WindowUsage};
 pub use messages::{PageOf, VIEW_BYTES, body_bytes, message_bytes};
 pub use open::Options;
 pub use policies::PolicyText;
@@ -502,9 +502,9 @@ impl Store {
         .await
     }
 
-    /// The state of sessions and of the log at one moment.
-    pub async fn moment(&self, sessions: &[SessionKey]) -> Result<Moment> {
-        self.reading(|reader| events::moment(reader, sessions)).await
+    /// A consistent snapshot of the head of the log and of sessions.
+    pub async fn log_snapshot(&self, sessions: &[SessionKey]) -> Result<LogSnapshot> {
+        self.reading(|reader| events::log_snapshot(reader, sessions)).await
     }
 
     /// The event of a revision of a session's history; none if there is no such revision.

@@ -61,7 +61,7 @@ fn connect(directory: &Path, durability: Durability, creates: bool) -> Result<Co
         Durability::ProcessCrash => "normal",
     };
     conn.pragma_update(None, "synchronous", synchronous)?;
-    harden(&conn)?;
+    configure(&conn)?;
     Ok(conn)
 }
 
@@ -73,12 +73,12 @@ pub(super) fn connect_existing(directory: &Path, read_only: bool) -> Result<Conn
     conn.busy_timeout(BUSY_TIMEOUT)?;
     // A repair writes as durably as the daemon.
     conn.pragma_update(None, "synchronous", "full")?;
-    harden(&conn)?;
+    configure(&conn)?;
     Ok(conn)
 }
 
 /// The settings of every connection.
-fn harden(conn: &Connection) -> Result<()> {
+fn configure(conn: &Connection) -> Result<()> {
     conn.pragma_update(None, "foreign_keys", true)?;
     // Sorting and temporary tables never touch the disk.
     conn.pragma_update(None, "temp_store", "memory")?;
@@ -209,7 +209,7 @@ impl Store {
         let readers =
             Readers::new(limits::READERS, clock.clone(), Box::new(move || connect_reader(&of_readers, durability)))?;
         let health = Arc::new(Health::new());
-        let files = files::Watch::begin(&directory)?;
+        let files = files::OpenFiles::begin(&directory)?;
         let (recent, ring) = (Arc::default(), Arc::default());
         let (writer, handle, announced, owner) =
             Writer::new(conn, clock, health.clone(), files, Arc::clone(&recent), Arc::clone(&ring))?;

@@ -18,11 +18,11 @@ use uuid::Uuid;
 /// The messages that results of one request name.
 #[derive(Default)]
 pub(super) struct NamedCalls {
-    known: HashMap<String, Known>,
+    known: HashMap<String, CallMessage>,
 }
 
 /// A message that may contain calls.
-struct Known {
+struct CallMessage {
     id: MessageId,
     call_ids: HashSet<String>,
 }
@@ -53,7 +53,7 @@ fn call_ids<'a>(bodies: impl IntoIterator<Item = &'a PartBody>) -> impl Iterator
 impl NamedCalls {
     /// Adds a message that the same request writes or extends.
     pub(super) fn add<'a>(&mut self, name: String, id: MessageId, parts: impl IntoIterator<Item = &'a NewPart>) {
-        let known = self.known.entry(name).or_insert_with(|| Known { id, call_ids: HashSet::new() });
+        let known = self.known.entry(name).or_insert_with(|| CallMessage { id, call_ids: HashSet::new() });
         known.call_ids.extend(call_ids(parts.into_iter().map(|part| &*part.body)));
     }
 
@@ -65,7 +65,7 @@ impl NamedCalls {
         let message = messages::get(&mut reader, &ancestry, name)?;
         // An edit has the position of the original, and the next edit of that message replaces it there.
         let id = message.replaces.as_ref().map_or(message.id, |replaced| replaced.message);
-        let known = self.known.entry(name.to_owned()).or_insert_with(|| Known { id, call_ids: HashSet::new() });
+        let known = self.known.entry(name.to_owned()).or_insert_with(|| CallMessage { id, call_ids: HashSet::new() });
         known.call_ids.extend(call_ids(message.parts.iter().map(|part| &*part.body)));
         Ok(id)
     }
@@ -128,7 +128,7 @@ const REOPEN_INHERITED: &str = "insert into tool_call (session_id, call_id, writ
 pub(crate) const STATEMENTS: &[&str] = &[WAITING, WAITING_INHERITED, IS_CALLER, REOPEN, REOPEN_INHERITED];
 
 /// A message that calls and results are written to.
-pub(super) struct Holder<'a> {
+pub(super) struct TargetMessage<'a> {
     /// Its id; an edit's is the original's.
     pub(super) message: MessageId,
     /// Its position; an edit's is the original's.
@@ -145,7 +145,7 @@ pub(super) struct Holder<'a> {
 pub(super) fn pair(
     tx: &mut Tx<'_>,
     key: i64,
-    holder: &Holder<'_>,
+    holder: &TargetMessage<'_>,
     position: i64,
     body: &PartBody,
     input: &mut PartInput,
@@ -175,7 +175,7 @@ pub(super) fn pair(
 }
 
 /// The call that is answered by a result which names none.
-fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &Holder<'_>) -> Result<Option<(CallKey, Uuid)>> {
+fn nearest(tx: &mut Tx<'_>, key: i64, call_id: &str, holder: &TargetMessage<'_>) -> Result<Option<(CallKey, Uuid)>> {
     let own = waiting(tx, key, call_id, Candidates::Writer(holder.writer), holder.revision)?;
     if own.is_some() || is_caller(tx, key, call_id, holder.writer)? {
         return Ok(own);
@@ -285,7 +285,7 @@ pub(super) fn settle_edit(
     inputs: &mut [PartInput],
 ) -> Result<()> {
     let mut before: Vec<&PartBody> = original.parts.iter().chain(&edited.parts).map(|part| &*part.body).collect();
-    let holder = Holder { message: original.id, revision: original.revision, writer: original.writer() };
+    let holder = TargetMessage { message: original.id, revision: original.revision, writer: original.writer() };
     for (position, (part, input)) in (0..).zip(parts.iter().zip(inputs)) {
         let is_same = |other: &&PartBody| match (*other, &*part.body) {
             (PartBody::ToolCall(other), PartBody::ToolCall(call)) => other.call_id == call.call_id,

@@ -29,7 +29,7 @@ pub(crate) fn policy_at(reader: &mut Reader<'_>, key: i64, at: Revision) -> Resu
     let policy = PolicyText { preset: row.get(0)?, json: row.get(1)? };
     let hash: Vec<u8> = row.get(2)?;
     if blake3::hash(policy.json.as_bytes()).as_bytes().as_slice() != hash {
-        return Err(Error::corrupt("policy_text", "the text is not what its hash says"));
+        return Err(Error::corrupt("policy_text", "the text does not match its hash"));
     }
     Ok(policy)
 }

@@ -27,7 +27,7 @@ pub async fn restore(backup: &Path, directory: &Path, progress: OnProgress<'_>) 
     let (held, _) = open::claim(&directory).await?;
     // Somebody else may have been faster.
     check_empty(&directory)?;
-    copies::check_room(&directory, bytes)?;
+    copies::check_free_space(&directory, bytes)?;
     let file = NewFile::make(directory.join(format!("{DATABASE}.restoring")))?;
     let (from, to) = (backup.to_owned(), file.path().to_owned());
     let copying = async move {

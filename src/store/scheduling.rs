@@ -50,7 +50,7 @@ impl Store {
     }
 
     /// Returns a job to the queue for another attempt, at this time.
-    pub async fn retry_job(&self, claim: Claim, failure: Failure, at: Timestamp, loss: Loss) -> Result<()> {
+    pub async fn retry_job(&self, claim: Claim, failure: Failure, at: Timestamp, loss: AttemptEnd) -> Result<()> {
         self.end_job(claim, jobs::End::Retry(failure, at, loss)).await
     }
 

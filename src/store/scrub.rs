@@ -98,7 +98,7 @@ fn wait(options: ScrubOptions, last: Timestamp, now: Timestamp) -> Option<Durati
 }
 
 /// Reason why a pass does not go on.
-enum Halt {
+enum StopReason {
     /// The daemon stops.
     Stopping,
     /// The store is closed.
@@ -153,8 +153,8 @@ impl Store {
             }
             match task.pass().await {
                 Ok(()) => {}
-                Err(Halt::Closed) => return,
-                Err(Halt::Stopping) => return task.save().await,
+                Err(StopReason::Closed) => return,
+                Err(StopReason::Stopping) => return task.save().await,
             }
         }
     }
@@ -162,7 +162,7 @@ impl Store {
 
 impl Task {
     /// Waits until a pass is requested or due.
-    async fn until_due(&self, created: Timestamp) -> std::result::Result<(), Halt> {
+    async fn until_due(&self, created: Timestamp) -> std::result::Result<(), StopReason> {
         let most = Duration::from_millis(limits::SCRUB_WAIT_MS_MAX);
         loop {
             let last = self.progress.end_time.unwrap_or(created);
@@ -171,7 +171,7 @@ impl Task {
                 return Ok(());
             }
             tokio::select! {
-                () = self.stopping.cancelled() => return Err(Halt::Stopping),
+                () = self.stopping.cancelled() => return Err(StopReason::Stopping),
                 () = self.store.shared.scrub.requested.notified() => return Ok(()),
                 // The system's clock may be set meanwhile.
                 () = tokio::time::sleep(wait.unwrap_or(most).min(most)) => {}
@@ -180,7 +180,7 @@ impl Task {
     }
 
     /// One pass, from its begin or from where it was stopped.
-    async fn pass(&mut self) -> std::result::Result<(), Halt> {
+    async fn pass(&mut self) -> std::result::Result<(), StopReason> {
         if self.progress.session.is_none() {
             let (end_time, last_findings) = (self.progress.end_time, self.progress.last_findings);
             let start_time = Some(self.clock.now());
@@ -212,7 +212,7 @@ impl Task {
         Ok(())
     }
 
-    async fn sessions(&mut self) -> std::result::Result<(), Halt> {
+    async fn sessions(&mut self) -> std::result::Result<(), StopReason> {
         while let Some(keys) = self.next_sessions().await? {
             for key in keys {
                 self.session(key).await?;
@@ -224,7 +224,7 @@ impl Task {
         Ok(())
     }
 
-    async fn next_sessions(&mut self) -> std::result::Result<Option<Vec<i64>>, Halt> {
+    async fn next_sessions(&mut self) -> std::result::Result<Option<Vec<i64>>, StopReason> {
         let after = self.progress.session.unwrap_or(0);
         loop {
             let found = verify::sessions_after(&self.store.shared.readers, after).await;
@@ -237,7 +237,7 @@ impl Task {
     }
 
     /// Checks a session, and begins anew if the store was busy.
-    async fn session(&mut self, key: i64) -> std::result::Result<(), Halt> {
+    async fn session(&mut self, key: i64) -> std::result::Result<(), StopReason> {
         loop {
             let mut check = SessionCheck::new(key);
             self.checked = self.progress.checked;
@@ -261,7 +261,7 @@ impl Task {
     }
 
     /// Checks the numbers of the log.
-    async fn log(&mut self) -> std::result::Result<(), Halt> {
+    async fn log(&mut self) -> std::result::Result<(), StopReason> {
         let mut check = LogCheck::default();
         loop {
             let begun = self.clock.now();
@@ -282,10 +282,10 @@ impl Task {
 
     /// The result of a read. Rows that cannot be read are a finding, with `Some(None)`. Without a free reader, memory or
     /// file descriptors it is none, and the read has to be tried again.
-    async fn outcome<T>(&mut self, read: Result<T>, what: &str) -> std::result::Result<Option<Option<T>>, Halt> {
+    async fn outcome<T>(&mut self, read: Result<T>, what: &str) -> std::result::Result<Option<Option<T>>, StopReason> {
         match read {
             Ok(found) => Ok(Some(Some(found))),
-            Err(Error::Closed) => Err(Halt::Closed),
+            Err(Error::Closed) => Err(StopReason::Closed),
             Err(error) if !matches!(error, Error::Corrupt { .. } | Error::Disk(_)) => {
                 tracing::warn!(%error, "the scrub waits");
                 self.sleep(Duration::from_millis(limits::SCRUB_RETRY_MS)).await?;
@@ -323,15 +323,15 @@ impl Task {
     }
 
     /// Pauses behind a read that began at an instant.
-    async fn rest(&self, bytes: u64, begun: Timestamp) -> std::result::Result<(), Halt> {
+    async fn rest(&self, bytes: u64, begun: Timestamp) -> std::result::Result<(), StopReason> {
         let took = Duration::from_micros(u64::try_from(self.clock.now().0 - begun.0).unwrap_or(0));
         self.sleep(pause(bytes, took, self.options.bytes_per_second)).await
     }
 
-    async fn sleep(&self, duration: Duration) -> std::result::Result<(), Halt> {
+    async fn sleep(&self, duration: Duration) -> std::result::Result<(), StopReason> {
         tokio::select! {
             biased;
-            () = self.stopping.cancelled() => Err(Halt::Stopping),
+            () = self.stopping.cancelled() => Err(StopReason::Stopping),
             () = tokio::time::sleep(duration) => Ok(()),
         }
     }

@@ -51,7 +51,7 @@ pub(super) const STATEMENTS: &[&str] = &[ADD, SPENT];
 /// Counts a request, in the transaction that writes it to the request log.
 pub(super) fn add(conn: &Connection, request: &SummaryRequest) -> Result<()> {
     // A provider may report any number; figures are clamped so that their sums can be stored.
-    let figure = |said: i64| said.clamp(0, limits::SPENDING_FIGURE_MAX);
+    let figure = |reported: i64| reported.clamp(0, limits::SPENDING_FIGURE_MAX);
     let usage = request.usage.unwrap_or_default();
     let model = &request.model[..request.model.floor_char_boundary(limits::SPENDING_MODEL_BYTES_MAX)];
     sqlite::query(ADD)

@@ -115,7 +115,7 @@ async fn every_statement_fits_the_schema_and_none_walks_a_table() {
 }
 
 #[tokio::test]
-async fn a_walk_would_be_noticed() {
+async fn a_table_scan_fails_the_check() {
     let (_directory, database) = database().await;
     let partial = partial_indexes(&database);
     for (statement, expected) in [

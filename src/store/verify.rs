@@ -4,7 +4,7 @@ use super::ancestry::{self, Reader};
 use super::chain::{self, Digest};
 use super::codec::{self, Number as _};
 use super::error::{Error, Result};
-use super::messages::Numbered;
+use super::messages::NumberedPart;
 use super::readers::Readers;
 use super::sqlite::{self, Row};
 use super::{events, messages};
@@ -429,7 +429,7 @@ impl SessionCheck {
         let Some(row) = reader.one(sqlite::query(POLICY).bind(self.key).bind(revision))? else { return Ok(()) };
         let (hash, preset, json): (Vec<u8>, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if blake3::hash(json.as_bytes()).as_bytes().as_slice() != hash {
-            return Err(Error::corrupt("policy_text", "the text is not what its hash says"));
+            return Err(Error::corrupt("policy_text", "the text does not match its hash"));
         }
         chain::policy(digest, &hash, &preset);
         self.accounted.policies += 1;
@@ -474,7 +474,7 @@ impl SessionCheck {
         {
             self.accounted.voided += 1;
             if row.get::<Option<Revision>>(0)? != Some(revision) {
-                return Err(Error::corrupt("mark", format_args!("mark {mark} does not say that it was undone here")));
+                return Err(Error::corrupt("mark", format_args!("mark {mark} does not state that it was undone here")));
             }
         }
         Ok(true)
@@ -559,7 +559,7 @@ impl SessionCheck {
             && row.get::<Vec<u8>>(9)? == self.event_fields.window
             && row.get::<i64>(12)? == self.event_fields.message_count;
         if !same {
-            self.find(revision, "the session's row does not say what its events say");
+            self.find(revision, "the session's row does not match its events");
         }
         if row.get::<Revision>(10)? != revision || row.get::<Vec<u8>>(11)? != hash {
             self.find(revision, "the session's head is not where its events end");
@@ -650,9 +650,9 @@ fn part(
     reader: &mut Reader<'_>,
     digest: &mut Digest,
     (message, position): (MessageId, i64),
-    numbered: Numbered,
+    numbered: NumberedPart,
 ) -> Result<u64> {
-    let Numbered { number, mut stored, .. } = numbered;
+    let NumberedPart { number, mut stored, .. } = numbered;
     let plain = messages::plain_body(reader, &mut stored)?;
     let mut bytes = plain.len() as u64;
     for hash in codec::media_blobs(&plain)? {
@@ -677,7 +677,7 @@ fn finished(reader: &mut Reader<'_>, digest: &mut Digest, message: MessageId, re
         .one(sqlite::query(MESSAGE_BY_ID).bind(message.0.as_bytes().to_vec()))?
         .ok_or_else(|| Error::corrupt("message", "the message is gone"))?;
     if row.get::<Option<Revision>>(8)? != Some(revision) {
-        return Err(Error::corrupt("message", "the message does not say that it was sealed here"));
+        return Err(Error::corrupt("message", "the message does not state that it was sealed here"));
     }
     let seal: Option<&[u8]> = row.get(9)?;
     chain::seal(digest, message.0.as_bytes(), seal.unwrap_or_default());

@@ -226,7 +226,7 @@ pub(crate) struct Writer {
     work: watch::Sender<()>,
     health: Arc<Health>,
     meter: WriterMeter,
-    files: files::Watch,
+    files: files::OpenFiles,
     recent: Arc<Recent>,
     ring: Arc<Ring>,
     /// True once the owner is gone: nothing more is committed.
@@ -259,7 +259,7 @@ impl Writer {
         conn: Connection,
         clock: Clock,
         health: Arc<Health>,
-        files: files::Watch,
+        files: files::OpenFiles,
         recent: Arc<Recent>,
         ring: Arc<Ring>,
     ) -> Result<(Self, WriterHandle, Announced, Owner)> {
@@ -394,7 +394,7 @@ impl Writer {
             self.recent.forget();
             return Err(Error::Uncertain);
         }
-        // A scheduler's decision may still find room on a disk where a message does not, so it proves nothing.
+        // A scheduler's decision may still fit on a disk where a message does not, so it proves nothing.
         if batch.iter().any(|envelope| envelope.mutation.carries_content && envelope.call.is_accepted()) {
             self.health.set(WriteState::Accepted);
         }
@@ -485,13 +485,13 @@ mod tests {
     use futures::FutureExt as _;
 
     #[tokio::test]
-    async fn content_that_waits_keeps_its_room_when_its_sender_is_gone() {
+    async fn queued_content_counts_until_the_writer_has_taken_it_even_without_its_sender() {
         let (queue, mut waiting) = mpsc::channel(4);
         let handle = WriterHandle { queue, capacity: Arc::new(Semaphore::new(2)), meter: WriterMeter::default() };
         let write = || handle.write(Mutation::content("append", 2_048), |_| Ok(()));
         assert!(write().now_or_never().is_none(), "it waits, and its sender goes");
         assert!(matches!(write().now_or_never(), Some(Err(Error::Busy))));
         drop(waiting.recv().await);
-        assert!(write().now_or_never().is_none(), "there is room again");
+        assert!(write().now_or_never().is_none(), "the queue is free again");
     }
 }

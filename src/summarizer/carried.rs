@@ -1,7 +1,7 @@
 //! The sections that follow the text of every summary, whoever wrote it: corrections and facts from the history, and
 //! lists of the files it touched.
 
-use super::extractive::{self, Evidence, Room, defuse};
+use super::extractive::{self, Budget, Evidence, defuse};
 use super::file_lists::{self, file_lists};
 use super::summary::{SummaryInput, SummaryOutput};
 use crate::model::compaction::Contradiction;
@@ -68,12 +68,12 @@ fn corrections_tokens(input: &SummaryInput) -> i64 {
 
 /// One line per claim with the fact from the history, up to the limit; empty if the policy wants none.
 fn corrections(input: &SummaryInput, contradictions: &[Contradiction]) -> String {
-    let room = Room::of(&input.counting, corrections_tokens(input));
+    let budget = Budget::of(&input.counting, corrections_tokens(input));
     let mut text = CORRECTIONS.to_owned();
     let mut lines = 0;
     for found in contradictions {
         let line = format!("\n- {}", defuse(&found.history));
-        if room.measure(&text) + room.measure(&line) > room.units {
+        if budget.measure(&text) + budget.measure(&line) > budget.units {
             break;
         }
         text.push_str(&line);

@@ -1,8 +1,8 @@
 //! Several summarizers, in the order in which they are tried.
 
 use super::extractive::Extractive;
-use super::observer::{Nobody, Observer};
-use super::summary::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
+use super::observer::Observer;
+use super::summary::{Error, Forecast, Gate, Summarizer, SummaryInput, SummaryOutput};
 use super::usage_counter::UsageCounter;
 use futures::future::{BoxFuture, FutureExt as _};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl Chain {
         let counter = UsageCounter::new(observer);
         let mut wait: Option<(String, Option<i64>)> = None;
         for member in &self.members {
-            match member.summarize_before(input, &counter).await {
+            match member.summarize(input, &counter).await {
                 // The usage includes failed requests of earlier members, which were sent for this summary too.
                 Ok(output) => return Ok(SummaryOutput { usage: counter.usage().or(output.usage), ..output }),
                 Err(error) => {
@@ -46,7 +46,7 @@ impl Chain {
         if let Some((message, retry_after_ms)) = wait {
             return Err(Error::Transient { message, retry_after_ms });
         }
-        let output = Extractive.summarize_before(input, &counter).await?;
+        let output = Extractive.summarize(input, &counter).await?;
         Ok(SummaryOutput { usage: counter.usage(), ..output })
     }
 }
@@ -56,11 +56,7 @@ impl Summarizer for Chain {
         self.members.first().map_or_else(|| Extractive.name(), |member| member.name())
     }
 
-    fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        self.write(input, &Nobody).boxed()
-    }
-
-    fn summarize_before<'a>(
+    fn summarize<'a>(
         &'a self,
         input: &'a SummaryInput,
         observer: &'a dyn Observer,
@@ -72,7 +68,7 @@ impl Summarizer for Chain {
         self.members.iter().flat_map(|member| member.gates()).collect()
     }
 
-    fn foresee(&self, input: &SummaryInput) -> Foreseen {
-        self.members.first().map_or_else(|| Extractive.foresee(input), |member| member.foresee(input))
+    fn forecast(&self, input: &SummaryInput) -> Forecast {
+        self.members.first().map_or_else(|| Extractive.forecast(input), |member| member.forecast(input))
     }
 }

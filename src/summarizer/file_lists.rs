@@ -1,6 +1,6 @@
 //! Lists of the files that a history touched, after the text of its summary.
 
-use super::extractive::{Room, clean, one_line};
+use super::extractive::{Budget, clean, one_line};
 use super::summary::SummaryInput;
 use crate::model::part::PartBody;
 use crate::policy::files::{self, FileOperations};
@@ -19,7 +19,7 @@ pub(super) fn most_tokens(input: &SummaryInput) -> i64 {
 /// read ones, newer before older.
 pub(super) fn file_lists(input: &SummaryInput) -> String {
     let Some(tools) = input.rules.file_lists else { return String::new() };
-    let room = Room::of(&input.counting, input.budget_tokens);
+    let budget = Budget::of(&input.counting, input.budget_tokens);
     let mut operations = FileOperations::default();
     let mut newest: HashMap<String, usize> = HashMap::new();
     if let Some(previous) = input.previous.as_ref().filter(|_| !input.previous_is_supplied) {
@@ -37,14 +37,14 @@ pub(super) fn file_lists(input: &SummaryInput) -> String {
         }
     }
     let (mut read, mut modified) = operations.lists();
-    let frame = room.measure(&files::tags(&[String::new()], &[String::new()]));
-    let mut left = (room.units * SHARE / 100).saturating_sub(frame);
+    let frame = budget.measure(&files::tags(&[String::new()], &[String::new()]));
+    let mut left = (budget.units * SHARE / 100).saturating_sub(frame);
     for paths in [&mut modified, &mut read] {
         let mut order: Vec<&String> = paths.iter().filter(|path| is_plain(path)).collect();
         order.sort_by_key(|path| Reverse(newest.get(*path).copied().unwrap_or(0)));
         let mut kept: HashSet<String> = HashSet::new();
         for path in order {
-            let cost = room.measure(path) + 1;
+            let cost = budget.measure(path) + 1;
             if cost > left {
                 break;
             }

@@ -18,12 +18,12 @@ mod usage_counter;
 
 pub use chain::Chain;
 pub use extractive::{Evidence, Extractive, contradictions, extract};
-pub use observer::{Call, Nobody, Observer, Texts};
+pub use observer::{NoObserver, Observer, RecordedTexts, RequestRecord};
 #[doc(hidden)]
 pub use provider::ReplyReader;
 pub use provider::fault::{Class, Fault};
 pub use provider::gate::{Breaker, GateState};
 pub use secret::Secret;
 pub use setup::{Levels, levels};
-pub use summary::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
+pub use summary::{Error, Forecast, Gate, Summarizer, SummaryInput, SummaryOutput};
 pub use tasks::{Filter, Leased, Offer, Refused, Release, Request, Task, TaskEdit, TaskReply, Tasks};

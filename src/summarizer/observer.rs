@@ -4,7 +4,7 @@ use crate::model::usage::Usage;
 
 /// One request to a model, for the request log.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
+pub struct RequestRecord {
     /// The summarizer's name in the configuration.
     pub summarizer: String,
     /// The model as the provider named it, else as requested.
@@ -20,12 +20,12 @@ pub struct Call {
     /// Reason why the reply contains no summary; none if it contains one.
     pub failure: Option<String>,
     /// Text of request and reply, if the configuration has them recorded.
-    pub texts: Option<Texts>,
+    pub texts: Option<RecordedTexts>,
 }
 
 /// Text of a request and of its reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Texts {
+pub struct RecordedTexts {
     /// The request's body.
     pub request: String,
     /// The reply's text as far as it came.
@@ -35,23 +35,23 @@ pub struct Texts {
 /// Observer of a summary while it is written. Its methods must be short: the reply waits for them.
 pub trait Observer: Send + Sync {
     /// A summary begins. The text of one that began before is void.
-    fn begins(&self, summarizer: &str);
+    fn on_start(&self, summarizer: &str);
 
     /// More text of the summary, as it comes from the model.
-    fn hears(&self, words: &str);
+    fn on_text(&self, words: &str);
 
     /// A request has ended, with or without success.
-    fn called(&self, call: &Call);
+    fn on_request(&self, call: &RequestRecord);
 }
 
 /// An observer that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Nobody;
+pub struct NoObserver;
 
-impl Observer for Nobody {
-    fn begins(&self, _summarizer: &str) {}
+impl Observer for NoObserver {
+    fn on_start(&self, _summarizer: &str) {}
 
-    fn hears(&self, _words: &str) {}
+    fn on_text(&self, _words: &str) {}
 
-    fn called(&self, _call: &Call) {}
+    fn on_request(&self, _call: &RequestRecord) {}
 }

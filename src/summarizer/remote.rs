@@ -1,9 +1,9 @@
 //! Summaries by a model: the requests, how many there are, and the retries with less input.
 
-use super::observer::{Nobody, Observer};
+use super::observer::{NoObserver, Observer};
 use super::provider::Provider;
 use super::provider::fault::{Class, Fault};
-use super::summary::{Error, Foreseen, Gate, Summarizer, SummaryInput, SummaryOutput};
+use super::summary::{Error, Forecast, Gate, Summarizer, SummaryInput, SummaryOutput};
 use super::usage_counter::UsageCounter;
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
@@ -19,7 +19,7 @@ const EFFORTS: usize = 3;
 const PIECES_AT_ONCE: usize = 4;
 
 /// Minimum of history in a request, in tokens; no useful window is smaller.
-const ROOM_MIN: i64 = 256;
+const HISTORY_TOKENS_MIN: i64 = 256;
 
 /// A summarizer that asks a model.
 pub(super) struct Remote {
@@ -39,7 +39,7 @@ struct TryParameters<'a> {
     /// Approximate maximum length of the summary, in words.
     words: i64,
     /// Maximum size of a whole request, in tokens.
-    room: i64,
+    request_tokens_max: i64,
     /// Estimate of the longest request so far, in tokens.
     longest_request: AtomicI64,
 }
@@ -52,11 +52,12 @@ impl<'a> TryParameters<'a> {
     }
 
     /// Tokens left for the history in a request, beside its fixed texts.
-    fn room_beside(&self, scope: Scope, previous: Option<&str>) -> i64 {
+    fn history_tokens(&self, scope: Scope, previous: Option<&str>) -> i64 {
         let empty = prompt::prompt(&self.input.rules, &self.request(scope, Material::Piece("", 1, 1), previous));
         // A check sends the summary together with its source.
-        let draft = if self.input.rules.verify { (self.room / 4).min(self.input.budget_tokens) } else { 0 };
-        self.room.saturating_sub(prompt_tokens(&empty)).saturating_sub(draft).max(ROOM_MIN)
+        let draft =
+            if self.input.rules.verify { (self.request_tokens_max / 4).min(self.input.budget_tokens) } else { 0 };
+        self.request_tokens_max.saturating_sub(prompt_tokens(&empty)).saturating_sub(draft).max(HISTORY_TOKENS_MIN)
     }
 
     /// The history in pieces that fit a request each, the previous summary if it goes beside them, and the maximum size
@@ -69,11 +70,11 @@ impl<'a> TryParameters<'a> {
     ) -> (Vec<String>, Option<&'b str>, i64) {
         // A previous summary that leaves too little space becomes part of the transcript instead.
         let (lead, previous) = match previous {
-            Some(previous) if estimated_tokens(previous) > self.room / 2 => (Some(previous), None),
+            Some(previous) if estimated_tokens(previous) > self.request_tokens_max / 2 => (Some(previous), None),
             other => (None, other),
         };
-        let room = self.room_beside(scope, previous);
-        (prompt::pieces(&self.input.rules.transcript, self.skip, messages, lead, room), previous, room)
+        let piece_tokens = self.history_tokens(scope, previous);
+        (prompt::pieces(&self.input.rules.transcript, self.skip, messages, lead, piece_tokens), previous, piece_tokens)
     }
 
     /// The requests that a summary of these messages begins with.
@@ -94,17 +95,17 @@ fn prompt_tokens(prompt: &Prompt) -> i64 {
 }
 
 /// Groups notes so that each group fits one request. A group holds at least two, so that each round leaves fewer.
-fn grouped(notes: Vec<String>, room: i64) -> Vec<Vec<String>> {
+fn grouped(notes: Vec<String>, piece_tokens: i64) -> Vec<Vec<String>> {
     // Estimate of the tags around a note, in tokens.
     const TAGS: i64 = 16;
-    let half = (room / 2).saturating_sub(TAGS).max(1);
+    let half = (piece_tokens / 2).saturating_sub(TAGS).max(1);
     let mut groups: Vec<Vec<String>> = Vec::new();
     let mut used = 0;
     for note in notes {
         let note = prompt::note_without_middle(&note, half);
         let note_tokens = estimated_tokens(&note).saturating_add(TAGS);
         match groups.last_mut() {
-            Some(group) if group.len() < 2 || used + note_tokens <= room => {
+            Some(group) if group.len() < 2 || used + note_tokens <= piece_tokens => {
                 group.push(note);
                 used += note_tokens;
             }
@@ -126,13 +127,19 @@ impl Remote {
     async fn write(&self, input: &SummaryInput, observer: &dyn Observer) -> Result<SummaryOutput, Error> {
         let counter = UsageCounter::new(observer);
         let budget = input.budget_tokens.min(self.max_output).max(0);
-        let mut room = self.window.saturating_sub(self.max_output);
+        let mut request_tokens_max = self.window.saturating_sub(self.max_output);
         let mut words = prompt::words(budget);
         let mut fault = Fault::new(Class::Permanent, "nothing was tried");
         for skip in 0..EFFORTS {
-            counter.begins(self.name());
-            let parameters =
-                TryParameters { input, observer: &counter, skip, words, room, longest_request: AtomicI64::new(0) };
+            counter.on_start(self.name());
+            let parameters = TryParameters {
+                input,
+                observer: &counter,
+                skip,
+                words,
+                request_tokens_max,
+                longest_request: AtomicI64::new(0),
+            };
             fault = match self.try_once(&parameters).await {
                 Ok(text) => {
                     let summarizer = format!("{}/{}", self.name(), counter.model());
@@ -142,12 +149,14 @@ impl Remote {
             };
             match fault.class {
                 // Half of the longest request, if that was shorter than the limit.
-                Class::Overflow => room = room.min(parameters.longest_request.load(Ordering::Relaxed)) / 2,
+                Class::Overflow => {
+                    request_tokens_max = request_tokens_max.min(parameters.longest_request.load(Ordering::Relaxed)) / 2
+                }
                 // The requested summary may have been longer than the model can write.
                 Class::Refused => words /= 2,
                 Class::Transient | Class::Permanent | Class::Cancelled => break,
             }
-            tracing::debug!(summarizer = %self.name(), %fault, room, "trying with less");
+            tracing::debug!(summarizer = %self.name(), %fault, request_tokens_max, "trying with less");
         }
         Err(match fault.class {
             Class::Transient => Error::Transient { message: fault.message, retry_after_ms: fault.retry_after_ms },
@@ -163,19 +172,19 @@ impl Remote {
         let split_turn = input.rules.split_turn.as_ref().filter(|_| !input.split_turn.is_empty());
         let Some(split_turn) = split_turn else {
             let messages: Vec<&SourceMessage> = input.messages.iter().chain(&input.split_turn).collect();
-            let text = self.condense(parameters, Scope::History, &messages, previous).await?;
+            let text = self.summarize_messages(parameters, Scope::History, &messages, previous).await?;
             return text.ok_or_else(|| Fault::new(Class::Permanent, "there is nothing to summarize"));
         };
         let messages: Vec<&SourceMessage> = input.messages.iter().collect();
         let past = if messages.is_empty() {
             None
         } else {
-            self.condense(parameters, Scope::History, &messages, previous).await?
+            self.summarize_messages(parameters, Scope::History, &messages, previous).await?
         };
         let past = past.or(input.previous.clone());
         let front: Vec<&SourceMessage> = input.split_turn.iter().collect();
         // One after the other: servers with a single slot refuse a second request.
-        match (past, self.condense(parameters, Scope::TurnFront, &front, None).await?) {
+        match (past, self.summarize_messages(parameters, Scope::TurnFront, &front, None).await?) {
             (past, Some(front)) => Ok(prompt::join(&split_turn.heading, past.as_deref().unwrap_or(NO_HISTORY), &front)),
             (Some(past), None) => Ok(past),
             (None, None) => Err(Fault::new(Class::Permanent, "there is nothing to summarize")),
@@ -184,14 +193,14 @@ impl Remote {
 
     /// Summarizes messages: in one request if they fit, else in pieces whose summaries are merged. None if there is
     /// nothing to summarize.
-    async fn condense(
+    async fn summarize_messages(
         &self,
         parameters: &TryParameters<'_>,
         scope: Scope,
         messages: &[&SourceMessage],
         previous: Option<&str>,
     ) -> Result<Option<String>, Fault> {
-        let (pieces, previous, room) = parameters.pieces(scope, messages, previous);
+        let (pieces, previous, piece_tokens) = parameters.pieces(scope, messages, previous);
         let ask = |material, previous| parameters.request(scope, material, previous);
         match pieces.as_slice() {
             [] => return Ok(None),
@@ -205,7 +214,7 @@ impl Remote {
             notes.push(self.ask(parameters, ask(Material::Piece(piece, at + 1, pieces.len()), None), false));
         }
         let notes = futures::stream::iter(notes).buffered(PIECES_AT_ONCE).try_collect().await?;
-        self.merge(parameters, scope, notes, previous, room).await.map(Some)
+        self.merge(parameters, scope, notes, previous, piece_tokens).await.map(Some)
     }
 
     /// Merges summaries of pieces into one, in several rounds if they do not fit one request.
@@ -215,10 +224,10 @@ impl Remote {
         scope: Scope,
         mut notes: Vec<String>,
         previous: Option<&str>,
-        room: i64,
+        piece_tokens: i64,
     ) -> Result<String, Fault> {
         loop {
-            let mut groups = grouped(notes, room);
+            let mut groups = grouped(notes, piece_tokens);
             if groups.len() <= 1 {
                 let last = groups.pop().unwrap_or_default();
                 return self
@@ -237,7 +246,7 @@ impl Remote {
         }
     }
 
-    /// Requests the summary itself and, if the policy says so, a second request that checks it against its source. If
+    /// Requests the summary itself and, if the policy asks for it, a second request that checks it against its source. If
     /// the second request is too large or fails, the first text stays.
     async fn write_and_check(&self, parameters: &TryParameters<'_>, request: Request<'_>) -> Result<String, Fault> {
         let text = self.ask(parameters, request, true).await?;
@@ -245,15 +254,15 @@ impl Remote {
             return Ok(text);
         }
         let check = Request { draft: Some(&text), ..request };
-        if prompt_tokens(&prompt::prompt(&parameters.input.rules, &check)) > parameters.room {
+        if prompt_tokens(&prompt::prompt(&parameters.input.rules, &check)) > parameters.request_tokens_max {
             return Ok(text);
         }
-        parameters.observer.begins(self.name());
+        parameters.observer.on_start(self.name());
         let checked = self.ask(parameters, check, true).await;
         Ok(checked.unwrap_or_else(|fault| {
             tracing::warn!(summarizer = %self.name(), %fault, "a summary could not be checked");
-            parameters.observer.begins(self.name());
-            parameters.observer.hears(&text);
+            parameters.observer.on_start(self.name());
+            parameters.observer.on_text(&text);
             text
         }))
     }
@@ -272,11 +281,7 @@ impl Summarizer for Remote {
         self.provider.name()
     }
 
-    fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        self.write(input, &Nobody).boxed()
-    }
-
-    fn summarize_before<'a>(
+    fn summarize<'a>(
         &'a self,
         input: &'a SummaryInput,
         observer: &'a dyn Observer,
@@ -290,14 +295,14 @@ impl Summarizer for Remote {
         vec![Gate { summarizer, model, state: provider.gate_state() }]
     }
 
-    fn foresee(&self, input: &SummaryInput) -> Foreseen {
+    fn forecast(&self, input: &SummaryInput) -> Forecast {
         let budget = input.budget_tokens.min(self.max_output).max(0);
         let parameters = TryParameters {
             input,
-            observer: &Nobody,
+            observer: &NoObserver,
             skip: 0,
             words: prompt::words(budget),
-            room: self.window.saturating_sub(self.max_output),
+            request_tokens_max: self.window.saturating_sub(self.max_output),
             longest_request: AtomicI64::new(0),
         };
         let is_split = input.rules.split_turn.is_some() && !input.split_turn.is_empty();
@@ -328,7 +333,7 @@ impl Summarizer for Remote {
             usage.input = usage.input.saturating_add(request_tokens).saturating_add(answers);
             usage.output += answers;
         }
-        Foreseen {
+        Forecast {
             summarizer: self.name().to_owned(),
             requests,
             request_tokens,
@@ -342,9 +347,9 @@ impl Summarizer for Remote {
 mod tests {
     use super::*;
 
-    fn check(notes: &[i64], room: i64, expected: &[usize]) {
+    fn check(notes: &[i64], piece_tokens: i64, expected: &[usize]) {
         let notes = notes.iter().map(|tokens| "abc".repeat(usize::try_from(*tokens).expect("small"))).collect();
-        let groups = grouped(notes, room);
+        let groups = grouped(notes, piece_tokens);
         assert_eq!(groups.iter().map(Vec::len).collect::<Vec<_>>(), expected);
     }
 

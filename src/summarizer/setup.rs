@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_chosen_is_the_built_in_one() {
+    fn the_built_in_summarizer_is_the_default() {
         for (chosen, auto, deep) in [
             ("", BUILT_IN, BUILT_IN),
             ("fallback = [\"fake\"]", BUILT_IN, BUILT_IN),

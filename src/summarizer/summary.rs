@@ -53,7 +53,7 @@ impl SummaryOutput {
 
 /// Forecast of the requests that a summary would send to a model.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Foreseen {
+pub struct Forecast {
     /// Name of the summarizer that would write it.
     pub summarizer: String,
     /// The first requests, word for word; none without a model.
@@ -106,19 +106,13 @@ pub trait Summarizer: Send + Sync {
 
     /// Writes a summary of `input.messages` and `input.split_turn`. The sections that the policy appends to every
     /// summary are not included yet; see [`SummaryOutput::completed`].
-    fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>>;
-
-    /// Like [`Self::summarize`], with an observer that receives the text as it comes and every request to a model.
     ///
-    /// A summarizer without a model reports its start only.
-    fn summarize_before<'a>(
+    /// The observer receives the text as it comes, and every request to a model; without a model, only the start.
+    fn summarize<'a>(
         &'a self,
         input: &'a SummaryInput,
         observer: &'a dyn Observer,
-    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
-        observer.begins(self.name());
-        self.summarize(input)
-    }
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>>;
 
     /// Connection states of the providers that it uses; empty without a model.
     fn gates(&self) -> Vec<Gate> {
@@ -126,7 +120,7 @@ pub trait Summarizer: Send + Sync {
     }
 
     /// Returns a forecast of its requests to a model. Nothing is sent.
-    fn foresee(&self, _input: &SummaryInput) -> Foreseen {
-        Foreseen { summarizer: self.name().to_owned(), ..Foreseen::default() }
+    fn forecast(&self, _input: &SummaryInput) -> Forecast {
+        Forecast { summarizer: self.name().to_owned(), ..Forecast::default() }
     }
 }

@@ -192,7 +192,7 @@ struct Offered {
     end: Instant,
     leases: usize,
     requests: mpsc::Sender<(Uuid, Request)>,
-    noticed: Arc<Notify>,
+    lease_changed: Arc<Notify>,
 }
 
 struct Lease {
@@ -227,7 +227,7 @@ impl Tasks {
     /// Offers a task, until the offer is dropped.
     pub fn offer(&self, task: Task) -> Offer {
         let (sender, requests) = mpsc::channel(1);
-        let noticed = Arc::new(Notify::new());
+        let lease_changed = Arc::new(Notify::new());
         let id = fresh_id();
         let open_until = Instant::now() + self.shared.wait;
         let offered = Offered {
@@ -238,11 +238,11 @@ impl Tasks {
             end: open_until + Duration::from_millis(limits::SUMMARY_TASK_MS_MAX),
             leases: 0,
             requests: sender,
-            noticed: noticed.clone(),
+            lease_changed: lease_changed.clone(),
         };
         self.offered().push(offered);
         self.shared.changed.send_replace(());
-        Offer { tasks: self.clone(), id, requests, noticed }
+        Offer { tasks: self.clone(), id, requests, lease_changed }
     }
 
     /// Reserves a slot for a caller that waits for tasks; dropping it frees the slot.
@@ -273,13 +273,13 @@ impl Tasks {
         let mut all = self.offered();
         let offered = all.iter_mut().find(fits)?;
         let token = fresh_id();
-        let lease = offered.lend(token, lease);
+        let lease = offered.set_lease(token, lease);
         Some(Leased { task: offered.task.clone(), token, lease })
     }
 
     /// Extends a lease to this duration from now; returns the granted duration.
     pub fn extend(&self, compaction: CompactionId, token: Uuid, lease: Duration) -> Result<Duration, Refused> {
-        self.held(compaction, token, |offered| offered.lend(token, lease))
+        self.held(compaction, token, |offered| offered.set_lease(token, lease))
     }
 
     /// Changes the plan of a leased task.
@@ -336,11 +336,11 @@ impl Offered {
         self.lease.as_ref().is_some_and(|lease| lease.token == token && lease.until > Instant::now())
     }
 
-    fn lend(&mut self, token: Uuid, lease: Duration) -> Duration {
+    fn set_lease(&mut self, token: Uuid, lease: Duration) -> Duration {
         let now = Instant::now();
         let until = (now + lease).min(self.end);
         self.lease = Some(Lease { token, until });
-        self.noticed.notify_one();
+        self.lease_changed.notify_one();
         until.saturating_duration_since(now)
     }
 
@@ -355,7 +355,7 @@ pub struct Offer {
     tasks: Tasks,
     id: Uuid,
     requests: mpsc::Receiver<(Uuid, Request)>,
-    noticed: Arc<Notify>,
+    lease_changed: Arc<Notify>,
 }
 
 impl Offer {
@@ -373,7 +373,7 @@ impl Offer {
                         return Some(request);
                     }
                 }
-                () = self.noticed.notified() => {}
+                () = self.lease_changed.notified() => {}
                 () = tokio::time::sleep_until(deadline) => {
                     if self.expired()? {
                         // A lease that ran out counts as a release.

@@ -1,6 +1,6 @@
 //! Total usage of all requests of one summary, including refused ones.
 
-use super::observer::{Call, Observer};
+use super::observer::{Observer, RequestRecord};
 use crate::model::usage::Usage;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -39,15 +39,15 @@ impl<'a> UsageCounter<'a> {
 }
 
 impl Observer for UsageCounter<'_> {
-    fn begins(&self, summarizer: &str) {
-        self.inner.begins(summarizer);
+    fn on_start(&self, summarizer: &str) {
+        self.inner.on_start(summarizer);
     }
 
-    fn hears(&self, words: &str) {
-        self.inner.hears(words);
+    fn on_text(&self, words: &str) {
+        self.inner.on_text(words);
     }
 
-    fn called(&self, call: &Call) {
+    fn on_request(&self, call: &RequestRecord) {
         let mut sum = self.sum();
         call.model.clone_into(&mut sum.model);
         sum.usage = match (sum.usage, call.usage) {
@@ -55,6 +55,6 @@ impl Observer for UsageCounter<'_> {
             (so_far, usage) => so_far.or(usage),
         };
         drop(sum);
-        self.inner.called(call);
+        self.inner.on_request(call);
     }
 }

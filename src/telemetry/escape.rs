@@ -78,7 +78,7 @@ mod tests {
     use std::io::Write as _;
 
     #[test]
-    fn what_a_terminal_would_obey_is_written_out() {
+    fn control_characters_are_escaped() {
         for (text, expected) in [
             ("plain é 漢 👩\u{200d}🚀", "plain é 漢 👩\u{200d}🚀"),
             ("\u{1b}[2J\u{1b}]0;t\u{7}", "\\u{1b}[2J\\u{1b}]0;t\\u{7}"),

@@ -2,13 +2,13 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, shown, text, turns};
 use longhand::app::Reason;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::model::compaction::{CompactionKind, CompactionState};
 use longhand::model::event::EventKind;
 use longhand::store::Caller;
 
-fn from(tail_start: &str) -> Wanted {
-    Wanted { tail_start: tail_start.to_owned(), ..Wanted::of(CompactionKind::Summary) }
+fn from(tail_start: &str) -> NewCompaction {
+    NewCompaction { tail_start: tail_start.to_owned(), ..NewCompaction::of(CompactionKind::Summary) }
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_tail_that_cannot_start_there_is_refused() {
     test.append(&session, "u4 \"go\"\na4 call=c4\nu5 \"wait\"\nt5 result=c4:ok\na5 \"so\"").await;
     test.append(&session, "u6 \"on\"\na6 call=c6\nu7 \"wait\"\nr1 \"{}\"").await;
     let before = test.revision(&session).await;
-    let prune = Wanted { tail_start: "u2".to_owned(), ..Wanted::of(CompactionKind::Prune) };
+    let prune = NewCompaction { tail_start: "u2".to_owned(), ..NewCompaction::of(CompactionKind::Prune) };
     for (wanted, reason) in [
         (from("nobody"), Reason::MessageNotFound),
         (from("u1"), Reason::NothingToCompact),
@@ -71,12 +71,12 @@ async fn a_tail_that_cannot_start_there_is_refused() {
     assert_eq!(refused.expect_err("it is rewound").reason, Reason::BoundaryInvalid);
 }
 
-fn within(head_start: &str, tail_start: &str) -> Wanted {
-    Wanted { head_start: head_start.to_owned(), ..from(tail_start) }
+fn within(head_start: &str, tail_start: &str) -> NewCompaction {
+    NewCompaction { head_start: head_start.to_owned(), ..from(tail_start) }
 }
 
 #[tokio::test]
-async fn what_is_before_a_summary_by_hand_stays_there() {
+async fn messages_before_a_summary_by_hand_stay() {
     let script = ScriptedSummarizer::new(["S1", "S2"].map(|text| Line::Say(text.to_owned())));
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
@@ -158,7 +158,7 @@ async fn nothing_replaces_a_summary_by_hand_of_a_part_of_the_view() {
 }
 
 #[tokio::test]
-async fn where_the_policy_chooses_the_tail_only_the_head_is_sent() {
+async fn only_the_head_is_sent_if_the_policy_chooses_the_tail() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     // Codex also keeps the newest requests, each of them once, and truncates the first that is too long.
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
@@ -182,7 +182,10 @@ async fn a_summary_that_is_brought_along_begins_no_tail_under_the_one_in_force()
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say("S1".to_owned())])).await;
     let session = test.session("codex@2026-08", 600_000, 1_000).await;
     test.append(&session, &turns(1, 6, 1_100)).await;
-    test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await.expect("started");
+    test.app
+        .start_compaction(&session, NewCompaction::of(CompactionKind::Summary), Caller::default())
+        .await
+        .expect("started");
     test.settled().await;
     test.append(&session, &turns(7, 8, 1_100)).await;
     let before = shown(&test.context(&session).await);

@@ -19,7 +19,7 @@ async fn write(test: &TestApp, session: &str, actor: &str, messages: Vec<NewMess
     test.app.append(session, messages, None, None, by(actor)).await.map(drop)
 }
 
-async fn say(test: &TestApp, session: &str, actor: &str, talk: &str) {
+async fn append(test: &TestApp, session: &str, actor: &str, talk: &str) {
     write(test, session, actor, conversation(talk)).await.expect("appended");
 }
 
@@ -67,13 +67,13 @@ fn expected(pairs: &[(&str, &[&str])]) -> Vec<(String, Vec<String>)> {
 async fn two_agents_with_the_same_call_ids_get_their_own_results() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "a1 \"one\" call=call_0").await;
-    say(&test, &session, "two", "a2 \"two\" call=call_0").await;
-    say(&test, &session, "one", "t1 result=call_0:first").await;
-    say(&test, &session, "two", "t2 result=call_0:second").await;
-    say(&test, &session, "one", "a3 \"again\" call=call_0").await;
-    say(&test, &session, "two", "a4 \"and again\" call=call_0\nt4 result=call_0:fourth").await;
-    say(&test, &session, "one", "t3 result=call_0:third").await;
+    append(&test, &session, "one", "a1 \"one\" call=call_0").await;
+    append(&test, &session, "two", "a2 \"two\" call=call_0").await;
+    append(&test, &session, "one", "t1 result=call_0:first").await;
+    append(&test, &session, "two", "t2 result=call_0:second").await;
+    append(&test, &session, "one", "a3 \"again\" call=call_0").await;
+    append(&test, &session, "two", "a4 \"and again\" call=call_0\nt4 result=call_0:fourth").await;
+    append(&test, &session, "one", "t3 result=call_0:third").await;
     let all = expected(&[("one", &["first"]), ("two", &["second"]), ("again", &["third"]), ("and again", &["fourth"])]);
     assert_eq!(outputs(&test.context(&session).await), all);
     let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
@@ -86,8 +86,8 @@ async fn two_agents_with_the_same_call_ids_get_their_own_results() {
 async fn a_runner_names_the_call_that_it_answers() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "a1 \"one\" call=c").await;
-    say(&test, &session, "two", "a2 \"two\" call=c").await;
+    append(&test, &session, "one", "a1 \"one\" call=c").await;
+    append(&test, &session, "two", "a2 \"two\" call=c").await;
     let first = test.history(&session).await[0].id.to_string();
     let answers = vec![answer("t1", "c", "first", &first), answer("t2", "c", "second", "a2")];
     write(&test, &session, "runner", answers.clone()).await.expect("appended");
@@ -114,7 +114,7 @@ async fn a_call_and_its_result_may_come_in_one_request() {
     write(&test, &session, "importer", batch).await.expect("there already");
     assert_eq!(outputs(&test.context(&session).await), expected(&[("one", &["first"]), ("two", &["second"])]));
     // Parts of an open message may do so too.
-    say(&test, &session, "one", "a5 \"open\" open").await;
+    append(&test, &session, "one", "a5 \"open\" open").await;
     let parts = [call("d"), naming("d", "fifth", "a5")].map(OpenPart::Whole).to_vec();
     test.app.append_parts(&session, "a5", parts, by("one")).await.expect("added");
     assert_eq!(outputs(&test.context(&session).await)[2], ("open".to_owned(), vec!["fifth".to_owned()]));
@@ -125,7 +125,7 @@ async fn a_call_and_its_result_may_come_in_one_request() {
 async fn a_name_without_such_a_call_is_refused_whole() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "a1 \"one\" call=c\nu2 \"two\"").await;
+    append(&test, &session, "one", "a1 \"one\" call=c\nu2 \"two\"").await;
     let before = test.revision(&session).await;
     for (message, id, reason) in [
         ("a1", "other", Reason::CallNotFound),
@@ -147,9 +147,9 @@ async fn a_name_without_such_a_call_is_refused_whole() {
 async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "a1 \"one\" call=c").await;
-    say(&test, &session, "two", "a2 \"two\" call=c").await;
-    say(&test, &session, "one", "t1 result=c:first").await;
+    append(&test, &session, "one", "a1 \"one\" call=c").await;
+    append(&test, &session, "two", "a2 \"two\" call=c").await;
+    append(&test, &session, "one", "t1 result=c:first").await;
     write(&test, &session, "runner", vec![answer("t2", "c", "second", "a2")]).await.expect("appended");
     for (message, words) in [("a1", "uno"), ("a2", "dos"), ("a2", "deux")] {
         let parts = [text(words), call("c")];
@@ -157,7 +157,7 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     }
     assert_eq!(outputs(&test.context(&session).await), expected(&[("uno", &["first"]), ("deux", &["second"])]));
     // A result that names the edit answers the original's call, also if that is edited again.
-    say(&test, &session, "one", "a3 \"three\" call=e").await;
+    append(&test, &session, "one", "a3 \"three\" call=e").await;
     let edit =
         test.app.edit(&session, "a3", &[text("tres"), call("e")], None, by("editor")).await.expect("edited").ids[0];
     let edit = longhand::model::ids::MessageId(edit).to_string();
@@ -170,7 +170,7 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
 /// The outputs of the calls in the message with this text.
 async fn answers_to(test: &TestApp, session: &str, words: &str) -> Vec<String> {
     let found = outputs(&test.context(session).await);
-    found.into_iter().find(|(said, _)| said == words).map(|(_, outputs)| outputs).expect("it is in the view")
+    found.into_iter().find(|(text, _)| text == words).map(|(_, outputs)| outputs).expect("it is in the view")
 }
 
 const INTERRUPTED: &str = "[Tool execution was interrupted]";
@@ -179,18 +179,18 @@ const INTERRUPTED: &str = "[Tool execution was interrupted]";
 async fn a_result_whose_call_was_rewound_answers_no_other_call() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
-    say(&test, &session, "one", "a2 \"left\" call=c").await;
-    say(&test, &session, "two", "a3 \"two\" call=c").await;
+    append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
+    append(&test, &session, "one", "a2 \"left\" call=c").await;
+    append(&test, &session, "two", "a3 \"two\" call=c").await;
     test.app.rewind(&session, "a1", None, by("one")).await.expect("rewound");
-    say(&test, &session, "three", "a4 \"three\" call=c").await;
-    say(&test, &session, "two", "t3 result=c:of-two").await;
-    say(&test, &session, "one", "t2 result=c:of-left").await;
+    append(&test, &session, "three", "a4 \"three\" call=c").await;
+    append(&test, &session, "two", "t3 result=c:of-two").await;
+    append(&test, &session, "one", "t2 result=c:of-left").await;
     assert_eq!(answers_to(&test, &session, "one").await, [INTERRUPTED]);
     assert_eq!(answers_to(&test, &session, "three").await, [INTERRUPTED]);
-    say(&test, &session, "one", "t1 result=c:of-one").await;
+    append(&test, &session, "one", "t1 result=c:of-one").await;
     assert_eq!(answers_to(&test, &session, "one").await, ["of-one"]);
-    say(&test, &session, "runner", "t4 result=c:of-three").await;
+    append(&test, &session, "runner", "t4 result=c:of-three").await;
     assert_eq!(answers_to(&test, &session, "three").await, ["of-three"]);
     assert_eq!(test.findings().await, []);
 }
@@ -199,14 +199,14 @@ async fn a_result_whose_call_was_rewound_answers_no_other_call() {
 async fn a_result_whose_call_is_covered_answers_no_other_call() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
-    say(&test, &session, "one", "u2 \"never mind\"\na3 \"well\"\nu4 \"on\"").await;
+    append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
+    append(&test, &session, "one", "u2 \"never mind\"\na3 \"well\"\nu4 \"on\"").await;
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&session, new, by("one")).await.expect("supplied");
-    say(&test, &session, "two", "a5 \"two\" call=c").await;
-    say(&test, &session, "one", "t1 result=c:of-one").await;
+    append(&test, &session, "two", "a5 \"two\" call=c").await;
+    append(&test, &session, "one", "t1 result=c:of-one").await;
     assert_eq!(answers_to(&test, &session, "two").await, [INTERRUPTED]);
-    say(&test, &session, "two", "t5 result=c:of-two").await;
+    append(&test, &session, "two", "t5 result=c:of-two").await;
     assert_eq!(answers_to(&test, &session, "two").await, ["of-two"]);
     assert_eq!(test.findings().await, []);
 }
@@ -215,12 +215,12 @@ async fn a_result_whose_call_is_covered_answers_no_other_call() {
 async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
+    append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
     test.app.pin(&session, "a1", false, by("one")).await.expect("pinned");
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
     test.app.supply_summary(&session, new, by("one")).await.expect("supplied");
     let before = answers_to(&test, &session, "one").await;
-    say(&test, &session, "one", "t3 result=c:again").await;
+    append(&test, &session, "one", "t3 result=c:again").await;
     assert_eq!(answers_to(&test, &session, "one").await, before);
 }
 
@@ -228,7 +228,7 @@ async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
 async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
+    append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
     let at = ForkPoint { message_id: Some("a1".to_owned()), ..ForkPoint::default() };
     let behind = test.app.fork_session(&session, at, None, String::new(), Caller::default()).await.expect("forked");
     let whole = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
@@ -237,8 +237,8 @@ async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
     test.app.rewind(&session, "a1", None, by("one")).await.expect("rewound");
     for session in [&behind, &whole, &session] {
         assert_eq!(answers_to(&test, session, "one").await, [INTERRUPTED]);
-        say(&test, session, "one", "t2 result=c:second\na3 \"then\" call=c").await;
-        say(&test, session, "one", "t3 result=c:third").await;
+        append(&test, session, "one", "t2 result=c:second\na3 \"then\" call=c").await;
+        append(&test, session, "one", "t3 result=c:third").await;
         assert_eq!(answers_to(&test, session, "one").await, ["second"]);
         assert_eq!(answers_to(&test, session, "then").await, ["third"]);
     }
@@ -249,12 +249,12 @@ async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
 async fn an_edited_result_answers_what_the_original_does() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
+    append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
     test.app.edit(&session, "t1", &[result("c", "shorter")], None, by("editor")).await.expect("edited");
     assert_eq!(answers_to(&test, &session, "one").await, ["shorter"]);
     // A call added by an edit waits for its result.
     test.app.edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None, by("editor")).await.expect("edited");
-    say(&test, &session, "one", "t2 result=d:of-d result=c:of-c").await;
+    append(&test, &session, "one", "t2 result=d:of-d result=c:of-c").await;
     assert_eq!(answers_to(&test, &session, "zwei").await, ["of-c", "of-d"]);
     assert_eq!(test.findings().await, []);
 }
@@ -263,7 +263,7 @@ async fn an_edited_result_answers_what_the_original_does() {
 async fn a_reader_sees_which_call_a_result_answers() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
-    say(&test, &session, "one", "a1 \"one\" call=c\na2 \"two\" call=d\nt1 result=c:first").await;
+    append(&test, &session, "one", "a1 \"one\" call=c\na2 \"two\" call=d\nt1 result=c:first").await;
     let stored = test.history(&session).await;
     let PartBody::ToolResult(found) = &*stored[2].parts[0].body else { panic!("a result") };
     assert_eq!(found.answers, Answers::In(stored[0].id.to_string()));
@@ -312,12 +312,12 @@ async fn a_result_answers_the_call_that_the_rule_says_however_it_came() {
             let mut session = test.manual_session().await;
             for (number, (actor, lines)) in batches.iter().enumerate() {
                 let actor = ["one", "two", "three"][*actor];
-                let numbered = lines.iter().enumerate().map(|(line, said)| {
-                    let (role, rest) = said.split_at(1);
+                let numbered = lines.iter().enumerate().map(|(line, line_text)| {
+                    let (role, rest) = line_text.split_at(1);
                     format!("{role}{number}x{line}{rest}")
                 });
                 let talk: Vec<String> = numbered.collect();
-                say(&test, &session, actor, &talk.join("\n")).await;
+                append(&test, &session, actor, &talk.join("\n")).await;
                 if forks && number == batches.len() / 2 {
                     let at = ForkPoint::default();
                     let fork = test.app.fork_session(&session, at, None, String::new(), Caller::default()).await;

@@ -3,7 +3,7 @@
 
 use crate::cli::Daemon;
 use crate::support::{TestApp, by, conversation, prunable, text};
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::ForkPoint;
 use longhand::model::compaction::CompactionKind;
@@ -226,7 +226,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     }
     // A result keeps its metadata even if its output is pruned, and so does its message.
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default()).await;
+    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune), Caller::default()).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = of(&test.context(&session).await, "t90");
@@ -237,7 +237,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
 }
 
 #[tokio::test]
-async fn what_longhand_made_carries_nothing_of_clients() {
+async fn derived_messages_have_no_client_fields() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na2 \"two\" call=c\nu3 \"three\"\na4 \"four\"").await;

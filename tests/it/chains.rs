@@ -2,7 +2,7 @@
 
 use crate::laws::divide;
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, refusing, turns, window};
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::model::compaction::{CompactionKind, Failure};
@@ -48,7 +48,8 @@ async fn fifty_chained_compactions_lose_nothing_and_can_all_be_taken_back() {
         test.append(&session, &turns(first, first + 3, 400)).await;
         let view = test.context(&session).await;
         before.push((view.hash, view.messages.len()));
-        let started = test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await;
+        let started =
+            test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary), Caller::default()).await;
         started.unwrap_or_else(|error| panic!("{number}: {error}"));
         test.settled().await;
         let view = test.context(&session).await;

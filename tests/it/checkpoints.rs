@@ -34,7 +34,7 @@ async fn pending(test: &TestApp, session: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn what_keeps_the_log_from_being_folded_is_reported() {
+async fn failed_checkpoints_are_reported() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append_much(&test, &session, 0..1).await;

@@ -93,7 +93,7 @@ impl Daemon {
 
     /// Asks the daemon to stop, and waits for it.
     pub(crate) fn stop(mut self) -> std::process::ExitStatus {
-        rustix::process::kill_process(self.id(), rustix::process::Signal::TERM).expect("the daemon can be told");
+        rustix::process::kill_process(self.id(), rustix::process::Signal::TERM).expect("the daemon runs");
         self.child.wait().expect("the daemon ends")
     }
 }
@@ -194,7 +194,7 @@ fn the_demo_succeeds() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let (is_too_large, is_explained) =
-        (text.contains("leaves too little room"), text.contains("tokens that the window reserves for a reply"));
+        (text.contains("leaves too little space"), text.contains("tokens that the window reserves for a reply"));
     assert_eq!(is_too_large, is_explained, "{text}");
 }
 

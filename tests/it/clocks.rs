@@ -96,7 +96,7 @@ async fn a_job_that_is_stamped_in_the_future_does_not_block_its_session_after_a_
 }
 
 #[tokio::test]
-async fn what_is_stored_too_far_ahead_of_the_clock_is_brought_down_at_the_start() {
+async fn stored_times_too_far_ahead_of_the_clock_are_lowered_at_the_start() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Falter, Line::Falter])).await;
     let mut watch = test.watch().await;
     due(&test).await;

@@ -4,7 +4,7 @@ use crate::support::{
     Line, ScriptedSummarizer, TestApp, Watch, conversation, once, prunable, refusing, shown, turns, window, with_image,
 };
 use longhand::app::append::ListMessages;
-use longhand::app::compactions::{NewSummary, Overflow, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::undo::Reversed;
 use longhand::app::{Error, Reason};
@@ -70,7 +70,7 @@ async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction
         .app
         .start_compaction(
             session,
-            Wanted { instructions: instructions.to_owned(), ..Wanted::of(CompactionKind::Summary) },
+            NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) },
             Caller::default(),
         )
         .await;
@@ -313,7 +313,7 @@ async fn a_rewind_under_a_running_summary_supersedes_it() {
 }
 
 #[tokio::test]
-async fn what_comes_back_from_an_omission_under_a_running_summary_supersedes_it() {
+async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     let script = ScriptedSummarizer::new([hold("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = test.create(NewSession { preset: "joyagent".to_owned(), ..NewSession::default() }).await;
@@ -324,7 +324,7 @@ async fn what_comes_back_from_an_omission_under_a_running_summary_supersedes_it(
     test.settled().await;
     assert_eq!(test.context(&session).await.omitted.len(), 1);
     let mut watch = test.watch().await;
-    let wanted = Wanted { level: Some(Level::Deep), ..Wanted::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { level: Some(Level::Deep), ..NewCompaction::of(CompactionKind::Summary) };
     test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
     script.held().await;
     test.app.undo(&session, None, Caller::default()).await.expect("undone");
@@ -561,7 +561,7 @@ async fn a_request_that_exceeds_the_window_is_reported_once_and_nothing_by_hand_
     assert_eq!(failure.reason.as_str(), "FIXED_OVERHEAD");
     assert!(failure.message.contains("10013 of the newest request"), "{}", failure.message);
     for kind in [CompactionKind::Summary, CompactionKind::Prune] {
-        let refused = test.app.start_compaction(&session, Wanted::of(kind), Caller::default()).await;
+        let refused = test.app.start_compaction(&session, NewCompaction::of(kind), Caller::default()).await;
         assert_eq!(refused.expect_err("nothing").reason, Reason::NothingToCompact);
     }
     assert_eq!(test.events().await.len(), found.len());
@@ -593,7 +593,7 @@ async fn a_prune_replaces_old_outputs_by_placeholders_and_can_be_undone() {
     let mut watch = test.watch().await;
     let whole = test.context(&session).await.hash;
     let history = test.history(&session).await;
-    let ask = || test.app.start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default());
+    let ask = || test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune), Caller::default());
     ask().await.expect("there is something to prune");
     let EventBody::PartsPruned { parts, .. } = watch.wait_for(EventKind::PartsPruned).await.body else {
         panic!("another body")
@@ -766,7 +766,7 @@ async fn a_view_that_a_provider_refused_loses_its_media_once_for_each_request() 
 }
 
 #[tokio::test]
-async fn what_is_no_overflow_or_may_not_happen_by_itself_is_refused() {
+async fn reports_without_an_overflow_or_with_automatic_compaction_off_are_refused() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
     let report = |message: &str| test.app.report_overflow(&session, refused(message), Caller::default());

@@ -2,7 +2,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, window};
 use longhand::app::Reason;
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::model::compaction::{CompactionKind, RevisionRange};
 use longhand::model::event::{EventBody, EventKind};
@@ -54,7 +54,7 @@ async fn state(test: &TestApp, session: &str) -> (i64, i64, i64, i64) {
 }
 
 #[tokio::test]
-async fn a_large_view_is_compared_with_another_only_where_there_is_room_for_both() {
+async fn a_large_view_is_compared_with_another_only_if_memory_allows_both() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let image = async |number: usize| {
@@ -79,7 +79,7 @@ async fn a_large_view_is_compared_with_another_only_where_there_is_room_for_both
     let compared = ask(&test, &session, known(&four)).await;
     assert_eq!((compared.known_count, compared.messages.len()), (3, 0));
     let whole = ask(&test, &session, known(&five)).await;
-    assert_eq!((whole.known_count, whole.messages.len()), (0, 3), "35 MB take more room than the view has");
+    assert_eq!((whole.known_count, whole.messages.len()), (0, 3), "35 MB take more memory than the view has");
     assert_eq!(whole.hash, compared.hash);
 }
 
@@ -149,7 +149,7 @@ async fn a_view_that_does_not_fit_names_what_is_pending_and_may_be_waited_for() 
 }
 
 #[tokio::test]
-async fn whoever_waits_waits_for_a_decision_first() {
+async fn a_wait_begins_with_the_wait_for_a_decision() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     assert!(test.append(&session, &turns(1, 9, 1_100)).await.context.due);
@@ -303,7 +303,7 @@ async fn a_message_of_which_nothing_is_left_to_show_is_left_out_with_that_reason
     test.append(&session, "u5 \"think again\"").await;
     let last = thought("well").await;
     assert_eq!(test.context(&session).await.empty, [silent], "it says nothing");
-    let wanted = Wanted::of(CompactionKind::Prune);
+    let wanted = NewCompaction::of(CompactionKind::Prune);
     test.app.start_compaction(&session, wanted, Caller::default()).await.expect("old thoughts can be cleared");
     test.settled().await;
     let view = test.context(&session).await;

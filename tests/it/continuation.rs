@@ -3,7 +3,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, shown, text, turns, with_image};
 use longhand::app::append::ListMessages;
-use longhand::app::compactions::{Overflow, Wanted};
+use longhand::app::compactions::{NewCompaction, Overflow};
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::model::compaction::{CompactionKind, Trigger};
 use longhand::model::event::{EventBody, EventKind};
@@ -129,7 +129,7 @@ async fn going_on_can_be_vetoed_and_is_never_asked_for_behind_a_request_by_hand(
     test.append(&by_hand, &turns(1, 20, WORDS)).await;
     test.append(&by_hand, &unfinished().replace("u9", "u29").replace("a9", "a29")).await;
     let mut watch = test.watch().await;
-    let wanted = Wanted::of(CompactionKind::Summary);
+    let wanted = NewCompaction::of(CompactionKind::Summary);
     test.app.start_compaction(&by_hand, wanted, Caller::default()).await.expect("something to compact");
     watch.wait_for(EventKind::Compacted).await;
     watch.wait_for(EventKind::Compacted).await;

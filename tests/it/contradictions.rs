@@ -1,9 +1,9 @@
 //! Claims of summaries that the history contradicts: reported, and corrected if the policy requires it.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::SessionChange;
-use longhand::app::summary_tasks::{Hold, LeaseRequest, TaskReply};
+use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
 use longhand::model::compaction::{CompactionKind, Contradiction, ContradictionKind, Outcome};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::MessageId;
@@ -78,7 +78,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
     for (policy, expected) in [("report", CLAIM), ("correct", &corrected)] {
         let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
         let (session, shows) = failing(&test, policy).await;
-        let wanted = Wanted::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
@@ -92,7 +92,10 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
     test.app.append(&session, passes, None, None, Caller::default()).await.expect("appended");
     test.append(&session, &turns(3, 4, 3_000)).await;
-    test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await.expect("asked");
+    test.app
+        .start_compaction(&session, NewCompaction::of(CompactionKind::Summary), Caller::default())
+        .await
+        .expect("asked");
     let (outcome, summary) = compacted(&test, &session).await;
     assert_eq!((outcome.contradictions, summary.as_str()), (Vec::new(), CLAIM));
 }
@@ -104,12 +107,12 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         let options = scheduler::Options { client_wait: Duration::from_secs(60), ..scheduler::Options::default() };
         let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
         let (session, shows) = failing(&test, "correct").await;
-        let wanted = Wanted::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
         let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
         let leased = test.app.lease_summary_task(request).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
-        let hold = Hold { compaction, token, base_revision: None };
+        let hold = LeaseClaim { compaction, token, base_revision: None };
         let reply = TaskReply { text: words.clone(), supplied, ..TaskReply::default() };
         test.app.complete_summary_task(&hold, reply).await.expect("accepted");
         let (outcome, summary) = compacted(&test, &session).await;

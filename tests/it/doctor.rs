@@ -25,7 +25,7 @@ async fn altered(closed: &Path, sql: &'static str) -> TempDir {
 }
 
 #[tokio::test]
-async fn what_follows_from_other_rows_is_repaired_on_request() {
+async fn derived_rows_are_repaired_on_request() {
     let test = crate::tamper::rich().await;
     test.append("main", "a40 \"still\" open").await;
     let closed = test.stop().await;
@@ -65,7 +65,7 @@ async fn what_follows_from_other_rows_is_repaired_on_request() {
 }
 
 #[tokio::test]
-async fn what_a_chain_commits_to_is_reported_and_never_repaired() {
+async fn chained_rows_are_reported_and_never_repaired() {
     let test = crate::tamper::rich().await;
     let closed = test.stop().await;
     for (sql, expected) in [

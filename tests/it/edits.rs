@@ -3,7 +3,7 @@
 use crate::cli::Daemon;
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, text, turns, words_of};
 use longhand::app::append::OpenPart;
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
 use longhand::model::compaction::CompactionKind;
@@ -226,7 +226,7 @@ fn a_summary_of_the_agents_own_follows_the_edit_that_hid_an_attempt() {
 }
 
 #[tokio::test]
-async fn what_comes_back_from_an_edit_under_a_running_summary_supersedes_it() {
+async fn an_undone_edit_under_a_running_summary_supersedes_it() {
     let script = ScriptedSummarizer::new([Line::Hold("S1".to_owned())]);
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
@@ -234,7 +234,7 @@ async fn what_comes_back_from_an_edit_under_a_running_summary_supersedes_it() {
     let whole = test.context(&session).await;
     test.app.edit(&session, "a2", &[], None, none()).await.expect("left out");
     let mut watch = test.watch().await;
-    let wanted = Wanted { tail_start: "u5".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u5".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
     test.app.start_compaction(&session, wanted, none()).await.expect("asked");
     script.held().await;
     test.app.undo(&session, None, none()).await.expect("undone");

@@ -2,7 +2,7 @@
 
 use crate::support::{TestApp, conversation, turns, window};
 use longhand::app::Reason;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::Context;
 use longhand::app::sessions::{ForkPoint, NewSession};
 use longhand::model::compaction::{CompactionKind, Level};
@@ -120,7 +120,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             }
             let session = long_session(&test, preset.name).await;
             let before = test.context(&session).await.hash;
-            let wanted = Wanted { level, ..Wanted::of(kind) };
+            let wanted = NewCompaction { level, ..NewCompaction::of(kind) };
             match test.app.start_compaction(&session, wanted, Caller::default()).await {
                 Err(error) => assert_eq!(error.reason, Reason::NothingToCompact, "{} {kind:?} {level:?}", preset.name),
                 Ok(_) => {
@@ -186,7 +186,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_expanded_is_refused() {
+async fn ids_that_cannot_be_expanded_are_refused() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let other = test.manual_session().await;

@@ -205,7 +205,7 @@ fn emptied(path: &Path) {
 }
 
 #[tokio::test]
-async fn what_is_no_store_of_ours_is_refused() {
+async fn foreign_databases_are_refused() {
     let home = home();
     let file = home.path().join("file");
     fs::write(&file, "of somebody").expect("a file");

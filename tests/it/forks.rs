@@ -3,7 +3,7 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, conversation, prunable, shown, text, turns, window, words_of};
 use longhand::app::Reason;
 use longhand::app::append::OpenPart;
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::events::ListEvents;
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::model::Revision;
@@ -146,7 +146,7 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
 }
 
 #[tokio::test]
-async fn what_a_fork_marks_does_not_touch_its_parent() {
+async fn marks_of_a_fork_do_not_affect_its_parent() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
@@ -194,7 +194,7 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let session = prunable(&test).await;
     let whole = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default()).await;
+    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune), Caller::default()).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = test.context(&session).await.hash;

@@ -4,7 +4,7 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, refusing, text, turns, window};
 use longhand::app::Reason;
 use longhand::app::admin::{CompactionCounter, Statistics};
-use longhand::app::compactions::{NewSummary, Overflow, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::context::{ContextRequest, OverflowAction};
 use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{CompactionKind, CompactionState, Failure, Level, Outcome, Trigger};
@@ -102,7 +102,7 @@ async fn a_window_that_the_overhead_alone_fills_gets_one_clear_error() {
         test.settled().await;
     }
     assert!(!outcomes(&test).await.is_empty(), "under a larger window there is something to reduce");
-    // If overhead, summary and newest request leave no room, the summary is truncated: nothing more fails.
+    // If overhead, summary and newest request fill the window, the summary is truncated: nothing more fails.
     let failed = failures(&test).await.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
     assert_eq!(failed, 1);
 }
@@ -114,18 +114,18 @@ fn carrying(overhead: i64) -> SessionChange {
 }
 
 #[tokio::test]
-async fn what_a_client_says_of_its_overhead_is_added_to_estimates_alone() {
+async fn a_clients_overhead_is_added_to_estimates_alone() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     // No usage is reported; a summary is due at 5 000 tokens.
     test.append(&session, &turns(1, 6, 1_200)).await;
     test.settled().await;
     let context = test.context(&session).await;
-    let (view, room) = (context.estimated_tokens, 5_000 - context.estimated_tokens);
+    let (view, free) = (context.estimated_tokens, 5_000 - context.estimated_tokens);
     assert_eq!((context.context_tokens, outcomes(&test).await.len()), (view, 0));
-    assert!(room > 1_000, "{view}");
+    assert!(free > 1_000, "{view}");
 
-    change(&test, &session, carrying(room - 1)).await;
+    change(&test, &session, carrying(free - 1)).await;
     assert_eq!(test.context(&session).await.context_tokens, 4_999);
     let context = test.app.get_session(&session).await.expect("the session").session.context;
     assert_eq!(context.expect("known").tokens, 4_999);
@@ -134,19 +134,19 @@ async fn what_a_client_says_of_its_overhead_is_added_to_estimates_alone() {
     let request = ContextRequest { window: Some(window(6_000, 1_000)), ..ContextRequest::default() };
     assert_eq!(test.app.context(&session, request).await.expect("a view").context_tokens, view);
     // A reply's usage includes everything that was sent, so that nothing is added.
-    let said = reply(&test, &session, "told", 0).await;
-    test.app.append(&session, vec![said], None, None, Caller::default()).await.expect("appended");
+    let reply = reply(&test, &session, "told", 0).await;
+    test.app.append(&session, vec![reply], None, None, Caller::default()).await.expect("appended");
     assert_eq!(test.context(&session).await.context_tokens, view + 5);
 
     let session = test.session("opencode@seed", 6_000, 1_000).await;
-    let room = room + 10;
-    change(&test, &session, carrying(room)).await;
+    let overhead = free + 10;
+    change(&test, &session, carrying(overhead)).await;
     test.append(&session, &turns(1, 6, 1_200)).await;
     test.settled().await;
     let after = outcomes(&test).await;
     assert_eq!(after.len(), 1, "it is reduced before it is too large");
     let context = test.context(&session).await;
-    assert_eq!(context.context_tokens, context.estimated_tokens + room);
+    assert_eq!(context.context_tokens, context.estimated_tokens + overhead);
     assert_eq!(test.findings().await, []);
 }
 
@@ -174,7 +174,7 @@ async fn a_stated_overhead_that_reaches_the_window_gets_one_clear_error() {
 }
 
 #[tokio::test]
-async fn what_did_not_shrink_with_the_view_is_overhead() {
+async fn usage_that_did_not_shrink_with_the_view_is_overhead() {
     let test =
         TestApp::with(ScriptedSummarizer::new([Line::Say("Nine turns, and nothing came of them.".to_owned())])).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
@@ -208,7 +208,7 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     test.append(&session, &turns(5, 14, 400)).await;
     test.settled().await;
     assert!(guards(&test, &session).await.overhead_tokens.is_some());
-    let by_hand = Wanted::of(CompactionKind::Summary);
+    let by_hand = NewCompaction::of(CompactionKind::Summary);
     test.app.start_compaction(&session, by_hand, Caller::default()).await.expect("it is not held");
     test.settled().await;
     assert_eq!(outcomes(&test).await.len(), 1);
@@ -459,7 +459,8 @@ async fn nothing_happens_by_itself_where_the_policy_says_so() {
     assert_eq!(error.reason, Reason::AutomaticOff);
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0);
-    let by_hand = test.app.start_compaction(&session, Wanted::of(CompactionKind::Summary), Caller::default()).await;
+    let by_hand =
+        test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary), Caller::default()).await;
     by_hand.expect("whoever asks gets it");
 }
 

@@ -72,11 +72,11 @@ impl Setup {
 
 #[tokio::test]
 async fn a_program_is_called_and_adds_instructions() {
-    let text = "cat > \"$1/told\"\necho '{\"instructions\": \"dwell on numbers\"}'";
+    let text = "cat > \"$1/input\"\necho '{\"instructions\": \"dwell on numbers\"}'";
     let mut setup = due_before(text, |_| {}).await;
     setup.watch.wait_for(EventKind::Compacted).await;
     assert_eq!(setup.script.asked()[0].instructions, "dwell on numbers");
-    let input = std::fs::read_to_string(setup._folder.path().join("told")).expect("it was told");
+    let input = std::fs::read_to_string(setup._folder.path().join("input")).expect("the input");
     let input: Value = serde_json::from_str(&input).expect("JSON");
     assert_eq!(input["hook"], "pre_compact");
     assert_eq!(input["session_id"], setup.session);

@@ -1,18 +1,18 @@
 //! P2: the database itself refuses every change of written rows.
 
 use crate::support::{TestApp, text, value};
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::store::Caller;
 
 #[tokio::test]
-async fn what_is_written_can_be_neither_changed_nor_deleted() {
+async fn written_rows_can_be_neither_changed_nor_deleted() {
     let test = TestApp::start().await;
     let session = crate::support::prunable(&test).await;
     let mut watch = test.watch().await;
     test.app
-        .start_compaction(&session, Wanted::of(CompactionKind::Prune), Caller::default())
+        .start_compaction(&session, NewCompaction::of(CompactionKind::Prune), Caller::default())
         .await
         .expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;

@@ -6,14 +6,14 @@ use crate::provider::{LONG_TIMEOUTS, configured};
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, once, shown, soon, text, turns};
 use futures::future::BoxFuture;
 use longhand::app::Reason;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::undo::Reversed;
 use longhand::limits;
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState};
 use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::scheduler;
 use longhand::store::Caller;
-use longhand::summarizer::{Error, Filter, Refused, Summarizer, SummaryInput, SummaryOutput};
+use longhand::summarizer::{Error, Filter, Observer, Refused, Summarizer, SummaryInput, SummaryOutput};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -59,7 +59,11 @@ impl Summarizer for Silent {
         "silent"
     }
 
-    fn summarize<'a>(&'a self, _input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+    fn summarize<'a>(
+        &'a self,
+        _input: &'a SummaryInput,
+        _observer: &'a dyn Observer,
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         Box::pin(async {
             let _left = Left(&self.left);
             self.asked.add_permits(1);
@@ -76,7 +80,7 @@ async fn due(test: &TestApp) -> String {
 }
 
 async fn ask(test: &TestApp, session: &str, instructions: &str) -> Compaction {
-    let wanted = Wanted { instructions: instructions.to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
     test.app.start_compaction(session, wanted, Caller::default()).await.expect("there is something to compact").0
 }
 
@@ -172,7 +176,7 @@ async fn archiving_ends_every_compaction_of_a_session_once_and_nothing_changes_i
     assert_eq!(
         kinds_behind(&test, &session, before).await,
         [EventKind::CompactionCancelled, EventKind::SessionArchived],
-        "each that was told of ends once, before the session is put away"
+        "each started one ends once, before the session is archived"
     );
     for ended in [running, waiting[0].id.to_string(), waiting[1].id.to_string()] {
         assert_eq!(state(&test, &ended).await, CompactionState::Cancelled);

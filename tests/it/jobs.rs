@@ -8,14 +8,14 @@ use crate::support::{
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::Reason;
-use longhand::app::compactions::{NewSummary, Overflow, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, Trigger};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::{CompactionId, SessionId};
 use longhand::model::part::{Media, NewPart, PartBody};
 use longhand::store::Caller;
-use longhand::summarizer::{Error, Summarizer, SummaryInput, SummaryOutput};
+use longhand::summarizer::{Error, Observer, Summarizer, SummaryInput, SummaryOutput};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ async fn cross(test: &TestApp, session: &str) {
 }
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
-    let wanted = Wanted { instructions: instructions.to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
     test.app.start_compaction(session, wanted, Caller::default()).await.expect("there is something to compact").0
 }
 
@@ -150,7 +150,11 @@ impl Summarizer for Delaying {
         "resting"
     }
 
-    fn summarize<'a>(&'a self, _input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+    fn summarize<'a>(
+        &'a self,
+        _input: &'a SummaryInput,
+        _observer: &'a dyn Observer,
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
         let delays = self.asked.fetch_add(1, Ordering::Relaxed) < self.delays;
         async move {
             drop(self.gate.acquire().await);
@@ -193,11 +197,11 @@ async fn a_requested_delay_is_kept_until_a_retry_by_hand() {
 async fn a_delay_ends_when_the_view_exceeds_its_window() {
     let test = TestApp::with(Delaying::new(2)).await;
     let (session, mut watch, _) = waiting_for_retry(&test).await;
-    test.append(&session, "u90 \"there is room for this\"").await;
+    test.append(&session, "u90 \"this fits\"").await;
     assert_eq!(test.number(WAITING_FOR_RETRY), 1, "the provider is left alone as long as the session can go on");
     let context = test.context(&session).await;
-    let room = context.window_tokens - context.context_tokens;
-    test.append(&session, &format!("a90 {}c", 4 * room)).await;
+    let free = context.window_tokens - context.context_tokens;
+    test.append(&session, &format!("a90 {}c", 4 * free)).await;
     let EventBody::Compacted { outcome, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };
@@ -319,8 +323,8 @@ async fn cross_with_image(test: &TestApp, session: &str) {
 }
 
 async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
-    let said = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(session, said, Caller::default()).await.expect("taken")
+    let overflow = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(session, overflow, Caller::default()).await.expect("taken")
 }
 
 /// True if a view shows an image.
@@ -473,8 +477,8 @@ async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_compactio
 async fn a_report_that_is_sent_again_is_answered_as_before_although_nothing_may_happen_by_itself() {
     let test = TestApp::start().await;
     let session = small(&test).await;
-    let said = Overflow { status: Some(413), ..Overflow::default() };
-    let report = || test.app.report_overflow(&session, said.clone(), once("report", "1"));
+    let overflow = Overflow { status: Some(413), ..Overflow::default() };
+    let report = || test.app.report_overflow(&session, overflow.clone(), once("report", "1"));
     let first = report().await.expect("taken");
     test.settled().await;
     let off = "{\"trigger\": {\"auto\": false}}".to_owned();
@@ -506,7 +510,7 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
 }
 
 #[tokio::test]
-async fn what_became_due_during_a_compaction_is_checked_when_that_ends_without_effect() {
+async fn a_session_due_during_a_compaction_is_evaluated_when_that_ends_without_effect() {
     let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;

@@ -4,7 +4,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
 use longhand::app::append::OpenPart;
-use longhand::app::compactions::{NewSummary, Overflow, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
@@ -456,14 +456,14 @@ impl Fixture {
             }
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
-                app.start_compaction(&id, Wanted::of(kind), none()).await?;
+                app.start_compaction(&id, NewCompaction::of(kind), none()).await?;
                 self.settle().await;
             }
             Step::Within(head, tail) => {
-                let wanted = Wanted {
+                let wanted = NewCompaction {
                     head_start: name(self.chosen(at, head)),
                     tail_start: name(self.chosen(at, tail)),
-                    ..Wanted::of(CompactionKind::Summary)
+                    ..NewCompaction::of(CompactionKind::Summary)
                 };
                 match app.start_compaction(&id, wanted, none()).await {
                     // Not every policy summarizes.
@@ -669,7 +669,7 @@ fn each_started_compaction_ends_once(log: &[Event]) {
     for (compaction, times) in begun {
         assert_eq!((times, ended.get(&compaction)), (1, Some(&1)), "{compaction} began and ended once");
     }
-    assert!(ended.values().all(|times| *times == 1), "no end is told twice: {ended:?}");
+    assert!(ended.values().all(|times| *times == 1), "no end is reported twice: {ended:?}");
 }
 
 /// Checks that every message is shown, covered by a summary in the view, or left out for a reason, and that the view is

@@ -1,7 +1,7 @@
 //! Maintenance: the scheduler evaluates it by itself, and reads only the new part of the view for it.
 
 use crate::support::{TestApp, conversation, window};
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::sessions::SessionChange;
 use longhand::model::compaction::{CompactionKind, Trigger};
 use longhand::model::event::{EventBody, EventKind};
@@ -89,7 +89,7 @@ async fn outputs_are_cleared_when_the_turns_that_protected_them_have_passed() {
 }
 
 #[tokio::test]
-async fn what_fits_when_truncated_is_truncated_as_soon_as_it_does_not_fit() {
+async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
     let test = TestApp::start().await;
     let mut watch = test.watch().await;
     let session = test.session("suna@2026", ROOMY, 0).await;
@@ -166,7 +166,7 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
     };
     test.app.update_session(&session, change, Caller::default()).await.expect("another policy");
     test.settled().await;
-    let wanted = Wanted::of(CompactionKind::Summary);
+    let wanted = NewCompaction::of(CompactionKind::Summary);
     test.app.start_compaction(&session, wanted, Caller::default()).await.expect("there is something to compact");
     test.settled().await;
     // The decision after the summary counts the summary.

@@ -352,7 +352,7 @@ async fn watchers_see_the_words_as_they_come() {
     draft(&test, &session, adding(Some(part), 6, " dich")).await;
     let mut heard = String::new();
     while heard.len() < 11 {
-        let Frame::Live { session: id, delta } = watch.frame().await else { panic!("only words are said") };
+        let Frame::DraftDelta { session: id, delta } = watch.frame().await else { panic!("only words are said") };
         assert_eq!((id.to_string(), delta.part), (session.clone(), part));
         assert_eq!(usize::try_from(delta.offset).expect("small"), heard.len());
         heard.push_str(&delta.delta);

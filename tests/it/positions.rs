@@ -2,7 +2,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, cases, shown, text, turns};
 use longhand::app::append::OpenPart;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::Context;
 use longhand::app::sessions::ForkPoint;
 use longhand::app::{Error, Reason};
@@ -346,7 +346,7 @@ impl Life<'_> {
             }
             Action::Summarize(number) => {
                 let tail_start = self.chosen(number).await;
-                let wanted = Wanted { tail_start, ..Wanted::of(CompactionKind::Summary) };
+                let wanted = NewCompaction { tail_start, ..NewCompaction::of(CompactionKind::Summary) };
                 app.start_compaction(&session, wanted, none()).await?;
                 self.test.settled().await;
             }

@@ -3,7 +3,7 @@
 use crate::expand::long_session;
 use crate::support::TestApp;
 use longhand::app::Reason;
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::app::preview::Plan;
 use longhand::model::Revision;
 use longhand::model::compaction::{CompactionKind, CompactionState, Level, RevisionRange};
@@ -15,10 +15,11 @@ use longhand::store::Caller;
 use std::collections::BTreeSet;
 
 /// All kinds of requests by hand.
-fn ways() -> Vec<Wanted> {
-    let level = |level| Wanted { level, ..Wanted::of(CompactionKind::Summary) };
-    let mut ways: Vec<Wanted> = [None, Some(Level::Micro), Some(Level::Auto), Some(Level::Deep)].map(level).into();
-    ways.push(Wanted::of(CompactionKind::Prune));
+fn ways() -> Vec<NewCompaction> {
+    let level = |level| NewCompaction { level, ..NewCompaction::of(CompactionKind::Summary) };
+    let mut ways: Vec<NewCompaction> =
+        [None, Some(Level::Micro), Some(Level::Auto), Some(Level::Deep)].map(level).into();
+    ways.push(NewCompaction::of(CompactionKind::Prune));
     ways
 }
 
@@ -37,7 +38,7 @@ async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartI
 }
 
 /// Starts a compaction, and compares its result with its plan.
-async fn check(test: &TestApp, session: &str, wanted: Wanted, plan: &Plan, what: &str) {
+async fn check(test: &TestApp, session: &str, wanted: NewCompaction, plan: &Plan, what: &str) {
     let before = test.revision(session).await;
     assert_eq!(plan.base, before, "{what}");
     let (asked, _) = test.app.start_compaction(session, wanted, Caller::default()).await.expect(what);
@@ -57,7 +58,7 @@ async fn check(test: &TestApp, session: &str, wanted: Wanted, plan: &Plan, what:
     let view = test.context(session).await;
     let shown: BTreeSet<_> = view.messages.iter().filter_map(|message| message.source).collect();
     assert!(plan.retained.iter().chain(&plan.tail_start).all(|id| shown.contains(id)), "{what}");
-    if plan.foreseen.is_none() {
+    if plan.forecast.is_none() {
         assert_eq!(outcome.tokens_after, plan.tokens_after, "{what}");
     }
 }
@@ -103,16 +104,16 @@ async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     let test = TestApp::start().await;
     let session = long_session(&test, "opencode@seed").await;
     test.app.pin(&session, "u2", false, Caller::default()).await.expect("pinned");
-    let wanted = || Wanted::of(CompactionKind::Summary);
+    let wanted = || NewCompaction::of(CompactionKind::Summary);
     let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
     let history = test.history(&session).await;
     let pinned = history.iter().find(|message| message.client_id.as_deref() == Some("u2")).expect("u2");
     assert_eq!((plan.pinned.as_slice(), pinned.kind), ([pinned.id].as_slice(), MessageKind::Normal));
-    assert_eq!(plan.foreseen.as_ref().map(|foreseen| foreseen.summarizer.as_str()), Some("extractive"));
+    assert_eq!(plan.forecast.as_ref().map(|forecast| forecast.summarizer.as_str()), Some("extractive"));
     check(&test, &session, wanted(), &plan, "with a pin").await;
     let empty = test.manual_session().await;
     test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
-    let long = Wanted { instructions: "x".repeat(16 * 1024 + 1), ..wanted() };
+    let long = NewCompaction { instructions: "x".repeat(16 * 1024 + 1), ..wanted() };
     for (session, wanted, reason) in [
         (empty.as_str(), wanted(), Reason::NothingToCompact),
         (&session, wanted(), Reason::SessionArchived),

@@ -60,11 +60,11 @@ const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"]
 /// Fields that appear to violate rule 5, with the reason why they do not.
 const NAMES: [(&str, &str); 14] = [
     ("Compaction.instructions", "one text"),
-    ("Compaction.tokens_at_request", "the noun is `tokens`; the rest says when"),
-    ("CompactionOutcome.tokens_before", "the noun is `tokens`; the rest says when"),
-    ("CompactionPlan.tokens_before", "the noun is `tokens`; the rest says when"),
-    ("CompactionPlan.tokens_after", "the noun is `tokens`; the rest says when"),
-    ("CompactionOutcome.tokens_after", "the noun is `tokens`; the rest says when"),
+    ("Compaction.tokens_at_request", "the noun is `tokens`; the rest is the time"),
+    ("CompactionOutcome.tokens_before", "the noun is `tokens`; the rest is the time"),
+    ("CompactionPlan.tokens_before", "the noun is `tokens`; the rest is the time"),
+    ("CompactionPlan.tokens_after", "the noun is `tokens`; the rest is the time"),
+    ("CompactionOutcome.tokens_after", "the noun is `tokens`; the rest is the time"),
     ("CompactionOutcome.covered", "a participle: the ranges covered"),
     ("ContextEnd.omitted", "a participle: the ranges omitted"),
     ("ContextHeader.fits", "a state, in the words of the design"),
@@ -262,7 +262,7 @@ impl<'a> Lint<'a> {
         let name = declared.name();
         self.commented(path, name);
         let open = self.comment(path).contains("New values may appear.");
-        self.expect(open, path, format!("rule 7: {name} does not say \"New values may appear.\""));
+        self.expect(open, path, format!("rule 7: {name} does not contain \"New values may appear.\""));
         let prefix = words(name).join("_").to_uppercase();
         let zero = format!("{prefix}_UNSPECIFIED");
         let first = declared.value.first().is_some_and(|value| value.name() == zero && value.number() == 0);
@@ -572,7 +572,7 @@ enum Likeness {
         let found = findings(SOUND.replace(before, after));
         assert_eq!(found.len(), expected.len(), "{found:#?}");
         for (finding, part) in found.iter().zip(expected) {
-            assert!(finding.contains(part), "{finding:?} does not say {part:?}");
+            assert!(finding.contains(part), "{finding:?} does not contain {part:?}");
         }
     }
 
@@ -606,11 +606,11 @@ enum Likeness {
             &["rule 1: the service comes before"],
         );
         let both = |from: &str| SOUND.replace("ListThings", from);
-        for (name, said) in
+        for (name, rule) in
             [("ShowThings", "verb and noun"), ("GetThingsByName", "\"By\" in it"), ("Create", "verb and noun")]
         {
             let found = findings(both(name));
-            assert!(found.len() == 1 && found[0].contains(said), "{name}: {found:?}");
+            assert!(found.len() == 1 && found[0].contains(rule), "{name}: {found:?}");
         }
         check(
             "returns (ListThingsResponse)",
@@ -622,7 +622,7 @@ enum Likeness {
 
     #[test]
     fn fields_are_named_and_typed_by_the_rules() {
-        for (field, said) in [
+        for (field, rule) in [
             ("string isText = 4;", "lower_snake_case"),
             ("string is_text = 4;", "begins with is_"),
             ("string texts = 4;", "plural or repeated"),
@@ -637,14 +637,14 @@ enum Likeness {
             ("string make_time = 4;", "for instants"),
             ("int64 idle_timeout = 4;", "for spans"),
         ] {
-            check("string text = 4;", field, &[said]);
+            check("string text = 4;", field, &[rule]);
         }
         check("repeated Thing things = 1;", "repeated Thing thing = 1;", &["plural or repeated"]);
     }
 
     #[test]
     fn enums_are_open_and_prefixed() {
-        check(" New values may appear.", "", &["does not say"]);
+        check(" New values may appear.", "", &["does not contain"]);
         check("LIKENESS_UNSPECIFIED", "LIKENESS_NONE", &["does not begin with LIKENESS_UNSPECIFIED"]);
         check("LIKENESS_SELF", "SELF", &["does not begin with LIKENESS_"]);
     }

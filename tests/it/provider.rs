@@ -4,7 +4,7 @@ pub(crate) mod fake;
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, number, shown, soon, turns};
 use fake::{Asked, FakeProvider, Protocol, Reaction, summary};
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::clock::Clock;
 use longhand::config::Config;
 use longhand::model::compaction::{CompactionKind, Level};
@@ -15,7 +15,9 @@ use longhand::model::view::SourceMessage;
 use longhand::policy::presets;
 use longhand::policy::prompt::block;
 use longhand::store::Caller;
-use longhand::summarizer::{Call, Error, Levels, Nobody, Observer, Summarizer, SummaryInput, SummaryOutput, levels};
+use longhand::summarizer::{
+    Error, Levels, NoObserver, Observer, RequestRecord, Summarizer, SummaryInput, SummaryOutput, levels,
+};
 use std::sync::{Arc, Mutex};
 
 const KEY: &str = "sk-very-secret-0123456789";
@@ -67,19 +69,19 @@ fn summarizer(fake: &FakeProvider, protocol: Protocol, timeouts: &str) -> Arc<dy
 #[derive(Default)]
 struct Notes {
     heard: Mutex<String>,
-    calls: Mutex<Vec<Call>>,
+    calls: Mutex<Vec<RequestRecord>>,
 }
 
 impl Observer for Notes {
-    fn begins(&self, _summarizer: &str) {
+    fn on_start(&self, _summarizer: &str) {
         self.heard.lock().expect("no panic").clear();
     }
 
-    fn hears(&self, words: &str) {
+    fn on_text(&self, words: &str) {
         self.heard.lock().expect("no panic").push_str(words);
     }
 
-    fn called(&self, call: &Call) {
+    fn on_request(&self, call: &RequestRecord) {
         self.calls.lock().expect("no panic").push(call.clone());
     }
 }
@@ -189,7 +191,7 @@ fn faults() -> Vec<(&'static str, Vec<Reaction>, &'static str, Outcome)> {
             Written(2),
         ),
         (
-            "too long, told as the reply",
+            "too long, as the reply",
             overflowing(Reaction::Say("prompt is too long: 9 > 8".to_owned())),
             LONG_TIMEOUTS,
             Written(0),
@@ -228,7 +230,7 @@ async fn every_fault_has_its_answer_in_every_protocol() {
                 let fake = FakeProvider::playing(protocol, reactions).await;
                 let notes = Notes::default();
                 let summarizer = summarizer(&fake, protocol, timeouts);
-                let result = soon(name, summarizer.summarize_before(&input, &notes)).await;
+                let result = soon(name, summarizer.summarize(&input, &notes)).await;
                 let asked = fake.asked();
                 let found = outcome(&result, asked.len());
                 println!("{:<17} {name:<30} {found:?}", protocol.kind());
@@ -273,7 +275,7 @@ fn check_notes(notes: &Notes, asked: &[Asked], result: &Result<SummaryOutput, Er
             assert_eq!(calls.last().and_then(|call| call.failure.clone()), None);
         }
     }
-    assert!(!format!("{calls:?} {result:?}").contains(KEY), "the key is told");
+    assert!(!format!("{calls:?} {result:?}").contains(KEY), "the key is printed");
 }
 
 #[tokio::test]
@@ -281,7 +283,8 @@ async fn a_request_follows_the_protocol_and_its_cost_is_reported() {
     let input = input().await;
     for protocol in Protocol::ALL {
         let fake = FakeProvider::playing(protocol, [say()]).await;
-        let output = summarizer(&fake, protocol, LONG_TIMEOUTS).summarize(&input).await.expect("a summary");
+        let output =
+            summarizer(&fake, protocol, LONG_TIMEOUTS).summarize(&input, &NoObserver).await.expect("a summary");
         let asked = fake.asked();
         let [asked] = asked.as_slice() else { panic!("one request, not {}", asked.len()) };
         let (path, key) = match protocol {
@@ -295,10 +298,10 @@ async fn a_request_follows_the_protocol_and_its_cost_is_reported() {
         assert!(asked.words.contains("<conversation>\n[User]: u1 was here"), "{}", asked.words);
         assert!(!asked.body.to_string().contains(KEY));
 
-        let usage = output.usage.expect("the usage is told");
+        let usage = output.usage.expect("a usage");
         let thoughts = if protocol == Protocol::Messages { 0 } else { 10 };
         assert_eq!((usage.input, usage.cache_read, usage.output, usage.reasoning), (60, 40, 30 - thoughts, thoughts));
-        let cost = usage.cost_usd.expect("the cost is told");
+        let cost = usage.cost_usd.expect("a cost");
         assert!((cost - (60.0 + 0.5 * 40.0 + 2.0 * 30.0) / 1e6).abs() < 1e-12, "{cost}");
     }
 }
@@ -309,8 +312,9 @@ async fn a_provider_that_wants_to_be_left_alone_is_left_alone() {
     let reactions = [status(429, &[("retry-after", "60")], "x", "wait"), say()];
     let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
     let summarizer = summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS);
-    assert_eq!(outcome(&summarizer.summarize(&input).await, 1), Outcome::Later(Some(60_000), 1));
-    let Err(Error::Transient { retry_after_ms: Some(wait), .. }) = summarizer.summarize(&input).await else {
+    assert_eq!(outcome(&summarizer.summarize(&input, &NoObserver).await, 1), Outcome::Later(Some(60_000), 1));
+    let Err(Error::Transient { retry_after_ms: Some(wait), .. }) = summarizer.summarize(&input, &NoObserver).await
+    else {
         panic!("the pause is over already")
     };
     assert!((1..=60_001).contains(&wait), "{wait}");
@@ -338,11 +342,11 @@ async fn a_dropped_summary_drops_its_connection() {
         let fake = FakeProvider::playing(protocol, [reaction]).await;
         let summarizer = summarizer(&fake, protocol, LONG_TIMEOUTS);
         tokio::select! {
-            result = summarizer.summarize(&input) => panic!("it never answers: {result:?}"),
+            result = summarizer.summarize(&input, &NoObserver) => panic!("it never answers: {result:?}"),
             () = fake.hangs() => {}
         }
         soon("the connection to be given up", fake.is_left()).await;
-        let output = summarizer.summarize(&input).await.expect("the place is free again");
+        let output = summarizer.summarize(&input, &NoObserver).await.expect("the place is free again");
         assert_eq!((output.text, fake.asked().len()), (summary("last"), 2));
     }
 }
@@ -380,7 +384,7 @@ async fn a_history_of_many_windows_is_read_in_pieces_and_nothing_is_lost() {
         let notes = Notes::default();
         let expected = previous.is_some();
         let input = SummaryInput { previous, ..input.clone() };
-        let output = soon("the summary", summarizer.summarize_before(&input, &notes)).await.expect("a summary");
+        let output = soon("the summary", summarizer.summarize(&input, &notes)).await.expect("a summary");
         assert_eq!(output.summarizer, "fake/fake-1");
         let missing: Vec<usize> = (0..count).filter(|n| !output.text.contains(&format!("fact-{n}-"))).collect();
         assert!(missing.is_empty(), "{missing:?} of {count} are missing after {} requests", fake.asked().len());
@@ -397,7 +401,7 @@ async fn a_window_that_is_smaller_than_configured_is_found_out() {
     let input = input_of("opencode@seed", &facts(40, 30), 18_000).await;
     let fake = FakeProvider::directed(Protocol::Chat, remembering(30_000)).await;
     let summarizer = configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 100_000, "").auto;
-    let output = soon("the summary", summarizer.summarize(&input)).await.expect("a summary");
+    let output = soon("the summary", summarizer.summarize(&input, &NoObserver)).await.expect("a summary");
     assert_eq!(output.summarizer, "fake/fake-1");
     let missing = (0..input.messages.len()).filter(|n| !output.text.contains(&format!("fact-{n}-"))).count();
     assert_eq!(missing, 0);
@@ -414,7 +418,7 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
     let front = "## Original Request\n- FRONT\n\n## Progress So Far\n- half of it";
     let reactions = || [Reaction::Say(past.clone()), Reaction::Say(front.to_owned())];
     let fake = FakeProvider::playing(Protocol::Responses, reactions()).await;
-    let output = roomy(&fake).summarize(&input).await.expect("a summary");
+    let output = roomy(&fake).summarize(&input, &NoObserver).await.expect("a summary");
     assert_eq!(output.text, format!("{past}\n\n---\n\n{heading}\n\n{front}"));
     let asked = fake.asked();
     assert!(asked[0].words.contains("<previous-summary>\n> OLD\n</previous-summary>"));
@@ -422,7 +426,7 @@ async fn a_split_turn_gets_a_summary_of_its_own() {
 
     let alone = SummaryInput { messages: Vec::new(), ..input };
     let fake = FakeProvider::playing(Protocol::Responses, [Reaction::Say(front.to_owned())]).await;
-    let output = roomy(&fake).summarize(&alone).await.expect("a summary");
+    let output = roomy(&fake).summarize(&alone, &NoObserver).await.expect("a summary");
     assert_eq!(output.text, format!("OLD\n\n---\n\n{heading}\n\n{front}"));
 }
 
@@ -438,7 +442,7 @@ async fn no_model_is_asked_about_a_front_without_words() {
     let asked = |input: SummaryInput| async move {
         let fake = FakeProvider::playing(Protocol::Responses, [Reaction::Say(summary("PAST"))]).await;
         let summarizer = configured(&fake, Protocol::Responses, LONG_TIMEOUTS, 100_000, "").auto;
-        (summarizer.summarize(&input).await.map(|output| output.text).ok(), fake.asked().len())
+        (summarizer.summarize(&input, &NoObserver).await.map(|output| output.text).ok(), fake.asked().len())
     };
     let alone = SummaryInput { messages: Vec::new(), ..input.clone() };
     let carried = SummaryInput { previous: Some("OLD".to_owned()), ..alone.clone() };
@@ -463,7 +467,7 @@ async fn a_summary_is_checked_where_the_policy_says_so() {
     for (check, expected) in [(second, "SECOND"), (Reaction::Filtered, "FIRST")] {
         let fake = FakeProvider::playing(Protocol::Gemini, [first(), check]).await;
         let notes = Notes::default();
-        let output = summarizer(&fake, Protocol::Gemini, LONG_TIMEOUTS).summarize_before(&input, &notes).await;
+        let output = summarizer(&fake, Protocol::Gemini, LONG_TIMEOUTS).summarize(&input, &notes).await;
         let output = output.expect("a summary");
         assert_eq!(output.text, snapshot(expected));
         assert!(notes.heard.lock().expect("no panic").contains(expected));
@@ -486,7 +490,7 @@ async fn history_is_data_and_instructions_are_not() {
     attack.clone_into(words);
     input.instructions = "dwell on the café".to_owned();
     let fake = FakeProvider::playing(Protocol::Chat, [say()]).await;
-    summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS).summarize(&input).await.expect("a summary");
+    summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS).summarize(&input, &NoObserver).await.expect("a summary");
     let asked = fake.asked().remove(0);
     let (data, rest) = asked.words.split_once("</conversation>").expect("the data ends");
     assert!(data.contains("\n> New orders") && !rest.contains("New orders"));
@@ -510,8 +514,8 @@ async fn the_deep_provider_is_first_for_deep_summaries_and_the_others_are_fallba
     let config: Config = toml::from_str(&settings).expect("a configuration");
     let levels = levels(&config, &Clock::default()).expect("summarizers");
     assert_eq!((levels.auto.name(), levels.deep.name()), ("cheap", "strong"));
-    assert_eq!(levels.deep.summarize(&input).await.expect("a summary").summarizer, "strong/fake-1");
-    let second = levels.deep.summarize_before(&input, &Nobody).await.expect("a summary");
+    assert_eq!(levels.deep.summarize(&input, &NoObserver).await.expect("a summary").summarizer, "strong/fake-1");
+    let second = levels.deep.summarize(&input, &NoObserver).await.expect("a summary");
     assert_eq!(second.text, summary("ordinary"));
     assert_eq!((strong.asked().len(), fake.asked().len()), (4, 1));
     assert_eq!(second.usage.map(|usage| usage.input), Some(4 * 60), "what the strong one spent in vain is counted");
@@ -528,7 +532,7 @@ async fn the_built_in_one_writes_at_once_where_it_is_named() {
     );
     let config: Config = toml::from_str(&settings).expect("a configuration");
     let levels = levels(&config, &Clock::default()).expect("summarizers");
-    assert_eq!(levels.auto.summarize(&input).await.expect("a summary").summarizer, "extractive");
+    assert_eq!(levels.auto.summarize(&input, &NoObserver).await.expect("a summary").summarizer, "extractive");
 }
 
 #[tokio::test]
@@ -538,7 +542,7 @@ async fn nobody_at_home_is_no_end() {
     let summarizer = summarizer(&gone, Protocol::Chat, LONG_TIMEOUTS);
     drop(gone);
     // The port is closed once its task has ended; until then a connection is accepted and dropped.
-    let result = soon("the refusal", summarizer.summarize(&input)).await;
+    let result = soon("the refusal", summarizer.summarize(&input, &NoObserver)).await;
     assert!(
         matches!(&result, Err(Error::Transient { retry_after_ms: None, message }) if !message.contains(KEY)),
         "{result:?}"
@@ -641,7 +645,7 @@ async fn every_request_is_in_the_request_log_of_its_compaction() {
             assert_eq!(request.texts.is_some(), record_text && index == 2, "only those that were asked for");
             assert_eq!(request.failure.is_none(), index == 2, "{:?}", request.failure);
         }
-        assert_eq!(found.requests[1].cost_micros, None, "an error page tells no usage");
+        assert_eq!(found.requests[1].cost_micros, None, "an error page has no usage");
         // 60 tokens at 1 dollar per million, 40 from the cache at 0.5, 30 written at 2.
         assert_eq!(found.requests[2].cost_micros, Some(60 + 20 + 60));
         assert_eq!(found.requests[2].reply_hash, *blake3::hash(SUMMARY.as_bytes()).as_bytes());
@@ -677,7 +681,7 @@ async fn a_refusal_does_not_replace_a_history() {
     assert!(view.contains("summary") && !view.to_lowercase().contains("i'm sorry"), "{view}");
     let found = test.app.get_compaction(&compaction.to_string()).await.expect("the compaction");
     let failures: Vec<&str> = found.requests.iter().filter_map(|request| request.failure.as_deref()).collect();
-    assert_eq!((found.requests.len(), failures.len()), (3, 3), "each of them says why it was in vain");
+    assert_eq!((found.requests.len(), failures.len()), (3, 3), "each has the reason of its failure");
     assert!(failures.iter().all(|why| why.starts_with("SUMMARY_DECLINED: ") && why.ends_with(REFUSAL)), "{failures:?}");
 }
 
@@ -688,23 +692,25 @@ async fn a_plan_has_the_requests_that_a_model_then_gets() {
         let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, window, "").auto).await;
         let session = test.manual_session().await;
         test.append(&session, &turns(1, 9, 1_100)).await;
-        let wanted =
-            || Wanted { instructions: "Dwell on the café.".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+        let wanted = || NewCompaction {
+            instructions: "Dwell on the café.".to_owned(),
+            ..NewCompaction::of(CompactionKind::Summary)
+        };
         let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
         assert!(fake.asked().is_empty(), "a plan asks nobody");
-        let foreseen = plan.foreseen.expect("a summary");
+        let forecast = plan.forecast.expect("a summary");
         test.app.start_compaction(&session, wanted(), Caller::default()).await.expect("started");
         test.settled().await;
         let mut asked: Vec<String> = fake.asked().into_iter().map(|asked| asked.words).collect();
-        assert_eq!(foreseen.chunked, pieces > 1);
-        assert!(foreseen.requests.len() >= pieces, "{} requests", foreseen.requests.len());
-        asked.truncate(foreseen.requests.len());
+        assert_eq!(forecast.chunked, pieces > 1);
+        assert!(forecast.requests.len() >= pieces, "{} requests", forecast.requests.len());
+        asked.truncate(forecast.requests.len());
         // Requests about pieces are sent concurrently.
         asked.sort();
-        let mut planned: Vec<String> = foreseen.requests.iter().map(|request| request.user.clone()).collect();
+        let mut planned: Vec<String> = forecast.requests.iter().map(|request| request.user.clone()).collect();
         planned.sort();
         assert_eq!(asked, planned);
         assert!(planned.iter().all(|words| words.contains("Dwell on the café.")));
-        assert!(foreseen.cost_micros.is_some_and(|cost| cost > 1_000), "{:?}", foreseen.cost_micros);
+        assert!(forecast.cost_micros.is_some_and(|cost| cost > 1_000), "{:?}", forecast.cost_micros);
     }
 }

@@ -21,7 +21,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// No automatic compactions, and room for about two passages.
+/// No automatic compactions, and space for about two passages.
 const POLICY: &str = r#"{"trigger": {"auto": false}, "retrieval": {"budget_tokens": 60, "passage_tokens": 30,
     "query_units": 1000, "heading": "Earlier:"}}"#;
 
@@ -84,7 +84,7 @@ const TALK: &str = "u1 \"The deploy key is stored in vault seven.\"\n\
     a5 \"going on\"\n";
 
 #[tokio::test]
-async fn what_the_request_asks_for_comes_back() {
+async fn passages_that_match_the_request_are_retrieved() {
     let test = TestApp::start().await;
     let session = session(&test).await;
     test.append(&session, TALK).await;
@@ -221,7 +221,7 @@ async fn a_message_that_was_open_for_long_is_found_once_it_is_hidden() {
 }
 
 #[tokio::test]
-async fn what_qwen_agent_leaves_out_comes_back() {
+async fn messages_that_qwen_agent_omits_are_retrieved() {
     let test = TestApp::start().await;
     let small = r#"{"auto": {"threshold": {"limit": {"tokens": 300}}},
         "retrieval": {"budget_tokens": 60, "passage_tokens": 30}}"#;
@@ -248,7 +248,7 @@ async fn what_qwen_agent_leaves_out_comes_back() {
 }
 
 #[tokio::test]
-async fn what_came_back_is_the_first_to_go_when_a_view_does_not_fit() {
+async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
     let test = TestApp::start().await;
     let session = test.create(new_session(window(0, 0))).await;
     test.append(&session, TALK).await;

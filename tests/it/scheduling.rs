@@ -2,7 +2,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, connect, once, soon, turns};
 use longhand::app::Reason;
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::limits;
 use longhand::model::compaction::{Compaction, CompactionKind};
 use longhand::model::event::EventKind;
@@ -45,7 +45,7 @@ async fn a_read_error_at_the_start_is_reported_and_retried() {
     let test = TestApp::reopen(directory, script).await;
     let mut served = served(&test).await;
     health(&test, "the failure", |health| health.failure.as_ref().is_some_and(|failure| failure.attempts > 1)).await;
-    let failure = test.app.server_info().await.expect("the state").scheduler_failure.expect("it is told");
+    let failure = test.app.server_info().await.expect("the state").scheduler_failure.expect("a failure");
     assert!(failure.message.contains("lease_until"), "{failure:?}");
     assert!(failure.since <= test.clock.now() && failure.attempts > 1, "{failure:?}");
     let said = async |served: &mut Streaming<HealthCheckResponse>, status: ServingStatus| {
@@ -83,7 +83,7 @@ async fn a_session_that_cannot_be_read_is_named_and_holds_up_no_other() {
 }
 
 async fn ask(test: &TestApp, session: &str, name: &str) -> Result<(Compaction, bool), Reason> {
-    let wanted = Wanted { instructions: name.to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: name.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
     test.app.start_compaction(session, wanted, once(name, "")).await.map_err(|error| error.reason)
 }
 
@@ -104,20 +104,21 @@ async fn only_so_many_compactions_by_hand_wait_in_a_session() {
     for _ in 0..3 {
         assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));
     }
-    let wanted = Wanted { instructions: "one too many".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let wanted =
+        NewCompaction { instructions: "one too many".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
     let refused = test.app.start_compaction(&session, wanted, Caller::default()).await.expect_err("too many");
     assert_eq!(refused.metadata["limit"], most.to_string());
     assert_eq!(test.number("select count(*) from job"), jobs, "nothing was written");
     assert_eq!(test.revision(&session).await, revision);
     // A repeated request gets its earlier answer, a waiting compaction is joined, and other sessions are not affected.
     assert_eq!(ask(&test, &session, "3").await.map(|(compaction, _)| compaction.id), Ok(waiting[3]));
-    let wanted = Wanted { instructions: "4".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { instructions: "4".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
     let (joined, is_joined) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("joined");
     assert_eq!((joined.id, is_joined), (waiting[4], true));
     let other = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&other, &turns(1, 9, WORDS)).await;
     ask(&test, &other, "").await.expect("taken");
-    // A cancelled one makes room for one.
+    // A cancelled one lets one more in.
     test.app.cancel_compaction(&waiting[0].to_string(), Caller::default()).await.expect("cancelled");
     ask(&test, &session, "in its place").await.expect("taken");
     assert_eq!(ask(&test, &session, "one too many").await, Err(Reason::TooManyCompactions));

@@ -38,7 +38,7 @@ const TAIL: &str =
     "{\"auto\": {\"steps\": {\"0\": {\"summarize\": {\"tail\": {\"turns\": {\"minimum_budget_tokens\": 2100}}}}}}}";
 
 #[tokio::test]
-async fn what_makes_no_session_is_refused() {
+async fn invalid_new_sessions_are_refused() {
     let test = TestApp::start().await;
     let long = "x".repeat(limits::TITLE_BYTES_MAX + 1);
     let preset = |preset: &str| NewSession { preset: preset.to_owned(), ..NewSession::default() };

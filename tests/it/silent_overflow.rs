@@ -158,7 +158,7 @@ async fn an_overflow_known_only_from_usage_removes_no_images() {
 }
 
 #[tokio::test]
-async fn a_reply_that_its_request_left_no_room_for_is_left_out_once() {
+async fn a_reply_without_space_after_its_request_is_omitted_once() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     let writes = SessionChange { window: Some(window(WINDOW, 2_000)), ..SessionChange::default() };
@@ -179,7 +179,7 @@ async fn a_reply_that_its_request_left_no_room_for_is_left_out_once() {
     // A second one fails with OVERFLOW_AGAIN.
     let (_, failed) = say("a9b", 1_999).await;
     assert_eq!(failed, ["OVERFLOW_AGAIN"]);
-    // A reply that used its whole output limit had room.
+    // A reply that used its whole output limit had space.
     test.append(&session, "u10 \"go on\"").await;
     let (began, _) = say("a10", 2_000).await;
     assert_eq!(began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), 2, "{began:?}");

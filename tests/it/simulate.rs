@@ -93,7 +93,7 @@ fn presets_are_compared_on_a_transcript_and_drawn() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_reported() {
+fn problems_of_a_simulation_are_reported() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = session(folder.path());
     for (arguments, code, words) in [

@@ -7,7 +7,7 @@ use crate::support::{TestApp, soon, turns};
 use crate::tidy::assert_reviewed;
 use futures::FutureExt as _;
 use longhand::app::admin::{Breaker, Provider, Spent};
-use longhand::app::compactions::Wanted;
+use longhand::app::compactions::NewCompaction;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::ids::MessageId;
@@ -15,6 +15,7 @@ use longhand::model::message::MessageKind;
 use longhand::model::summary_request::{Purpose, SummaryRequest};
 use longhand::model::usage::Usage;
 use longhand::store::Caller;
+use longhand::summarizer::NoObserver;
 
 /// A request with a truncated reply, a request that fails at the provider, and one that returns the summary.
 fn reactions() -> [Reaction; 3] {
@@ -122,7 +123,7 @@ async fn a_provider_with_an_open_breaker_is_shown() {
         let before = test.clock.now();
         for _ in 0..calls {
             // Only the gate matters here, which all summaries of the daemon share.
-            drop(summarizer.summarize(&input).await);
+            drop(summarizer.summarize(&input, &NoObserver).await);
         }
         let found = provider(&test).await;
         let state = found.gate.state;
@@ -150,7 +151,7 @@ async fn running_and_waiting_requests_are_shown() {
         let state = provider(&test).await.gate.state;
         (state.running, state.waiting)
     };
-    let mut requests = [summarizer.summarize(&input), summarizer.summarize(&input)];
+    let mut requests = [summarizer.summarize(&input, &NoObserver), summarizer.summarize(&input, &NoObserver)];
     for request in &mut requests {
         assert!(request.as_mut().now_or_never().is_none(), "nobody answers");
     }
@@ -269,7 +270,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
         assert!(refused.contains("never"), "{refused}");
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
-    let wanted = Wanted { tail_start: "u9".to_owned(), ..Wanted::of(CompactionKind::Summary) };
+    let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
     let (compaction, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
     test.settled().await;
     assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));

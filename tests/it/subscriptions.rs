@@ -206,7 +206,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     assert_eq!(open[0].drafts, [(part, false, "grüß dich".to_owned())]);
     assert_eq!(open[1].drafts, []);
     add("a1", words(Some(part), 11, "!")).await;
-    let Frame::Live { delta, .. } = watch.frame().await else { panic!("words follow") };
+    let Frame::DraftDelta { delta, .. } = watch.frame().await else { panic!("words follow") };
     assert_eq!((delta.part, delta.offset, delta.delta.as_str()), (part, 11, "!"), "without a gap, and nothing twice");
     let close = vec![OpenPart::Draft(part, None)];
     test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");

@@ -4,10 +4,10 @@ use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
 use futures::FutureExt as _;
 use longhand::app::Reason;
 use longhand::app::append::ListMessages;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::ContextRequest;
 use longhand::app::sessions::{ForkPoint, SessionChange};
-use longhand::app::summary_tasks::{Hold, LeaseRequest, TaskReply};
+use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
 use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -43,7 +43,10 @@ fn uses(tool: &str, path: &str, number: usize) -> Vec<NewMessage> {
 async fn compacted(test: &TestApp, session: &str) -> String {
     let mut watch = test.watch().await;
     let before = test.events().await.iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
-    test.app.start_compaction(session, Wanted::of(CompactionKind::Summary), Caller::default()).await.expect("asked");
+    test.app
+        .start_compaction(session, NewCompaction::of(CompactionKind::Summary), Caller::default())
+        .await
+        .expect("asked");
     for _ in 0..=before {
         watch.wait_for(EventKind::Compacted).await;
     }
@@ -98,7 +101,7 @@ async fn file_lists_follow_every_summary_and_are_carried() {
 }
 
 #[tokio::test]
-async fn what_a_supplied_summary_lists_is_not_carried() {
+async fn file_lists_of_a_supplied_summary_are_not_carried() {
     let test = TestApp::with(ScriptedSummarizer::new([say("S1"), say("S2")])).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
@@ -133,12 +136,12 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
         test.append(&session, &turns(1, 2, 3_000)).await;
         let mut watch = test.watch().await;
-        let wanted = Wanted::of(CompactionKind::Summary);
+        let wanted = NewCompaction::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
         let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
         let leased = test.app.lease_summary_task(request).await.expect("offered").expect("a task");
         let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
-        let hold = Hold { compaction, token, base_revision: None };
+        let hold = LeaseClaim { compaction, token, base_revision: None };
         let reply = TaskReply { text: answer.clone(), supplied, ..TaskReply::default() };
         test.app.complete_summary_task(&hold, reply).await.expect("accepted");
         watch.wait_for(EventKind::Compacted).await;
@@ -294,7 +297,7 @@ async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
 }
 
 #[tokio::test]
-async fn a_rewind_with_a_summary_reads_a_large_view_only_where_there_is_room_for_it() {
+async fn a_rewind_with_a_summary_reserves_memory_for_a_large_view() {
     let test = TestApp::with(ScriptedSummarizer::new([])).await;
     let session = test.session("pi@1.5", 40_000_000, 1_000).await;
     test.append(&session, "u1 \"stay here\"").await;
@@ -304,10 +307,10 @@ async fn a_rewind_with_a_summary_reads_a_large_view_only_where_there_is_room_for
     let views = &test.app.traffic().views;
     let others = views.hold(limits::VIEWS_BYTES_MAX);
     others.settle();
-    // The maximum number of waiters for room, so that one more is refused at once.
+    // The maximum number of waiters for memory, so that one more is refused at once.
     let wait = || Box::pin(views.wait_for(1, Duration::from_secs(600)));
     let mut waiting: Vec<_> = (0..limits::MEMORY_WAITERS_MAX).map(|_| wait()).collect();
     assert!(waiting.iter_mut().all(|waits| waits.now_or_never().is_none()));
     let rewound = test.app.rewind_with_summary(&session, "u1", "", None, Caller::default()).await;
-    assert_eq!(rewound.expect_err("there is no room").reason, Reason::TooManyViews);
+    assert_eq!(rewound.expect_err("the memory is taken").reason, Reason::TooManyViews);
 }

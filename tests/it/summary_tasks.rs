@@ -1,7 +1,7 @@
 //! P7, P12: a client writes a summary with its own model, or no client does and the configured summarizers are used.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, conversation, shown, soon, turns, words_of};
-use longhand::app::summary_tasks::{Hold, LeaseRequest, LeasedTask, NewEdit, Release, TaskReply};
+use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, LeasedTask, NewEdit, Release, TaskReply};
 use longhand::app::{Error, Reason};
 use longhand::limits;
 use longhand::model::compaction::{CompactionState, Level, Outcome};
@@ -76,8 +76,8 @@ impl Setup {
     }
 }
 
-fn hold(task: &LeasedTask) -> Hold {
-    Hold {
+fn hold(task: &LeasedTask) -> LeaseClaim {
+    LeaseClaim {
         compaction: task.task.compaction.to_string(),
         token: task.token.clone(),
         base_revision: Some(task.task.base),
@@ -130,8 +130,8 @@ async fn a_client_gets_the_check_that_the_policy_has() {
     assert!(small.user.len() < check.user.len() / 2, "a small window gets less of the history");
 
     let long = "x".repeat(limits::SUMMARY_BYTES_MAX + 1);
-    let stale = Hold { base_revision: Some(1), ..hold(&task) };
-    let lost = Hold { token: uuid::Uuid::nil().to_string(), ..hold(&task) };
+    let stale = LeaseClaim { base_revision: Some(1), ..hold(&task) };
+    let lost = LeaseClaim { token: uuid::Uuid::nil().to_string(), ..hold(&task) };
     for (hold, text, window_tokens, reason) in [
         (hold(&task), long.as_str(), 0, Reason::LimitExceeded),
         (hold(&task), "text", -1, Reason::InvalidField),
@@ -166,7 +166,7 @@ async fn no_client_is_asked_unless_the_configuration_says_so() {
 }
 
 #[tokio::test]
-async fn a_client_that_gives_up_makes_room_for_another() {
+async fn a_client_that_gives_up_frees_its_slot() {
     let mut setup = due(LONG_WAIT).await;
     let first = setup.leased().await;
     setup.test.app.release_summary_task(&hold(&first), Release::Transient).await.expect("let go");
@@ -213,7 +213,7 @@ async fn a_task_outlives_no_daemon_but_is_offered_anew() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_the_summary_is_refused_and_can_be_written_again() {
+async fn an_invalid_summary_is_refused_and_can_be_written_again() {
     let mut setup = due(LONG_WAIT).await;
     let task = setup.leased().await;
     let stopped = |reason| TaskReply { reason: Some(reason), ..says(SUMMARY) };
@@ -234,7 +234,7 @@ async fn what_cannot_be_the_summary_is_refused_and_can_be_written_again() {
     let too_long = says(&"w".repeat(longhand::limits::SUMMARY_BYTES_MAX + 1));
     let refused = setup.complete(&task, too_long).await.expect_err("too long");
     assert_eq!(refused.reason, Reason::LimitExceeded);
-    let stale = Hold { base_revision: Some(task.task.base - 1), ..hold(&task) };
+    let stale = LeaseClaim { base_revision: Some(task.task.base - 1), ..hold(&task) };
     let refused = setup.test.app.complete_summary_task(&stale, says(SUMMARY)).await.expect_err("another revision");
     assert_eq!(refused.reason, Reason::RevisionMismatch);
     assert_eq!(setup.watch.count(EventKind::Compacted), 0, "nothing was written");
@@ -302,7 +302,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
         let refused = setup.test.app.edit_summary_task(&hold, bad.clone()).await.expect_err("a refusal");
         assert_eq!(refused.reason, reason, "{bad:?}");
     }
-    let stale = Hold { base_revision: Some(0), ..hold.clone() };
+    let stale = LeaseClaim { base_revision: Some(0), ..hold.clone() };
     let refused = setup.test.app.edit_summary_task(&stale, edit(Some("u4"), None)).await.expect_err("a refusal");
     assert_eq!(refused.reason, Reason::RevisionMismatch);
     let change = NewEdit {

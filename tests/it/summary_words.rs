@@ -17,7 +17,7 @@ async fn watch(test: &TestApp, session: Option<&str>, live: bool) -> Watch {
 /// The next piece of a summary's text.
 async fn words(watch: &mut Watch) -> (String, SummaryDelta) {
     loop {
-        if let Frame::Summary { session, delta } = watch.frame().await {
+        if let Frame::SummaryDelta { session, delta } = watch.frame().await {
             return (session.to_string(), delta);
         }
     }
@@ -54,9 +54,9 @@ async fn watchers_hear_a_summary_as_it_is_written() {
     test.append(&other, "u1 \"hello\"").await;
     // Watchers without live text, and watchers of another session, get none.
     while deaf.count(EventKind::Compacted) == 0 {
-        assert!(!matches!(deaf.frame().await, Frame::Summary { .. }));
+        assert!(!matches!(deaf.frame().await, Frame::SummaryDelta { .. }));
     }
     while elsewhere.count(EventKind::MessageAppended) == 0 {
-        assert!(!matches!(elsewhere.frame().await, Frame::Summary { .. }));
+        assert!(!matches!(elsewhere.frame().await, Frame::SummaryDelta { .. }));
     }
 }

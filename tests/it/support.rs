@@ -25,7 +25,7 @@ use longhand::model::part::{Answers, Media, NewPart, PartBody, Record, ResultSta
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Caller, Durability, Finding, RequestKey, ScrubOptions, Store};
-use longhand::summarizer::{self, Extractive, Levels, Nobody, Observer, Summarizer, SummaryInput, SummaryOutput};
+use longhand::summarizer::{self, Extractive, Levels, Observer, Summarizer, SummaryInput, SummaryOutput};
 use rusqlite::Connection;
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
@@ -482,13 +482,6 @@ impl Summarizer for ScriptedSummarizer {
     fn summarize<'a>(
         &'a self,
         input: &'a SummaryInput,
-    ) -> futures::future::BoxFuture<'a, Result<SummaryOutput, summarizer::Error>> {
-        self.summarize_before(input, &Nobody)
-    }
-
-    fn summarize_before<'a>(
-        &'a self,
-        input: &'a SummaryInput,
         observer: &'a dyn Observer,
     ) -> futures::future::BoxFuture<'a, Result<SummaryOutput, summarizer::Error>> {
         self.asked.lock().expect("no panic").push(input.clone());
@@ -503,8 +496,8 @@ impl Summarizer for ScriptedSummarizer {
                     Ok(output(text))
                 }
                 Line::Stream(words) => {
-                    observer.begins("scripted");
-                    words.iter().for_each(|words| observer.hears(words));
+                    observer.on_start("scripted");
+                    words.iter().for_each(|words| observer.on_text(words));
                     self.waiting.add_permits(1);
                     self.gate.acquire().await.expect("never closed").forget();
                     Ok(output(words.concat()))

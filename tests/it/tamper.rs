@@ -5,7 +5,7 @@ use crate::support::{
 };
 use longhand::app::admin::ChainHead;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -62,7 +62,7 @@ pub(crate) async fn rich() -> TestApp {
     app.archive_session(&session, false, none()).await.expect("archived");
     app.archive_session(&session, true, none()).await.expect("restored");
     let pruned = crate::support::prunable(&test).await;
-    app.start_compaction(&pruned, Wanted::of(CompactionKind::Prune), none()).await.expect("something to prune");
+    app.start_compaction(&pruned, NewCompaction::of(CompactionKind::Prune), none()).await.expect("something to prune");
     watch.wait_for(EventKind::PartsPruned).await;
     test.settled().await;
     let fork = app.fork_session(&pruned, ForkPoint::default(), Some("fork".to_owned()), String::new(), none()).await;

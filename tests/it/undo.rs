@@ -2,7 +2,7 @@
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, once, shown, text, turns};
 use longhand::app::Reason;
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::ForkPoint;
 use longhand::app::undo::Reversed;
 use longhand::model::compaction::CompactionKind;
@@ -34,7 +34,7 @@ async fn changed(test: &TestApp) -> (String, Vec<[u8; 32]>) {
     let mut hashes = vec![test.context(&session).await.hash];
     let app = &test.app;
     let none = Caller::default;
-    app.start_compaction(&session, Wanted::of(CompactionKind::Prune), none()).await.expect("something to prune");
+    app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune), none()).await.expect("something to prune");
     watch.wait_for(EventKind::Compacted).await;
     hashes.push(test.context(&session).await.hash);
     supply(test, &session, "the beginning", "u2").await;

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 
 #[tokio::test]
-async fn what_came_behind_a_view_is_estimated_on_top_however_long_ago() {
+async fn messages_after_a_view_are_estimated_on_top_at_any_age() {
     for restarts in [false, true] {
         let mut test = TestApp::start().await;
         let session = test.session("opencode@seed", 60_000, 1_000).await;
@@ -209,7 +209,7 @@ async fn a_view_whose_usage_is_far_above_its_estimate_is_shortened_in_proportion
 }
 
 #[tokio::test]
-async fn what_an_answer_says_is_of_one_moment_however_much_is_written_meanwhile() {
+async fn an_answer_is_consistent_during_concurrent_writes() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 4_000, 500).await;
     test.append(&session, &turns(1, 2, 100)).await;

@@ -90,7 +90,7 @@ fn messages_of_every_form_come_as_json_lines() {
     let file = home.path().join("wrong.jsonl");
     std::fs::write(&file, "{\"role\":\"ROLE_USER\"}\n{\"rolle\":1}\n").expect("written");
     let refused = daemon.run(&["append", &session, "--messages", file.to_str().expect("UTF-8")]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!((refused.status.code(), said.contains("line 2")), (Some(64), true), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!((refused.status.code(), printed.contains("line 2")), (Some(64), true), "{printed}");
     assert_eq!(daemon.json(&["show", &session]).len(), 4, "nothing was appended");
 }

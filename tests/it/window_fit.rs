@@ -92,7 +92,7 @@ async fn one_huge_output_and_a_window_that_shrinks_fit_under_every_preset() {
 }
 
 #[tokio::test]
-async fn what_the_policy_does_not_bring_into_the_window_the_last_resort_does() {
+async fn the_last_resort_fits_a_view_that_the_policy_cannot() {
     let test = TestApp::with_options(Arc::new(Extractive), refusing()).await;
     let session = test.session("opencode@1.18", 32_000, 4_000).await;
     let mut watch = test.watch().await;
@@ -131,7 +131,7 @@ async fn open_messages_that_fill_the_window_are_named() {
     assert!(failures[0].message.contains("of open messages"), "{}", failures[0].message);
 }
 
-/// A summary that a large window had room for, after a change to a small one.
+/// A summary that fitted a large window, after a change to a small one.
 #[tokio::test]
 async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_of_the_whole() {
     let mut truncated = 0;

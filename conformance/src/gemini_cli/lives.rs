@@ -50,9 +50,9 @@ const PAIRED: Class = Class {
 };
 
 const MEDIA: Class = Class {
-    name: "media weigh the same everywhere",
+    name: "media count the same everywhere",
     reason: Reason::Named("The estimate of an image or a document is the same wherever its bytes are"),
-    explanation: "Gemini CLI refuses its own summary where its two ways to weigh media make the history behind it larger; \
+    explanation: "Gemini CLI refuses its own summary where its two estimates of media make the history behind it larger; \
                   ours has one.",
     test: ("src/policy/tokens/tests.rs", "media_count_the_same_whatever_their_size"),
 };
@@ -60,7 +60,7 @@ const MEDIA: Class = Class {
 const REFUSED: Class = Class {
     name: "a summary frees something",
     reason: Reason::Named("A summary that frees nothing is refused"),
-    explanation: "By Gemini CLI's own count the history behind the summary weighs no less than before, but for the rounding of \
+    explanation: "By Gemini CLI's own count the history behind the summary has no fewer tokens than before, but for the rounding of \
                   its parts, and it takes it; we refuse it, and the life ends, as no other is tried.",
     test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
 };
@@ -226,7 +226,7 @@ impl Course<'_> {
                     "place": position, "prompt": self.prompt, "threshold": life.threshold, "first": self.first,
                     "context": session.context_tokens(), "compactions": session.simulated().len(),
                 });
-                self.say("moment", &input, json!(false), json!(compresses), why);
+                self.record("moment", &input, json!(false), json!(compresses), why);
             }
         }
         Ok(())
@@ -259,7 +259,7 @@ impl Course<'_> {
         })
     }
 
-    fn say(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+    fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
         self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
@@ -284,13 +284,13 @@ impl Course<'_> {
         } else {
             self.due(end, position)?
         };
-        self.say("moment", &input, json!(true), json!(compresses), why);
+        self.record("moment", &input, json!(true), json!(compresses), why);
         let theirs = if compresses { theirs.clone() } else { self.compress(end, LIMIT, words)? };
         let cut = self.cut(end, &theirs);
         let ours = first - self.first;
         let forced = harm::nearest(self.messages(end), cut);
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
-        self.say("boundary", &input, json!(ours), json!(cut), why);
+        self.record("boundary", &input, json!(ours), json!(cut), why);
         if ours == cut {
             let bare = without_made_up(&view, &self.life.policy.view.interrupted_text);
             let answered = Contents::of(&self.life.messages[first.min(end)..end]).len();
@@ -299,7 +299,7 @@ impl Course<'_> {
             let has_made_up = bare != view;
             let why = (has_made_up && shown == theirs["history"]).then_some(&CLASSES[3]);
             let ours = if has_made_up { json!(view) } else { shown };
-            self.say("view", &input, ours, theirs["history"].clone(), why);
+            self.record("view", &input, ours, theirs["history"].clone(), why);
         }
         self.prompt = theirs["newTokenCount"].as_i64().unwrap_or(self.prompt);
         // Both sides continue after our compression.
@@ -336,7 +336,7 @@ impl Course<'_> {
             before.as_i64().zip(after.as_i64()).is_some_and(|(before, after)| after + rounding >= before);
         let why = (theirs["status"] == 1 && frees_nothing).then_some(&CLASSES[5]);
         let input = json!({ "place": position, "prompt": self.prompt, "before": before, "after": after });
-        self.say("refusal", &input, json!(true), json!(theirs["status"] != 1), why);
+        self.record("refusal", &input, json!(true), json!(theirs["status"] != 1), why);
         Ok(())
     }
 

@@ -40,7 +40,7 @@ impl History {
     /// and never before the previous compaction's tail.
     pub(super) fn draw(conversation: &Conversation, compactions_max: usize) -> Self {
         let mut messages = conversation.messages.clone();
-        // Leaves room in the order of revisions for the messages of a compaction.
+        // Leaves space in the order of revisions for the messages of a compaction.
         for source in &mut messages {
             source.message.revision *= 10;
             source.message.sealed_revision = Some(source.message.revision);
@@ -193,13 +193,13 @@ fn text_or_size(text: &str) -> Value {
 
 /// True if OpenCode leaves out a reply: it failed, or was stopped with nothing but reasoning.
 pub(super) fn is_failed(source: &SourceMessage) -> bool {
-    let said = |part: &Part| match &*part.body {
+    let has_content = |part: &Part| match &*part.body {
         PartBody::Text(text) => !text.is_empty(),
         body => matches!(body, PartBody::ToolCall(_)),
     };
     match source.message.finish.reason {
         Some(FinishReason::Error) => true,
-        Some(FinishReason::Aborted) => !source.message.parts.iter().any(said),
+        Some(FinishReason::Aborted) => !source.message.parts.iter().any(has_content),
         _ => false,
     }
 }

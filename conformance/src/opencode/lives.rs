@@ -8,7 +8,7 @@ use super::history::{file, message as written};
 use super::{entries, entry, in_order, limits, transcript, window};
 use crate::generate::{Conversation, Profile};
 use crate::harm;
-use crate::harness::{Asker, Peer, PeerFailure, Run, Said, System, at_once};
+use crate::harness::{Asker, Comparison, Peer, PeerFailure, Run, System, at_once};
 use crate::report::{Class, Reason, Report};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -99,10 +99,10 @@ impl System for Lives {
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         let indexes = run.first..run.first.saturating_add(run.lives);
-        let said = |said: Said| {
-            report.compare(said.what, said.index, &said.input, &said.ours, &Ok(said.theirs), |_, _| said.why)
+        let compare = |made: Comparison| {
+            report.compare(made.what, made.index, &made.input, &made.ours, &Ok(made.theirs), |_, _| made.why)
         };
-        at_once(peer, indexes, AT_ONCE, |index, asker| Life::draw(run.seed, index).live(asker), said)
+        at_once(peer, indexes, AT_ONCE, |index, asker| Life::draw(run.seed, index).live(asker), compare)
     }
 }
 
@@ -186,7 +186,7 @@ impl Life {
         config
     }
 
-    fn live(&self, asker: &mut Asker) -> Result<Vec<Said>, PeerFailure> {
+    fn live(&self, asker: &mut Asker) -> Result<Vec<Comparison>, PeerFailure> {
         let window = window(self.window);
         let number = Cell::new(0);
         let writer = |_: &SummaryInput| self.words(number.get());
@@ -198,13 +198,13 @@ impl Life {
             session,
             asker,
             pages: String::new(),
-            said: Vec::new(),
+            comparisons: Vec::new(),
             has_usage: false,
             is_refused: false,
             is_over: false,
         };
         course.run()?;
-        Ok(course.said)
+        Ok(course.comparisons)
     }
 }
 
@@ -311,7 +311,7 @@ struct Course<'a> {
     asker: &'a mut Asker,
     /// The address of the pages that the tool reads.
     pages: String,
-    said: Vec<Said>,
+    comparisons: Vec<Comparison>,
     /// True if a reply has reported usage in this session.
     has_usage: bool,
     /// True if our last attempt was refused, and what it would have summarized is no larger than its summary.
@@ -351,8 +351,8 @@ impl Course<'_> {
         })
     }
 
-    fn say(&mut self, what: &'static str, input: Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
-        self.said.push(Said { what, index: self.life.index, input, ours, theirs, why });
+    fn record(&mut self, what: &'static str, input: Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+        self.comparisons.push(Comparison { what, index: self.life.index, input, ours, theirs, why });
     }
 
     fn start(&mut self, messages: &[Value]) -> Result<(), PeerFailure> {
@@ -414,7 +414,7 @@ impl Course<'_> {
             }
         }
         if event["kind"] != "end" || !event["problem"].is_null() {
-            self.say("loop", json!({}), json!("end"), event, None);
+            self.record("loop", json!({}), json!("end"), event, None);
             self.is_over = true;
         }
         Ok(())
@@ -424,7 +424,7 @@ impl Course<'_> {
     fn stopped(&mut self, reply: &Reply) -> Result<Value, PeerFailure> {
         let event = self.ask("lifeStop", json!({ "text": reply.text, "reasoning": reply.reasoning }))?;
         let kept = |kind: &str| -> String {
-            let parts = event["said"].as_array().into_iter().flatten().filter(|part| part["type"] == kind);
+            let parts = event["parts"].as_array().into_iter().flatten().filter(|part| part["type"] == kind);
             parts.filter_map(|part| part["text"].as_str()).collect()
         };
         let kept = Reply { text: kept("text"), reasoning: kept("reasoning"), ..Reply::default() };
@@ -470,27 +470,27 @@ impl Course<'_> {
             _ if self.is_over => {
                 let is_full = estimate(&asked["messages"]) + self.life.unseen + results_estimate(reply)
                     > self.life.window.0
-                    || total + results_estimate(reply) > self.room();
-                self.say("moment", figures, json!("last resort"), json!(false), is_full.then_some(&CLASSES[4]));
+                    || total + results_estimate(reply) > self.limit();
+                self.record("moment", figures, json!("last resort"), json!(false), is_full.then_some(&CLASSES[4]));
                 Ok(Value::Null)
             }
             (Some(made), true) => self.both(made, event),
             (Some(_), false) => {
                 let (usable, most) = (self.usable(), total + results_estimate(reply));
                 let why = (total < usable && most >= usable && !reply.calls.is_empty()).then_some(&CLASSES[0]);
-                self.say("moment", figures, json!(true), json!(false), why);
+                self.record("moment", figures, json!(true), json!(false), why);
                 self.number.set(self.number.get() + 1);
                 self.restart()?;
                 Ok(Value::Null)
             }
             (None, true) => {
                 let why = self.nothing_harmless()?;
-                self.say("moment", figures, json!(false), json!(true), why);
+                self.record("moment", figures, json!(false), json!(true), why);
                 self.restart()?;
                 Ok(Value::Null)
             }
             (None, false) => {
-                self.say("moment", figures, json!(false), json!(false), None);
+                self.record("moment", figures, json!(false), json!(false), None);
                 Ok(event)
             }
         }
@@ -498,7 +498,7 @@ impl Course<'_> {
 
     /// Both compact: compares them, and continues if their boundaries agree.
     fn both(&mut self, made: Made, event: Value) -> Result<Value, PeerFailure> {
-        self.say("moment", json!({}), json!(true), json!(true), None);
+        self.record("moment", json!({}), json!(true), json!(true), None);
         let words = self.life.words(self.number.get());
         self.number.set(self.number.get() + 1);
         let (ours, theirs) = (self.summary_input(&made), asked_of(&event));
@@ -508,16 +508,17 @@ impl Course<'_> {
         let forced = harm::nearest(&made.inline, cut);
         let why = (forced != cut && forced == own).then_some(UNANSWERED);
         let input = json!({ "messages": made.inline.len(), "tail": format!("{:?}", self.life.tail) });
-        self.say("boundary", input.clone(), json!(own), json!(cut), why);
+        self.record("boundary", input.clone(), json!(own), json!(cut), why);
         if own != cut {
             self.restart()?;
             return Ok(Value::Null);
         }
-        let why = (transcript::whole(&theirs["told"]) == ours["told"] && theirs["previous"] == ours["previous"])
+        let why = (transcript::whole(&theirs["transcript"]) == ours["transcript"]
+            && theirs["previous"] == ours["previous"])
             .then_some(&CLASSES[3]);
-        self.say("transcripts", input, ours, theirs, why);
+        self.record("transcripts", input, ours, theirs, why);
         if next["kind"] != "reply" {
-            self.say("loop", json!({}), json!("a continuation"), next, None);
+            self.record("loop", json!({}), json!("a continuation"), next, None);
             self.is_over = true;
             return Ok(Value::Null);
         }
@@ -554,7 +555,7 @@ impl Course<'_> {
         let is_due = if self.has_usage { tokens >= usable && tokens - last < usable } else { view_tokens >= usable };
         let why = is_due.then_some(&CLASSES[0]);
         self.number.set(self.number.get() + 1);
-        self.say(
+        self.record(
             "moment",
             json!({ "behind": what, "tokens": tokens, "usable": usable }),
             json!(true),
@@ -632,7 +633,7 @@ impl Course<'_> {
             once.drain(at..at + 2);
         }
         let why = (once.len() < theirs.len() && once == ours).then_some(ONE_SUMMARY);
-        self.say("view", json!({}), json!(ours), json!(theirs), why);
+        self.record("view", json!({}), json!(ours), json!(theirs), why);
     }
 
     /// The transcript for our summarizer, and the previous summary.
@@ -643,7 +644,7 @@ impl Course<'_> {
         let text = rules.map(|rules| {
             transcript::without_margins(&transcript_entries(rules, Detail::full(rules), &messages).join(GAP))
         });
-        json!({ "told": transcript::lines(&text.unwrap_or_default()), "previous": input.previous })
+        json!({ "transcript": transcript::lines(&text.unwrap_or_default()), "previous": input.previous })
     }
 
     fn input(&self, call_id: &str) -> Value {
@@ -652,9 +653,9 @@ impl Course<'_> {
 
     /// The parts of a reply, with its results as OpenCode has them.
     fn bodies(&self, reply: &Reply, results: &Value) -> Vec<PartBody> {
-        let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-        let mut bodies: Vec<PartBody> = said(&reply.reasoning).map(PartBody::Reasoning).into_iter().collect();
-        bodies.extend(said(&reply.text).map(PartBody::Text));
+        let non_empty = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        let mut bodies: Vec<PartBody> = non_empty(&reply.reasoning).map(PartBody::Reasoning).into_iter().collect();
+        bodies.extend(non_empty(&reply.text).map(PartBody::Text));
         for (call_id, _) in &reply.calls {
             let input_json = self.input(call_id).to_string();
             let (call_id, tool) = (call_id.clone(), TOOL.to_owned());
@@ -690,7 +691,7 @@ impl Course<'_> {
         input.map_or(context - output, |input| input - output.min(20_000))
     }
 
-    fn room(&self) -> i64 {
+    fn limit(&self) -> i64 {
         self.window.context - self.window.output.unwrap_or(0)
     }
 }
@@ -728,9 +729,9 @@ fn model_messages(entries: &[Value]) -> Value {
     for entry in entries {
         let content = match entry["role"].as_str() {
             Some("assistant") => {
-                let said = |kind: &str, text: &Value| (text != "").then(|| json!({ "type": kind, "text": text }));
-                let mut content: Vec<Value> = said("reasoning", &entry["reasoning"]).into_iter().collect();
-                content.extend(said("text", &entry["text"]));
+                let block = |kind: &str, text: &Value| (text != "").then(|| json!({ "type": kind, "text": text }));
+                let mut content: Vec<Value> = block("reasoning", &entry["reasoning"]).into_iter().collect();
+                content.extend(block("text", &entry["text"]));
                 content.extend(entry["calls"].as_array().into_iter().flatten().map(|call| {
                     json!({ "type": "tool-call", "toolCallId": call["id"], "toolName": call["tool"], "input": call["input"] })
                 }));
@@ -781,5 +782,5 @@ fn asked_of(event: &Value) -> Value {
     };
     let transcript_lines =
         between("<conversation>\n", "\n</conversation>").map_or(Value::Null, |text| transcript::lines(&text));
-    json!({ "told": transcript_lines, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
+    json!({ "transcript": transcript_lines, "previous": between("<prior-summary>\n", "\n</prior-summary>") })
 }

@@ -5,7 +5,7 @@ use super::*;
 fn failed() -> Vec<SourceMessage> {
     let mut conversation = Conversation::generate(1, 0, &Profile { turns: 2..=2, calls: false, ..PROFILE });
     let template = conversation.messages[0].clone();
-    let said = |index: i64, role, reason, text: &str| {
+    let message = |index: i64, role, reason, text: &str| {
         let mut source = template.clone();
         source.message.id.0 = uuid::Uuid::from_u128(index as u128);
         (source.message.revision, source.message.role) = (index, role);
@@ -16,12 +16,12 @@ fn failed() -> Vec<SourceMessage> {
         source
     };
     conversation.messages = vec![
-        said(1, Role::User, None, "one"),
-        said(2, Role::Assistant, Some(FinishReason::Stop), "two"),
-        said(3, Role::User, None, "three"),
-        said(4, Role::Assistant, Some(FinishReason::Error), &"half ".repeat(400)),
-        said(5, Role::User, None, "four"),
-        said(6, Role::Assistant, Some(FinishReason::Stop), "five"),
+        message(1, Role::User, None, "one"),
+        message(2, Role::Assistant, Some(FinishReason::Stop), "two"),
+        message(3, Role::User, None, "three"),
+        message(4, Role::Assistant, Some(FinishReason::Error), &"half ".repeat(400)),
+        message(5, Role::User, None, "four"),
+        message(6, Role::Assistant, Some(FinishReason::Stop), "five"),
     ];
     conversation.messages
 }
@@ -33,7 +33,7 @@ fn history(compactions: &[Compaction]) -> History {
 #[test]
 fn a_failed_reply_is_shown_and_counted() {
     let question = Viewed { history: history(&[]) };
-    let ours = question.said(&question.history.sources());
+    let ours = question.sent(&question.history.sources());
     assert_eq!((ours.len(), ours[3]["text"].as_str().map(str::len)), (7, Some(2_000)));
     let theirs = json!(question.without_failed());
     assert_eq!(question.explain(&theirs, None), Some(FAILED));
@@ -55,7 +55,7 @@ fn an_earlier_summary_is_not_shown_again() {
     let first = Compaction { at: 2, tail: Some(1) };
     let second = Compaction { at: 4, tail: Some(2) };
     let question = Viewed { history: history(&[first, second]) };
-    let ours = question.said(&question.history.sources());
+    let ours = question.sent(&question.history.sources());
     let texts: Vec<&str> = ours.iter().filter_map(|it| it["text"].as_str()).map(|text| &text[..4]).collect();
     assert_eq!(texts, ["Summ", "half", "five"]);
     assert_eq!(ours[1]["text"], summary_text(1));

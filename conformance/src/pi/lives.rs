@@ -97,7 +97,7 @@ const PREVIOUS: Class = Class {
     name: "an earlier summary is never lost",
     reason: Reason::Named("What an earlier summary says is never lost"),
     explanation: "Where only the front of a turn is summarized, pi 0.73 forgets the summary before; we keep it.",
-    test: ("src/summarizer/extractive/tests/sections.rs", "what_the_previous_summary_knew_is_carried_on"),
+    test: ("src/summarizer/extractive/tests/sections.rs", "facts_of_the_previous_summary_are_carried_on"),
 };
 
 impl System for Lives {
@@ -191,7 +191,7 @@ impl Course<'_> {
             }
             if is_open {
                 let why = if theirs["compacts"] == true { self.refusal(position, &theirs, words.get())? } else { None };
-                self.say("moment", &step, json!(false), theirs["compacts"].clone(), why);
+                self.record("moment", &step, json!(false), theirs["compacts"].clone(), why);
             }
         }
         let theirs = self.ask("lifeContext", json!({}))?;
@@ -208,7 +208,7 @@ impl Course<'_> {
             Some(tokens) if tokens > window => Some(&FITS),
             _ => self.exceeds_with_results(position, window)?.then_some(&super::PAIRED),
         };
-        self.say("moment", step, json!("last resort"), json!(false), why);
+        self.record("moment", step, json!("last resort"), json!(false), why);
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl Course<'_> {
         })
     }
 
-    fn say(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+    fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
         self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
@@ -273,16 +273,16 @@ impl Course<'_> {
             true => why,
             false => self.exceeds_with_results(position, self.life.threshold())?.then_some(&super::PAIRED),
         };
-        self.say("moment", &input, json!(true), json!(compacts), why);
+        self.record("moment", &input, json!(true), json!(compacts), why);
         let (why, prepared) = self.other_boundary(made, prepared, number)?;
         let ours = made.prepared();
-        self.say("boundary", &input, ours.clone(), boundary_of(&prepared), why);
+        self.record("boundary", &input, ours.clone(), boundary_of(&prepared), why);
         if boundary_of(&prepared) == ours {
             let theirs = transcripts(&prepared);
             let why = (made.transcripts == whole(&theirs)).then_some(&WHOLE);
-            self.say("transcripts", &input, made.transcripts.clone(), theirs, why);
+            self.record("transcripts", &input, made.transcripts.clone(), theirs, why);
             let why = other_text(self.life, number, made, &prepared["summary"]);
-            self.say("summary", &input, json!(made.text), prepared["summary"].clone(), why);
+            self.record("summary", &input, json!(made.text), prepared["summary"].clone(), why);
         }
         let details = made.details();
         let compaction = json!({ "first": ours["first"], "summary": made.text, "details": details });
@@ -295,7 +295,7 @@ impl Course<'_> {
     fn view(&mut self, input: &Value, ours: &Value, theirs: &Value) {
         let theirs = flat_context(theirs);
         let why = explain_view(ours, &theirs);
-        self.say("view", input, ours.clone(), theirs, why);
+        self.record("view", input, ours.clone(), theirs, why);
     }
 
     /// The class of another boundary, and pi's plan with our tail: pi's boundary does harm, or frees too little.

@@ -187,7 +187,7 @@ impl Pi {
         let ours = if covered.is_empty() {
             json!("nothing")
         } else {
-            json!({ "told": transcript(policy, &covered), "read": read, "modified": modified, "tags": [tags.0, tags.1] })
+            json!({ "transcript": transcript(policy, &covered), "read": read, "modified": modified, "tags": [tags.0, tags.1] })
         };
         let input = json!({
             "entries": entries, "model": { "contextWindow": context }, "reserveTokens": 16_384, "replies": ["BRANCH"],
@@ -196,7 +196,7 @@ impl Pi {
             read: |_, value| read_branch(&value),
             explain: |_, ours, theirs| {
                 let mut whole = theirs.clone();
-                whole["told"] = whole_lines(&theirs["told"]);
+                whole["transcript"] = whole_lines(&theirs["transcript"]);
                 (*ours == whole).then_some(&WHOLE)
             },
             ..Question::exact(session, "generateBranchSummary", input, ours)
@@ -321,7 +321,7 @@ fn read_branch(value: &Value) -> Value {
     }
     let (read, modified) = longhand::policy::files::parse_tags(result["summary"].as_str().unwrap_or_default());
     json!({
-        "told": lines(&text), "read": result["readFiles"], "modified": result["modifiedFiles"], "tags": [read, modified],
+        "transcript": lines(&text), "read": result["readFiles"], "modified": result["modifiedFiles"], "tags": [read, modified],
     })
 }
 

@@ -66,7 +66,7 @@ const MEASURED: Class = Class {
 const FREES: Class = Class {
     name: "what frees nothing is not done",
     reason: Reason::P12,
-    explanation: "By Qwen Code's own estimate the history weighs no less behind its clearing, or its summary; we clear \
+    explanation: "By Qwen Code's own estimate the history has no fewer tokens behind its clearing, or its summary; we clear \
                   nothing, or refuse the summary.",
     test: ("tests/it/compaction.rs", "the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too"),
 };
@@ -319,7 +319,7 @@ impl Course<'_> {
                 let why = if sent == COMPRESSED { self.refusal(&evaluation, &revisions, before)? } else { None };
                 let mut input = evaluation.input(life);
                 input["context"] = json!(session.context_tokens());
-                self.say("moment", &input, json!(false), json!(sent == COMPRESSED), why);
+                self.record("moment", &input, json!(false), json!(sent == COMPRESSED), why);
             }
         }
         Ok(())
@@ -387,7 +387,7 @@ impl Course<'_> {
         })
     }
 
-    fn say(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
+    fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
         self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
@@ -407,7 +407,7 @@ impl Course<'_> {
             Some(answer) if answer["status"] == COMPRESSED => None,
             _ => self.due(evaluation)?,
         };
-        self.say("moment", &input, json!(true), json!(compresses), why);
+        self.record("moment", &input, json!(true), json!(compresses), why);
         let words = self.life.words(number).to_owned();
         let theirs = match sent {
             Some(answer) if compresses => answer,
@@ -427,7 +427,7 @@ impl Course<'_> {
         let forced = harm::nearest(messages, cut);
         let ours = first - self.first;
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
-        self.say("boundary", &input, json!(ours), json!(cut), why);
+        self.record("boundary", &input, json!(ours), json!(cut), why);
         if ours == cut {
             self.compare_views(&input, evaluation, (first, head), &theirs, view)?;
         }
@@ -464,14 +464,14 @@ impl Course<'_> {
         }
         let style = &self.life.policy.view;
         let (ours, theirs) = (Flat::of(view), Flat::of(&history));
-        self.say("view", input, json!(ours.contents), json!(theirs.contents), {
+        self.record("view", input, json!(ours.contents), json!(theirs.contents), {
             let bare = Flat::of(&without_made_up(view, &style.interrupted_text)).contents;
             let is_joined = || joined(&bare, style.resume_text.as_deref()) == joined(&theirs.contents, None);
             if bare == theirs.contents { Some(&CLASSES[3]) } else { is_joined().then_some(JOINED) }
         });
         let why =
             if ours.carried == theirs.carried { None } else { self.carried(evaluation, (first, head), &ours.carried)? };
-        self.say("carried", input, ours.carried, theirs.carried, why);
+        self.record("carried", input, ours.carried, theirs.carried, why);
         Ok(())
     }
 
@@ -556,7 +556,7 @@ impl Course<'_> {
             )?,
         };
         let why = self.frees_nothing(evaluation, &theirs)?.then_some(&CLASSES[6]);
-        self.say("refusal", &evaluation.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
+        self.record("refusal", &evaluation.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
         Ok(())
     }
 
@@ -591,7 +591,7 @@ impl Course<'_> {
         let theirs = if theirs.is_null() { cleared(&[], &[]) } else { theirs };
         if evaluation.sent.is_some() || ours != theirs {
             let why = if ours == theirs { None } else { self.clears(evaluation, &ours)? };
-            self.say("clear", &evaluation.input(self.life), ours, theirs, why);
+            self.record("clear", &evaluation.input(self.life), ours, theirs, why);
         }
         Ok(())
     }

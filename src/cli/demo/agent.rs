@@ -13,7 +13,7 @@ const CHARACTERS_PER_TOKEN: usize = 4;
 
 /// The messages that an agent wrote, and the views that it was given.
 #[derive(Default)]
-pub(super) struct Played {
+pub(super) struct AgentRecord {
     /// The messages, in the order of their acknowledgement.
     pub(super) sent: Vec<pb::NewMessage>,
     /// The views, in order.
@@ -26,17 +26,17 @@ pub(super) struct Agent {
     client: Client,
     session_id: String,
     held: View,
-    played: Played,
+    played: AgentRecord,
 }
 
 impl Agent {
     /// An agent that works on a session over its own connection.
     pub(super) fn new(name: &'static str, client: Client, session_id: &str) -> Self {
-        Self { name, client, session_id: session_id.to_owned(), held: View::default(), played: Played::default() }
+        Self { name, client, session_id: session_id.to_owned(), held: View::default(), played: AgentRecord::default() }
     }
 
     /// Plays its turns.
-    pub(super) async fn play(mut self, turns: &'static [Turn]) -> anyhow::Result<Played> {
+    pub(super) async fn play(mut self, turns: &'static [Turn]) -> anyhow::Result<AgentRecord> {
         for turn in turns {
             self.turn(turn).await.with_context(|| format!("the agent in the {} failed", self.name))?;
         }

@@ -1,6 +1,6 @@
 //! Checks at the end of the demo.
 
-use super::agent::Played;
+use super::agent::AgentRecord;
 use crate::cli::client::Client;
 use crate::cli::output::count;
 use crate::cli::view::{self, pairing_faults};
@@ -32,7 +32,7 @@ fn check(what: &'static str, result: Result<String, String>) -> Check {
 }
 
 /// Lists the history, and compares it with the messages that the agents sent.
-pub(super) async fn history(client: &mut Client, session_id: &str, played: &[Played]) -> anyhow::Result<Check> {
+pub(super) async fn history(client: &mut Client, session_id: &str, played: &[AgentRecord]) -> anyhow::Result<Check> {
     let stored = messages(client, session_id).await?;
     Ok(check("the history has every sent message once, in its writer's order", same_history(&stored, played)))
 }
@@ -54,7 +54,7 @@ async fn messages(client: &mut Client, session_id: &str) -> anyhow::Result<Vec<p
     }
 }
 
-fn same_history(stored: &[pb::Message], played: &[Played]) -> Result<String, String> {
+fn same_history(stored: &[pb::Message], played: &[AgentRecord]) -> Result<String, String> {
     let sent: usize = played.iter().map(|played| played.sent.len()).sum();
     if stored.len() != sent {
         return Err(format!("{sent} sent, {} stored", stored.len()));
@@ -141,7 +141,7 @@ fn same_events(listed: &[pb::Event], watched: &[pb::Event]) -> Result<String, St
 }
 
 /// Checks that every view that an agent was given fits its window, and that its calls and results are paired.
-pub(super) fn views(played: &[Played]) -> Check {
+pub(super) fn views(played: &[AgentRecord]) -> Check {
     let views = || played.iter().flat_map(|played| &played.views);
     let unfit = views().filter(|view| !view.header.fits).count();
     let faults: Vec<String> = views().flat_map(|view| pairing_faults(&view.messages)).collect();
@@ -154,7 +154,7 @@ pub(super) fn views(played: &[Played]) -> Check {
 }
 
 /// Requests every view that an agent was given again, by its revision.
-pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[Played]) -> anyhow::Result<Check> {
+pub(super) async fn same_views(client: &mut Client, session_id: &str, played: &[AgentRecord]) -> anyhow::Result<Check> {
     let mut wrong = Vec::new();
     let mut asked = 0;
     for served in played.iter().flat_map(|played| &played.views) {
@@ -262,8 +262,8 @@ mod tests {
     fn a_lost_changed_or_disordered_message_is_found() {
         let (a, b, c) = (sent("x:1", "one"), sent("x:2", "two"), sent("y:1", "three"));
         let played = [
-            Played { sent: vec![a.clone(), b.clone()], ..Played::default() },
-            Played { sent: vec![c.clone()], ..Played::default() },
+            AgentRecord { sent: vec![a.clone(), b.clone()], ..AgentRecord::default() },
+            AgentRecord { sent: vec![c.clone()], ..AgentRecord::default() },
         ];
         let history = |messages: &[&pb::NewMessage]| {
             let stored: Vec<_> =

@@ -77,7 +77,7 @@ impl Daemon {
     /// The last line of the daemon's log.
     fn last_words(&self) -> String {
         let log = std::fs::read_to_string(self.folder.path.join("daemon.log")).unwrap_or_default();
-        log.lines().last().unwrap_or("it said nothing").to_owned()
+        log.lines().last().unwrap_or("it printed nothing").to_owned()
     }
 
     /// Folder with its data.

@@ -13,7 +13,7 @@ use super::view::{self, View};
 use super::{Client, Globals, compactions};
 use crate::pb;
 use crate::pb::event::Body;
-use agent::{Agent, Played};
+use agent::{Agent, AgentRecord};
 use anyhow::Context;
 use checks::Check;
 use daemon::Daemon;
@@ -53,7 +53,7 @@ pub(super) struct Arguments {
 
 /// Result of the demo, as JSON.
 #[derive(Serialize)]
-struct Verdict<'a> {
+struct DemoResult<'a> {
     passed: bool,
     session_id: &'a str,
     server: String,
@@ -86,7 +86,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     let passed = checks.iter().all(|check| check.holds);
     if output.json() {
-        output.value(&Verdict { passed, session_id, server, checks: &checks })?;
+        output.value(&DemoResult { passed, session_id, server, checks: &checks })?;
     } else {
         verdict(&checks, passed).iter().chain(&kept).try_for_each(|line| output.line(line))?;
     }
@@ -132,7 +132,7 @@ async fn play(
     client: &mut Client,
     session_id: &str,
     output: Output,
-) -> anyhow::Result<([Played; 2], Watched)> {
+) -> anyhow::Result<([AgentRecord; 2], Watched)> {
     let terminal = Agent::new("terminal", Client::connect(&daemon.address, "terminal").await?, session_id);
     let editor = Agent::new("editor", Client::connect(&daemon.address, "editor").await?, session_id);
     let interface = Client::connect(&daemon.address, "interface").await?;

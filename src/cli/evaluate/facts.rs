@@ -209,7 +209,7 @@ fn figures(text: &str) -> BTreeSet<String> {
 pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
     let (before, after) = (Texts::of(before), Texts::of(after));
     let everything = before.everything();
-    let said = format!("{}{}", after.words, after.inputs);
+    let after_text = format!("{}{}", after.words, after.inputs);
     let both = |known: BTreeSet<String>, used: BTreeSet<String>| -> BTreeSet<String> {
         known.intersection(&used).cloned().collect()
     };
@@ -217,10 +217,10 @@ pub(super) fn used_again(before: &[Message], after: &[Message]) -> Facts {
     let comes_up = |fact: &String| all_after.contains(fact.as_str());
     [
         both(files(&everything), files(&after.inputs)),
-        both(identifiers(&everything), identifiers(&said)),
+        both(identifiers(&everything), identifiers(&after_text)),
         both(before.commands, after.commands),
         errors(&before.reports).into_iter().filter(comes_up).collect(),
-        both(figures(&everything), figures(&said)),
+        both(figures(&everything), figures(&after_text)),
         before.open_items.into_iter().filter(comes_up).collect(),
     ]
 }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_says_of_errors_reports_none() {
+    fn the_word_error_in_a_file_is_no_error() {
         for (command, expected) in [
             ("cargo test --lib", false),
             ("cd /a && npm run check | tail", false),

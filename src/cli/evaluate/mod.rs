@@ -21,7 +21,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::presets::Preset;
 use crate::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
-use crate::summarizer::{Extractive, Levels, Summarizer, SummaryInput, levels};
+use crate::summarizer::{Extractive, Levels, NoObserver, Summarizer, SummaryInput, levels};
 use anyhow::Context;
 use facts::words_of;
 use measures::History;
@@ -264,7 +264,7 @@ impl Evaluation<'_> {
                 let input = SummaryInput { messages: messages.to_vec(), previous: previous.take(), ..whole.clone() };
                 let what = format!("{}: {name} writes a summary, preset {preset}, piece {number}", self.file);
                 self.progress.show(|| what.clone());
-                let summary = self.progress.waiting(&what, summarizer.summarize(&input)).await;
+                let summary = self.progress.waiting(&what, summarizer.summarize(&input, &NoObserver)).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
                 let summary = summary.completed(&input);
                 (previous, writer) = (Some(summary.text), summary.summarizer);

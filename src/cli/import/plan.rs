@@ -32,7 +32,7 @@ pub(super) struct PlannedSession {
     /// Its title.
     pub(super) title: String,
     /// Its origin.
-    pub(super) beginning: Beginning,
+    pub(super) origin: SessionOrigin,
     /// Source and options of the import, as JSON.
     pub(super) metadata_json: String,
     /// Its entries, in order.
@@ -41,7 +41,7 @@ pub(super) struct PlannedSession {
 
 /// Origin of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Beginning {
+pub(super) enum SessionOrigin {
     /// A session of its own, or a child of another.
     New {
         /// Client id of the parent session.
@@ -116,15 +116,15 @@ impl Planner<'_> {
         for (index, branch) in branches.into_iter().enumerate() {
             let main = ids.first().cloned();
             let id = self.claim(main.as_ref().map_or(wanted.clone(), |main| format!("{main}#{}", branch.name)));
-            let beginning = match branch.fork_after {
-                Some(after) if index > 0 => Beginning::Fork { of: ids[branch.from].clone(), after },
-                _ => Beginning::New { parent: parent.clone() },
+            let origin = match branch.fork_after {
+                Some(after) if index > 0 => SessionOrigin::Fork { of: ids[branch.from].clone(), after },
+                _ => SessionOrigin::New { parent: parent.clone() },
             };
             let source = MetadataSource { format: format.name(), id: &source_id, file, branch: &branch.name };
             group.push(PlannedSession {
                 client_id: id.clone(),
                 title: title.clone(),
-                beginning,
+                origin,
                 metadata_json: metadata(&Metadata { source, combination: self.combination }),
                 entries: branch.entries,
             });
@@ -456,10 +456,10 @@ mod tests {
         let sources =
             vec![source("s", branches, vec![child]), source("agent", vec![branch("main", 0, None)], Vec::new())];
         let groups = groups(sources, &combination(true), Some("own".into()));
-        let planned: Vec<_> = groups.iter().flatten().map(|s| (s.client_id.as_str(), s.beginning.clone())).collect();
-        let fork = |of: &str, after: &str| Beginning::Fork { of: of.into(), after: after.into() };
-        let own = || Beginning::New { parent: None };
-        let child = || Beginning::New { parent: Some("own".into()) };
+        let planned: Vec<_> = groups.iter().flatten().map(|s| (s.client_id.as_str(), s.origin.clone())).collect();
+        let fork = |of: &str, after: &str| SessionOrigin::Fork { of: of.into(), after: after.into() };
+        let own = || SessionOrigin::New { parent: None };
+        let child = || SessionOrigin::New { parent: Some("own".into()) };
         assert_eq!(
             planned,
             [

@@ -1,6 +1,6 @@
 //! Execution of an import plan: sessions, forks, batches, summaries and edits.
 
-use super::plan::{self, Beginning, Combination, Edit, Group, PlannedSession, Step, Supply};
+use super::plan::{self, Combination, Edit, Group, PlannedSession, SessionOrigin, Step, Supply};
 use super::report::{Progress, Report};
 use crate::cli::client::Client;
 use crate::cli::compactions::{self, is_active};
@@ -91,9 +91,9 @@ impl Player {
             Err(status) if failure::reason(&status).as_deref() == Some("SESSION_NOT_FOUND") => {}
             found => return Ok(found?.into_inner().session.unwrap_or_default()),
         }
-        let session = match &planned.beginning {
-            Beginning::New { parent } => self.create(planned, parent.clone()).await?,
-            Beginning::Fork { of, after } => {
+        let session = match &planned.origin {
+            SessionOrigin::New { parent } => self.create(planned, parent.clone()).await?,
+            SessionOrigin::Fork { of, after } => {
                 // The fork starts at the revision that sealed the last shared entry: later edits and summaries of the
                 // agent do not belong to the branch.
                 let (session_id, message_id) = (of.clone(), known(ids, after));

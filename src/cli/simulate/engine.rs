@@ -482,13 +482,13 @@ impl<'a> Session<'a> {
         let is_enough = |prepared: &PreparedCompaction| prepared.gain() >= least;
         let Some(planned) = &work.summary else { return self.prepare(work.removals.clone(), None).filter(is_enough) };
         let mut input = input_of(self.policy, planned);
-        let room = overflow::room(self.window).map(|room| room - self.window.overhead);
+        let limit = overflow::room(self.window).map(|limit| limit - self.window.overhead);
         let mut longest = None;
         for _ in 0..limits::SUMMARY_TRIES {
             let prepared =
                 self.prepare(work.removals.clone(), Some((planned, (self.writer)(&input)))).filter(is_enough);
             match prepared {
-                Some(prepared) if room.is_none_or(|room| prepared.after.estimated_tokens <= room) => {
+                Some(prepared) if limit.is_none_or(|limit| prepared.after.estimated_tokens <= limit) => {
                     return Some(prepared);
                 }
                 prepared => longest = longest.or(prepared),

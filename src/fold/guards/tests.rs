@@ -187,7 +187,7 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     };
     policy.guards.cooldown_seconds = 60;
     let (in_cooldown, begins) = of(&policy, 59);
-    assert_eq!((in_cooldown.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its room");
+    assert_eq!((in_cooldown.cooldown_end, begins), (Some(NOW.plus_millis(1_000)), true), "the view exceeds its window");
     let (over, _) = of(&policy, 60);
     assert_eq!(over.cooldown_end, None);
     let (wrong, _) = of(&policy, -5);

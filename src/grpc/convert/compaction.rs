@@ -208,7 +208,7 @@ pub(in crate::grpc) fn contradiction_kind(kind: ContradictionKind) -> pb::Contra
 
 /// The plan of a compaction by hand.
 pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
-    let foreseen = plan.foreseen.unwrap_or_default();
+    let forecast = plan.forecast.unwrap_or_default();
     let ids = |ids: Vec<MessageId>| ids.into_iter().map(|id| id.to_string()).collect();
     let truncation = |truncation: PlannedTruncation| pb::CompactionTruncation {
         message_id: truncation.message.to_string(),
@@ -232,15 +232,15 @@ pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
         tokens_after: plan.tokens_after,
         summary_tokens: plan.summary_tokens,
         first_changed_index: plan.first_changed_index,
-        summarizer: foreseen.summarizer,
-        requests: foreseen
+        summarizer: forecast.summarizer,
+        requests: forecast
             .requests
             .into_iter()
             .map(|request| pb::PlannedRequest { system: request.system, user: request.user })
             .collect(),
-        request_tokens: foreseen.request_tokens,
-        chunked: foreseen.chunked,
-        cost_micro_usd: foreseen.cost_micros,
+        request_tokens: forecast.request_tokens,
+        chunked: forecast.chunked,
+        cost_micro_usd: forecast.cost_micros,
     }
 }
 

@@ -35,7 +35,7 @@ pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Re
         start,
         progress: interval.map(|interval| read_duration("progress_interval", interval)).transpose()?,
         content: request.include_content,
-        live: request.include_live,
+        live: request.include_deltas,
     })
 }
 
@@ -142,7 +142,7 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
         Frame::SnapshotOpen(open) => item(Item::OpenMessage(open_message(*open))),
         Frame::SnapshotEnd { cursor } => ProtoFrame::SnapshotEnd(pb::SnapshotEnd { cursor }),
         Frame::Progress { cursor, seq } => ProtoFrame::Progress(pb::Progress { cursor, seq }),
-        Frame::Live { session, delta } => ProtoFrame::Live(pb::LiveDelta {
+        Frame::DraftDelta { session, delta } => ProtoFrame::DraftDelta(pb::DraftDelta {
             session_id: session.to_string(),
             message_id: delta.message.to_string(),
             part_id: delta.part.to_string(),
@@ -150,7 +150,7 @@ pub(in crate::grpc) fn frames(frame: Frame) -> Vec<pb::SubscribeEventsResponse> 
             offset_bytes: delta.offset,
             delta: delta.delta,
         }),
-        Frame::Summary { session, delta } => ProtoFrame::Summary(pb::SummaryDelta {
+        Frame::SummaryDelta { session, delta } => ProtoFrame::SummaryDelta(pb::SummaryDelta {
             session_id: session.to_string(),
             compaction_id: delta.compaction.to_string(),
             summarizer: delta.summarizer,
@@ -322,8 +322,8 @@ fn message_appended(
 }
 
 /// The usage that a reply reported, and its window.
-fn usage_recorded(message: MessageId, said: Usage, given: ModelWindow) -> pb::UsageRecorded {
-    pb::UsageRecorded { message_id: message.to_string(), usage: Some(usage(said)), window: Some(window(given)) }
+fn usage_recorded(message: MessageId, reported: Usage, given: ModelWindow) -> pb::UsageRecorded {
+    pb::UsageRecorded { message_id: message.to_string(), usage: Some(usage(reported)), window: Some(window(given)) }
 }
 
 #[cfg(test)]

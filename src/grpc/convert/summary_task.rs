@@ -4,7 +4,7 @@ use super::compaction::{level, read_level, trigger};
 use super::message::read_finish_reason;
 use super::{id, range, read_duration, read_enum, read_usage};
 use crate::app::Result;
-use crate::app::summary_tasks::{Hold, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
+use crate::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
 use crate::pb;
 
 /// A summary that is to be written, with the prompt for a model.
@@ -42,9 +42,12 @@ pub(in crate::grpc) fn read_lease(request: pb::LeaseSummaryTaskRequest) -> Resul
 }
 
 /// A client's changes to a task.
-pub(in crate::grpc) fn read_edit(request: pb::EditSummaryTaskRequest) -> (Hold, NewEdit) {
-    let hold =
-        Hold { compaction: request.compaction_id, token: request.lease_token, base_revision: request.base_revision };
+pub(in crate::grpc) fn read_edit(request: pb::EditSummaryTaskRequest) -> (LeaseClaim, NewEdit) {
+    let hold = LeaseClaim {
+        compaction: request.compaction_id,
+        token: request.lease_token,
+        base_revision: request.base_revision,
+    };
     let edit = NewEdit {
         tail_start: request.tail_start_message_id,
         retained: request.retained.map(|retained| retained.message_ids),
@@ -56,9 +59,12 @@ pub(in crate::grpc) fn read_edit(request: pb::EditSummaryTaskRequest) -> (Hold, 
 }
 
 /// A client's summary.
-pub(in crate::grpc) fn read_reply(request: pb::CompleteSummaryTaskRequest) -> Result<(Hold, TaskReply)> {
-    let hold =
-        Hold { compaction: request.compaction_id, token: request.lease_token, base_revision: request.base_revision };
+pub(in crate::grpc) fn read_reply(request: pb::CompleteSummaryTaskRequest) -> Result<(LeaseClaim, TaskReply)> {
+    let hold = LeaseClaim {
+        compaction: request.compaction_id,
+        token: request.lease_token,
+        base_revision: request.base_revision,
+    };
     let reply = TaskReply {
         text: request.text,
         model: request.model,

@@ -29,16 +29,16 @@ pub(super) fn words(message: &Object<'_>) -> String {
 
 /// Adds the content of a line with the user's role: tool results to one message, the rest to the other.
 pub(super) fn user<'a>(
-    said: &mut MessageDraft<'a>,
+    user_draft: &mut MessageDraft<'a>,
     results: &mut MessageDraft<'a>,
     message: &Object<'a>,
     names: &mut NameIndex,
 ) -> Result<(), &'static str> {
-    each(said, message, names, |said, names, block, kind, pointer| {
+    each(user_draft, message, names, |user_draft, names, block, kind, pointer| {
         if kind == "tool_result" {
             result(results, names, block, pointer)
         } else {
-            block_of(said, names, block, kind, pointer)
+            block_of(user_draft, names, block, kind, pointer)
         }
     })
 }
@@ -71,7 +71,7 @@ fn each<'a>(
             continue;
         }
         if matches!(kind.as_str(), "" | "text" | "thinking" | "tool_use" | "tool_result") {
-            names.report(draft.line(), format!("block {index} is not what its type says; kept as it is"));
+            names.report(draft.line(), format!("block {index} does not match its type; kept as it is"));
         }
         content::opaque(draft, PROVIDER, &kind, block, pointer);
     }

@@ -153,7 +153,7 @@ fn results_have_text_media_and_status() {
 }
 
 #[test]
-fn what_the_user_said_beside_a_result_is_a_message_after_it() {
+fn a_users_text_beside_a_result_is_a_message_after_it() {
     let block = json!({"type":"tool_result","tool_use_id":"c1","content":"no"});
     let transcript =
         session(&[reply("a", None, "m", call("c1"), 1), user("r", Some("a"), json!([text("rather this"), block]))]);
@@ -184,7 +184,7 @@ fn blocks_of_the_user_and_of_the_provider_are_kept() {
     let data = redacted.to_string().into_bytes();
     let opaque = Opaque { provider: "anthropic".into(), kind: "redacted_thinking".into(), data };
     assert_eq!(*messages[1].parts[0].body, PartBody::Opaque(opaque));
-    assert_eq!(problems(&transcript), [(3, "block 0 is not what its type says; kept as it is")]);
+    assert_eq!(problems(&transcript), [(3, "block 0 does not match its type; kept as it is")]);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn an_edit_is_found_across_a_boundary() {
 }
 
 #[test]
-fn what_a_compaction_preserved_stays_behind_it() {
+fn preserved_messages_of_a_compaction_follow_it() {
     // The second line of a reply stands for the whole reply.
     for kept in [
         json!({"preservedSegment":{"headUuid":"a2","anchorUuid":"s1","tailUuid":"u2"}}),

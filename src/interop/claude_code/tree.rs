@@ -30,7 +30,7 @@ pub(super) struct Tree {
 
 /// The message that a prompt follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Before {
+enum Predecessor {
     Line(usize),
     /// None: the prompt is the first message of its chain.
     Nothing,
@@ -41,7 +41,7 @@ impl Tree {
     pub(super) fn grow(rows: &[Row<'_>]) -> Self {
         let parents = parents(rows);
         let latest = latest(rows, &parents);
-        let mut rivals: HashMap<Before, Vec<usize>> = HashMap::new();
+        let mut rivals: HashMap<Predecessor, Vec<usize>> = HashMap::new();
         for index in (0..rows.len()).filter(|index| rows[*index].prompts) {
             if let Some(before) = before(rows, &parents, index) {
                 rivals.entry(before).or_default().push(index);
@@ -49,7 +49,7 @@ impl Tree {
         }
         rivals.retain(|_, prompts| prompts.len() > 1);
         let groups = rivals.iter().flat_map(|(before, prompts)| prompts.iter().map(|prompt| (*prompt, *before)));
-        let group_of: HashMap<usize, Before> = groups.collect();
+        let group_of: HashMap<usize, Predecessor> = groups.collect();
         let mut tree = Self { branch_of: Vec::with_capacity(rows.len()), forks: Vec::new() };
         // The current position of each branch.
         let mut tips = vec![rows.iter().rposition(|row| row.talks)];
@@ -104,21 +104,21 @@ fn latest(rows: &[Row<'_>], parents: &[Option<usize>]) -> Vec<usize> {
 }
 
 /// The message or boundary that a prompt follows, skipping hooks and progress; none if the chain to it is broken.
-fn before(rows: &[Row<'_>], parents: &[Option<usize>], prompt: usize) -> Option<Before> {
+fn before(rows: &[Row<'_>], parents: &[Option<usize>], prompt: usize) -> Option<Predecessor> {
     let mut index = prompt;
     loop {
         match parents[index] {
-            Some(parent) if rows[parent].talks || rows[parent].boundary => return Some(Before::Line(parent)),
+            Some(parent) if rows[parent].talks || rows[parent].boundary => return Some(Predecessor::Line(parent)),
             Some(parent) => index = parent,
-            None => return rows[index].parent.is_none().then_some(Before::Nothing),
+            None => return rows[index].parent.is_none().then_some(Predecessor::Nothing),
         }
     }
 }
 
 /// The prompt of a group that leads to the current position of a branch.
 fn leading(
-    group: Before,
-    group_of: &HashMap<usize, Before>,
+    group: Predecessor,
+    group_of: &HashMap<usize, Predecessor>,
     parents: &[Option<usize>],
     tip: Option<usize>,
 ) -> Option<usize> {

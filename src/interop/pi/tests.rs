@@ -134,7 +134,7 @@ fn text_from_pi_with_the_user_role_is_a_user_message() {
         entry("x", None, message)
     };
     let lead = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n";
-    for (line, said) in [
+    for (line, text) in [
         (bash(json!({})), "Ran `ls`\n```\na b\n```".to_owned()),
         (bash(json!({"output":"","exitCode":2})), "Ran `ls`\n(no output)\n\nCommand exited with code 2".into()),
         (bash(json!({"cancelled":true,"exitCode":null})), "Ran `ls`\n```\na b\n```\n\n(command cancelled)".into()),
@@ -154,7 +154,7 @@ fn text_from_pi_with_the_user_role_is_a_user_message() {
         let transcript = session(std::slice::from_ref(&line));
         assert_eq!(transcript.problems, [], "{line}");
         let messages = messages(&transcript.branches[0]);
-        assert_eq!((messages[0].role, texts(messages[0])), (Role::User, vec![said.as_str()]), "{line}");
+        assert_eq!((messages[0].role, texts(messages[0])), (Role::User, vec![text.as_str()]), "{line}");
         assert_eq!(messages[0].client_id.as_deref(), Some("x"));
     }
 }
@@ -213,9 +213,9 @@ fn blocks_of_other_kinds_are_kept_for_their_provider() {
     assert_eq!(
         problems(&transcript),
         [
-            (3, "block 0 is not what its type says; kept as it is"),
-            (3, "block 1 is not what its type says; kept as it is"),
-            (3, "block 2 is not what its type says; kept as it is"),
+            (3, "block 0 does not match its type; kept as it is"),
+            (3, "block 1 does not match its type; kept as it is"),
+            (3, "block 2 does not match its type; kept as it is"),
         ]
     );
 }
@@ -275,7 +275,7 @@ fn compactions_of_a_tree_name_what_they_kept() {
     assert_eq!(
         problems(&transcript),
         [
-            (7, "the compaction does not say what it kept: it is taken to keep nothing"),
+            (7, "the compaction does not state its kept messages: it is taken to keep none"),
             (8, "the compaction has no message before what it kept: it stays as a record"),
         ]
     );
@@ -516,7 +516,7 @@ fn values_nested_without_end_are_read() {
 }
 
 #[test]
-fn what_is_too_large_for_metadata_is_in_a_record_after_the_message() {
+fn values_too_large_for_metadata_are_in_a_record_after_the_message() {
     let line = json!({"type":"message","id":"u","parentId":null,"note":"n".repeat(500),
         "message":{"role":"user","content":[{"type":"text","text":"hello","mark":"m".repeat(300)}]}});
     let text = format!("{HEADER}\n{line}");

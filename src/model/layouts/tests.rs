@@ -226,7 +226,7 @@ fn replayed(revision: Revision, target: Revision) -> Mark {
 }
 
 #[test]
-fn what_a_compaction_adds_lasts_as_long_as_the_compaction() {
+fn additions_of_a_compaction_last_as_long_as_the_compaction() {
     let first = || continued(20, 16, &[range(1, 8)], 9);
     check(vec![
         ("a continuation", vec![first()], "M17 S18 9-18 C19 20-", ""),
@@ -398,7 +398,7 @@ fn a_finished_summary_applies_only_to_what_it_was_written_from() {
 }
 
 #[test]
-fn what_was_left_out_and_comes_back_from_under_a_summary_makes_it_fall() {
+fn an_omitted_message_that_returns_under_a_summary_ends_the_summary() {
     let edit_of_3 = || edited(16, 3, 15);
     let cases: &[(&str, RevisionRange, &[Mark], Revision, bool)] = &[
         ("in front of the tail", range(1, 2), &[], 10, false),

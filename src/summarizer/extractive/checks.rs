@@ -32,7 +32,7 @@ pub(super) struct Check {
     pub(super) outcome: Outcome,
     /// The line of its output that states the outcome, or the last line printed by a program that is no check; may be
     /// empty.
-    pub(super) says: String,
+    pub(super) output_line: String,
     /// Position of its last run.
     pub(super) at: i64,
     /// True for a check of the work.
@@ -48,9 +48,9 @@ impl Check {
 
     /// The text for a failure in the past.
     pub(super) fn failure(&self) -> String {
-        let says = text::code(&text::clip(&self.says, 160));
-        let says = if self.says.is_empty() { String::new() } else { format!(": {says}") };
-        format!("{} failed{says}", self.named())
+        let detail = text::code(&text::clip(&self.output_line, 160));
+        let detail = if self.output_line.is_empty() { String::new() } else { format!(": {detail}") };
+        format!("{} failed{detail}", self.named())
     }
 }
 
@@ -72,17 +72,17 @@ impl Checks {
         let passed = check.outcome == Outcome::Passed;
         let lessons = if passed { self.settle(&check, changed_at) } else { Vec::new() };
         if passed && !check.verifies {
-            if !check.says.is_empty() {
+            if !check.output_line.is_empty() {
                 self.put(check);
             }
             return lessons;
         }
-        let says = match check.outcome {
+        let output_line = match check.outcome {
             Outcome::Passed => commands::result(output),
             Outcome::Failed => commands::deciding(output),
             Outcome::Stopped => output.lines().rev().find(|line| !line.trim().is_empty()).map(text::one_line),
         };
-        self.put(Check { says: text::clip(&says.unwrap_or_default(), 240), ..check });
+        self.put(Check { output_line: text::clip(&output_line.unwrap_or_default(), 240), ..check });
         lessons
     }
 
@@ -101,7 +101,7 @@ impl Checks {
     /// The newest command in the background with a name that a call asks for.
     pub(super) fn in_background(&self, asks: impl Fn(&str) -> bool) -> Option<String> {
         let mut open = self.open.iter().rev().map(|position| &self.all[*position]);
-        let found = open.find(|check| check.says.strip_prefix(BACKGROUND).is_some_and(&asks));
+        let found = open.find(|check| check.output_line.strip_prefix(BACKGROUND).is_some_and(&asks));
         found.map(|check| check.command.clone())
     }
 
@@ -133,7 +133,7 @@ impl Checks {
             }
             // A command that only failed once is no check, and a check is known by its last outcome.
             (check.outcome, check.verifies) = (Outcome::Passed, check.verifies && failed == command);
-            check.says.clear();
+            check.output_line.clear();
         }
         self.open.retain(|position| self.all[*position].outcome != Outcome::Passed);
         lessons

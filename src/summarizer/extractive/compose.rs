@@ -86,14 +86,14 @@ impl<'a> Form<'a> {
 
 /// A limit on the length of a text, with its unit.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::summarizer) struct Room {
+pub(in crate::summarizer) struct Budget {
     /// The unit of length.
     pub(in crate::summarizer) unit: LengthUnit,
     /// The number of units.
     pub(in crate::summarizer) units: usize,
 }
 
-impl Room {
+impl Budget {
     /// The length limit for a number of tokens.
     pub(in crate::summarizer) fn of(counting: &Counting, tokens: i64) -> Self {
         let per_token = match &counting.text {
@@ -116,14 +116,14 @@ impl Room {
 }
 
 /// The length of an empty summary: its headings and fillers.
-pub(super) fn frame(form: Form<'_>, room: Room) -> usize {
-    room.measure(&render(form, &HashMap::new()))
+pub(super) fn frame(form: Form<'_>, budget: Budget) -> usize {
+    budget.measure(&render(form, &HashMap::new()))
 }
 
 /// Writes a summary. It has every section, unless not even their headings fit.
-pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fingerprint) -> String {
-    let free = room.units.saturating_sub(frame(form, room));
-    let mut selection = Selection { sections: form.sections, room, left: free, taken: Vec::new() };
+pub(super) fn compose(form: Form<'_>, budget: Budget, items: Vec<Item>, focus: &Fingerprint) -> String {
+    let free = budget.units.saturating_sub(frame(form, budget));
+    let mut selection = Selection { sections: form.sections, budget, left: free, taken: Vec::new() };
     let mut candidates = ranked(items, focus);
     // The remainder is shared out in the same way, then offered to each topic in turn, but not to lists.
     for _ in 0..2 {
@@ -136,7 +136,7 @@ pub(super) fn compose(form: Form<'_>, room: Room, items: Vec<Item>, focus: &Fing
         selection.widen(topic);
         selection.fill(&mut candidates, topic, selection.left);
     }
-    truncated_to(render(form, &selection.lines()), room)
+    truncated_to(render(form, &selection.lines()), budget)
 }
 
 /// An item with a fingerprint of its text, to detect repetitions.
@@ -144,7 +144,7 @@ struct Candidate {
     item: Item,
     /// Its full text, if a shorter form was taken.
     wanted: Option<String>,
-    says: Fingerprint,
+    fingerprint: Fingerprint,
 }
 
 /// Sorts by importance, which is doubled for items that match the custom instructions, and keeps the best of each
@@ -167,22 +167,22 @@ fn ranked(mut items: Vec<Item>, focus: &Fingerprint) -> Vec<Candidate> {
         *count += 1;
         *count <= CANDIDATES_MAX
     });
-    items.into_iter().map(|item| Candidate { says: Fingerprint::of(&item.text), wanted: None, item }).collect()
+    items.into_iter().map(|item| Candidate { fingerprint: Fingerprint::of(&item.text), wanted: None, item }).collect()
 }
 
 /// The lines selected so far, and the remaining budget.
 struct Selection<'a> {
     sections: &'a [Section],
-    room: Room,
+    budget: Budget,
     left: usize,
     taken: Vec<(usize, Candidate)>,
 }
 
 impl Selection<'_> {
-    /// Moves the best items of a topic that fit into `room` units from the candidates to the selection.
-    fn fill(&mut self, candidates: &mut Vec<Candidate>, topic: Topic, room: usize) {
+    /// Moves the best items of a topic that fit into `limit` units from the candidates to the selection.
+    fn fill(&mut self, candidates: &mut Vec<Candidate>, topic: Topic, limit: usize) {
         let Some(section) = section_for(self.sections, topic) else { return };
-        let mut left = room.min(self.left);
+        let mut left = limit.min(self.left);
         let mut rest = Vec::with_capacity(candidates.len());
         for mut candidate in std::mem::take(candidates) {
             if candidate.item.topic != topic {
@@ -227,7 +227,7 @@ impl Selection<'_> {
             Bullet::Checked | Bullet::Unchecked => 6,
             Bullet::Number => 5,
         };
-        self.room.measure(text) + bullet + 1
+        self.budget.measure(text) + bullet + 1
     }
 
     /// The lines of each section, in their order.
@@ -250,7 +250,7 @@ impl Selection<'_> {
 /// words: other facts are unique by subject and may have similar wording.
 fn repeats(candidate: &Candidate, other: &Candidate) -> bool {
     let is_words = matches!(candidate.item.topic, Topic::Constraints | Topic::Decisions | Topic::Context);
-    candidate.item.text == other.item.text || is_words && candidate.says.is_said_by(&other.says)
+    candidate.item.text == other.item.text || is_words && candidate.fingerprint.is_restated_by(&other.fingerprint)
 }
 
 /// The index of a topic's section, or of the next best one that the rules have.
@@ -306,14 +306,14 @@ fn body(section: &Section, filler: &str, lines: Option<&Vec<String>>) -> String 
 }
 
 /// Truncates the text if the budget does not even hold the headings.
-fn truncated_to(text: String, room: Room) -> String {
-    if room.measure(&text) <= room.units {
+fn truncated_to(text: String, budget: Budget) -> String {
+    if budget.measure(&text) <= budget.units {
         return text;
     }
     let mut used = 0;
     let end = text.char_indices().find_map(|(at, letter)| {
-        used += room.measure(letter.encode_utf8(&mut [0; 4]));
-        (used > room.units).then_some(at)
+        used += budget.measure(letter.encode_utf8(&mut [0; 4]));
+        (used > budget.units).then_some(at)
     });
     // A truncated heading would read as another heading.
     let kept = &text[..end.unwrap_or(text.len())];

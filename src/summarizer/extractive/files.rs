@@ -4,7 +4,7 @@
 
 use super::commands;
 use super::text;
-use super::tools::{Kind, Touch};
+use super::tools::{FileEffect, Kind};
 use regex::Regex;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -76,7 +76,7 @@ pub(super) struct Files {
 
 impl Files {
     /// Adds a change.
-    pub(super) fn change(&mut self, touch: &Touch, at: i64, step: usize) {
+    pub(super) fn change(&mut self, touch: &FileEffect, at: i64, step: usize) {
         let is_whole = touch.kind == Kind::Write;
         self.changed_at = Some(at);
         let file = self.file(&touch.path);

@@ -58,7 +58,7 @@ pub(super) struct Items {
 }
 
 /// Effect of a command on items.
-enum Deed {
+enum Effect {
     Show,
     Set(Progress),
     Make,
@@ -79,15 +79,15 @@ static STATUS_LINE: LazyLock<Regex> =
 impl Items {
     /// Reads a simple command with its output; returns true if it concerns items.
     pub(super) fn command(&mut self, part: &str, output: &str, at: i64) -> bool {
-        let Some((deed, ids)) = deed_of(part) else { return false };
+        let Some((deed, ids)) = effect_of(part) else { return false };
         match deed {
-            Deed::Make => self.make(part, output, at),
-            Deed::Set(status) => {
+            Effect::Make => self.make(part, output, at),
+            Effect::Set(status) => {
                 let known: Vec<String> = ids.into_iter().filter(|id| self.is_known(id)).collect();
                 known.iter().for_each(|id| self.set(id, status, at));
                 !known.is_empty()
             }
-            Deed::Show => {
+            Effect::Show => {
                 self.show(&ids, &text::clean(commands::head(output, READ_BYTES_MAX)), at);
                 true
             }
@@ -204,7 +204,7 @@ impl Items {
 }
 
 /// The effect of a simple command, and its items: a verb among its first words, and ids after it.
-fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
+fn effect_of(part: &str) -> Option<(Effect, Vec<String>)> {
     const OTHERS: &str = "\
         git docker kubectl systemctl brew apt apt-get npm pnpm yarn cargo mix pip go service make cat grep rg ls \
         sed echo cd rm find python python3 node";
@@ -216,14 +216,14 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
         Some((
             position,
             match words[position] {
-                "show" | "view" => Deed::Show,
-                "create" | "new" => Deed::Make,
-                "close" | "done" | "resolve" | "complete" | "finish" => Deed::Set(Progress::Done),
-                "reopen" => Deed::Set(Progress::Pending),
-                "start" | "claim" | "take" => Deed::Set(Progress::Active),
+                "show" | "view" => Effect::Show,
+                "create" | "new" => Effect::Make,
+                "close" | "done" | "resolve" | "complete" | "finish" => Effect::Set(Progress::Done),
+                "reopen" => Effect::Set(Progress::Pending),
+                "start" | "claim" | "take" => Effect::Set(Progress::Active),
                 "update" | "edit" | "set" | "move" => {
-                    let said = words.iter().skip_while(|word| !word.starts_with("--stat") && !word.starts_with("-s"));
-                    Deed::Set(status_of(&said.take(2).copied().collect::<Vec<_>>().join(" "))?)
+                    let option = words.iter().skip_while(|word| !word.starts_with("--stat") && !word.starts_with("-s"));
+                    Effect::Set(status_of(&option.take(2).copied().collect::<Vec<_>>().join(" "))?)
                 }
                 _ => return None,
             },
@@ -233,7 +233,7 @@ fn deed_of(part: &str) -> Option<(Deed, Vec<String>)> {
     let behind = words[position + 1..].iter().take_while(|word| !word.starts_with('-'));
     let ids: Vec<String> =
         behind.filter(|word| is_id(word)).map(|word| word.trim_start_matches('#').to_owned()).collect();
-    (matches!(deed, Deed::Make) || !ids.is_empty()).then_some((deed, ids))
+    (matches!(deed, Effect::Make) || !ids.is_empty()).then_some((deed, ids))
 }
 
 /// True for letters and digits with a hyphen between them, such as `ABC-12`, and for a number of at most six digits.
@@ -318,7 +318,7 @@ fn points(lines: &[&str]) -> Vec<Point> {
         let is_relation = line.trim_start().starts_with(['→', '←', '↑', '↓', '↳']);
         // Lines before the first heading state author and time, unless they are rules.
         let is_label = part.lead == Lead::Plain && group.is_none() && !words::is_rule(part.text);
-        // A line that leads to a nested list says nothing alone.
+        // A line that leads to a nested list has no meaning alone.
         let leads = part.text.ends_with([':', '：']);
         if is_relation || is_label || leads || points.len() >= POINTS_MAX {
             continue;

@@ -91,14 +91,14 @@ const PRINTS_MAX: usize = 4;
 const CHECKS_MAX: usize = 12;
 
 /// Returns the lines for a record, for a summary of this length.
-pub(super) fn lines(record: &Record, room: usize) -> Vec<Item> {
+pub(super) fn lines(record: &Record, units: usize) -> Vec<Item> {
     let mut by_step: HashMap<usize, Vec<(usize, usize)>> = HashMap::new();
     for (position, file) in record.files.changed.iter().enumerate() {
         for (number, line) in file.lines.iter().enumerate() {
             by_step.entry(line.step).or_default().push((position, number));
         }
     }
-    let mut builder = LineBuilder { record, room, root: record.files.root(), by_step, items: Vec::new() };
+    let mut builder = LineBuilder { record, units, root: record.files.root(), by_step, items: Vec::new() };
     builder.goals();
     builder.notes();
     builder.documents();
@@ -116,7 +116,7 @@ pub(super) fn lines(record: &Record, room: usize) -> Vec<Item> {
 
 struct LineBuilder<'a> {
     record: &'a Record,
-    room: usize,
+    units: usize,
     /// The folder that contains the work.
     root: Option<String>,
     /// The changed lines of each step, by file and index.
@@ -131,7 +131,7 @@ impl LineBuilder<'_> {
 
     /// The part of the budget for a topic.
     fn share(&self, topic: Topic) -> usize {
-        compose::part(topic, self.room)
+        compose::part(topic, self.units)
     }
 
     /// Length of an entry of a topic by its rank from the newest: a third of the topic's budget for the newest, a
@@ -153,7 +153,7 @@ impl LineBuilder<'_> {
     /// Adds the first and the newest request.
     fn goals(&mut self) {
         let asked: Vec<&Task> = self.record.tasks.iter().filter(|task| !task.request.is_empty()).collect();
-        let quote = (self.room / 12).clamp(240, 1_600);
+        let quote = (self.units / 12).clamp(240, 1_600);
         let line = |label: &str, task: &Task, quote: usize| {
             let named = self.record.items.named_in(&task.request).filter(|_| !task.request.contains(" (`"));
             let title = named.map(|item| format!(" ({}: {})", text::code(&item.id), item.title)).unwrap_or_default();
@@ -180,7 +180,7 @@ impl LineBuilder<'_> {
                 continue;
             }
             let aged = self.record.recency(note.at);
-            let text = text::clip(&note.words, (self.room / 25).max(NOTE_CHARS_MIN));
+            let text = text::clip(&note.words, (self.units / 25).max(NOTE_CHARS_MIN));
             let Note { topic, at, is_ours, worth, .. } = *note;
             // A user's constraint holds until it is revoked.
             let (text, score) = match topic {
@@ -198,12 +198,12 @@ impl LineBuilder<'_> {
     fn documents(&mut self) {
         for (rank, document) in self.record.documents.iter().rev().enumerate() {
             let head = format!("{} says: ", self.shown(&document.id));
-            self.demands(&head, &document.points, 60 / (1 + rank), (1.1, document.at));
+            self.add_rules(&head, &document.points, 60 / (1 + rank), (1.1, document.at));
         }
     }
 
     /// Adds the rules of a text, in this percentage of the budget for constraints, or in less.
-    fn demands(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, i64)) {
+    fn add_rules(&mut self, head: &str, points: &[Point], percent: usize, (score, order): (f64, i64)) {
         let limit = self.share(Topic::Constraints) * percent / 100;
         let text_at = |limit: usize| format!("{head}{}", items::joined(points, limit.max(DETAIL_MIN)));
         let item = Item::new(Topic::Constraints, &text_at(limit), score, order);
@@ -219,13 +219,13 @@ impl LineBuilder<'_> {
         };
         let entries: Vec<(usize, &Task)> =
             record.tasks.iter().enumerate().rev().filter(is_listed).take(ENTRIES_MAX).collect();
-        let room = self.share(Topic::Done);
+        let share = self.share(Topic::Done);
         // Each gets a part of what the newer ones left, so that the newest few use most of it.
         let part = 1.0 / (1.0 + entries.len().min(6) as f64 / 2.0);
-        let mut left = room as f64;
+        let mut left = share as f64;
         let mut stated = HashSet::new();
         for (rank, (number, task)) in entries.into_iter().enumerate() {
-            let limit = ((part * left) as usize).max(self.room / TASK_PART / (1 + rank / 12));
+            let limit = ((part * left) as usize).max(self.units / TASK_PART / (1 + rank / 12));
             left -= part * left;
             let score = 1.5 / (1.0 + rank as f64 / 8.0);
             let score = if task.at < 0 { 0.5 * score } else { score };
@@ -261,7 +261,7 @@ impl LineBuilder<'_> {
         }
         let request = text::clip(words::bare(&task.request), (limit * 2 / 5).max(DETAIL_MIN)).replace('”', "\"");
         let left = limit.saturating_sub(request.chars().count() + lines.chars().count());
-        let gist = words::gist(answer, left.max(DETAIL_MIN));
+        let gist = words::excerpt(answer, left.max(DETAIL_MIN));
         let mut parts: Vec<String> = [gist].into_iter().filter(|gist| !gist.is_empty()).collect();
         if task.commit.is_none() && !lines.is_empty() {
             parts.push(lines);
@@ -300,8 +300,8 @@ impl LineBuilder<'_> {
             if words.is_empty() {
                 continue;
             }
-            let said = unlike_facts(words.clone(), true);
-            let item = Item::new(topic, &with_lines(said, &lines), worth * aged, step.at);
+            let statement = unlike_facts(words.clone(), true);
+            let item = Item::new(topic, &with_lines(statement, &lines), worth * aged, step.at);
             let short = with_lines(
                 unlike_facts(text::clip(&words, DETAIL_MIN), true),
                 &self.lines([number].into_iter(), DETAIL_MIN * 3 / 2),
@@ -313,7 +313,7 @@ impl LineBuilder<'_> {
     /// Adds the last outcome of each check.
     fn checks(&mut self) {
         let mut checks: Vec<&Check> = self.record.checks.all.iter().collect();
-        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.says.is_empty());
+        checks.retain(|check| check.verifies || check.outcome != Outcome::Passed || !check.output_line.is_empty());
         checks.sort_by_key(|check| Reverse(check.at));
         // A later pass of a wider run covers a narrower one.
         let mut wider: Vec<String> = Vec::new();
@@ -329,7 +329,7 @@ impl LineBuilder<'_> {
             checks.into_iter().partition(|check| !check.verifies && check.outcome == Outcome::Passed);
         let began_at = self.record.tasks.last().map_or(i64::MIN, |task| task.at);
         for check in prints.into_iter().take(PRINTS_MAX).filter(|check| check.at >= began_at) {
-            let line = format!("{}{PRINTED}{}", check.named(), text::code(&check.says));
+            let line = format!("{}{PRINTED}{}", check.named(), text::code(&check.output_line));
             self.add(Topic::Context, &line, 0.35 * self.record.recency(check.at), check.at);
         }
         let changed_at = self.record.files.changed.iter().map(|file| file.changed_at).max().unwrap_or(i64::MIN);
@@ -339,22 +339,22 @@ impl LineBuilder<'_> {
             // If files were edited after a failure and another check passed since, the failure may be fixed.
             let is_old = changed_at > check.at && passed_at > check.at && check.outcome == Outcome::Failed;
             let since = if changed_at > check.at { EDITED_SINCE } else { "" };
-            let says = text::code(&text::clip(&check.says, 240));
+            let detail = text::code(&text::clip(&check.output_line, 240));
             match check.outcome {
                 Outcome::Passed => {
-                    let says = if check.says.is_empty() { String::new() } else { format!(" ({says})") };
-                    self.add(Topic::Done, &format!("{} passed{says}", check.named()), aged, check.at);
+                    let detail = if check.output_line.is_empty() { String::new() } else { format!(" ({detail})") };
+                    self.add(Topic::Done, &format!("{} passed{detail}", check.named()), aged, check.at);
                 }
                 Outcome::Failed | Outcome::Stopped => {
                     let end = if check.outcome == Outcome::Failed { "failed" } else { "did not finish" };
-                    let says = if check.says.is_empty() { String::new() } else { format!(": {says}") };
+                    let detail = if check.output_line.is_empty() { String::new() } else { format!(": {detail}") };
                     // A failure that may be fixed blocks nothing.
                     let (topic, score) = if is_old {
                         (Topic::Context, 0.3 * self.record.recency(check.at))
                     } else {
                         (Topic::Blocked, aged)
                     };
-                    self.add(topic, &format!("{} {end}{says}{since}", check.named()), score, check.at);
+                    self.add(topic, &format!("{} {end}{detail}{since}", check.named()), score, check.at);
                 }
             }
         }
@@ -385,7 +385,7 @@ impl LineBuilder<'_> {
                 let percent = DEMANDS_PERCENT[rank.min(DEMANDS_PERCENT.len() - 1)];
                 // The requirements of the items in progress and of the next one matter most.
                 let score = if rank < 2 { 3.0 - rank as f64 } else { 0.9 - 0.1 * rank as f64 };
-                self.demands(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
+                self.add_rules(&format!("{} demands: ", text::code(&item.id)), &item.points, percent, (score, order));
             }
         }
     }
@@ -408,22 +408,22 @@ impl LineBuilder<'_> {
     /// Adds the state of the work at the end of the history.
     fn position(&mut self) {
         let record = self.record;
-        let asks = words::question(&record.said.1).filter(|_| record.acted_at <= record.said.0);
-        let is_answered = record.tasks.last().is_some_and(|task| task.at > record.said.0);
+        let asks = words::question(&record.last_reply.1).filter(|_| record.acted_at <= record.last_reply.0);
+        let is_answered = record.tasks.last().is_some_and(|task| task.at > record.last_reply.0);
         if let Some(question) = asks.filter(|_| !is_answered) {
             self.add(Topic::InProgress, &format!("Asked the user: {question}"), 3.0, i64::MAX);
         }
         for call in record.unanswered.iter().rev().take(3) {
             self.add(Topic::InProgress, &format!("No result yet: {call}"), 2.0, i64::MAX - 1);
         }
-        if record.stopped_at >= record.acted_at.max(record.said.0) && record.stopped_at > i64::MIN {
+        if record.stopped_at >= record.acted_at.max(record.last_reply.0) && record.stopped_at > i64::MIN {
             self.add(Topic::InProgress, &format!("{STOPPED}{}", record.rejected), 2.9, i64::MAX);
         }
         if !self.is_unfinished() {
             return;
         }
         let asked = record.tasks.iter().rev().find(|task| !task.request.is_empty());
-        // An item in progress says by itself what to go on with.
+        // An item in progress is itself the next step.
         let has_item = record.items.all.iter().any(|item| item.status == Progress::Active);
         if let Some(task) = asked.filter(|_| !has_item) {
             let line = format!("Go on with: “{}”", text::clip(&task.request, 120));
@@ -526,7 +526,7 @@ impl LineBuilder<'_> {
         let mut settings: Vec<(usize, &File)> = settings.map(|file| (named(file), file)).collect();
         settings.sort_by_key(|(named, file)| Reverse((*named, file.changed_at)));
         for (rank, (_, file)) in settings.into_iter().take(FILES_MAX).enumerate() {
-            let values = self.values(file, self.room * SETTINGS_SHARE / 100 / (1 + 2 * rank));
+            let values = self.values(file, self.units * SETTINGS_SHARE / 100 / (1 + 2 * rank));
             if !values.is_empty() {
                 let line = format!("{}{HOLDS}{values}", self.shown(&file.path));
                 self.add(Topic::Context, &line, 2.0 / (1.0 + rank as f64), file.changed_at);
@@ -552,8 +552,8 @@ impl LineBuilder<'_> {
     fn is_unfinished(&self) -> bool {
         let record = self.record;
         let asked_at = record.tasks.last().map_or(i64::MIN, |task| task.at);
-        let acts = record.acted_at >= record.said.0 && record.acted_at > i64::MIN;
-        acts || asked_at > record.said.0 && record.length > 0 || words::ends_in_intention(&record.said.1)
+        let acts = record.acted_at >= record.last_reply.0 && record.acted_at > i64::MIN;
+        acts || asked_at > record.last_reply.0 && record.length > 0 || words::ends_in_intention(&record.last_reply.1)
     }
 
     /// The first step of the current work, since the newest request or commit.

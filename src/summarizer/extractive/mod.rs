@@ -24,6 +24,7 @@ mod tools;
 mod words;
 
 use super::file_lists::file_lists;
+use super::observer::Observer;
 use super::summary::{Error, Summarizer, SummaryInput, SummaryOutput};
 use crate::model::message::Role;
 use crate::model::view::SourceMessage;
@@ -33,7 +34,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use record::Record;
 use text::Fingerprint;
 
-pub(super) use compose::Room;
+pub(super) use compose::Budget;
 pub use contradictions::{Evidence, contradictions};
 pub(super) use text::{clean, defuse, one_line};
 
@@ -49,7 +50,12 @@ impl Summarizer for Extractive {
         NAME
     }
 
-    fn summarize<'a>(&'a self, input: &'a SummaryInput) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+    fn summarize<'a>(
+        &'a self,
+        input: &'a SummaryInput,
+        observer: &'a dyn Observer,
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        observer.on_start(NAME);
         let output = SummaryOutput::new(write(input), self.name());
         ready(Ok(output)).boxed()
     }
@@ -74,8 +80,8 @@ pub fn extract(input: &SummaryInput) -> String {
 
 /// Writes a summary that leaves space for the sections that follow it.
 pub(super) fn write(input: &SummaryInput) -> String {
-    let room = Room::of(&input.counting, input.budget_tokens);
-    let free = Room { units: room.units.saturating_sub(room.measure(&file_lists(input))), ..room };
+    let budget = Budget::of(&input.counting, input.budget_tokens);
+    let free = Budget { units: budget.units.saturating_sub(budget.measure(&file_lists(input))), ..budget };
     match &input.rules.split_turn {
         Some(rule) if !input.split_turn.is_empty() => split(input, rule, free),
         Some(_) | None => {
@@ -86,25 +92,25 @@ pub(super) fn write(input: &SummaryInput) -> String {
 }
 
 /// Summarizes the history and, separately, the first part of the turn that the boundary splits.
-fn split(input: &SummaryInput, rule: &SplitTurn, room: Room) -> String {
+fn split(input: &SummaryInput, rule: &SplitTurn, budget: Budget) -> String {
     let bridge = format!("\n\n---\n\n{}\n\n", rule.heading);
-    let free = room.units.saturating_sub(room.measure(&bridge));
+    let free = budget.units.saturating_sub(budget.measure(&bridge));
     let has_history = !input.messages.is_empty() || input.previous.is_some();
-    let least = |form: Form<'_>| compose::frame(form, room);
+    let least = |form: Form<'_>| compose::frame(form, budget);
     let form = Form::of(&input.rules);
     let front_form = form.headings(&rule.sections);
     if free < least(front_form) + if has_history { least(form) } else { NO_HISTORY.len() } {
         // A budget too small for two summaries gets one.
         let messages = input.messages.iter().chain(&input.split_turn);
-        return history(input, messages, form, input.previous.as_deref(), room);
+        return history(input, messages, form, input.previous.as_deref(), budget);
     }
     let share = if has_history {
         (free * SPLIT_TURN_SHARE / 100).max(least(front_form))
     } else {
         free.saturating_sub(NO_HISTORY.len())
     };
-    let front = history(input, input.split_turn.iter(), front_form, None, Room { units: share, ..room });
-    let rest = Room { units: free - room.measure(&front), ..room };
+    let front = history(input, input.split_turn.iter(), front_form, None, Budget { units: share, ..budget });
+    let rest = Budget { units: free - budget.measure(&front), ..budget };
     let past = if has_history {
         history(input, input.messages.iter(), form, input.previous.as_deref(), rest)
     } else {
@@ -118,7 +124,7 @@ fn history<'a>(
     messages: impl Iterator<Item = &'a SourceMessage>,
     form: Form<'_>,
     previous: Option<&str>,
-    room: Room,
+    budget: Budget,
 ) -> String {
     let messages: Vec<&SourceMessage> = messages.collect();
     let mut record = Record::new();
@@ -131,8 +137,8 @@ fn history<'a>(
     // If there are few facts for the limit, each is written in more detail.
     let mut text = String::new();
     for percent in DETAIL_PERCENT {
-        text = compose::compose(form, room, lines::lines(&record, room.units * percent / 100), &focus);
-        if room.measure(&text) * 20 >= room.units * 19 {
+        text = compose::compose(form, budget, lines::lines(&record, budget.units * percent / 100), &focus);
+        if budget.measure(&text) * 20 >= budget.units * 19 {
             break;
         }
     }

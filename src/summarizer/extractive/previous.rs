@@ -120,18 +120,18 @@ impl Reader<'_> {
             if words.starts_with(ASKED) {
                 self.note(Topic::Constraints, words);
             } else {
-                self.record.wish(words.strip_prefix(SAID).unwrap_or(words).to_owned(), self.at);
+                self.record.add_wish(words.strip_prefix(SAID).unwrap_or(words).to_owned(), self.at);
             }
         } else if matches!(topic, Topic::Decisions | Topic::Context) {
             self.reason(topic, words, line);
         } else if topic == Topic::InProgress && GROUP.is_match(words) {
-            let (said, lines) = words.split_once(ARROW).unwrap_or(("", words));
-            self.held.push((said.to_owned(), lines.to_owned()));
+            let (statement, lines) = words.split_once(ARROW).unwrap_or(("", words));
+            self.held.push((statement.to_owned(), lines.to_owned()));
         } else if !self.goes_on || !matches!(topic, Topic::InProgress | Topic::NextSteps | Topic::Blocked) {
             self.note(topic, words);
         } else if topic == Topic::InProgress
             && !words.starts_with('`')
-            && let Some(topic) = text::sentences_of(words).into_iter().find_map(words::sense)
+            && let Some(topic) = text::sentences_of(words).into_iter().find_map(words::topic_of)
         {
             // The work goes on, but its reasons and findings hold.
             self.note(topic, words);
@@ -253,12 +253,13 @@ impl Reader<'_> {
             "failed" => Outcome::Failed,
             _ => Outcome::Stopped,
         };
-        let says = (4..=8).find_map(|group| found.get(group)).map(|says| says.as_str().to_owned()).unwrap_or_default();
+        let output_line =
+            (4..=8).find_map(|group| found.get(group)).map(|found| found.as_str().to_owned()).unwrap_or_default();
         let command = found[1].to_owned();
         let folder = found.get(2).map_or("", |folder| folder.as_str()).to_owned();
         let last = command.split(" && ").last().unwrap_or_default();
         let verifies = &found[3] == "passed" || commands::purpose(last) == commands::Purpose::Verify;
-        self.record.checks.put(Check { command, folder, outcome, says, at: self.at, verifies });
+        self.record.checks.put(Check { command, folder, outcome, output_line, at: self.at, verifies });
         true
     }
 
@@ -319,9 +320,9 @@ impl Reader<'_> {
             return self.note(topic, words);
         }
         let task = self.record.tasks.len().saturating_sub(1);
-        let said = self.lines(words, task);
+        let statement = self.lines(words, task);
         if let Some(step) = self.record.steps.last_mut() {
-            (step.words, step.topic) = (said, Some(topic));
+            (step.words, step.topic) = (statement, Some(topic));
         }
     }
 
@@ -341,9 +342,9 @@ impl Reader<'_> {
 
 /// True if one request is the shortened form of the other.
 fn begins_alike(left: &str, right: &str) -> bool {
-    let bare = |said: &'_ str| {
-        let said = words::bare(said);
-        said.split(" (`").next().unwrap_or(said).trim_end_matches('…').to_owned()
+    let bare = |statement: &'_ str| {
+        let statement = words::bare(statement);
+        statement.split(" (`").next().unwrap_or(statement).trim_end_matches('…').to_owned()
     };
     let (left, right) = (bare(left), bare(right));
     !left.is_empty() && !right.is_empty() && (left.starts_with(&right) || right.starts_with(&left))

@@ -9,7 +9,7 @@ use super::commands::{self, Purpose};
 use super::files::Files;
 use super::items::{self, Item, Items};
 use super::text::{self, Lead};
-use super::tools::{self, Kind, Progress, Use};
+use super::tools::{self, Kind, Progress, ToolUse};
 use super::words;
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::{Marker, NOTE, PartBody, ResultStatus, ToolResult};
@@ -121,7 +121,7 @@ pub(super) struct Record {
     /// Position of the last push.
     pub(super) pushed_at: i64,
     /// The model's last text, with its position.
-    pub(super) said: (i64, String),
+    pub(super) last_reply: (i64, String),
     /// Position of the last tool call.
     pub(super) acted_at: i64,
     /// Position at which the user last stopped the model.
@@ -153,7 +153,13 @@ impl Record {
     /// Creates an empty record.
     pub(super) fn new() -> Self {
         let never = i64::MIN;
-        Self { pushed_at: never, said: (never, String::new()), acted_at: never, stopped_at: never, ..Self::default() }
+        Self {
+            pushed_at: never,
+            last_reply: (never, String::new()),
+            acted_at: never,
+            stopped_at: never,
+            ..Self::default()
+        }
     }
 
     /// Reads messages, oldest first.
@@ -168,17 +174,17 @@ impl Record {
             for part in &source.message.parts {
                 match (&*part.body, source.message.role) {
                     (PartBody::Text(words), Role::User) if !is_branch => {
-                        self.hear(at, &text::unmarked(&text::spoken(words)));
+                        self.add_request(at, &text::unmarked(&text::spoken(words)));
                     }
                     (PartBody::Text(words), Role::User | Role::Assistant) => {
-                        self.say(at, &text::unmarked(&text::clean(words)));
+                        self.add_reply(at, &text::unmarked(&text::clean(words)));
                     }
                     (PartBody::Marker(marker), Role::User) if marker.name == NOTE => self.note_of_agent(at, marker),
                     (PartBody::ToolCall(call), _) => {
                         let answer = by_call.get(&part.id).map(|answer| answer.result);
                         self.act(at, &call.tool, &tools::understand(&call.tool, &call.input_json), answer);
                     }
-                    // Reasoning weighs options that are not chosen in the end, system messages come with every view,
+                    // Reasoning compares options that are not chosen in the end, system messages come with every view,
                     // and results are read with their calls.
                     _ => {}
                 }
@@ -187,7 +193,7 @@ impl Record {
     }
 
     /// Reads a text of the user.
-    fn hear(&mut self, at: i64, words: &str) {
+    fn add_request(&mut self, at: i64, words: &str) {
         if !words.chars().any(char::is_alphanumeric) {
             return;
         }
@@ -197,7 +203,7 @@ impl Record {
         let values = values.filter(|word| word.bytes().any(|letter| letter.is_ascii_digit()));
         self.values.extend(values.map(str::to_ascii_lowercase).take(VALUES_MAX.saturating_sub(self.values.len())));
         let request = words::request_line(words);
-        self.insist(at, words);
+        self.add_rules(at, words);
         if !words::is_request(words) {
             return;
         }
@@ -213,7 +219,7 @@ impl Record {
     }
 
     /// Adds the rules in a user's text.
-    fn insist(&mut self, at: i64, words: &str) {
+    fn add_rules(&mut self, at: i64, words: &str) {
         // The middle of a long message is pasted text.
         let words = match words.len() > PASTED_BYTES {
             true => format!("{}\n{}", commands::head(words, PASTED_BYTES / 2), commands::tail(words, PASTED_BYTES / 2)),
@@ -222,14 +228,14 @@ impl Record {
         words::each_sentence(&words, |sentence| {
             let length = sentence.chars().count();
             if (8..=400).contains(&length) && words::is_rule(sentence) && !sentence.ends_with([':', '：']) {
-                self.wish(text::one_line(sentence), at);
+                self.add_wish(text::one_line(sentence), at);
             }
             true
         });
     }
 
     /// Adds a rule or a wish of the user.
-    pub(super) fn wish(&mut self, words: String, at: i64) {
+    pub(super) fn add_wish(&mut self, words: String, at: i64) {
         if words::is_one_off(&words) {
             self.wishes.push_back(self.notes.len());
             self.wishes.drain(..self.wishes.len().saturating_sub(RECENT_MAX));
@@ -250,7 +256,7 @@ impl Record {
         });
     }
 
-    /// Reads an agent's text with the user's role: the text of a skill has rules, and a notice may say that the user
+    /// Reads an agent's text with the user's role: the text of a skill has rules, and a notice may state that the user
     /// stopped the model.
     fn note_of_agent(&mut self, at: i64, marker: &Marker) {
         const SKILL: &str = "Base directory for this skill:";
@@ -276,7 +282,7 @@ impl Record {
     }
 
     /// Reads a text of the model.
-    fn say(&mut self, at: i64, words: &str) {
+    fn add_reply(&mut self, at: i64, words: &str) {
         if !words.chars().any(char::is_alphanumeric) {
             return;
         }
@@ -286,7 +292,7 @@ impl Record {
         // Text after a commit still answers the request.
         let asked = self.asked.unwrap_or(task);
         self.tasks[asked].answer = words.to_owned();
-        self.said = (at, words.to_owned());
+        self.last_reply = (at, words.to_owned());
         let listed = boxes(words);
         if listed.iter().any(|task| task.progress == Progress::Pending) {
             self.todos = listed;
@@ -294,7 +300,7 @@ impl Record {
         let mut sentences: Vec<(String, Option<Topic>)> = Vec::new();
         words::each_sentence(words, |sentence| {
             if (16..=400).contains(&sentence.chars().count()) || sentence.chars().any(text::is_wide) {
-                sentences.push((text::one_line(sentence), words::sense(sentence)));
+                sentences.push((text::one_line(sentence), words::topic_of(sentence)));
             }
             true
         });
@@ -310,8 +316,8 @@ impl Record {
         let decides = sentences.iter().any(|(_, topic)| *topic == Some(Topic::Decisions));
         let finds = sentences.iter().any(|(_, topic)| topic.is_some());
         let topic = if decides { Some(Topic::Decisions) } else { finds.then_some(Topic::Context) };
-        let said = sentences.into_iter().map(|(words, _)| words).filter(|words| !words.ends_with(['?', '？']));
-        let words = text::clip(&said.collect::<Vec<_>>().join(" "), STEP_CHARS_MAX);
+        let statements = sentences.into_iter().map(|(words, _)| words).filter(|words| !words.ends_with(['?', '？']));
+        let words = text::clip(&statements.collect::<Vec<_>>().join(" "), STEP_CHARS_MAX);
         self.steps.push(Step { at, task, words, topic });
     }
 
@@ -337,7 +343,7 @@ impl Record {
     }
 
     /// Reads a tool call with its result.
-    fn act(&mut self, at: i64, tool: &str, call: &Use, answer: Option<&ToolResult>) {
+    fn act(&mut self, at: i64, tool: &str, call: &ToolUse, answer: Option<&ToolResult>) {
         self.acted_at = at;
         self.is_idle = false;
         let step = self.step(at);
@@ -363,8 +369,8 @@ impl Record {
             if let Some(task) = self.asked.and_then(|asked| self.tasks.get_mut(asked)) {
                 task.answer.clear();
             }
-            let said = output.split_once("the user said:").map_or("", |(_, said)| said.trim());
-            return self.hear(at, &text::spoken(said));
+            let answer = output.split_once("the user said:").map_or("", |(_, answer)| answer.trim());
+            return self.add_request(at, &text::spoken(answer));
         }
         for touch in &call.touches {
             match touch.kind {
@@ -373,7 +379,7 @@ impl Record {
                     self.files.change(touch, at, step);
                 }
                 Kind::Read => {
-                    self.consult(at, &touch.path, output);
+                    self.read_file(at, &touch.path, output);
                 }
                 _ => {}
             }
@@ -386,12 +392,12 @@ impl Record {
         self.end_background(at, |name| asks(name) && has_ended(), output);
         match (&call.command, call.kind) {
             (Some(command), _) => self.run(at, command, outcome, output),
-            (None, kind) => self.learn(at, tool, kind, call, output),
+            (None, kind) => self.add_findings(at, tool, kind, call, output),
         }
     }
 
     /// Adds the findings of a tool that runs no command.
-    fn learn(&mut self, at: i64, tool: &str, kind: Kind, call: &Use, output: &str) {
+    fn add_findings(&mut self, at: i64, tool: &str, kind: Kind, call: &ToolUse, output: &str) {
         let output = text::clean(commands::head(output, 16_384));
         let note = |topic, words: String, worth| Note { topic, words, at, is_ours: true, worth };
         let asked = |question: &str, answer: &str| {
@@ -410,7 +416,7 @@ impl Record {
             Kind::Fetch => {
                 let is_echo = |line: &str| line.contains("{\"") || !about.is_empty() && line.contains(&about);
                 let prose: Vec<&str> = output.lines().filter(|line| !is_echo(line)).collect();
-                let gist = words::gist(&prose.join("\n"), 600);
+                let gist = words::excerpt(&prose.join("\n"), 600);
                 if !gist.is_empty() {
                     self.notes.push(note(Topic::Context, format!("{tool} “{about}” says: {gist}"), 0.25));
                 }
@@ -453,7 +459,7 @@ impl Record {
                 command: commands::shown(part),
                 folder: String::new(),
                 outcome: Outcome::Stopped,
-                says: format!("{BACKGROUND}{name}"),
+                output_line: format!("{BACKGROUND}{name}"),
                 at,
                 verifies: true,
             });
@@ -462,7 +468,7 @@ impl Record {
         let mut tracks = false;
         for part in &parts {
             tracks |= outcome == Outcome::Passed && self.items.command(part, output, at);
-            self.consult_shown(at, part, output);
+            self.read_printed_file(at, part, output);
         }
         if !tracks && relevant.is_empty() {
             self.items.listing(output, at);
@@ -537,17 +543,20 @@ impl Record {
     fn check(&mut self, at: i64, command: &str, folder: &str, outcome: Outcome, output: &str, purpose: Purpose) {
         let (command, folder) = (commands::shown(command), text::one_line(&text::clean(folder)));
         // Of a program that is no check, the last line that it printed is kept.
-        let says = if purpose == Purpose::Run { commands::last_line(output) } else { None }.unwrap_or_default();
+        let output_line = if purpose == Purpose::Run { commands::last_line(output) } else { None }.unwrap_or_default();
         let verifies = purpose == Purpose::Verify;
-        let lessons =
-            self.checks.end(Check { command, folder, outcome, says, at, verifies }, output, self.files.changed_at);
+        let lessons = self.checks.end(
+            Check { command, folder, outcome, output_line, at, verifies },
+            output,
+            self.files.changed_at,
+        );
         for (words, at) in lessons {
             self.notes.push(Note { topic: Topic::Context, words, at, is_ours: true, worth: 0.6 });
         }
     }
 
     /// Updates the list of tasks.
-    fn keep_tasks(&mut self, call: &Use) {
+    fn keep_tasks(&mut self, call: &ToolUse) {
         if !call.tasks.is_empty() {
             self.todos.clone_from(&call.tasks);
         }
@@ -566,11 +575,11 @@ impl Record {
         }
     }
 
-    fn consult_shown(&mut self, at: i64, part: &str, output: &str) {
+    fn read_printed_file(&mut self, at: i64, part: &str, output: &str) {
         if commands::purpose(part) == Purpose::Inspect
             && let Some(name) = part.split_whitespace().skip(1).find(|word| self.is_document(word))
         {
-            self.consult(at, name, output);
+            self.read_file(at, name, output);
         }
     }
 
@@ -584,7 +593,7 @@ impl Record {
     }
 
     /// Reads a file; its rules are added if it is a document.
-    fn consult(&mut self, at: i64, path: &str, output: &str) {
+    fn read_file(&mut self, at: i64, path: &str, output: &str) {
         // A file that is edited is the subject of the work and no source of rules.
         if !self.is_document(path) || self.files.is_changed(path) {
             return;

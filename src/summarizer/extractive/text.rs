@@ -285,7 +285,7 @@ impl Fingerprint {
     }
 
     /// True if the other contains nearly all of its words.
-    pub(super) fn is_said_by(&self, other: &Self) -> bool {
+    pub(super) fn is_restated_by(&self, other: &Self) -> bool {
         let common = self.0.iter().filter(|word| other.has(**word)).count();
         self.0.len() >= 3 && 5 * common >= 4 * self.0.len() || !self.0.is_empty() && self.0 == other.0
     }

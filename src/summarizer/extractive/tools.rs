@@ -50,7 +50,7 @@ pub(super) struct Task {
 
 /// The effect of a call on one file.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Touch {
+pub(super) struct FileEffect {
     /// The file, as the call spells it.
     pub(super) path: String,
     /// The kind of the effect.
@@ -63,11 +63,11 @@ pub(super) struct Touch {
 
 /// A parsed tool call.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Use {
+pub(super) struct ToolUse {
     /// Its kind.
     pub(super) kind: Kind,
     /// The files it works on; a patch has several, and a file that is edited in several places has an entry for each.
-    pub(super) touches: Vec<Touch>,
+    pub(super) touches: Vec<FileEffect>,
     /// The command it runs.
     pub(super) command: Option<String>,
     /// The tasks it states.
@@ -99,7 +99,7 @@ const FETCHERS: &[&str] = &["task", "agent", "fetch", "web", "browse", "delegate
 const RUNNERS: &[&str] = &["bash", "shell", "exec", "terminal", "command", "run", "powershell", "cmd"];
 
 /// Parses a tool call. An input that is not JSON is treated as a text.
-pub(super) fn understand(tool: &str, input_json: &str) -> Use {
+pub(super) fn understand(tool: &str, input_json: &str) -> ToolUse {
     let input: Value = serde_json::from_str(input_json).unwrap_or_else(|_| Value::String(input_json.to_owned()));
     let verbs = verbs_of(tool);
     let path =
@@ -125,17 +125,17 @@ pub(super) fn understand(tool: &str, input_json: &str) -> Use {
         about.get_or_insert(text);
     });
     let about = super::commands::head(about.unwrap_or_default(), 200).to_owned();
-    Use { kind, touches, command, tasks, task_step, about, awaits }
+    ToolUse { kind, touches, command, tasks, task_step, about, awaits }
 }
 
 /// The changes of a call to the file it names, one per edited place.
-fn touches_of(path: &str, kind: Kind, input: &Value) -> Vec<Touch> {
+fn touches_of(path: &str, kind: Kind, input: &Value) -> Vec<FileEffect> {
     let field = |value: &Value, keys: &str| {
         keys.split(' ').find_map(|key| value.get(key).and_then(Value::as_str)).unwrap_or_default().to_owned()
     };
     let touch = |value: &Value| {
         let (removed, added) = (field(value, REMOVED_KEYS), field(value, ADDED_KEYS));
-        Touch { path: path.to_owned(), kind, removed, added }
+        FileEffect { path: path.to_owned(), kind, removed, added }
     };
     match input.get("edits").and_then(Value::as_array) {
         Some(edits) if !edits.is_empty() => edits.iter().map(touch).collect(),
@@ -164,7 +164,7 @@ fn verbs_of(tool: &str) -> Vec<String> {
 }
 
 fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bool) -> Kind {
-    let says = |known: &[&str]| verbs.iter().any(|verb| known.iter().any(|word| verb.contains(word)));
+    let has_verb = |known: &[&str]| verbs.iter().any(|verb| known.iter().any(|word| verb.contains(word)));
     if is_patch {
         return Kind::Edit;
     }
@@ -178,20 +178,20 @@ fn kind_of(verbs: &[String], has_path: bool, command: Option<&str>, is_patch: bo
             _ => Kind::Edit,
         };
     }
-    if command.is_some() && (says(RUNNERS) || !has_path) {
+    if command.is_some() && (has_verb(RUNNERS) || !has_path) {
         return Kind::Command;
     }
-    if has_path && says(EDITORS) {
+    if has_path && has_verb(EDITORS) {
         Kind::Edit
-    } else if has_path && says(WRITERS) {
+    } else if has_path && has_verb(WRITERS) {
         Kind::Write
     } else if verbs.iter().any(|verb| ASKERS.contains(&verb.as_str())) {
         Kind::Ask
-    } else if verbs.iter().any(|verb| FETCHERS.contains(&verb.as_str())) && !says(&["output", "stop"]) {
+    } else if verbs.iter().any(|verb| FETCHERS.contains(&verb.as_str())) && !has_verb(&["output", "stop"]) {
         Kind::Fetch
-    } else if says(SEARCHERS) {
+    } else if has_verb(SEARCHERS) {
         Kind::Other
-    } else if has_path && says(READERS) {
+    } else if has_path && has_verb(READERS) {
         Kind::Read
     } else {
         Kind::Other
@@ -253,8 +253,8 @@ fn task_step_of(verbs: &[String], input: &Value) -> Option<(Option<usize>, Task)
 }
 
 /// The files of a patch in the form `*** Update File: path`, with the lines it removes and adds.
-fn patched(input: &Value) -> Vec<Touch> {
-    let mut touches: Vec<Touch> = Vec::new();
+fn patched(input: &Value) -> Vec<FileEffect> {
+    let mut touches: Vec<FileEffect> = Vec::new();
     collect_texts(input, &mut |text| {
         if !text.contains("*** ") {
             return;
@@ -263,7 +263,7 @@ fn patched(input: &Value) -> Vec<Touch> {
             for (mark, kind) in [("Add", Kind::Write), ("Update", Kind::Edit), ("Delete", Kind::Edit)] {
                 let path = line.strip_prefix("*** ").and_then(|rest| rest.strip_prefix(mark));
                 if let Some(path) = path.and_then(|rest| rest.strip_prefix(" File: ")) {
-                    touches.push(Touch { path: path.trim().to_owned(), kind, ..Touch::default() });
+                    touches.push(FileEffect { path: path.trim().to_owned(), kind, ..FileEffect::default() });
                 }
             }
             let Some(touch) = touches.last_mut() else { continue };

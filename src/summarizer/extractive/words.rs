@@ -145,7 +145,7 @@ pub(super) fn is_intention(sentence: &str) -> bool {
 }
 
 /// The topic of a sentence of the model, if it states a reason or a finding.
-pub(super) fn sense(sentence: &str) -> Option<Topic> {
+pub(super) fn topic_of(sentence: &str) -> Option<Topic> {
     // A shorter sentence refers to something outside of it.
     let is_short = sentence.len() < SENSE_BYTES_MIN;
     if is_short || sentence.ends_with(['?', '？', ':', '：']) || is_intention(sentence) || GUESSES.is_match(sentence)
@@ -177,9 +177,9 @@ pub(super) fn each_sentence(words: &str, mut take: impl FnMut(&str) -> bool) {
     }
 }
 
-/// The gist of a text: its first sentences and points that are neither intentions, questions nor guesses, and do not only
+/// An excerpt of a text: its first sentences and points that are neither intentions, questions nor guesses, and do not only
 /// lead to a list.
-pub(super) fn gist(words: &str, limit: usize) -> String {
+pub(super) fn excerpt(words: &str, limit: usize) -> String {
     let mut gist = String::new();
     each_sentence(words, |sentence| {
         let is_sure = !sentence.ends_with(['?', '？', ':', '：']) && !GUESSES.is_match(sentence);

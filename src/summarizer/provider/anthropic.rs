@@ -21,15 +21,15 @@ pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     }
 }
 
-pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     match text(event, "/type") {
         "message_start" => {
             text(event, "/message/model").clone_into(&mut reply.model);
             spent(&event["message"]["usage"], reply);
         }
-        "content_block_start" => block(&event["content_block"], reply, hear),
+        "content_block_start" => block(&event["content_block"], reply, on_text),
         "content_block_delta" if text(event, "/delta/type") == "text_delta" => {
-            reply.say(text(event, "/delta/text"), hear);
+            reply.add_text(text(event, "/delta/text"), on_text);
         }
         "message_delta" => {
             stopped(text(event, "/delta/stop_reason"), reply);
@@ -39,7 +39,7 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
         "message" => {
             text(event, "/model").clone_into(&mut reply.model);
             for content in items(event, "/content") {
-                block(content, reply, hear);
+                block(content, reply, on_text);
             }
             spent(&event["usage"], reply);
             stopped(text(event, "/stop_reason"), reply);
@@ -54,9 +54,9 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
     Ok(())
 }
 
-fn block(content: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) {
+fn block(content: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) {
     match text(content, "/type") {
-        "text" => reply.say(text(content, "/text"), hear),
+        "text" => reply.add_text(text(content, "/text"), on_text),
         kind => reply.calls_tools |= kind.ends_with("tool_use"),
     }
 }

@@ -55,8 +55,8 @@ impl Fault {
         let error_body = ErrorBody::read(body);
         let class = class_of(Some(status), &error_body.code, &error_body.message);
         let retry_after_ms = retry_after::of_headers(headers, now).or(error_body.retry_after_ms);
-        let said = if error_body.message.is_empty() { String::new() } else { format!(": {}", error_body.message) };
-        Self { retry_after_ms, ..Self::new(class, shortened(&format!("the provider answered {status}{said}"))) }
+        let detail = if error_body.message.is_empty() { String::new() } else { format!(": {}", error_body.message) };
+        Self { retry_after_ms, ..Self::new(class, shortened(&format!("the provider answered {status}{detail}"))) }
     }
 
     /// The error in a reply with status 200; none if it contains none.
@@ -65,17 +65,17 @@ impl Fault {
         // Some gateways use the status that they received as the code.
         let status = error_body.code.parse().ok();
         let class = class_of(status, &error_body.code, &error_body.message);
-        let said = if error_body.message.is_empty() { &error_body.code } else { &error_body.message };
-        let message = shortened(&format!("the provider broke off with an error: {said}"));
+        let detail = if error_body.message.is_empty() { &error_body.code } else { &error_body.message };
+        let message = shortened(&format!("the provider broke off with an error: {detail}"));
         Some(Self { retry_after_ms: error_body.retry_after_ms, ..Self::new(class, message) })
     }
 
     /// The failure for an error with a code and a message.
     pub(super) fn of_code(code: &str, message: &str) -> Self {
-        let said = if message.is_empty() { code } else { message };
+        let detail = if message.is_empty() { code } else { message };
         Self::new(
             class_of(code.parse().ok(), code, message),
-            shortened(&format!("the provider broke off with an error: {said}")),
+            shortened(&format!("the provider broke off with an error: {detail}")),
         )
     }
 }
@@ -212,7 +212,7 @@ mod tests {
     fn check(status: u16, body: &str, class: Class, part: &str) {
         let fault = Fault::of_response(status, &HeaderMap::new(), body, Timestamp(0));
         assert_eq!(fault.class, class, "{status} {body}");
-        assert!(fault.message.contains(part), "{:?} does not say {part:?}", fault.message);
+        assert!(fault.message.contains(part), "{:?} does not contain {part:?}", fault.message);
         assert!(fault.message.contains(&status.to_string()));
     }
 

@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_learns_that_it_was_closed() {
+    async fn waiting_requests_fail_when_the_gate_closes() {
         let gate = Gate::new(1);
         let first = gate.enter().await.expect("open");
         let mut second = std::pin::pin!(gate.enter());

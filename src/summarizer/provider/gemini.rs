@@ -19,10 +19,10 @@ pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     }
 }
 
-pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     // A server that does not know `alt=sse` sends all events as one list.
     if let Some(events) = event.as_array() {
-        return events.iter().try_for_each(|event| read(event, reply, hear));
+        return events.iter().try_for_each(|event| read(event, reply, on_text));
     }
     if let Some(fault) = Fault::of_value(event) {
         return Err(fault);
@@ -46,7 +46,7 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
     for part in items(candidate, "/content/parts") {
         let is_thought = part.get("thought").and_then(Value::as_bool).unwrap_or(false);
         if !is_thought {
-            reply.say(text(part, "/text"), hear);
+            reply.add_text(text(part, "/text"), on_text);
         }
         reply.calls_tools |= part.get("functionCall").is_some();
     }

@@ -17,7 +17,7 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
-use super::observer::{Call, Observer, Texts};
+use super::observer::{Observer, RecordedTexts, RequestRecord};
 use super::secret::Secret;
 use crate::clock::Clock;
 use crate::config::{Prices, SummarizerKind, SummarizerSettings, Timeouts};
@@ -166,7 +166,7 @@ impl Provider {
             tracing::debug!(summarizer = %self.name, %fault, wait_ms = wait, "asking again");
             tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
             if streams {
-                observer.begins(&self.name);
+                observer.on_start(&self.name);
             }
         }
     }
@@ -200,7 +200,7 @@ impl Provider {
             is_closed: false,
         };
         let listener = streams.then_some(observer);
-        let conversation = self.converse(wire, body, &mut entry.reply, listener);
+        let conversation = self.send_and_read(wire, body, &mut entry.reply, listener);
         let ended = match timeout(Duration::from_millis(self.timeouts.total_ms), conversation).await {
             Ok(ended) => ended,
             Err(_) => Err(Fault::new(Class::Transient, "the reply took longer than it may")),
@@ -217,7 +217,7 @@ impl Provider {
     }
 
     /// Sends the request and reads the reply, until the reply or the connection has ended.
-    async fn converse(
+    async fn send_and_read(
         &self,
         wire: Wire,
         body: String,
@@ -334,13 +334,13 @@ impl Provider {
     }
 
     fn take(&self, value: &Value, reply: &mut Reply, listener: Option<&dyn Observer>) -> Result<(), Fault> {
-        let mut hear = |words: &str| {
+        let mut on_text = |words: &str| {
             failpoint::reach("work.words");
             if let Some(listener) = listener {
-                listener.hears(words);
+                listener.on_text(words);
             }
         };
-        (self.protocol.read)(value, reply, &mut hear)?;
+        (self.protocol.read)(value, reply, &mut on_text)?;
         if reply.text.len() > limits::SUMMARY_BYTES_MAX {
             return Err(Fault::new(Class::Refused, "the summary is longer than any may be"));
         }
@@ -363,7 +363,7 @@ impl Provider {
         match timeout(Duration::from_millis(self.timeouts.idle_ms), step).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(error)) => Err(broken(error)),
-            Err(_) => Err(Fault::new(Class::Transient, "the provider said nothing for longer than it may")),
+            Err(_) => Err(Fault::new(Class::Transient, "the provider sent nothing for longer than it may")),
         }
     }
 
@@ -420,7 +420,7 @@ impl Entry<'_> {
     fn close(&mut self, failure: Option<String>) {
         self.is_closed = true;
         let reply = &self.reply.text;
-        self.observer.called(&Call {
+        self.observer.on_request(&RequestRecord {
             summarizer: self.provider.name.clone(),
             model: self.model().to_owned(),
             request_hash: self.request_hash,
@@ -428,7 +428,7 @@ impl Entry<'_> {
             usage: self.reply.usage.map(|usage| self.provider.priced(usage)),
             duration_ms: i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX),
             failure,
-            texts: self.recorded.take().map(|request| Texts {
+            texts: self.recorded.take().map(|request| RecordedTexts {
                 request: self.provider.scrubbed(&request).into_owned(),
                 reply: self.provider.scrubbed(reply).into_owned(),
             }),

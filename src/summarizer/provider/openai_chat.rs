@@ -25,7 +25,7 @@ pub(super) fn request(ask: &ModelRequest<'_>) -> Wire {
     Wire { url: format!("{}/chat/completions", ask.base_url), headers: &[], body: with_extra(body, ask.extra) }
 }
 
-pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+pub(super) fn read(event: &Value, reply: &mut Reply, on_text: &mut dyn FnMut(&str)) -> Result<(), Fault> {
     if let Some(fault) = Fault::of_value(event) {
         return Err(fault);
     }
@@ -35,10 +35,10 @@ pub(super) fn read(event: &Value, reply: &mut Reply, hear: &mut dyn FnMut(&str))
     // One choice was requested; others are ignored.
     if let Some(choice) = items(event, "/choices").first() {
         // A server that does not stream sends a message instead of deltas.
-        for said in ["/delta", "/message"].into_iter().filter_map(|name| choice.pointer(name)) {
-            reply.say(text(said, "/content"), hear);
-            reply.calls_tools |= !items(said, "/tool_calls").is_empty();
-            reply.calls_tools |= said.get("function_call").is_some_and(Value::is_object);
+        for content in ["/delta", "/message"].into_iter().filter_map(|name| choice.pointer(name)) {
+            reply.add_text(text(content, "/content"), on_text);
+            reply.calls_tools |= !items(content, "/tool_calls").is_empty();
+            reply.calls_tools |= content.get("function_call").is_some_and(Value::is_object);
         }
         match text(choice, "/finish_reason") {
             "" => {}

@@ -39,10 +39,10 @@ pub(super) struct Reply {
 
 impl Reply {
     /// Adds a text, and passes it to the callback.
-    pub(super) fn say(&mut self, words: &str, hear: &mut dyn FnMut(&str)) {
+    pub(super) fn add_text(&mut self, words: &str, on_text: &mut dyn FnMut(&str)) {
         if !words.is_empty() {
             self.text.push_str(words);
-            hear(words);
+            on_text(words);
         }
     }
 
@@ -73,8 +73,8 @@ impl Reply {
             return Err(Fault::refused(FailureReason::SummaryEmpty.as_str(), "the summary is empty"));
         }
         if let Some(class) = error_text(text, prompt::sections(expected.rules, expected.scope)) {
-            let said = super::fault::shortened(&format!("the reply is an error message: {text}"));
-            return Err(Fault::new(class, said));
+            let message = super::fault::shortened(&format!("the reply is an error message: {text}"));
+            return Err(Fault::new(class, message));
         }
         let summary = prompt::answer(expected.rules, expected.scope, text);
         if summary.is_empty() {
@@ -228,14 +228,14 @@ mod tests {
 
     #[test]
     fn a_refusal_says_why_it_is_none() {
-        let said = |text: &str| Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() };
-        let declined = summary(&said("I'm sorry, but I cannot help with that."), 4_000).expect_err("refused");
+        let reply_with = |text: &str| Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() };
+        let declined = summary(&reply_with("I'm sorry, but I cannot help with that."), 4_000).expect_err("refused");
         assert_eq!((declined.class, declined.reason.as_str()), (Class::Refused, "SUMMARY_DECLINED"));
         assert!(
             declined.to_string().starts_with("SUMMARY_DECLINED: ") && declined.to_string().contains("I'm sorry"),
             "{declined}"
         );
-        let thin = summary(&said("Done, more or less."), 4_000).expect_err("refused");
+        let thin = summary(&reply_with("Done, more or less."), 4_000).expect_err("refused");
         assert_eq!((thin.class, thin.reason.as_str()), (Class::Refused, "SUMMARY_WITHOUT_SUBSTANCE"));
     }
 

@@ -50,9 +50,15 @@ fn chat_completions_are_understood() {
     let reply = check(OPENAI_CHAT, &events, "## Goal", Some(Stop::Done), false);
     assert_eq!((reply.model.as_str(), reply.usage), ("m-1", usage([60, 20, 10, 40, 0], Some(130))));
 
-    let said = |text: &str, finish: &str| [delta(json!({"content": text}), json!(finish))];
-    check(OPENAI_CHAT, &said("a", "length"), "a", Some(Stop::Length), false);
-    check(OPENAI_CHAT, &said("a", "content_filter"), "a", Some(Stop::Declined("content_filter".to_owned())), false);
+    let reply_with = |text: &str, finish: &str| [delta(json!({"content": text}), json!(finish))];
+    check(OPENAI_CHAT, &reply_with("a", "length"), "a", Some(Stop::Length), false);
+    check(
+        OPENAI_CHAT,
+        &reply_with("a", "content_filter"),
+        "a",
+        Some(Stop::Declined("content_filter".to_owned())),
+        false,
+    );
     let called = [delta(json!({"tool_calls": [{"index": 0, "function": {"name": "ls"}}]}), json!("stop"))];
     check(OPENAI_CHAT, &called, "", Some(Stop::Done), true);
     let whole = [json!({"object": "chat.completion", "model": "m", "choices": [
@@ -61,7 +67,7 @@ fn chat_completions_are_understood() {
     let cost = [json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "cost": 0.25}})];
     assert_eq!(read(OPENAI_CHAT, &cost).expect("read").0.usage.expect("usage").cost_usd, Some(0.25));
     fails(OPENAI_CHAT, &[json!({"error": {"message": "Overloaded", "code": 502}})], Class::Transient);
-    fails(OPENAI_CHAT, &said("a", "error"), Class::Transient);
+    fails(OPENAI_CHAT, &reply_with("a", "error"), Class::Transient);
     assert_eq!(check(OPENAI_CHAT, &[json!({}), json!([]), json!("x")], "", None, false).usage, None);
 }
 
@@ -145,24 +151,24 @@ fn anthropics_messages_are_understood() {
 
 #[test]
 fn gemini_is_understood() {
-    let said = |parts: Value, finish: Value| {
+    let reply_with = |parts: Value, finish: Value| {
         json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": finish}],
                "modelVersion": "m-4", "usageMetadata": {"promptTokenCount": 100, "cachedContentTokenCount": 40,
                "candidatesTokenCount": 20, "thoughtsTokenCount": 10, "totalTokenCount": 130}})
     };
     let events = [
-        said(json!([{"text": "hm", "thought": true}]), Value::Null),
-        said(json!([{"text": "## "}, {"text": "Go"}]), Value::Null),
-        said(json!([{"text": "al"}]), json!("STOP")),
+        reply_with(json!([{"text": "hm", "thought": true}]), Value::Null),
+        reply_with(json!([{"text": "## "}, {"text": "Go"}]), Value::Null),
+        reply_with(json!([{"text": "al"}]), json!("STOP")),
     ];
     let reply = check(GEMINI, &events, "## Goal", Some(Stop::Done), false);
     assert_eq!((reply.model.as_str(), reply.usage), ("m-4", usage([60, 20, 10, 40, 0], Some(130))));
     check(GEMINI, &[Value::Array(events.to_vec())], "## Goal", Some(Stop::Done), false);
 
-    check(GEMINI, &[said(json!([{"text": "a"}]), json!("MAX_TOKENS"))], "a", Some(Stop::Length), false);
-    check(GEMINI, &[said(json!([]), json!("SAFETY"))], "", Some(Stop::Declined("SAFETY".to_owned())), false);
-    check(GEMINI, &[said(json!([]), json!("MALFORMED_FUNCTION_CALL"))], "", Some(Stop::ToolCalls), false);
-    check(GEMINI, &[said(json!([{"functionCall": {"name": "ls"}}]), json!("STOP"))], "", Some(Stop::Done), true);
+    check(GEMINI, &[reply_with(json!([{"text": "a"}]), json!("MAX_TOKENS"))], "a", Some(Stop::Length), false);
+    check(GEMINI, &[reply_with(json!([]), json!("SAFETY"))], "", Some(Stop::Declined("SAFETY".to_owned())), false);
+    check(GEMINI, &[reply_with(json!([]), json!("MALFORMED_FUNCTION_CALL"))], "", Some(Stop::ToolCalls), false);
+    check(GEMINI, &[reply_with(json!([{"functionCall": {"name": "ls"}}]), json!("STOP"))], "", Some(Stop::Done), true);
     let blocked = json!({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}});
     check(GEMINI, &[blocked], "", Some(Stop::Declined("PROHIBITED_CONTENT".to_owned())), false);
     let error = |code: i64, status: &str| [json!({"error": {"code": code, "status": status, "message": "m"}})];

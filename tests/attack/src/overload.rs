@@ -187,7 +187,7 @@ pub async fn run(program: &Path, fault: Fault, scale: Scale, seed: u64, others_m
     if others.of_hundred(99) > others_max {
         broken.push(format!("others waited {:?}", others.of_hundred(99)));
     }
-    broken.extend(others.errors.iter().map(|error| format!("another client was told: {error}")));
+    broken.extend(others.errors.iter().map(|error| format!("another client got the error: {error}")));
     let began = Instant::now();
     let ended = target.daemon.stop().await?;
     let stopped = began.elapsed();
@@ -205,7 +205,7 @@ fn memory_kib(process: rustix::process::Pid, name: &str) -> Result<u64> {
 }
 
 fn print(outcomes: &[Outcome]) {
-    println!("| fault | tried | memory, MiB | others: calls, refused, p50, p99, worst | stop | told | result |");
+    println!("| fault | tried | memory, MiB | others: calls, refused, p50, p99, worst | stop | answers | result |");
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for Outcome { fault, tried, memory_kib: (before, most), others, stopped, counts, broken } in outcomes {
         let (p50, p99, worst) = (others.of_hundred(50), others.of_hundred(99), others.of_hundred(100));

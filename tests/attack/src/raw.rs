@@ -1,4 +1,4 @@
-//! A client over bare HTTP/2: it sets its own windows, and reads only when told to. It answers pings like any other
+//! A client over bare HTTP/2: it sets its own windows, and reads only on request. It answers pings like any other
 //! client, so that only its silence distinguishes it from one.
 
 use anyhow::{Context as _, Result, ensure};

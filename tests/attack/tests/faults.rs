@@ -31,7 +31,7 @@ async fn power_cuts(cuts: usize, durability: Durability, sabotage: Option<Sabota
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_acknowledged_survives_power_cuts() {
+async fn acknowledged_writes_survive_power_cuts() {
     let _alone = alone().await;
     let report = power_cuts(20, Durability::Full, None).await;
     assert_eq!(report.findings, Vec::<String>::new());

@@ -138,7 +138,7 @@ fn reported_usage_counts_until_something_was_reduced() {
 }
 
 #[test]
-fn what_cannot_be_reduced_ends_in_the_breaker() {
+fn a_view_that_cannot_shrink_opens_the_breaker() {
     let policy = preset("pi@1.5");
     let mut talk = vec![user(60_000)];
     talk.extend((0..40).map(|_| reply(10)));

@@ -420,7 +420,7 @@ fn kinds_have_the_protocols_numbers() {
 }
 
 #[test]
-fn what_changes_history_is_never_ignorable() {
+fn changes_of_history_are_never_ignorable() {
     for kind in EventKind::ALL {
         assert!(!(ignorable(kind) && kind.changes_history()), "{kind:?}");
     }

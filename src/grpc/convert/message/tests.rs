@@ -137,7 +137,7 @@ fn with_body(body: Body) -> pb::NewMessage {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_fields_are_named() {
     let result = pb::ToolResultPart { status: 1, ..pb::ToolResultPart::default() };
     let late = prost_types::Timestamp { seconds: i64::MAX, nanos: 0 };
     let finish = proto_message().finish.expect("a finish");

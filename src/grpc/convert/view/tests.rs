@@ -146,7 +146,7 @@ proptest! {
             revisions.extend(frame.messages.iter().map(|message| message.revision));
         }
         prop_assert!(revisions.into_iter().eq((0..).take(sizes.len())));
-        // No frame has room for the first message of the next one.
+        // No frame could also hold the first message of the next one.
         for pair in middle(&frames).windows(2) {
             let next = framed_len(&pair[1].messages[0]);
             prop_assert!(pair[0].encoded_len() + next > limits::FRAME_BYTES_MAX);

@@ -122,7 +122,7 @@ struct Run {
     /// True if its output counts successes.
     counts: bool,
     /// The decisive line of its output, if it failed.
-    says: String,
+    output_line: String,
     message: MessageId,
 }
 
@@ -141,10 +141,11 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     let named = failed.filter_map(|run| Some((run, claims.iter().find(|claim| says_passed(claim, &run.command))?)));
     let mut found = Vec::new();
     for (run, claim) in named.take(CLAIMS_MAX) {
-        let is_open = is_stated(statements, &run.command) || is_acquitted(run, &runs);
+        let is_open = is_stated(statements, &run.command) || is_cleared(run, &runs);
         if !is_open && !is_said_to_pass(evidence, &calls, run.at) {
-            let says = if run.says.is_empty() { String::new() } else { format!(": {}", text::code(&run.says)) };
-            let history = format!("{} failed{says}", text::code(&run.command));
+            let detail =
+                if run.output_line.is_empty() { String::new() } else { format!(": {}", text::code(&run.output_line)) };
+            let history = format!("{} failed{detail}", text::code(&run.command));
             found.push(claim.contradicted(ContradictionKind::Check, &history, Some(run.message)));
         }
     }
@@ -170,7 +171,7 @@ fn runs(calls: &Calls<'_>) -> Vec<Run> {
             Some(result) if is_plain_success(result, &counts) => Verdict::Passed,
             Some(_) | None => Verdict::Unknown,
         };
-        let says = if verdict == Verdict::Failed {
+        let output_line = if verdict == Verdict::Failed {
             result.and_then(|result| commands::deciding(&result.output))
         } else {
             None
@@ -182,7 +183,7 @@ fn runs(calls: &Calls<'_>) -> Vec<Run> {
                 at: called.index,
                 verdict,
                 counts: COUNTS_PASSED.is_match(&counts),
-                says: text::clip(&says.clone().unwrap_or_default(), 160),
+                output_line: text::clip(&output_line.clone().unwrap_or_default(), 160),
                 message: called.answer.map_or(called.source, |answer| answer.source).message.id,
             };
             last.insert(command, run);
@@ -241,16 +242,16 @@ fn says_passed(claim: &Statement, command: &str) -> bool {
     if LIMITS.is_match(&limits) {
         return false;
     }
-    let says = |before: &str, behind: &str| match SAYS_PASSED.find(behind) {
+    let states_success = |before: &str, behind: &str| match SAYS_PASSED.find(behind) {
         Some(passed) => !QUALIFIES.is_match(&behind[passed.end()..]),
         None => {
             PASSED_BY.is_match(before) && behind.trim_start_matches([')', '）', '.', '。', ',', '，', ' ']).is_empty()
         }
     };
     let mut in_code = CODE.captures_iter(words).filter_map(|span| Some((span.get(0)?, span.get(1)?)));
-    if in_code
-        .any(|(span, code)| is_command(code.as_str(), command) && says(&words[..span.start()], &words[span.end()..]))
-    {
+    if in_code.any(|(span, code)| {
+        is_command(code.as_str(), command) && states_success(&words[..span.start()], &words[span.end()..])
+    }) {
         return true;
     }
     // A single word may not be the command.
@@ -259,7 +260,7 @@ fn says_passed(claim: &Statement, command: &str) -> bool {
     command.contains(' ')
         && words.match_indices(command).any(|(start, _)| {
             let (before, behind) = (&words[..start], &words[start + command.len()..]);
-            is_end(before.chars().next_back()) && is_end(behind.chars().next()) && says(before, behind)
+            is_end(before.chars().next_back()) && is_end(behind.chars().next()) && states_success(before, behind)
         })
 }
 
@@ -280,7 +281,7 @@ fn is_stated(statements: &[Statement], command: &str) -> bool {
 }
 
 /// True if a later run is the same check in another form, or may include it.
-fn is_acquitted(failed: &Run, runs: &[Run]) -> bool {
+fn is_cleared(failed: &Run, runs: &[Run]) -> bool {
     let words: Vec<&str> = failed.command.split_whitespace().collect();
     runs.iter().filter(|run| run.at > failed.at && run.verdict != Verdict::Failed).any(|run| {
         let other: Vec<&str> = run.command.split_whitespace().collect();

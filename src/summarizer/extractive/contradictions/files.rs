@@ -4,7 +4,7 @@
 use super::super::commands;
 use super::super::previous::CODE;
 use super::super::text;
-use super::super::tools::{self, Kind, Use};
+use super::super::tools::{self, Kind, ToolUse};
 use super::statements::{CLAIMS_MAX, Evidence, Statement, pattern};
 use crate::model::compaction::{Contradiction, ContradictionKind};
 use crate::model::ids::MessageId;
@@ -92,7 +92,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
         return Vec::new();
     }
     let calls = Calls::of(evidence.all());
-    let understood: Vec<(&Called<'_>, Use)> =
+    let understood: Vec<(&Called<'_>, ToolUse)> =
         calls.iter().map(|called| (called, tools::understand(&called.call.tool, &called.call.input_json))).collect();
     let mut absences: Vec<Absence> = Vec::new();
     // In some shells a change of the folder outlasts its command.
@@ -112,7 +112,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
         if is_stated
             || is_history
             || accused.contains(&path.as_str())
-            || is_acquitted(evidence, &understood, absence, path)
+            || is_cleared(evidence, &understood, absence, path)
         {
             continue;
         }
@@ -153,7 +153,7 @@ fn is_same(claimed: &str, path: &str) -> bool {
 }
 
 /// The files that a call proves to be missing; `has_moved` is true if its working folder is unknown.
-fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence> {
+fn absences_of(called: &Called<'_>, call: &ToolUse, has_moved: bool) -> Vec<Absence> {
     let Some(answer) = called.answer else { return Vec::new() };
     let output = answer.result.output.as_str();
     let has_failed = answer.result.status == ResultStatus::Error;
@@ -210,7 +210,7 @@ fn absences_of(called: &Called<'_>, call: &Use, has_moved: bool) -> Vec<Absence>
 
 /// True if there is evidence for the file: a tool that used it, a later mention that is not about its absence, or a
 /// later command that may have restored it.
-fn is_acquitted(evidence: &Evidence<'_>, calls: &[(&Called<'_>, Use)], absence: &Absence, path: &str) -> bool {
+fn is_cleared(evidence: &Evidence<'_>, calls: &[(&Called<'_>, ToolUse)], absence: &Absence, path: &str) -> bool {
     let base = text::base_name(path);
     let by_call = calls.iter().any(|(called, call)| {
         let Some(answer) = called.answer else { return called.index > absence.at };

@@ -99,7 +99,7 @@ fn other_words_about_a_failed_check_are_no_claim() {
 }
 
 #[test]
-fn what_came_behind_a_failure_acquits() {
+fn later_runs_clear_a_failure() {
     let failed = || failed("mix test");
     let claim = "- `mix test` passes";
     for (why, talk) in [

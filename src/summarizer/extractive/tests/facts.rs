@@ -431,7 +431,7 @@ fn of_findings() -> Vec<Case> {
             silent: &["epoch 1"],
         },
         Case {
-            name: "what a page of the web says is stated where there is room",
+            name: "what a page of the web says is stated where it fits",
             talk: talk().works(
                 "WebFetch",
                 json!({"url": "https://example.com/1343"}),
@@ -495,7 +495,7 @@ fn facts_are_found_where_a_later_summary_expects_them() {
 }
 
 #[test]
-fn what_binds_survives_four_summaries_and_what_is_superseded_does_not() {
+fn constraints_survive_four_summaries_and_superseded_facts_do_not() {
     let pieces = [
         edited(
             Talk::default().user("build the exporter, and never write to the ledger table").works(

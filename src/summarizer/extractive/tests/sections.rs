@@ -1,6 +1,6 @@
 //! Tests of the contents of each section.
 
-use super::super::super::{Summarizer, SummaryInput};
+use super::super::super::{NoObserver, Summarizer, SummaryInput};
 use super::super::Extractive;
 use super::{Talk, assert_says, assert_silent, extract, section};
 use futures::FutureExt;
@@ -21,7 +21,7 @@ fn empty_input_gives_every_section_its_empty_text() {
 #[test]
 fn the_trait_gives_the_same_text() {
     let input = Talk::default().user("Port the parser to the new lexer").input("opencode@seed");
-    let output = Extractive.summarize(&input).now_or_never().expect("ready at once").expect("cannot fail");
+    let output = Extractive.summarize(&input, &NoObserver).now_or_never().expect("ready at once").expect("cannot fail");
     assert_eq!(output.text, extract(&input));
     assert_eq!((output.summarizer.as_str(), output.usage), ("extractive", None));
 }
@@ -162,7 +162,7 @@ fn a_check_list_in_prose_is_a_list_of_tasks() {
 }
 
 #[test]
-fn what_still_fails_blocks_and_what_was_fixed_does_not() {
+fn failing_checks_are_blockers_and_fixed_ones_are_not() {
     let failing = Talk::default().user("make the suite pass").fails(
         "bash",
         json!({"command": "cargo test -p core"}),
@@ -257,7 +257,7 @@ fn over(previous: &str, talk: Talk) -> SummaryInput {
 }
 
 #[test]
-fn what_the_previous_summary_knew_is_carried_on() {
+fn facts_of_the_previous_summary_are_carried_on() {
     let first = Talk::default()
         .user("build a tide calendar. never scrape the official site")
         .works("write", json!({"path": "src/tide_table.py", "content": "def load_harbours(): pass"}), "ok")
@@ -296,7 +296,7 @@ fn a_summary_that_a_model_wrote_is_understood() {
 }
 
 #[test]
-fn instructions_decide_what_is_kept_when_room_is_scarce() {
+fn instructions_decide_what_is_kept_in_a_small_budget() {
     let mut talk = Talk::default().user("review the service");
     for name in ["login", "billing", "search", "export", "upload", "report", "invite", "logout"] {
         talk = talk.model(&format!("The problem is that the {name} handler returns too early under heavy load."));

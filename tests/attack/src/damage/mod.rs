@@ -56,7 +56,7 @@ pub async fn main(options: Options) -> ExitCode {
     }
     say("a failed sync", failed_sync(&program).await.map(|()| "uncertain, then asked again".to_owned()));
     say("a full disk, by fail point", full(&program).await.map(|()| "refused, then taken again".to_owned()));
-    say("a failed checkpoint", failed_checkpoint(&program).await.map(|()| "told".to_owned()));
+    say("a failed checkpoint", failed_checkpoint(&program).await.map(|()| "reported".to_owned()));
     for damage in LogDamage::ALL {
         let what = format!("the log {damage:?} between two lives");
         say(&what, log_damage(&program, damage, options.seed).await.map(|kept| format!("{kept} messages kept")));
@@ -197,7 +197,7 @@ pub async fn failed_sync(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A full disk has its own reason, and writes are accepted again as soon as there is room.
+/// A full disk has its own reason, and writes are accepted again as soon as there is space.
 pub async fn full(program: &Path) -> Result<()> {
     let home = home()?;
     let daemon = start_failing(program, &home.path().join("store"), "append.full:2").await?;

@@ -46,7 +46,7 @@ impl Drop for Mount {
     }
 }
 
-/// A full disk refuses writes with its reason, serves reads, and accepts writes again once there is room.
+/// A full disk refuses writes with its reason, serves reads, and accepts writes again once there is space.
 pub async fn disk_full(program: &Path) -> Result<String> {
     let home = home()?;
     let Some(mount) = Mount::new(&home.path().join("disk"), "6m")? else { return Ok(SKIP.to_owned()) };
@@ -75,7 +75,7 @@ pub async fn disk_full(program: &Path) -> Result<String> {
     let count = acknowledged.len();
     ensure!(client.count(&session).await? == count, "nothing of it is there");
     fs::remove_file(&ballast)?;
-    acknowledged.push(client.append(&session, &text, &format!("r{count}")).await.context("there is room again")?);
+    acknowledged.push(client.append(&session, &text, &format!("r{count}")).await.context("there is space again")?);
     ensure!(client.info().await?.write_state() == WriteState::Accepted, "status knows");
     client.check(&acknowledged).await?;
     ensure!(client.findings().await?.is_empty(), "the chain is whole");

@@ -392,7 +392,7 @@ mod tests {
     use crate::seed::generator;
 
     #[test]
-    fn what_is_not_altered_is_written_as_it_was_read() {
+    fn unaltered_fields_are_written_as_they_were_read() {
         let message = write_fields(&[
             Field { number: 1, content: Content::Bytes(b"inner".to_vec()) },
             Field { number: 3, content: Content::Varint(u64::MAX) },

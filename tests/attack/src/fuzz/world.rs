@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{self, Caller, Longhand, RequestKey};
 use longhand::clock::Clock;
@@ -289,7 +289,7 @@ async fn fill(app: &Longhand) -> Result<()> {
     app.append("s1", oddities(), None, None, nobody()).await?;
     app.edit("s1", "u2", &[NewPart::new(text("in other words"))], None, once("edit")).await?;
     app.pin("s1", "u3", false, nobody()).await?;
-    app.start_compaction("s1", Wanted::of(CompactionKind::Prune), nobody()).await?;
+    app.start_compaction("s1", NewCompaction::of(CompactionKind::Prune), nobody()).await?;
     wait_for_jobs(app).await?;
     let summary =
         NewSummary { text: "## Goal\n- what was".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };

@@ -94,7 +94,7 @@ async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb
     let wrong = match expected {
         None if message.origin() == pb::Origin::Derived => false,
         None => {
-            client.finding(format!("P14: {id} is in {session}, and nobody was told that it was taken: {message:?}"));
+            client.finding(format!("P14: {id} is in {session}, and no client got an answer for it: {message:?}"));
             false
         }
         Some(Expected::Whole(fingerprint)) => content::message(message) != fingerprint,

@@ -231,7 +231,10 @@ impl Client {
             if let Some(asked) = asked.get(&key)
                 && seq.is_some_and(|seq| seq < asked.after_seq)
             {
-                record.finding(format!("P3: {} was told event {seq:?}, asked after {}", asked.rpc, asked.after_seq));
+                record.finding(format!(
+                    "P3: {} got event {seq:?} in its answer, sent after {}",
+                    asked.rpc, asked.after_seq
+                ));
             }
             if let Some(asked) = asked.get_mut(&key) {
                 asked.fate = fate.clone();

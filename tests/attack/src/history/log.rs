@@ -224,11 +224,11 @@ impl Log {
                 let says = (promised.revision.unwrap_or(last.revision), promised.seq.unwrap_or(last.seq));
                 if says != (last.revision, last.seq) {
                     let there = (last.revision, last.seq);
-                    record.finding(format!("P4: {rpc} {key:?} was told {says:?}, the log says {there:?}"));
+                    record.finding(format!("P4: {rpc} {key:?} got {says:?} in its answer, the log has {there:?}"));
                 }
                 if first.seq <= asked.after_seq {
                     let (seq, after) = (first.seq, asked.after_seq);
-                    record.finding(format!("P3: {rpc} {key:?} is event {seq}, and was asked after {after} was told"));
+                    record.finding(format!("P3: {rpc} {key:?} is event {seq}, and was sent after the answer {after}"));
                 }
                 if let Some(expected) = asked.expected_revision {
                     self.check_expected(record, key, expected, first.revision);

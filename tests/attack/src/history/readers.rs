@@ -125,7 +125,7 @@ async fn now(client: &mut Client, session: &Session) {
     let Some(view) = view(client, &request).await else { return };
     if view.header.revision < acknowledged {
         client.finding(format!(
-            "P1: a view of {} is of {}, after {acknowledged} was told",
+            "P1: a view of {} is of {}, after the answer {acknowledged}",
             session.id, view.header.revision
         ));
     }
@@ -213,7 +213,8 @@ pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
         ));
     } else if again.estimated_tokens != seen.estimated_tokens {
         let (before, now) = (seen.estimated_tokens, again.estimated_tokens);
-        client.finding(format!("P10: the view of {} at {} weighed {before}, now {now}", seen.session, seen.revision));
+        client
+            .finding(format!("P10: the view of {} at {} had {before} tokens, now {now}", seen.session, seen.revision));
     }
     true
 }

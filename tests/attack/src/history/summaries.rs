@@ -126,7 +126,7 @@ async fn complete(client: &mut Client, task: &pb::SummaryTask, lease_token: Stri
     lock(&client.world.record.summaries).entry(task.compaction_id.clone()).or_default().push(text);
     match client.ask(&request).await {
         Ok(_) => count(&client.world.record.counts.client_summaries),
-        // A summary may be too large for the room that a small window leaves.
+        // A summary may be too large for the space that a small window leaves.
         Err(refusal) => check(
             client,
             if is_late { "a late completion" } else { "a completion" },

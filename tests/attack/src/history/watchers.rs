@@ -21,7 +21,7 @@ struct Stream {
     at: Option<String>,
     start: Start,
     include_content: bool,
-    include_live: bool,
+    include_deltas: bool,
     /// The snapshot of the session that is being received.
     snapshot: Option<Snapshot>,
     /// True if the snapshot is complete, or none was requested.
@@ -85,7 +85,7 @@ fn begin(client: &mut Client) -> Option<Stream> {
         at: None,
         start,
         include_content: client.rng.random_bool(0.3),
-        include_live: client.rng.random_bool(0.3),
+        include_deltas: client.rng.random_bool(0.3),
         snapshot: None,
         is_begun,
         must_reconnect: false,
@@ -109,7 +109,7 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
         start,
         progress_interval: Some(prost_types::Duration { seconds: 1, nanos: 0 }),
         include_content: stream.include_content,
-        include_live: stream.include_live,
+        include_deltas: stream.include_deltas,
     };
     if is_snapshot {
         stream.snapshot = None;
@@ -173,7 +173,7 @@ async fn read(client: &mut Client, stream: &mut Stream, request: pb::SubscribeEv
                 stream.is_begun = true;
                 stream.at = Some(end.cursor);
             }
-            Some(Frame::Live(_) | Frame::Summary(_)) | None => {}
+            Some(Frame::DraftDelta(_) | Frame::SummaryDelta(_)) | None => {}
         }
         index += 1;
         if is_done(client, stream) || std::mem::take(&mut stream.must_reconnect) {

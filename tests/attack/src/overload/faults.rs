@@ -91,7 +91,7 @@ impl Fault {
         }
     }
 
-    /// Maximum growth of the daemon's memory in KiB: the need of the fault, up to the bound of its room.
+    /// Maximum growth of the daemon's memory in KiB: the need of the fault, up to the bound of its memory.
     pub(super) fn memory_bound_kib(self, scale: Scale) -> u64 {
         let whole = |count: usize, bytes: usize| (count * bytes) as u64 >> 20;
         1024 * match self {
@@ -154,7 +154,7 @@ async fn newcomer(target: &Target, broken: &mut Vec<String>) -> Result<()> {
         broken.push("a newcomer was not served".to_owned());
         return Ok(());
     };
-    broken.extend(newcomer.stop().await?.errors.into_iter().map(|error| format!("a newcomer was told: {error}")));
+    broken.extend(newcomer.stop().await?.errors.into_iter().map(|error| format!("a newcomer got the error: {error}")));
     Ok(())
 }
 
@@ -315,14 +315,14 @@ async fn half_requests(target: &Target, session: &str) -> Result<Committed> {
             Ok(end) => count(&mut answers, end.reason),
             Err(_) => count(&mut answers, "connection closed"),
         }
-        // Requests for which there is room may take longer.
+        // Requests that fit in the memory may take longer.
         if target.scale.is_short() && calls.len() * bytes <= longhand::limits::REQUESTS_BYTES_MAX {
             break;
         }
     }
     let reasons = ["TOO_MANY_REQUESTS", "REQUEST_TIMED_OUT", "REQUEST_MALFORMED"];
     let known = |what: &&String| reasons.contains(&what.as_str());
-    broken.extend(answers.keys().filter(|what| !known(what)).map(|what| format!("told {what:?}")));
+    broken.extend(answers.keys().filter(|what| !known(what)).map(|what| format!("unexpected answer {what:?}")));
     Ok((number, answers, broken))
 }
 

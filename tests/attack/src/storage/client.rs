@@ -4,7 +4,7 @@ use super::running::{Running, soon};
 use crate::vfs::Disk;
 use anyhow::Result;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
-use longhand::app::compactions::{NewSummary, Wanted};
+use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Caller, Error, Longhand, Reason, RequestKey};
@@ -259,7 +259,7 @@ pub async fn carry_out(app: &Longhand, request: &Request) -> Result<Answer, Erro
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
-            let (compaction, _) = app.start_compaction(session, Wanted::of(*kind), caller).await?;
+            let (compaction, _) = app.start_compaction(session, NewCompaction::of(*kind), caller).await?;
             Answer { ids: vec![compaction.id.0], revision: None }
         }
         Act::Supply(tail_start) => {

@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_is_there_and_what_was_not_is_there_in_part() {
+    fn synced_writes_are_whole_and_others_are_there_in_part() {
         let left = cuts(|recording, file| {
             recording.wrote(file, 0, &[1; SECTOR]);
             recording.synced(file, recording.moment());

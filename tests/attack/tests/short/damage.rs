@@ -35,7 +35,7 @@ async fn a_read_only_file_system_is_refused_with_a_sentence() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_damaged_log_leaves_is_a_whole_beginning() {
+async fn a_damaged_log_leaves_a_whole_prefix() {
     for damage in LogDamage::ALL {
         damage::log_damage(Path::new(ATTACK), damage, SEED)
             .await

@@ -14,7 +14,7 @@ fn mutations(target: Target) -> u64 {
 }
 
 #[test]
-fn what_failed_once_is_answered_now() {
+fn inputs_that_failed_before_are_answered() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     for target in Target::value_variants() {
         let failed = fuzz::replay(*target, &corpus).expect("the corpus is read");

@@ -5,7 +5,7 @@ use longhand_attack::history::{self, Options};
 use std::path::Path;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_clients_received_holds_while_the_daemon_is_killed() {
+async fn received_answers_hold_while_the_daemon_is_killed() {
     let options = Options {
         seed: Some(1),
         kills: 10,

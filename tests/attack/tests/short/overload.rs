@@ -303,7 +303,7 @@ async fn a_full_queue_is_reported_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn many_connections_leave_room_for_one_more() {
+async fn many_connections_leave_a_slot_for_one_more() {
     survives(Fault::Connections).await;
 }
 
