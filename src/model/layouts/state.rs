@@ -301,10 +301,12 @@ pub(super) fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRa
     let in_place = subtract(covered, &replacements);
     let gone = subtract(&rewound_now, &rewound_then);
     let back = subtract(&rewound_then, &rewound_now);
-    let edits = |state: &State<'_>| -> Vec<(Revision, Option<Revision>)> {
-        let before = state.shown_edits().take_while(|(target, _)| *target < tail_start);
-        before.map(|(target, edit)| (target, edit.replacement)).collect()
+    // A message that a compaction had omitted is not in the summary, so that it may be edited away.
+    let shown_at = |state: &State<'_>, target: Revision| {
+        let shown = state.edits.get(&target).map_or(Some(target), |edit| edit.replacement);
+        shown.filter(|shown| state.rewound_by(target).is_none() && !then.is_compacted(*shown))
     };
+    let mut edited = then.edits.keys().chain(now.edits.keys()).filter(|target| **target < tail_start);
     // Ranges also contain revisions without a message, so only their part before the tail can matter.
     let touches = |gone: &RevisionRange, covered: &RevisionRange| {
         gone.first.max(covered.first) <= gone.last.min(covered.last).min(tail_start - 1)
@@ -312,7 +314,7 @@ pub(super) fn unchanged(then: &State<'_>, now: &State<'_>, covered: &[RevisionRa
     !gone.iter().any(|gone| in_place.iter().any(|covered| touches(gone, covered)))
         && back.iter().all(|range| range.first >= tail_start)
         && !restores_in_front(then, now, covered, tail_start)
-        && edits(then) == edits(now)
+        && edited.all(|target| shown_at(then, *target) == shown_at(now, *target))
 }
 
 /// True if a message before the tail came back that a compaction had omitted: no summary includes it, and the view

@@ -416,6 +416,13 @@ fn an_omitted_message_that_returns_under_a_summary_ends_the_summary() {
     }
 }
 
+#[test]
+fn what_came_back_from_under_a_summary_and_was_edited_away_lets_it_stand_again() {
+    let marks = [left_out(3, range(1, 1)), compacted(8, 6, &[range(4, 4)], 7), undo(9, 3), taken_out(10, 1)];
+    let summary_at = |at| layout_at(&marks, at).covered.map(|covered| covered.mark);
+    assert_eq!([8, 9, 10].map(summary_at), [Some(8), None, Some(8)]);
+}
+
 /// Arbitrary marks, well-formed or not.
 fn any_marks() -> impl Strategy<Value = Vec<Mark>> {
     let revision = || -2_i64..60;
