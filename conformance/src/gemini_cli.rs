@@ -190,7 +190,7 @@ impl Case {
         let mut dice = self.conversation.dice("split");
         let summarize_ratio = [0.1, 0.3, 0.5, 0.7, 0.7, 0.9, 0.99][dice.random_range(0..7)];
         let tail =
-            Tail::Fraction(Fraction { summarize_ratio, boundary: FractionBoundary::Request {}, minimum_ratio: 0.0 });
+            Tail::Fraction(Fraction { summarize_ratio, boundary: FractionBoundary::Request, minimum_ratio: 0.0 });
         let window = ModelWindow::default();
         let ours = select::select_behind(&policy, &tail, &window, self.summary.as_ref(), &self.messages).head_end;
         let input = json!({ "contents": self.contents(&policy), "fraction": summarize_ratio });

@@ -107,9 +107,9 @@ fn touched<'a>(
     let path = input.get(&tool.field)?.as_str().filter(|path| !path.is_empty())?.to_owned();
     let fields = input.as_object().map_or(0, serde_json::Map::len);
     let text = match &tool.shows {
-        FileText::Output {} => result.filter(|_| fields == 1).map(|result| Text::Borrowed(result.output.as_str())),
+        FileText::Output => result.filter(|_| fields == 1).map(|result| Text::Borrowed(result.output.as_str())),
         FileText::Input { field } => input.get(field).and_then(Value::as_str).map(|text| Text::Owned(text.to_owned())),
-        FileText::Nowhere {} => None,
+        FileText::Nowhere => None,
     };
     Some((path, text))
 }
@@ -174,9 +174,9 @@ mod tests {
             total_tokens: 30,
             images: 2,
             tools: vec![
-                tool("read", FileText::Output {}),
+                tool("read", FileText::Output),
                 tool("write", FileText::Input { field: "content".to_owned() }),
-                tool("edit", FileText::Nowhere {}),
+                tool("edit", FileText::Nowhere),
             ],
         }
     }

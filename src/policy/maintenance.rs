@@ -60,7 +60,7 @@ impl MaintenanceLimits {
             | Omission::Groups(_)
             | Omission::TurnsAndSteps(_)
             | Omission::NewestFirst(_)
-            | Omission::Suffix {} => {
+            | Omission::Suffix => {
                 if let Some(tokens) = omission::limit_tokens(rule, policy, window) {
                     least(&mut self.tokens, tokens);
                 }

@@ -21,7 +21,7 @@ impl Tail {
     /// A tail of half the size, for a summary that did not free enough; none if it cannot be halved.
     pub fn smaller(&self) -> Option<Self> {
         match self {
-            Self::Nothing {} | Self::Whole { .. } => None,
+            Self::Nothing | Self::Whole { .. } => None,
             Self::Turns(turns) => turns.smaller().map(Self::Turns),
             Self::Recent(recent) => recent.smaller().map(Self::Recent),
             Self::Fraction(fraction) => fraction.smaller().map(Self::Fraction),
@@ -70,7 +70,7 @@ pub fn select_behind(
 ) -> Selection {
     let boundaries = SafeBoundaries::of(messages);
     let proposed = match tail {
-        Tail::Nothing {} | Tail::Requests(_) => messages.len(),
+        Tail::Nothing | Tail::Requests(_) => messages.len(),
         Tail::Whole { minimum_messages } if messages.len() < *minimum_messages as usize => 0,
         Tail::Whole { .. } => messages.len(),
         Tail::Turns(tail) => tail.boundary(policy, window, messages, &boundaries),
@@ -82,9 +82,7 @@ pub fn select_behind(
     let (retained, shortened) = match tail {
         Tail::Recent(_) => (Recent::retained(&messages[..head_end]), Removals::default()),
         Tail::Requests(tail) => tail.retained(policy, messages, head_end),
-        Tail::Nothing {} | Tail::Whole { .. } | Tail::Turns(_) | Tail::Fraction(_) | Tail::Last(_) => {
-            Default::default()
-        }
+        Tail::Nothing | Tail::Whole { .. } | Tail::Turns(_) | Tail::Fraction(_) | Tail::Last(_) => Default::default(),
     };
     if retained.len() == head_end {
         return Selection::default();

@@ -63,7 +63,7 @@ pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindo
                 Tail::Recent(tail) => ("recent.keep_tokens", tail.keep_tokens),
                 Tail::Turns(tail) => ("turns.minimum_budget_tokens", tail.minimum_budget_tokens),
                 Tail::Requests(tail) => ("requests.keep_tokens", tail.keep_tokens.unwrap_or(0)),
-                Tail::Nothing {} | Tail::Whole { .. } | Tail::Fraction(_) | Tail::Last(_) => continue,
+                Tail::Nothing | Tail::Whole { .. } | Tail::Fraction(_) | Tail::Last(_) => continue,
             };
             let path = format!("{}.steps.{index}.summarize.tail.{field}", level.name());
             check.that(tokens < room, &path, &format!("must be less than the {room} tokens of the window"));
@@ -144,7 +144,7 @@ fn check_omission(check: &mut Check, omission: &Omission, path: &str) {
         Omission::Strip(rule) => rule.check(check, &format!("{path}.strip")),
         Omission::TurnsAndSteps(rule) => rule.check(check, &format!("{path}.turns_and_steps")),
         Omission::NewestFirst(rule) => rule.check(check, &format!("{path}.newest_first")),
-        Omission::Suffix {} => {}
+        Omission::Suffix => {}
     }
 }
 
@@ -163,7 +163,7 @@ fn check_summarize(check: &mut Check, rule: &Summarize, path: &str) {
             let tokens = tail.keep_tokens.unwrap_or(1);
             check.that(tokens >= 1, &format!("{path}.tail.requests.keep_tokens"), "must be at least 1");
         }
-        Tail::Nothing {} | Tail::Whole { .. } | Tail::Last(_) => {}
+        Tail::Nothing | Tail::Whole { .. } | Tail::Last(_) => {}
     }
     for (index, omission) in rule.fallback.iter().enumerate() {
         check_omission(check, omission, &format!("{path}.fallback.{index}"));

@@ -35,6 +35,7 @@ mod jobs;
 mod laws;
 mod lock;
 mod open_messages;
+mod policies_page;
 mod positions;
 mod preview;
 mod proto;

@@ -26,7 +26,7 @@ pub enum Omission {
     /// Keeps as much as fits, from the newest message back.
     NewestFirst(NewestFirst),
     /// Keeps the newest messages that fit, beginning with a request.
-    Suffix {},
+    Suffix,
 }
 
 impl Omission {

@@ -26,7 +26,7 @@ impl Default for Summarize {
     /// A summary of everything.
     fn default() -> Self {
         Self {
-            tail: Tail::Nothing {},
+            tail: Tail::Nothing,
             summary: Summary::default(),
             retained_first: false,
             minimum_messages: 0,
@@ -220,14 +220,14 @@ pub struct FileTool {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum FileText {
     /// The output, if the path is the only field of the input.
-    Output {},
+    Output,
     /// Another field of the input.
     Input {
         /// Name of the field.
         field: String,
     },
     /// None: the call changes the file.
-    Nowhere {},
+    Nowhere,
 }
 
 /// The tool calls that count as file operations.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Tail {
     /// No tail, apart from messages without an answer.
-    Nothing {},
+    Nothing,
     /// No tail either, unless the messages since the last summary are fewer than the minimum: then all of them stay,
     /// without a summary. Suna's first months.
     Whole {
@@ -72,10 +72,10 @@ pub struct Fraction {
 pub enum FractionBoundary {
     /// Before the message that reaches the share, or before the next request if that message is a reply or a result. If
     /// there is none, everything is summarized.
-    Reached {},
+    Reached,
     /// Before the first request that has the share before it. If there is none, everything is summarized if the last
     /// message is a reply without tool calls, and otherwise everything before the last request.
-    Request {},
+    Request,
     /// The same, except for two cases: if the history ends in tool calls, the boundary is before its last rounds of
     /// calls and results; if it ends in results, everything is summarized.
     Rounds {

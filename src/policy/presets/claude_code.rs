@@ -133,7 +133,7 @@ pub fn seed() -> Policy {
             },
             ..LevelPolicy::new(
                 above(0.9),
-                vec![summarize(Tail::Nothing {}, report(summary(report_sections(), 8_000)), last_20())],
+                vec![summarize(Tail::Nothing, report(summary(report_sections(), 8_000)), last_20())],
             )
         }),
         view: view("<conversation-summary>\n", "\n</conversation-summary>"),
@@ -158,7 +158,7 @@ pub fn observed() -> Policy {
                         minimum_tokens: 20_000,
                         ..Prune::outputs("[Old output of {tool} cleared]")
                     }),
-                    summarize(Tail::Nothing {}, summary(observed_sections(), 8_000), Vec::new()),
+                    summarize(Tail::Nothing, summary(observed_sections(), 8_000), Vec::new()),
                 ],
             )
         }),

@@ -266,10 +266,10 @@ fn summary() -> Summary {
             total_tokens: 50_000,
             images: 3,
             tools: vec![
-                file("read_file", FileText::Output {}),
+                file("read_file", FileText::Output),
                 file("write_file", FileText::Input { field: "content".to_owned() }),
-                file("edit", FileText::Nowhere {}),
-                file("replace", FileText::Nowhere {}),
+                file("edit", FileText::Nowhere),
+                file("replace", FileText::Nowhere),
             ],
         }),
         prompt: PromptStyle { thoughts_tag: Some("analysis".to_owned()), ..PromptStyle::default() },

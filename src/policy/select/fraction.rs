@@ -34,8 +34,8 @@ impl Fraction {
         let total = units.iter().copied().fold(0, i64::saturating_add);
         let target = total as f64 * self.summarize_ratio;
         let end = match self.boundary {
-            FractionBoundary::Reached {} => reached(&contents, &units, target),
-            FractionBoundary::Request {} => {
+            FractionBoundary::Reached => reached(&contents, &units, target),
+            FractionBoundary::Request => {
                 request(&contents, &units, target).unwrap_or_else(|last| match contents.last() {
                     Some(content) if content.content.is_model && !content.content.calls => contents.len(),
                     _ => last,
@@ -144,8 +144,8 @@ mod tests {
     use super::*;
     use crate::policy::{dsl, presets, select};
 
-    const REQUEST: FractionBoundary = FractionBoundary::Request {};
-    const REACHED: FractionBoundary = FractionBoundary::Reached {};
+    const REQUEST: FractionBoundary = FractionBoundary::Request;
+    const REACHED: FractionBoundary = FractionBoundary::Reached;
 
     fn tail(summarize_ratio: f64, boundary: FractionBoundary) -> Fraction {
         Fraction { summarize_ratio, boundary, minimum_ratio: 0.0 }

@@ -135,7 +135,7 @@ pub fn august_2025() -> Policy {
             ..LevelPolicy::new(
                 Threshold::at(Limit::Ratio(0.7)),
                 vec![Step::Summarize(Box::new(Summarize {
-                    tail: fraction(FractionBoundary::Reached {}, 0.0),
+                    tail: fraction(FractionBoundary::Reached, 0.0),
                     summary: snapshot(sections_of_2025()),
                     ..Summarize::default()
                 }))],
@@ -164,7 +164,7 @@ pub fn v0_26() -> Policy {
                 vec![
                     Step::Omit(output_budget()),
                     Step::Summarize(Box::new(Summarize {
-                        tail: fraction(FractionBoundary::Request {}, 0.0),
+                        tail: fraction(FractionBoundary::Request, 0.0),
                         summary: Summary { verify: true, ..snapshot(sections_of_today()) },
                         fallback: vec![output_budget()],
                         ..Summarize::default()

@@ -69,7 +69,7 @@ pub fn policy() -> Policy {
             ..Counting::default()
         },
         truncate: Some(Truncate::head(10_000, "")),
-        auto: Some(level_policy(100_000, Step::Omit(Omission::Suffix {}))),
+        auto: Some(level_policy(100_000, Step::Omit(Omission::Suffix))),
         deep: Some(level_policy(
             BY_HAND_TOKENS,
             Step::Summarize(Box::new(Summarize { summary: summary(), ..Summarize::default() })),
