@@ -16,7 +16,7 @@ use crate::model::view::SourceMessage;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BranchRules {
     /// Tokens of the window reserved for the instructions and the answer.
-    pub reserve_tokens: i64,
+    pub(in crate::policy) reserve_tokens: i64,
     /// Assumed size of an unknown window, in tokens.
     unknown_window_tokens: i64,
     /// Share of the budget below which a summary that does not fit is included all the same, because it represents much

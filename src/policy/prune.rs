@@ -69,7 +69,7 @@ pub struct PrunePlan {
     /// The pruned parts with their replacements, in the order of the walk.
     pub removals: Removals,
     /// Estimated tokens of the pruned parts. A view that truncates long outputs gains less.
-    pub freed_tokens: i64,
+    pub(in crate::policy) freed_tokens: i64,
 }
 
 impl Policy {

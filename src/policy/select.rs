@@ -38,11 +38,11 @@ pub struct Selection {
     pub head_end: usize,
     /// The user message whose turn the boundary splits, if it splits one: `messages[split_turn_start..head_end]` is the
     /// front of the turn that continues in the tail.
-    pub split_turn_start: Option<usize>,
+    pub(in crate::policy) split_turn_start: Option<usize>,
     /// Indexes of summarized messages that a view still shows beside the summary; ascending.
-    pub retained: Vec<usize>,
+    pub(in crate::policy) retained: Vec<usize>,
     /// The truncations of retained messages and of the tail.
-    pub removals: Removals,
+    pub(in crate::policy) removals: Removals,
 }
 
 /// Chooses the boundary by the policy's tail, and moves it to the nearest safe position.

@@ -11,9 +11,9 @@ const COMPACTION_MARKER: &str = "compaction";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
     /// Index of the user message that starts it.
-    pub start: usize,
+    pub(in crate::policy) start: usize,
     /// One past its last message.
-    pub end: usize,
+    pub(in crate::policy) end: usize,
 }
 
 /// The turns, in order. Messages before the first user message belong to none.

@@ -48,7 +48,7 @@ impl Work {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummaryPlan {
     /// Messages before the range of a summary by hand; they stay in the view.
-    pub front: Vec<SourceMessage>,
+    pub(in crate::policy) front: Vec<SourceMessage>,
     /// Newly covered messages, oldest first.
     pub head: Vec<SourceMessage>,
     /// The front of a split turn, if the policy gives it a summary of its own; it follows `head`.

@@ -13,9 +13,9 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Detail {
     /// Maximum length of an output.
-    pub output_units: Option<usize>,
+    pub(in crate::policy) output_units: Option<usize>,
     /// Maximum length of an input.
-    pub input_units: Option<usize>,
+    pub(in crate::policy) input_units: Option<usize>,
 }
 
 impl Detail {

@@ -61,9 +61,9 @@ pub fn nearest_safe_boundary(messages: &[SourceMessage], proposed: usize) -> usi
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
     /// The indexes of the messages.
-    pub messages: std::ops::Range<usize>,
+    pub(in crate::policy) messages: std::ops::Range<usize>,
     /// True if they may go: none of them is open, running or unanswered.
-    pub may_go: bool,
+    pub(in crate::policy) may_go: bool,
 }
 
 /// The messages in the smallest groups that keep every result with its call.
