@@ -1,5 +1,7 @@
 //! The generated protocol types of `longhand.v1`, documented by the comments in `proto/`.
 
+mod convert;
+
 #[expect(clippy::too_many_lines, clippy::large_enum_variant, reason = "the generator's business, not ours")]
 mod generated {
     tonic::include_proto!("longhand.v1");

@@ -157,7 +157,18 @@ impl Peer {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Asks one question; returns its number.
+    /// Asks one question. An error of the peer becomes an answer by `failed`, so that the report shows it.
+    pub(crate) fn ask(
+        &mut self,
+        function: &str,
+        arguments: Value,
+        failed: impl FnOnce(String) -> Value,
+    ) -> Result<Value, PeerFailure> {
+        let answer = self.call_all(vec![(function, arguments)])?.pop();
+        Ok(answer.map_or(Value::Null, |answer| answer.unwrap_or_else(failed)))
+    }
+
+    /// Sends one question; returns its number.
     fn send(&mut self, function: &str, arguments: Value) -> Result<u64, PeerFailure> {
         self.next_id += 1;
         let question = json!({ "id": self.next_id, "fn": function, "args": arguments });

@@ -14,8 +14,9 @@ use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::SourceMessage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
-use crate::policy::plan::{self, Boundary, PlanningInput};
+use crate::policy::plan::{self, Boundary};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
+use crate::scheduler;
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
 use crate::summarizer::{self, Evidence};
 
@@ -99,14 +100,7 @@ impl Longhand {
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
-        let planning = PlanningInput {
-            policy: &policy,
-            window: &source.window,
-            layout: &source.layout,
-            sources: &source.messages,
-            base: source.at,
-            now: self.shared.clock.now(),
-        };
+        let planning = scheduler::planning(&policy, &source.window, &source, self.shared.clock.now());
         let level_policy = level_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
         let bounds = match self.bounds(key, &source, &wanted, level_policy.map(|(_, level_policy)| level_policy)).await
         {
@@ -228,9 +222,7 @@ impl Longhand {
                 "the view was compacted for this request already: shorten the request, or take a larger window";
             return Err(Error::new(Reason::OverflowAgain, message));
         }
-        let now = self.shared.clock.now();
-        let (layout, sources, base) = (&source.layout, &source.messages, source.at);
-        let planning = PlanningInput { policy: &policy, window: &window, layout, sources, base, now };
+        let planning = scheduler::planning(&policy, &window, &source, self.shared.clock.now());
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
         let request = replay::recovery_request(planning, context_tokens);
         let condition = Condition::Possible(request.is_some());

@@ -12,8 +12,8 @@ use crate::model::layout::Placement;
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::session::SessionState;
 use crate::model::view::SourceMessage;
-use crate::policy::plan::{self, PlanningInput};
-use crate::scheduler::Preview;
+use crate::policy::plan;
+use crate::scheduler::{self, Preview};
 use crate::summarizer::Forecast;
 
 /// The plan of a compaction by hand of the current view.
@@ -108,14 +108,7 @@ impl Longhand {
         }
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let planning = PlanningInput {
-            policy: &policy,
-            window: &source.window,
-            layout: &source.layout,
-            sources: &source.messages,
-            base: source.at,
-            now: self.shared.clock.now(),
-        };
+        let planning = scheduler::planning(&policy, &source.window, &source, self.shared.clock.now());
         let level_policy = level_by_hand(&policy, wanted).filter(|_| wanted.kind != CompactionKind::Prune);
         let level = level_policy.map(|(level, _)| level);
         let bounds = self.bounds(key, &source, wanted, level_policy.map(|(_, level_policy)| level_policy)).await?;

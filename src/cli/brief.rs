@@ -2,6 +2,7 @@
 
 use super::event_text::{failure, kind, level, outcome, sentence, trigger};
 use super::message_text::role;
+use super::message_text::special_kind;
 use super::output::{BAD, DIMMED, GOOD, PENDING, PLAIN, context_usage, count, word};
 use crate::pb;
 use crate::pb::event::Body;
@@ -77,16 +78,7 @@ fn rewrite(rewrite: Option<&pb::Rewrite>) -> String {
 }
 
 fn message_appended(appended: &pb::MessageAppended) -> String {
-    let what = match appended.kind() {
-        pb::MessageKind::Unspecified | pb::MessageKind::Normal => "message".to_owned(),
-        kind @ (pb::MessageKind::Record
-        | pb::MessageKind::Edit
-        | pb::MessageKind::Summary
-        | pb::MessageKind::Marker
-        | pb::MessageKind::Branch
-        | pb::MessageKind::Continuation
-        | pb::MessageKind::Replay) => word(kind.as_str_name(), "MESSAGE_KIND_"),
-    };
+    let what = special_kind(appended.kind()).unwrap_or_else(|| "message".to_owned());
     let verb = if appended.sealed { "appended" } else { "begun" };
     format!("{} {what} {verb}", role(appended.role))
 }

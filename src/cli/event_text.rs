@@ -1,5 +1,6 @@
 //! Events as sentences.
 
+use super::message_text::special_kind;
 use super::message_text::{role, usage_text};
 use super::output::{context_usage, count, shorten, word};
 use crate::pb;
@@ -98,16 +99,7 @@ fn updates(updated: &pb::SessionUpdated) -> Vec<String> {
 }
 
 fn message_appended(appended: &pb::MessageAppended) -> String {
-    let what = match appended.kind() {
-        pb::MessageKind::Unspecified | pb::MessageKind::Normal => "message".to_owned(),
-        kind @ (pb::MessageKind::Record
-        | pb::MessageKind::Edit
-        | pb::MessageKind::Summary
-        | pb::MessageKind::Marker
-        | pb::MessageKind::Branch
-        | pb::MessageKind::Continuation
-        | pb::MessageKind::Replay) => word(kind.as_str_name(), "MESSAGE_KIND_"),
-    };
+    let what = special_kind(appended.kind()).unwrap_or_else(|| "message".to_owned());
     let open = if appended.sealed { "" } else { ", open" };
     let parts = count(appended.part_count.into(), "part");
     format!("{} {what} appended: {} ({parts}{open})", role(appended.role), appended.message_id)

@@ -23,20 +23,25 @@ pub(super) fn print(output: &mut Output, message: &pb::Message, whole_records: b
     output.line("")
 }
 
-/// Heading of a message: revision, role, kind, model, time, ids and actor, and `open` if it is not sealed.
-pub(super) fn heading(message: &pb::Message) -> String {
-    let mut heading = format!("#{} {}", message.revision, role(message.role));
-    match message.kind() {
-        pb::MessageKind::Unspecified | pb::MessageKind::Normal => {}
-        kind @ (pb::MessageKind::Record
+/// Name of a message's kind; none for an ordinary message.
+pub(super) fn special_kind(kind: pb::MessageKind) -> Option<String> {
+    match kind {
+        pb::MessageKind::Unspecified | pb::MessageKind::Normal => None,
+        pb::MessageKind::Record
         | pb::MessageKind::Edit
         | pb::MessageKind::Summary
         | pb::MessageKind::Marker
         | pb::MessageKind::Branch
         | pb::MessageKind::Continuation
-        | pb::MessageKind::Replay) => {
-            heading += &format!(" ({})", word(kind.as_str_name(), "MESSAGE_KIND_"));
-        }
+        | pb::MessageKind::Replay => Some(word(kind.as_str_name(), "MESSAGE_KIND_")),
+    }
+}
+
+/// Heading of a message: revision, role, kind, model, time, ids and actor, and `open` if it is not sealed.
+pub(super) fn heading(message: &pb::Message) -> String {
+    let mut heading = format!("#{} {}", message.revision, role(message.role));
+    if let Some(kind) = special_kind(message.kind()) {
+        heading += &format!(" ({kind})");
     }
     if !message.model.is_empty() {
         heading += &format!(" {}", message.model);

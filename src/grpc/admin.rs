@@ -2,8 +2,8 @@
 
 use super::backup;
 use super::convert::compaction::{contradiction_kind, kind, level, state, trigger};
+use super::convert::count;
 use super::convert::session::durability;
-use super::convert::{count, time, usage};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
     PresetInfo, Provider, ReadFailure, Spent, WriteState,
@@ -63,7 +63,7 @@ fn spending(spent: Spent) -> pb::SummarizerSpending {
         model: spent.model,
         request_count: spent.requests,
         failure_count: spent.failures,
-        usage: Some(usage(spent.usage)),
+        usage: Some(spent.usage.into()),
         cost_micro_usd: spent.cost_micros,
         unpriced_count: spent.unpriced,
         duration_ms: spent.duration_ms,
@@ -112,7 +112,7 @@ fn provider(provider: Provider) -> pb::ProviderState {
         summarizer: provider.gate.summarizer,
         model: provider.gate.model,
         breaker_state: breaker.into(),
-        resume_time: provider.resume_time.map(time),
+        resume_time: provider.resume_time.map(Into::into),
         failure_count: gate.failures,
         running_count: gate.running,
         waiting_count: gate.waiting,
@@ -135,7 +135,7 @@ fn traffic(traffic: TrafficState) -> pb::TrafficState {
 
 fn scheduler_failure(failure: ReadFailure) -> pb::SchedulerFailure {
     let ReadFailure { message, since, attempts } = failure;
-    pb::SchedulerFailure { message, since_time: Some(time(since)), attempt_count: attempts }
+    pb::SchedulerFailure { message, since_time: Some(since.into()), attempt_count: attempts }
 }
 
 fn head(head: ChainHead) -> pb::Head {
@@ -166,8 +166,8 @@ fn end(checked: Checked) -> pb::IntegrityEnd {
 fn scrub(state: &ScrubState) -> pb::ScrubState {
     pb::ScrubState {
         running: state.running,
-        start_time: state.start_time.map(time),
-        end_time: state.end_time.map(time),
+        start_time: state.start_time.map(Into::into),
+        end_time: state.end_time.map(Into::into),
         session_count: state.checked.sessions,
         event_count: state.checked.events,
         finding_count: state.finding_count(),
@@ -227,7 +227,7 @@ impl AdminService for Admin {
             head_seq: info.head_seq,
             durability: durability(info.durability).into(),
             sqlite_version: info.sqlite_version,
-            start_time: Some(time(info.start_time)),
+            start_time: Some(info.start_time.into()),
             session_count: info.session_count,
             ready_compaction_count: info.ready_count,
             running_compaction_count: info.running_count,

@@ -3,7 +3,6 @@
 use super::convert::compaction::compaction;
 use super::convert::read_duration;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
-use super::convert::time;
 use crate::app::Longhand;
 use crate::app::summary_tasks::{LeaseClaim, Release};
 use crate::pb;
@@ -32,7 +31,7 @@ impl SummaryTaskService for SummaryTasks {
             pb::LeaseSummaryTaskResponse {
                 task: Some(task(&leased.task, leased.prompt)),
                 lease_token: leased.token,
-                lease_end_time: Some(time(leased.end_time)),
+                lease_end_time: Some(leased.end_time.into()),
             }
         })))
     }
@@ -45,7 +44,7 @@ impl SummaryTaskService for SummaryTasks {
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
         let end = self.app.extend_summary_task(&hold, lease)?;
-        Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(time(end)) }))
+        Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(end.into()) }))
     }
 
     async fn edit_summary_task(

@@ -41,6 +41,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
 
+pub use worker::planning;
+
 pub use deltas::SummaryDelta;
 pub use error::Error;
 pub use handle::SchedulerHandle;

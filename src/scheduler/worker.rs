@@ -130,7 +130,7 @@ pub(super) fn guard_input(rows: &GuardRows) -> GuardInput<'_> {
 }
 
 /// The planning input for a decision about a session's view.
-pub(super) fn planning<'a>(
+pub fn planning<'a>(
     policy: &'a Policy,
     window: &'a ModelWindow,
     source: &'a Source,

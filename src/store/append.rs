@@ -4,7 +4,6 @@
 use super::chain::{self, Digest};
 use super::codec;
 use super::counts::Counted;
-use super::drafts::REASONING;
 use super::error::{Error, Kind, Result};
 use super::head::{Head, Receipt, SessionKey};
 use super::pairing::{self, NamedCalls, TargetMessage, names_calls};
@@ -332,6 +331,10 @@ pub(super) fn open_message(tx: &mut Tx<'_>, key: i64, id: MessageId) -> Result<i
     };
     Err(if has_expired { Error::MessageExpired } else { Error::MessageSealed })
 }
+
+/// Kinds of drafts, as rows have them.
+pub(super) const TEXT: i32 = 1;
+pub(super) const REASONING: i32 = 2;
 
 /// The text of a draft as a part's body.
 fn draft_body(kind: i32, text: String) -> PartBody {

@@ -2,7 +2,7 @@
 //!
 //! Text can be sent again, like everything else: text that a draft already has at its offset is not added again.
 
-use super::append::{check_limit, check_message_limits, open_message};
+use super::append::{REASONING, TEXT, check_limit, check_message_limits, open_message};
 use super::error::{Error, Kind, Result};
 use super::head::SessionKey;
 use super::messages;
@@ -72,10 +72,6 @@ const HAS_PART: &str = "select exists (select 1 from message m join part p on p.
      where m.public_id = ?1 and p.number = ?2)";
 const HAS_NAMED_PART: &str = "select exists (select 1 from message m join part p on p.message_id = m.id \
      where m.public_id = ?1 and p.client_id = ?2)";
-/// Kinds of drafts, as rows have them.
-const TEXT: i32 = 1;
-pub(super) const REASONING: i32 = 2;
-
 const INSERT: &str = "insert into draft (message_id, number, client_id, kind, body) values (?1, ?2, ?3, ?4, ?5)";
 const EXTEND: &str = "update draft set body = body || ?2 where id = ?1";
 

@@ -15,6 +15,7 @@ use longhand::model::part::PartBody;
 use longhand::model::usage::Usage;
 use longhand::model::view::Shortened;
 use longhand::store::Caller;
+use std::sync::Arc;
 
 /// Eight turns that stay slightly under the threshold of `small`.
 const UNDER: (usize, usize) = (1, 8);
@@ -38,6 +39,17 @@ fn say(text: &str) -> Line {
 
 fn hold(text: &str) -> Line {
     Line::Hold(text.to_owned())
+}
+
+/// A session whose first summary is held, with these lines of its summarizer.
+async fn running<const LINES: usize>(lines: [Line; LINES]) -> (Arc<ScriptedSummarizer>, TestApp, String, Watch) {
+    let script = ScriptedSummarizer::new(lines);
+    let test = TestApp::with(script.clone()).await;
+    let session = small(&test).await;
+    let watch = test.watch().await;
+    cross(&test, &session).await;
+    script.held().await;
+    (script, test, session, watch)
 }
 
 const TERMINAL: [EventKind; 3] = [EventKind::Compacted, EventKind::CompactionFailed, EventKind::CompactionCancelled];
@@ -115,12 +127,7 @@ async fn crossing_the_threshold_compacts_once() {
 
 #[tokio::test]
 async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
-    let script = ScriptedSummarizer::new([hold("S1")]);
-    let test = TestApp::with(script.clone()).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    cross(&test, &session).await;
-    script.held().await;
+    let (script, test, session, mut watch) = running([hold("S1")]).await;
     let pending = test.context(&session).await.pending.expect("it is pending");
     // Further appends over the threshold and a request by hand start no other compaction.
     let appended = test.append(&session, &turns(10, 12, WORDS)).await;
@@ -145,12 +152,7 @@ async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
 
 #[tokio::test]
 async fn a_request_with_other_instructions_queues_behind() {
-    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
-    let test = TestApp::with(script.clone()).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    cross(&test, &session).await;
-    script.held().await;
+    let (script, test, session, mut watch) = running([hold("S1"), say("S2")]).await;
     let (queued, was_there) = start(&test, &session, "mind the tests").await;
     assert!(!was_there);
     assert_eq!(queued.state, CompactionState::Ready);
@@ -292,12 +294,7 @@ async fn a_breaker_ends_a_loop_of_failures() {
 
 #[tokio::test]
 async fn a_rewind_under_a_running_summary_supersedes_it() {
-    let script = ScriptedSummarizer::new([hold("S1")]);
-    let test = TestApp::with(script.clone()).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    cross(&test, &session).await;
-    script.held().await;
+    let (script, test, session, mut watch) = running([hold("S1")]).await;
     test.app.rewind(&session, "a1", None, Caller::default()).await.expect("rewound");
     script.release();
     let EventBody::CompactionCancelled { failure, compaction } =
@@ -338,12 +335,7 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
 
 #[tokio::test]
 async fn an_edit_behind_the_boundary_does_not_disturb_a_running_summary() {
-    let script = ScriptedSummarizer::new([hold("S1")]);
-    let test = TestApp::with(script.clone()).await;
-    let session = small(&test).await;
-    let mut watch = test.watch().await;
-    cross(&test, &session).await;
-    script.held().await;
+    let (script, test, session, mut watch) = running([hold("S1")]).await;
     test.app.edit(&session, "u9", &[crate::support::text("better")], None, Caller::default()).await.expect("edited");
     script.release();
     watch.wait_for(EventKind::Compacted).await;

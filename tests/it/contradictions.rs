@@ -3,7 +3,7 @@
 use crate::support::{Line, ScriptedSummarizer, TestApp, filler, text, turns};
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::sessions::SessionChange;
-use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
+use longhand::app::summary_tasks::TaskReply;
 use longhand::model::compaction::{CompactionKind, Contradiction, ContradictionKind, Outcome};
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::MessageId;
@@ -109,12 +109,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         let (session, shows) = failing(&test, "correct").await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
-        let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
-        let leased = test.app.lease_summary_task(request).await.expect("offered").expect("a task");
-        let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
-        let hold = LeaseClaim { compaction, token, base_revision: None };
-        let reply = TaskReply { text: words.clone(), supplied, ..TaskReply::default() };
-        test.app.complete_summary_task(&hold, reply).await.expect("accepted");
+        test.complete_task(TaskReply { text: words.clone(), supplied, ..TaskReply::default() }).await;
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)]);
         assert!(summary.starts_with(&words));

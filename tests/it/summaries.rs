@@ -7,7 +7,7 @@ use longhand::app::append::ListMessages;
 use longhand::app::compactions::{NewCompaction, NewSummary};
 use longhand::app::context::ContextRequest;
 use longhand::app::sessions::{ForkPoint, SessionChange};
-use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
+use longhand::app::summary_tasks::TaskReply;
 use longhand::limits;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -138,12 +138,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
         let mut watch = test.watch().await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
         test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
-        let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
-        let leased = test.app.lease_summary_task(request).await.expect("offered").expect("a task");
-        let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
-        let hold = LeaseClaim { compaction, token, base_revision: None };
-        let reply = TaskReply { text: answer.clone(), supplied, ..TaskReply::default() };
-        test.app.complete_summary_task(&hold, reply).await.expect("accepted");
+        test.complete_task(TaskReply { text: answer.clone(), supplied, ..TaskReply::default() }).await;
         watch.wait_for(EventKind::Compacted).await;
         assert_eq!(summary_of(&test, &session).await, expected);
     }

@@ -15,6 +15,7 @@ use longhand::app::append::{Appended, ListMessages};
 use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
 use longhand::app::sessions::{NewSession, SessionChange};
+use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
 use longhand::app::{self, Longhand};
 use longhand::clock::Clock;
 use longhand::config::{Hook, Hooks};
@@ -124,6 +125,15 @@ impl TestApp {
         assert!(database.total_changes() > before, "nothing to alter: {sql}");
         database.close().expect("closed");
         Self::open(Arc::new(copy), Arc::new(Extractive)).await
+    }
+
+    /// Leases the next summary task and completes it.
+    pub(crate) async fn complete_task(&self, reply: TaskReply) {
+        let request = LeaseRequest { wait: Some(Duration::from_secs(60)), ..LeaseRequest::default() };
+        let leased = self.app.lease_summary_task(request).await.expect("offered").expect("a task");
+        let (compaction, token) = (leased.task.compaction.to_string(), leased.token);
+        let claim = LeaseClaim { compaction, token, base_revision: None };
+        self.app.complete_summary_task(&claim, reply).await.expect("accepted");
     }
 
     async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {

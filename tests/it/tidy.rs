@@ -30,7 +30,7 @@ const LAYERS: [(&str, &str); 19] = [
     ("scheduler", "model policy fold limits clock config telemetry store loaded summarizer"),
     ("app", "model policy fold limits clock telemetry store bus loaded summarizer scheduler"),
     ("interop", "model limits"),
-    ("pb", ""),
+    ("pb", "model"),
     ("grpc", "model limits telemetry app pb"),
     ("daemon", "limits clock config telemetry store summarizer scheduler app pb grpc"),
     ("cli", "model policy fold limits clock config telemetry summarizer interop pb daemon"),

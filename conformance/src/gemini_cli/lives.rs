@@ -251,12 +251,7 @@ impl Course<'_> {
     }
 
     fn ask(&mut self, function: &str, arguments: Value) -> Result<Value, PeerFailure> {
-        let answer = self.peer.call_all(vec![(function, arguments)])?.pop();
-        Ok(match answer {
-            Some(Ok(value)) => value,
-            Some(Err(words)) => json!({ "status": { "error": words } }),
-            None => Value::Null,
-        })
+        self.peer.ask(function, arguments, |error| json!({ "status": { "error": error } }))
     }
 
     fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {

@@ -233,13 +233,9 @@ impl Course<'_> {
 
     fn ask(&mut self, function: &str, mut arguments: Value) -> Result<Value, PeerFailure> {
         arguments["id"] = json!(self.life.index);
-        let answer = self.peer.call_all(vec![(function, arguments)])?.pop();
-        Ok(match answer {
-            Some(Ok(value)) => value,
-            // Every value read from the answer then differs, and the report shows the error.
-            Some(Err(words)) => json!({ "compacts": { "error": words }, "first": { "error": words } }),
-            None => Value::Null,
-        })
+        // Every value read from the answer then differs.
+        let failed = |error: String| json!({ "compacts": { "error": error }, "first": { "error": error } });
+        self.peer.ask(function, arguments, failed)
     }
 
     fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {

@@ -5,8 +5,7 @@ use super::lives::Lives;
 use crate::daemon::{Daemon, Prompt, View};
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Report};
-use longhand::model::message::{FinishReason, Role};
-use longhand::model::part::{Media, MediaSource, PartBody, ResultStatus};
+use longhand::model::message::Role;
 use longhand::model::usage::Usage;
 use longhand::model::view::SourceMessage;
 use longhand::pb;
@@ -120,19 +119,19 @@ impl Side for InDaemon<'_> {
         self.daemon.provider(|provider| provider.words = words);
         let view_token = (message.role == Role::Assistant).then(|| self.view.header.view_token.clone());
         let new = pb::NewMessage {
-            role: role(message.role).into(),
+            role: pb::Role::from(message.role).into(),
             kind: pb::MessageKind::Normal.into(),
             parts: message
                 .parts
                 .iter()
                 .map(|part| pb::Part {
                     metadata_json: part.metadata_json.clone(),
-                    body: body(&part.body),
+                    body: Some((*part.body).clone().into()),
                     ..Default::default()
                 })
                 .collect(),
             finish: Some(pb::Finish {
-                reason: message.finish.reason.map_or(pb::FinishReason::Unspecified, reason).into(),
+                reason: pb::FinishReason::from(message.finish.reason).into(),
                 usage: usage.as_ref().map(reported),
                 view_token,
                 ..Default::default()
@@ -210,26 +209,6 @@ fn text_of(part: &pb::ContextPart) -> Option<&str> {
     }
 }
 
-fn role(role: Role) -> pb::Role {
-    match role {
-        Role::User => pb::Role::User,
-        Role::Assistant => pb::Role::Assistant,
-        Role::Tool => pb::Role::Tool,
-        Role::System => pb::Role::System,
-    }
-}
-
-fn reason(reason: FinishReason) -> pb::FinishReason {
-    match reason {
-        FinishReason::Stop => pb::FinishReason::Stop,
-        FinishReason::ToolCalls => pb::FinishReason::ToolCalls,
-        FinishReason::Length => pb::FinishReason::Length,
-        FinishReason::ContentFilter => pb::FinishReason::ContentFilter,
-        FinishReason::Error => pb::FinishReason::Error,
-        FinishReason::Aborted => pb::FinishReason::Aborted,
-    }
-}
-
 fn reported(usage: &Usage) -> pb::Usage {
     pb::Usage {
         input_tokens: usage.input,
@@ -237,39 +216,4 @@ fn reported(usage: &Usage) -> pb::Usage {
         cache_read_tokens: usage.cache_read,
         ..Default::default()
     }
-}
-
-fn body(body: &PartBody) -> Option<pb::part::Body> {
-    Some(match body {
-        PartBody::Text(text) => pb::part::Body::Text(pb::TextPart { text: text.clone() }),
-        PartBody::Reasoning(text) => pb::part::Body::Reasoning(pb::ReasoningPart { text: text.clone() }),
-        PartBody::ToolCall(call) => pb::part::Body::ToolCall(pb::ToolCallPart {
-            call_id: call.call_id.clone(),
-            tool: call.tool.clone(),
-            input_json: call.input_json.clone(),
-            ..Default::default()
-        }),
-        PartBody::ToolResult(result) => pb::part::Body::ToolResult(pb::ToolResultPart {
-            call_id: result.call_id.clone(),
-            status: match result.status {
-                ResultStatus::Completed => pb::ToolResultStatus::Completed,
-                ResultStatus::Error => pb::ToolResultStatus::Error,
-                ResultStatus::Interrupted => pb::ToolResultStatus::Interrupted,
-            }
-            .into(),
-            output: result.output.clone(),
-            attachments: result.attachments.iter().map(media).collect(),
-            ..Default::default()
-        }),
-        PartBody::Media(item) => pb::part::Body::Media(media(item)),
-        _ => return None,
-    })
-}
-
-fn media(media: &Media) -> pb::MediaPart {
-    let source = match &media.source {
-        MediaSource::Bytes(bytes) => pb::media_part::Source::Data(bytes.clone()),
-        MediaSource::Uri(uri) => pb::media_part::Source::Uri(uri.clone()),
-    };
-    pb::MediaPart { mime_type: media.mime_type.clone(), name: media.name.clone(), source: Some(source) }
 }

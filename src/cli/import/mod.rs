@@ -1,6 +1,5 @@
 //! `longhand import`: writes transcripts of other agents through the protocol that agents use.
 
-mod convert;
 mod live;
 mod plan;
 mod play;

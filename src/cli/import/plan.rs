@@ -1,6 +1,5 @@
 //! Plan of an import: sessions, forks and children, and the entries of each, in order.
 
-use super::convert;
 use super::source::Source;
 use crate::interop::{Entry, ImportedCompaction, ImportedEdit, Transcript};
 use crate::limits;
@@ -225,9 +224,9 @@ pub(super) fn steps(entries: Vec<Entry>) -> Vec<Step> {
         match entry {
             Entry::Message { message, .. } => {
                 last.clone_from(&message.client_id);
-                batches.append(convert::message(message));
+                batches.append(message.into());
             }
-            Entry::Record { message, .. } => batches.append(convert::message(message)),
+            Entry::Record { message, .. } => batches.append(message.into()),
             Entry::Compaction(compaction) => {
                 seen += 1;
                 let (supply, record) = supply(compaction, last.as_deref());
@@ -261,13 +260,13 @@ fn supply(compaction: ImportedCompaction, last: Option<&str>) -> (Supply, pb::Ne
         tail_start: compaction.first_kept_client_id,
         until,
     };
-    (supply, convert::message(compaction.record))
+    (supply, compaction.record.into())
 }
 
 fn edit(imported: ImportedEdit) -> (Edit, pb::NewMessage) {
     let ImportedEdit { client_id, line, target_client_id, parts, record } = imported;
-    let parts = parts.into_iter().map(convert::part).collect();
-    (Edit { client_id, line, target: target_client_id, parts }, convert::message(record))
+    let parts = parts.into_iter().map(Into::into).collect();
+    (Edit { client_id, line, target: target_client_id, parts }, record.into())
 }
 
 /// Collects messages into requests as large as the daemon accepts.
@@ -314,10 +313,8 @@ pub(super) struct Turn {
 /// Writes of an agent, one by one. A compaction of the agent is reduced to its record.
 pub(super) fn turns(entries: Vec<Entry>, no_usage: bool) -> Vec<Turn> {
     let turn = |entry| match entry {
-        Entry::Message { message, .. } | Entry::Record { message, .. } => {
-            Turn { edit: None, message: convert::message(message) }
-        }
-        Entry::Compaction(compaction) => Turn { edit: None, message: convert::message(compaction.record) },
+        Entry::Message { message, .. } | Entry::Record { message, .. } => Turn { edit: None, message: message.into() },
+        Entry::Compaction(compaction) => Turn { edit: None, message: compaction.record.into() },
         Entry::Edit(imported) => {
             let (edit, message) = edit(imported);
             Turn { edit: Some(edit), message }

@@ -1,7 +1,7 @@
 //! Conversion of compactions.
 
 use super::session::read_window;
-use super::{id, range, read_enum, time, usage};
+use super::{id, range, read_enum};
 use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
 use crate::app::preview::{Plan, PlannedTruncation};
@@ -32,15 +32,15 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         failure: compaction.failure.map(failure),
         undone_revision: compaction.undone_revision,
         actor: compaction.actor,
-        create_time: Some(time(compaction.create_time)),
-        end_time: compaction.end_time.map(time),
+        create_time: Some(compaction.create_time.into()),
+        end_time: compaction.end_time.map(Into::into),
         level: level(compaction.request.level).into(),
         notice: compaction.request.notice,
-        proposed_until_time: compaction.proposed_until.map(time),
+        proposed_until_time: compaction.proposed_until.map(Into::into),
         spending: (spending.requests > 0).then(|| pb::SummarySpending {
             request_count: spending.requests,
             models: spending.models,
-            usage: spending.usage.map(usage),
+            usage: spending.usage.map(Into::into),
             cost_micro_usd: spending.cost_micros,
             unpriced_count: spending.unpriced,
             duration_ms: spending.duration_ms,
@@ -57,11 +57,11 @@ pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRe
         model: request.model,
         request_hash: request.request_hash.to_vec(),
         reply_hash: request.reply_hash.to_vec(),
-        usage: request.usage.map(usage),
+        usage: request.usage.map(Into::into),
         cost_micro_usd: request.cost_micros,
         duration_ms: request.duration_ms,
         failure: request.failure.unwrap_or_default(),
-        end_time: Some(time(request.end_time)),
+        end_time: Some(request.end_time.into()),
         request_text,
         reply_text,
         compaction_id: None,
@@ -180,7 +180,7 @@ pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
         tokens_after: outcome.tokens_after,
         first_changed_index: outcome.first_changed_index,
         summarizer: outcome.summarizer,
-        usage: outcome.usage.map(usage),
+        usage: outcome.usage.map(Into::into),
         duration_ms: outcome.duration_ms,
         supplied: outcome.supplied,
         stopped: outcome.stopped.map(failure),
@@ -257,7 +257,7 @@ pub(in crate::grpc) fn read_summary(request: pb::SupplySummaryRequest) -> NewSum
         tail_start: request.tail_start_message_id,
         until: request.until_message_id,
         summarizer: request.summarizer,
-        usage: request.usage.map(super::read_usage),
+        usage: request.usage.map(Into::into),
         expected_revision: request.expected_revision,
     }
 }

@@ -1,9 +1,9 @@
 //! Conversion of events, and of the frames of an event stream.
 
 use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrite, trigger};
-use super::message::{draft, draft_kind, finish_reason, kind as message_kind, message, part_ids, role};
+use super::message::{draft, draft_kind, message, part_ids};
 use super::session::{session, window};
-use super::{count, framed_len, id, range, read_duration, read_enum, time, usage, view};
+use super::{count, framed_len, id, range, read_duration, read_enum, view};
 use crate::app::Result;
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
 use crate::limits;
@@ -105,7 +105,7 @@ pub(super) fn event(served: ServedEvent) -> pb::Event {
         // The numbers of the protocol and of the model are the same.
         kind: kind as i32,
         ignorable: ignorable(kind),
-        event_time: Some(time(event.time)),
+        event_time: Some(event.time.into()),
         actor: event.actor,
         request_id: event.request_id,
         hash: event.hash.to_vec(),
@@ -218,8 +218,8 @@ fn body(body: EventBody) -> Body {
             Body::PartsClosed(pb::PartsClosed { message_id: message.to_string(), part_ids: part_ids(&parts) })
         }
         EventBody::MessageFinished { message, reason, expired } => {
-            let message_id = message.to_string();
-            Body::MessageFinished(pb::MessageFinished { message_id, reason: finish_reason(reason).into(), expired })
+            let reason = pb::FinishReason::from(reason).into();
+            Body::MessageFinished(pb::MessageFinished { message_id: message.to_string(), reason, expired })
         }
         EventBody::UsageRecorded { message, usage, window } => {
             Body::UsageRecorded(usage_recorded(message, usage, window))
@@ -240,7 +240,7 @@ fn body(body: EventBody) -> Body {
                 kind: compaction_kind(kind).into(),
                 level: level(at).into(),
                 notice,
-                until_time: Some(time(until)),
+                until_time: Some(until.into()),
             })
         }
         EventBody::CompactionStarted {
@@ -314,8 +314,8 @@ fn message_appended(
     pb::MessageAppended {
         message_id: message.to_string(),
         client_id,
-        role: role(by).into(),
-        kind: message_kind(kind).into(),
+        role: pb::Role::from(by).into(),
+        kind: pb::MessageKind::from(kind).into(),
         part_count: count(part_count),
         sealed,
     }
@@ -323,7 +323,7 @@ fn message_appended(
 
 /// The usage that a reply reported, and its window.
 fn usage_recorded(message: MessageId, reported: Usage, given: ModelWindow) -> pb::UsageRecorded {
-    pb::UsageRecorded { message_id: message.to_string(), usage: Some(usage(reported)), window: Some(window(given)) }
+    pb::UsageRecorded { message_id: message.to_string(), usage: Some(reported.into()), window: Some(window(given)) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Conversion of messages, parts and drafts.
 
 use super::session::window;
-use super::{not_given, read_duration, read_enum, read_optional_time, read_usage, time, usage};
+use super::{not_given, read_duration, read_enum, read_optional_time};
 use crate::app::append::{DraftWordsToAdd, ListMessages, OpenPart};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
@@ -23,8 +23,8 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         session_id: message.session_id.to_string(),
         client_id: message.client_id,
         revision: message.revision,
-        role: role(message.role).into(),
-        kind: kind(message.kind).into(),
+        role: pb::Role::from(message.role).into(),
+        kind: pb::MessageKind::from(message.kind).into(),
         origin: origin.into(),
         parts: message.parts.into_iter().map(part).collect(),
         sealed_revision: message.sealed_revision,
@@ -32,8 +32,8 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         finish: message.sealed_revision.is_some().then(|| finish(message.finish)),
         model: message.model,
         provider: message.provider,
-        create_time: Some(time(message.create_time)),
-        origin_time: message.origin_time.map(time),
+        create_time: Some(message.create_time.into()),
+        origin_time: message.origin_time.map(Into::into),
         actor: message.actor,
         metadata_json: message.metadata_json,
     }
@@ -69,16 +69,6 @@ pub(in crate::grpc) fn read_new_messages(messages: Vec<pb::NewMessage>) -> Resul
     numbered.map(|(index, message)| read_new_message(format_args!("messages[{index}]"), message)).collect()
 }
 
-/// Role of a speaker.
-pub(super) fn role(role: Role) -> pb::Role {
-    match role {
-        Role::User => pb::Role::User,
-        Role::Assistant => pb::Role::Assistant,
-        Role::Tool => pb::Role::Tool,
-        Role::System => pb::Role::System,
-    }
-}
-
 fn read_role(field: impl Display + Copy, number: i32) -> Result<Role> {
     match read_enum(field, number)? {
         pb::Role::Unspecified => Err(not_given(field)),
@@ -86,20 +76,6 @@ fn read_role(field: impl Display + Copy, number: i32) -> Result<Role> {
         pb::Role::Assistant => Ok(Role::Assistant),
         pb::Role::Tool => Ok(Role::Tool),
         pb::Role::System => Ok(Role::System),
-    }
-}
-
-/// Purpose of a message.
-pub(super) fn kind(kind: MessageKind) -> pb::MessageKind {
-    match kind {
-        MessageKind::Normal => pb::MessageKind::Normal,
-        MessageKind::Record => pb::MessageKind::Record,
-        MessageKind::Edit => pb::MessageKind::Edit,
-        MessageKind::Summary => pb::MessageKind::Summary,
-        MessageKind::Marker => pb::MessageKind::Marker,
-        MessageKind::Branch => pb::MessageKind::Branch,
-        MessageKind::Continuation => pb::MessageKind::Continuation,
-        MessageKind::Replay => pb::MessageKind::Replay,
     }
 }
 
@@ -118,9 +94,9 @@ fn read_kind(field: impl Display + Copy, number: i32) -> Result<MessageKind> {
 
 fn finish(finish: Finish) -> pb::Finish {
     pb::Finish {
-        reason: finish_reason(finish.reason).into(),
+        reason: pb::FinishReason::from(finish.reason).into(),
         detail: finish.detail,
-        usage: finish.usage.map(usage),
+        usage: finish.usage.map(Into::into),
         view_token: None,
     }
 }
@@ -137,22 +113,9 @@ pub(in crate::grpc) fn read_finish(field: impl Display + Copy, finish: Option<pb
     Ok(NewFinish {
         reason: read_finish_reason(format_args!("{field}.reason"), finish.reason)?,
         detail: finish.detail,
-        usage: finish.usage.map(read_usage),
+        usage: finish.usage.map(Into::into),
         view: finish.view_token,
     })
-}
-
-/// Reason of a reply's end; unspecified for messages that are not replies.
-pub(super) fn finish_reason(reason: Option<FinishReason>) -> pb::FinishReason {
-    match reason {
-        None => pb::FinishReason::Unspecified,
-        Some(FinishReason::Stop) => pb::FinishReason::Stop,
-        Some(FinishReason::ToolCalls) => pb::FinishReason::ToolCalls,
-        Some(FinishReason::Length) => pb::FinishReason::Length,
-        Some(FinishReason::ContentFilter) => pb::FinishReason::ContentFilter,
-        Some(FinishReason::Error) => pb::FinishReason::Error,
-        Some(FinishReason::Aborted) => pb::FinishReason::Aborted,
-    }
 }
 
 /// Reason of a reply's end; none if unspecified.
@@ -174,7 +137,7 @@ fn part(part: Part) -> pb::Part {
         client_id: part.client_id,
         revision: part.revision,
         metadata_json: part.metadata_json,
-        body: Some(body(Arc::unwrap_or_clone(part.body))),
+        body: Some(Arc::unwrap_or_clone(part.body).into()),
     }
 }
 
@@ -220,37 +183,6 @@ fn read_draft_id(text: &str) -> Result<PartId> {
     })
 }
 
-/// Content of a part.
-pub(super) fn body(body: PartBody) -> Body {
-    match body {
-        PartBody::Text(text) => Body::Text(pb::TextPart { text }),
-        PartBody::Reasoning(text) => Body::Reasoning(pb::ReasoningPart { text }),
-        PartBody::ToolCall(call) => Body::ToolCall(pb::ToolCallPart {
-            call_id: call.call_id,
-            tool: call.tool,
-            input_json: call.input_json,
-            start_time: call.start_time.map(time),
-            end_time: call.end_time.map(time),
-        }),
-        PartBody::ToolResult(result) => Body::ToolResult(pb::ToolResultPart {
-            call_id: result.call_id,
-            status: status(result.status).into(),
-            output: result.output,
-            attachments: result.attachments.into_iter().map(media).collect(),
-            start_time: result.start_time.map(time),
-            end_time: result.end_time.map(time),
-            call_message_id: result.answers.message().map(str::to_owned),
-        }),
-        PartBody::Media(given) => Body::Media(media(given)),
-        PartBody::Marker(Marker { name, text }) => Body::Marker(pb::MarkerPart { name, text }),
-        PartBody::Step(step) => {
-            Body::Step(pb::StepPart { finish_reason: step.finish_reason, usage: step.usage.map(usage) })
-        }
-        PartBody::Opaque(Opaque { provider, kind, data }) => Body::Opaque(pb::OpaquePart { provider, kind, data }),
-        PartBody::Record(Record { kind, data }) => Body::Record(pb::RecordPart { kind, data }),
-    }
-}
-
 fn read_body(field: impl Display + Copy, body: Body) -> Result<PartBody> {
     Ok(match body {
         Body::Text(part) => PartBody::Text(part.text),
@@ -266,7 +198,7 @@ fn read_body(field: impl Display + Copy, body: Body) -> Result<PartBody> {
         Body::Media(part) => PartBody::Media(read_media(format_args!("{field}.media"), part)?),
         Body::Marker(pb::MarkerPart { name, text }) => PartBody::Marker(Marker { name, text }),
         Body::Step(step) => {
-            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(read_usage) })
+            PartBody::Step(Step { finish_reason: step.finish_reason, usage: step.usage.map(Into::into) })
         }
         Body::Opaque(pb::OpaquePart { provider, kind, data }) => PartBody::Opaque(Opaque { provider, kind, data }),
         Body::Record(pb::RecordPart { kind, data }) => PartBody::Record(Record { kind, data }),
@@ -289,14 +221,6 @@ fn read_result(field: impl Display + Copy, result: pb::ToolResultPart) -> Result
     })
 }
 
-fn status(status: ResultStatus) -> pb::ToolResultStatus {
-    match status {
-        ResultStatus::Completed => pb::ToolResultStatus::Completed,
-        ResultStatus::Error => pb::ToolResultStatus::Error,
-        ResultStatus::Interrupted => pb::ToolResultStatus::Interrupted,
-    }
-}
-
 fn read_status(field: impl Display + Copy, number: i32) -> Result<ResultStatus> {
     match read_enum(field, number)? {
         pb::ToolResultStatus::Unspecified => Err(not_given(field)),
@@ -304,14 +228,6 @@ fn read_status(field: impl Display + Copy, number: i32) -> Result<ResultStatus> 
         pb::ToolResultStatus::Error => Ok(ResultStatus::Error),
         pb::ToolResultStatus::Interrupted => Ok(ResultStatus::Interrupted),
     }
-}
-
-fn media(media: Media) -> pb::MediaPart {
-    let source = match media.source {
-        MediaSource::Bytes(bytes) => Source::Data(bytes),
-        MediaSource::Uri(uri) => Source::Uri(uri),
-    };
-    pb::MediaPart { mime_type: media.mime_type, name: media.name, source: Some(source) }
 }
 
 fn read_media(field: impl Display + Copy, media: pb::MediaPart) -> Result<Media> {

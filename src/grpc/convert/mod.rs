@@ -14,7 +14,6 @@ pub(in crate::grpc) mod view;
 use crate::app::{Error, Result};
 use crate::model::compaction::RevisionRange;
 use crate::model::time::Timestamp;
-use crate::model::usage::Usage;
 use crate::pb;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -25,12 +24,6 @@ const SECONDS: RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;
 
 const MICROS: i64 = 1_000_000;
 const NANOS: RangeInclusive<i32> = 0..=999_999_999;
-
-/// An instant.
-pub(in crate::grpc) fn time(time: Timestamp) -> prost_types::Timestamp {
-    let nanos = i32::try_from(time.0.rem_euclid(MICROS) * 1_000).unwrap_or_default();
-    prost_types::Timestamp { seconds: time.0.div_euclid(MICROS), nanos }
-}
 
 /// An instant, truncated to microseconds.
 fn read_time(field: impl Display + Copy, time: prost_types::Timestamp) -> Result<Timestamp> {
@@ -71,32 +64,6 @@ fn id(id: Option<impl ToString>) -> Option<String> {
     id.map(|id| id.to_string())
 }
 
-/// Usage of a reply.
-pub(super) fn usage(usage: Usage) -> pb::Usage {
-    pb::Usage {
-        input_tokens: usage.input,
-        output_tokens: usage.output,
-        reasoning_tokens: usage.reasoning,
-        cache_read_tokens: usage.cache_read,
-        cache_write_tokens: usage.cache_write,
-        total_tokens: usage.total,
-        cost_usd: usage.cost_usd,
-    }
-}
-
-/// Usage of a reply.
-pub(in crate::grpc) fn read_usage(usage: pb::Usage) -> Usage {
-    Usage {
-        input: usage.input_tokens,
-        output: usage.output_tokens,
-        reasoning: usage.reasoning_tokens,
-        cache_read: usage.cache_read_tokens,
-        cache_write: usage.cache_write_tokens,
-        total: usage.total_tokens,
-        cost_usd: usage.cost_usd,
-    }
-}
-
 fn range(range: RevisionRange) -> pb::RevisionRange {
     pb::RevisionRange { first_revision: range.first, last_revision: range.last }
 }
@@ -111,6 +78,7 @@ fn framed_len(message: &impl prost::Message) -> usize {
 mod tests {
     use super::*;
     use crate::app::Reason;
+    use crate::model::usage::Usage;
     use proptest::prelude::*;
 
     fn proto_time(seconds: i64, nanos: i32) -> prost_types::Timestamp {
@@ -120,7 +88,7 @@ mod tests {
     proptest! {
         #[test]
         fn times_come_back(micros in *SECONDS.start() * MICROS..=(*SECONDS.end() + 1) * MICROS - 1) {
-            let written = time(Timestamp(micros));
+            let written = prost_types::Timestamp::from(Timestamp(micros));
             prop_assert!(NANOS.contains(&written.nanos));
             prop_assert_eq!(read_time("t", written), Ok(Timestamp(micros)));
         }
@@ -133,7 +101,7 @@ mod tests {
         ) {
             let [input, output, reasoning, cache_read, cache_write] = counts;
             let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: cost };
-            prop_assert_eq!(read_usage(usage(given)), given);
+            prop_assert_eq!(Usage::from(pb::Usage::from(given)), given);
         }
     }
 

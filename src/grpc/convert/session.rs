@@ -1,6 +1,6 @@
 //! Conversion of sessions and windows.
 
-use super::{id, time};
+use super::id;
 use crate::app::Durability;
 use crate::app::append::ContextUsage;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
@@ -33,8 +33,8 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         message_count: session.message_count,
         context_tokens: session.context.map(|context| context.tokens),
         context_revision: session.context.map(|context| context.revision),
-        create_time: Some(time(session.create_time)),
-        update_time: Some(time(session.update_time)),
+        create_time: Some(session.create_time.into()),
+        update_time: Some(session.update_time.into()),
         guard_state: Some(guard_state(session.guards)),
     }
 }
@@ -45,7 +45,7 @@ fn guard_state(guards: Guards) -> pb::GuardState {
         failure_count: guards.failure_count,
         hold_turn_count: guards.hold_turns,
         breaker_open: guards.breaker_open,
-        cooldown_end_time: guards.cooldown_end.map(time),
+        cooldown_end_time: guards.cooldown_end.map(Into::into),
         overhead_tokens: guards.overhead_tokens,
     }
 }

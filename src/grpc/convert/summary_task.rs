@@ -2,7 +2,7 @@
 
 use super::compaction::{level, read_level, trigger};
 use super::message::read_finish_reason;
-use super::{id, range, read_duration, read_enum, read_usage};
+use super::{id, range, read_duration, read_enum};
 use crate::app::Result;
 use crate::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
 use crate::pb;
@@ -69,7 +69,7 @@ pub(in crate::grpc) fn read_reply(request: pb::CompleteSummaryTaskRequest) -> Re
         text: request.text,
         model: request.model,
         reason: read_finish_reason("reason", request.reason)?,
-        usage: request.usage.map(read_usage),
+        usage: request.usage.map(Into::into),
         supplied: request.supplied,
     };
     Ok((hold, reply))

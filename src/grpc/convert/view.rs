@@ -1,7 +1,6 @@
 //! Conversion of views, and of the frames that they are sent in.
 
-use super::message::{body, role};
-use super::{count, framed_len, id, range, read_duration, read_enum, time};
+use super::{count, framed_len, id, range, read_duration, read_enum};
 use crate::app::Result;
 use crate::app::context::{Context, ContextRequest, OverflowAction};
 use crate::limits;
@@ -46,7 +45,7 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
     pb::ContextMessage {
         message_id: id(message.source).unwrap_or_default(),
         revision: message.revision,
-        role: role(message.role).into(),
+        role: pb::Role::from(message.role).into(),
         kind: kind.into(),
         parts: message.parts.into_iter().map(part).collect(),
         provenance: message.provenance.as_deref().map(provenance),
@@ -60,11 +59,11 @@ fn original_fields(fields: &OriginalFields) -> pb::ContextMessage {
         fields.clone();
     pb::ContextMessage {
         client_id,
-        finish_reason: super::message::finish_reason(finish_reason).into(),
+        finish_reason: pb::FinishReason::from(finish_reason).into(),
         model,
         provider,
-        create_time: Some(time(create_time)),
-        origin_time: origin_time.map(time),
+        create_time: Some(create_time.into()),
+        origin_time: origin_time.map(Into::into),
         actor,
         metadata_json,
         ..pb::ContextMessage::default()
@@ -97,7 +96,7 @@ fn part(part: ViewPart) -> pb::ContextPart {
         part_id,
         client_id,
         metadata_json,
-        body: Some(body(Arc::unwrap_or_clone(part.body))),
+        body: Some(Arc::unwrap_or_clone(part.body).into()),
         ..pb::Part::default()
     };
     pb::ContextPart { part: Some(shown), shortening: shortening.into(), omitted_length }

@@ -84,12 +84,12 @@ fn proto_message() -> pb::NewMessage {
         client_id: Some("m1".into()),
         role: pb::Role::Assistant.into(),
         kind: pb::MessageKind::Normal.into(),
-        parts: bodies().into_iter().map(|given| pb::Part { body: Some(body(given)), ..pb::Part::default() }).collect(),
+        parts: bodies().into_iter().map(|given| pb::Part { body: Some(given.into()), ..pb::Part::default() }).collect(),
         open: false,
         finish: Some(pb::Finish {
             reason: pb::FinishReason::ToolCalls.into(),
             detail: "tool_use".into(),
-            usage: Some(usage(full_usage())),
+            usage: Some(full_usage().into()),
             view_token: Some("a token".into()),
         }),
         model: "m".into(),
@@ -181,16 +181,16 @@ fn unreadable_fields_are_named() {
 #[test]
 fn enums_come_back() {
     for number in 1..=4 {
-        assert_eq!(read_role("role", number).map(|read| role(read).into()), Ok(number));
+        assert_eq!(read_role("role", number).map(|read| pb::Role::from(read).into()), Ok(number));
     }
     for number in 1..=5 {
-        assert_eq!(read_kind("kind", number).map(|read| kind(read).into()), Ok(number));
+        assert_eq!(read_kind("kind", number).map(|read| pb::MessageKind::from(read).into()), Ok(number));
     }
     for number in 0..=6 {
-        assert_eq!(read_finish_reason("reason", number).map(|read| finish_reason(read).into()), Ok(number));
+        assert_eq!(read_finish_reason("reason", number).map(|read| pb::FinishReason::from(read).into()), Ok(number));
     }
     for number in 1..=3 {
-        assert_eq!(read_status("status", number).map(|read| status(read).into()), Ok(number));
+        assert_eq!(read_status("status", number).map(|read| pb::ToolResultStatus::from(read).into()), Ok(number));
     }
     assert_eq!(read_kind("kind", 0), Ok(MessageKind::Normal));
 }
