@@ -168,6 +168,9 @@ impl SummarizerSettings {
         if self.max_output < 256 {
             return Err(format!("max_output is {}, too little for a summary", self.max_output));
         }
+        if self.window == 0 {
+            return Err("window is missing: the model's window in tokens".to_owned());
+        }
         if self.window / 2 < self.max_output {
             let Self { window, max_output, .. } = self;
             return Err(format!("a window of {window} tokens is too small for {max_output} of output and a history"));

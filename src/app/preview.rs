@@ -120,7 +120,10 @@ impl Longhand {
             None
         };
         let Some(preview) = preview else {
-            return Err(Error::new(Reason::NothingToCompact, "nothing in the view can be taken away"));
+            return Err(Error::new(
+                Reason::NothingToCompact,
+                "nothing in the view can be pruned, omitted or summarized",
+            ));
         };
         let kind = level_policy.map_or(CompactionKind::Prune, |(_, level_policy)| plan::kind(&level_policy.steps));
         let source_layout = &source.layout;

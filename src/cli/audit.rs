@@ -22,7 +22,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Check the hash chains against all content of views and audit logs; exit 1 with findings
+    /// Check the hash chains against all content of views and audit logs; exit code 3 for findings
     Verify {
         /// Only this session, by id, client id, or the last or first digits of its id
         session: Option<String>,
@@ -30,7 +30,7 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         expect: Option<PathBuf>,
     },
-    /// Begin a scrub of the store now, or follow the running one; exit 1 with findings
+    /// Begin a scrub of the store now, or follow the running one; exit code 3 for findings
     Scrub,
     /// Print the newest hash of each chain as JSON lines, for storage elsewhere
     Head {
@@ -52,13 +52,13 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
                 findings += compare(&mut client, session, &expected, &mut output).await?;
             }
             output.flush()?;
-            Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
         }
         Command::Scrub => {
             let mut client = globals.client().await?;
             let findings = scrub(&mut client, &mut output).await?;
             output.flush()?;
-            Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
         }
         Command::Head { session } => {
             let mut client = globals.client().await?;

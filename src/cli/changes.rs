@@ -2,12 +2,12 @@
 //!
 //! Each prints the ids that it made, one per line, so that a script can use them: `session=$(longhand create)`.
 
-use super::failure::Usage;
+use super::failure::{self, Usage};
 use super::{Globals, ids, json};
 use crate::limits;
 use crate::pb;
 use anyhow::Context as _;
-use std::io::Read as _;
+use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -33,7 +33,7 @@ pub(super) struct CreateArguments {
     window: i64,
     /// Maximum output of one reply, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window")]
-    output: Option<i64>,
+    max_output: Option<i64>,
     /// Name of the model
     #[arg(long, value_name = "NAME", default_value = "")]
     model: String,
@@ -75,7 +75,7 @@ enum Role {
 pub(super) struct FinishArguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
-    /// Open message, by id or client id
+    /// Open message, by id, client id or revision
     message: String,
     /// Reason of the end
     #[arg(long, value_name = "REASON", default_value = "stop")]
@@ -105,7 +105,7 @@ pub(super) struct TitleArguments {
 pub(super) struct ArchiveArguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
-    /// Restore it instead
+    /// Restore it from the archive instead
     #[arg(long)]
     restore: bool,
 }
@@ -114,12 +114,12 @@ pub(super) struct ArchiveArguments {
 pub(super) struct ForkArguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
-    /// Last message that the fork shares, by id or client id; default: the newest
-    #[arg(long, value_name = "MESSAGE", conflicts_with = "at")]
+    /// Last message that the fork shares, by id, client id or revision; default: the newest
+    #[arg(long, value_name = "MESSAGE", conflicts_with = "as_of")]
     after: Option<String>,
     /// Revision at which to fork
     #[arg(long, value_name = "REVISION")]
-    at: Option<i64>,
+    as_of: Option<i64>,
     /// Id of your own for the fork; the same command again returns the same fork
     #[arg(long, value_name = "ID")]
     client_id: Option<String>,
@@ -132,7 +132,7 @@ pub(super) struct ForkArguments {
 pub(super) struct RewindArguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
-    /// Last message that stays in views, by id or client id
+    /// Last message that stays in views, by id, client id or revision
     #[arg(required_unless_present = "all", conflicts_with = "all")]
     message: Option<String>,
     /// Leave all messages out
@@ -150,7 +150,7 @@ pub(super) struct RewindArguments {
 pub(super) struct EditArguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
-    /// Message, by id or client id; its original stays in the history
+    /// Message, by id, client id or revision; its original stays in the history
     message: String,
     /// Text that replaces it in views; default: standard input
     #[arg(conflicts_with = "remove")]
@@ -164,7 +164,7 @@ pub(super) struct EditArguments {
 pub(super) struct PinArguments {
     /// Session, by id, client id, or the last or first digits of its id
     session: String,
-    /// Message, by id or client id
+    /// Message, by id, client id or revision
     message: String,
     /// Remove the pin
     #[arg(long)]
@@ -175,6 +175,9 @@ pub(super) struct PinArguments {
 fn text_or_input(text: Option<String>) -> anyhow::Result<String> {
     if let Some(text) = text {
         return Ok(text);
+    }
+    if std::io::stdin().is_terminal() {
+        failure::note("reads the text from standard input; Ctrl-D ends it");
     }
     let mut input = read(Path::new("-"))?;
     if input.ends_with('\n') {
@@ -235,7 +238,7 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
     let window = pb::ModelWindow {
         model: arguments.model,
         context_tokens: arguments.window,
-        output_tokens: arguments.output,
+        output_tokens: arguments.max_output,
         ..pb::ModelWindow::default()
     };
     let request = pb::CreateSessionRequest {
@@ -297,9 +300,11 @@ pub(super) async fn finish(globals: &Globals, arguments: FinishArguments) -> any
         Reason::Error => pb::FinishReason::Error,
         Reason::Aborted => pb::FinishReason::Aborted,
     };
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let message_id = ids::message(&mut client, &session_id, &arguments.message).await?;
     let request = pb::FinishMessageRequest {
-        session_id: ids::session(&mut client, &arguments.session).await?,
-        message_id: arguments.message.clone(),
+        session_id,
+        message_id,
         finish: Some(pb::Finish { reason: reason.into(), ..pb::Finish::default() }),
         ..pb::FinishMessageRequest::default()
     };
@@ -346,10 +351,12 @@ pub(super) async fn archive(globals: &Globals, arguments: ArchiveArguments) -> a
 pub(super) async fn fork(globals: &Globals, arguments: ForkArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let message_id = ids::optional_message(&mut client, &session_id, arguments.after).await?;
     let request = pb::ForkSessionRequest {
-        session_id: ids::session(&mut client, &arguments.session).await?,
-        message_id: arguments.after,
-        at_revision: arguments.at,
+        session_id,
+        message_id,
+        at_revision: arguments.as_of,
         client_id: arguments.client_id,
         title: arguments.title,
     };
@@ -366,9 +373,11 @@ pub(super) async fn rewind(globals: &Globals, arguments: RewindArguments) -> any
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let instruction = arguments.instructions;
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let message_id = ids::optional_message(&mut client, &session_id, arguments.message).await?;
     let request = pb::RewindSessionRequest {
-        session_id: ids::session(&mut client, &arguments.session).await?,
-        message_id: arguments.message.unwrap_or_default(),
+        session_id,
+        message_id: message_id.unwrap_or_default(),
         branch_summary: arguments.summarize.then_some(pb::BranchSummary { instruction }),
         ..pb::RewindSessionRequest::default()
     };
@@ -390,12 +399,9 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
     };
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let request = pb::EditMessageRequest {
-        session_id: ids::session(&mut client, &arguments.session).await?,
-        message_id: arguments.message,
-        parts,
-        ..pb::EditMessageRequest::default()
-    };
+    let session_id = ids::session(&mut client, &arguments.session).await?;
+    let message_id = ids::message(&mut client, &session_id, &arguments.message).await?;
+    let request = pb::EditMessageRequest { session_id, message_id, parts, ..pb::EditMessageRequest::default() };
     let edited = client.messages.edit_message(request).await?.into_inner();
     match output.json() {
         true => output.message(&edited)?,
@@ -410,12 +416,9 @@ pub(super) async fn pin(globals: &Globals, arguments: PinArguments) -> anyhow::R
     let mut client = globals.client().await?;
     let mut output = globals.output();
     let PinArguments { session, message, remove } = arguments;
-    let request = pb::PinMessageRequest {
-        session_id: ids::session(&mut client, &session).await?,
-        message_id: message,
-        unpin: remove,
-        ..pb::PinMessageRequest::default()
-    };
+    let session_id = ids::session(&mut client, &session).await?;
+    let message_id = ids::message(&mut client, &session_id, &message).await?;
+    let request = pb::PinMessageRequest { session_id, message_id, unpin: remove, ..pb::PinMessageRequest::default() };
     let pinned = client.messages.pin_message(request).await?.into_inner();
     let done = if remove { "unpinned" } else { "pinned" };
     match output.json() {

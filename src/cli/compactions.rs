@@ -1,4 +1,4 @@
-//! `longhand compact`, `confirm`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
+//! `longhand compact`, `confirm`, `cancel`, `compactions`, `retry`, `undo` and `redo`: compactions by hand.
 
 use super::event_text::{failure, kind, level_name, outcome, rewrite, trigger};
 use super::output::{BAD, GOOD, Output, PENDING, PLAIN, count, dollars, word};
@@ -22,7 +22,7 @@ pub(super) struct StartArguments {
     /// Prune old tool outputs instead of summarizing a range
     #[arg(long, conflicts_with_all = ["instructions", "level"])]
     prune: bool,
-    /// Level of the policy: micro, auto, or deep (also called dream); default: auto, or else deep, or micro
+    /// Level of the policy: micro, auto, or deep; default: auto, or else deep, or micro
     #[arg(long, value_name = "LEVEL")]
     level: Option<Level>,
     /// Additional instructions for the summarizer
@@ -32,7 +32,7 @@ pub(super) struct StartArguments {
     /// of the view
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     from: String,
-    /// First message of the tail, by id or client id; default: by the policy
+    /// First message after those to summarize, by id or client id; default: by the policy
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     to: String,
     /// Return as soon as the compaction is requested; default: wait for its end, and show its progress
@@ -48,7 +48,6 @@ pub(super) struct StartArguments {
 enum Level {
     Micro,
     Auto,
-    #[value(alias = "dream")]
     Deep,
 }
 
@@ -67,9 +66,12 @@ impl Level {
 pub(super) struct ConfirmArguments {
     /// Compaction id, from the event that proposes it
     compaction: String,
-    /// Refuse the compaction instead
-    #[arg(long)]
-    refuse: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct CancelArguments {
+    /// Compaction id; it waits for a worker or for confirmation, or runs
+    compaction: String,
 }
 
 #[derive(Debug, clap::Args)]
@@ -107,8 +109,8 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         request_id: String::new(),
         level: arguments.level.map_or(pb::CompactionLevel::Unspecified, Level::proto).into(),
         validate_only: arguments.dry_run,
-        tail_start_message_id: arguments.to,
-        head_start_message_id: arguments.from,
+        tail_start_message_id: ids::message(&mut client, &session_id, &arguments.to).await?,
+        head_start_message_id: ids::message(&mut client, &session_id, &arguments.from).await?,
     };
     // The subscription starts before the request, so that the end of the compaction cannot be missed.
     let is_awaited = !arguments.detach && !arguments.dry_run;
@@ -151,15 +153,19 @@ pub(super) async fn list(globals: &Globals, arguments: ListArguments) -> anyhow:
 pub(super) async fn confirm(globals: &Globals, arguments: ConfirmArguments) -> anyhow::Result<ExitCode> {
     let mut client = globals.client().await?;
     let mut output = globals.output();
-    let compaction_id = arguments.compaction;
-    let compaction = if arguments.refuse {
-        let request = pb::CancelCompactionRequest { compaction_id };
-        client.compactions.cancel_compaction(request).await?.into_inner().compaction
-    } else {
-        let request = pb::ConfirmCompactionRequest { compaction_id };
-        client.compactions.confirm_compaction(request).await?.into_inner().compaction
-    };
-    print(&mut output, &compaction.unwrap_or_default())?;
+    let request = pb::ConfirmCompactionRequest { compaction_id: arguments.compaction };
+    let confirmed = client.compactions.confirm_compaction(request).await?.into_inner();
+    print(&mut output, &confirmed.compaction.unwrap_or_default())?;
+    output.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) async fn cancel(globals: &Globals, arguments: CancelArguments) -> anyhow::Result<ExitCode> {
+    let mut client = globals.client().await?;
+    let mut output = globals.output();
+    let request = pb::CancelCompactionRequest { compaction_id: arguments.compaction };
+    let cancelled = client.compactions.cancel_compaction(request).await?.into_inner();
+    print(&mut output, &cancelled.compaction.unwrap_or_default())?;
     output.flush()?;
     Ok(ExitCode::SUCCESS)
 }

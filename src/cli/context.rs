@@ -20,7 +20,7 @@ pub(super) struct Arguments {
     window: Option<i64>,
     /// Maximum length of a reply, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window")]
-    output: Option<i64>,
+    max_output: Option<i64>,
     /// Overhead of the request beside the view, such as descriptions of tools, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window", default_value_t = 0)]
     overhead: i64,
@@ -44,7 +44,7 @@ impl Arguments {
             as_of_revision: self.as_of,
             window: self.window.map(|context_tokens| pb::ModelWindow {
                 context_tokens,
-                output_tokens: self.output,
+                output_tokens: self.max_output,
                 overhead_tokens: self.overhead,
                 ..pb::ModelWindow::default()
             }),
@@ -66,7 +66,7 @@ pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::
         }
         match response.frame {
             Some(Frame::Header(header)) => {
-                output.line(&headline(&header))?;
+                output.wrapped_line(&headline(&header), "  ")?;
                 output.line("")?;
             }
             Some(Frame::Messages(page)) => page.messages.iter().try_for_each(|message| print(&mut output, message))?,
@@ -80,9 +80,15 @@ pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::
 
 /// Headline of a view: its size, its fit in the window, its hash, and the pending compaction.
 pub(super) fn headline(header: &pb::ContextHeader) -> String {
-    let fits = if header.fits { "fits" } else { "leaves too little space for a reply" };
+    let excess = header.context_tokens - header.window_tokens;
+    let fits = match header.fits {
+        _ if header.window_tokens == 0 => String::new(),
+        true => ", fits".to_owned(),
+        false if excess > 0 => format!(", exceeds the window by {excess} tokens"),
+        false => ", leaves too little space for a reply".to_owned(),
+    };
     let mut line = format!(
-        "view at revision {}: {}, {}, {fits}, hash {}",
+        "view at revision {}: {}, {}{fits}, hash {}",
         header.revision,
         count(header.message_count.into(), "message"),
         context_usage(header.context_tokens, header.window_tokens),
@@ -256,7 +262,7 @@ mod tests {
                 session: "s".into(),
                 as_of: Some(3),
                 window: Some(9),
-                output: Some(2),
+                max_output: Some(2),
                 overhead: 1,
                 wait,
                 shorten,

@@ -3,6 +3,7 @@
 
 mod export;
 
+use super::failure;
 use super::output::{Output, count};
 use super::progress::Progress;
 use super::{Globals, backup};
@@ -44,7 +45,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     end(&mut output, examined)?;
     output.flush()?;
     let is_whole = examined.findings == examined.repaired;
-    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
 }
 
 fn print(output: &mut Output, diagnosis: &Diagnosis) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! Failures as single lines, and their exit codes.
 
 use crate::config;
+use crate::daemon;
 use crate::telemetry::escape;
 use std::error::Error;
 use std::io;
@@ -13,6 +14,9 @@ pub(super) const USAGE: u8 = 64;
 
 /// Exit code for all other failures.
 const FAILED: u8 = 1;
+
+/// Exit code of `audit` and `doctor` for a store with findings; a failure to examine it has another one.
+pub(super) const FINDINGS: u8 = 3;
 
 /// An unusable command line.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +41,10 @@ pub(super) fn note(text: &str) {
 }
 
 fn exit_code(error: &anyhow::Error) -> u8 {
-    let misused = |cause: &(dyn Error + 'static)| cause.is::<Usage>() || cause.is::<config::Error>();
+    let misused = |cause: &(dyn Error + 'static)| {
+        let of_daemon = cause.downcast_ref::<daemon::Error>();
+        cause.is::<Usage>() || cause.is::<config::Error>() || matches!(of_daemon, Some(daemon::Error::Config(_)))
+    };
     if error.chain().any(misused) { USAGE } else { FAILED }
 }
 
@@ -162,7 +169,9 @@ mod tests {
     #[test]
     fn misuse_and_failure_have_their_own_codes() {
         assert_eq!(exit_code(&anyhow::Error::new(Usage("no".into()))), USAGE);
-        assert_eq!(exit_code(&anyhow::Error::new(config::Error::Invalid("no".into()))), USAGE);
+        let config = || config::Error::Invalid("no".into());
+        assert_eq!(exit_code(&anyhow::Error::new(config())), USAGE);
+        assert_eq!(exit_code(&anyhow::Error::new(daemon::Error::Config(config()))), USAGE);
         assert_eq!(exit_code(&anyhow::Error::new(Status::not_found("no"))), FAILED);
     }
 

@@ -1,4 +1,5 @@
-//! Abbreviated ids of sessions: printed in tables, and accepted where a session is named.
+//! Abbreviated ids of sessions, printed in tables and accepted where a session is named, and messages named by their
+//! revision.
 
 use super::client::Client;
 use super::failure::{self, Usage};
@@ -71,14 +72,17 @@ fn abbreviation(text: &str) -> Option<&str> {
     can_be.then_some(digits)
 }
 
-/// True if the digits are the beginning or the end of the id.
+/// True if the digits are the beginning or the end of the id, or the beginning of its usual abbreviation.
 fn abbreviates(digits: &str, id: &str) -> bool {
-    id.strip_prefix(PREFIX).is_some_and(|hex| hex.starts_with(digits) || hex.ends_with(digits))
+    id.strip_prefix(PREFIX).is_some_and(|hex| {
+        hex.starts_with(digits) || hex.ends_with(digits) || last(id, DIGITS_SHOWN).starts_with(digits)
+    })
 }
 
 /// The id of the session that is named by its id, its client id or an abbreviation of its id.
 ///
-/// An abbreviation is at least four of the first or the last digits, and must fit one session only. It is searched
+/// An abbreviation is at least four of the first or the last digits, or of the first ones that a table shows, and must
+/// fit one session only. It is searched
 /// only if no session has the text as id or client id.
 pub(super) async fn session(client: &mut Client, named: &str) -> anyhow::Result<String> {
     // The daemon reports a complete id that does not exist.
@@ -99,7 +103,46 @@ pub(super) async fn session(client: &mut Client, named: &str) -> anyhow::Result<
     }
 }
 
-/// The same for a session that need not be named.
+/// The id of a message that is named by its id, its client id, or its revision: `#98`, the form in which output names
+/// messages, or `98` if no message has that client id.
+pub(super) async fn message(client: &mut Client, session_id: &str, named: &str) -> anyhow::Result<String> {
+    let Ok(revision) = named.strip_prefix('#').unwrap_or(named).parse::<i64>() else {
+        return Ok(named.to_owned());
+    };
+    let request = pb::GetMessageRequest { session_id: session_id.to_owned(), message_id: named.to_owned() };
+    match client.messages.get_message(request).await {
+        Ok(_) => return Ok(named.to_owned()),
+        Err(status) if failure::reason(&status).as_deref() == Some("MESSAGE_NOT_FOUND") => {}
+        Err(status) => return Err(status.into()),
+    }
+    let request = pb::ListMessagesRequest {
+        session_id: session_id.to_owned(),
+        page_size: 1,
+        reverse: true,
+        as_of_revision: Some(revision),
+        include_derived: true,
+        ..pb::ListMessagesRequest::default()
+    };
+    let newest = client.messages.list_messages(request).await?.into_inner().messages.into_iter().next();
+    match newest.filter(|message| message.revision == revision) {
+        Some(message) => Ok(message.message_id),
+        None => Err(Usage(format!("no message was appended at revision {revision}")).into()),
+    }
+}
+
+/// The same as [`message`], for a message that need not be named.
+pub(super) async fn optional_message(
+    client: &mut Client,
+    session_id: &str,
+    named: Option<String>,
+) -> anyhow::Result<Option<String>> {
+    match named {
+        Some(named) => Ok(Some(message(client, session_id, &named).await?)),
+        None => Ok(None),
+    }
+}
+
+/// The same as [`session`], for a session that need not be named.
 pub(super) async fn optional_session(client: &mut Client, named: Option<String>) -> anyhow::Result<Option<String>> {
     match named {
         Some(named) => Ok(Some(session(client, &named).await?)),

@@ -74,7 +74,7 @@ enum Command {
     Finish(changes::FinishArguments),
     /// Set a session's title
     Title(changes::TitleArguments),
-    /// Archive a session, or restore it
+    /// Archive a session, or restore it from the archive
     Archive(changes::ArchiveArguments),
     /// Fork a session, and print the fork's id
     Fork(changes::ForkArguments),
@@ -110,17 +110,19 @@ enum Command {
     Redo(compactions::ReversalArguments),
     /// Retry a compaction that failed or waits for its next attempt
     Retry(compactions::RetryArguments),
-    /// Confirm or refuse a compaction that waits for confirmation
+    /// Confirm a compaction that waits for confirmation
     Confirm(compactions::ConfirmArguments),
+    /// Cancel a compaction that has not ended
+    Cancel(compactions::CancelArguments),
     /// List the presets, print one, or compare two
     Presets(presets::Arguments),
     /// Simulate presets on a transcript, without a daemon and without a model
     Simulate(simulate::Arguments),
     /// Measure the quality of summaries on transcripts
     Evaluate(evaluate::Arguments),
-    /// Check hash chains, or export their heads
+    /// Check hash chains, or export their heads; exit code 3 for findings
     Audit(audit::Arguments),
-    /// Examine the store of a stopped daemon; with --repair, repair what follows from other rows
+    /// Examine the store of a stopped daemon; exit code 3 for findings that are not repaired
     Doctor(doctor::Arguments),
     /// Make a verified backup of the running daemon's store in a new file
     Backup(backup::BackupArguments),
@@ -179,6 +181,7 @@ async fn dispatch(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Redo(arguments) => compactions::redo(globals, arguments).await,
         Command::Retry(arguments) => compactions::retry(globals, arguments).await,
         Command::Confirm(arguments) => compactions::confirm(globals, arguments).await,
+        Command::Cancel(arguments) => compactions::cancel(globals, arguments).await,
         Command::Presets(arguments) => presets::run(globals, arguments).await,
         Command::Simulate(arguments) => simulate::run(globals, arguments),
         Command::Evaluate(arguments) => evaluate::run(globals, arguments).await,
@@ -207,7 +210,7 @@ mod tests {
             "longhand --json --server unix:/s --actor ada events --content",
             "longhand events --content --json --server unix:/s --actor ada",
             "longhand audit verify ses_1 --expect heads --json --server unix:/s --actor ada",
-            "longhand import a --live --views v --window 9 --output 3 --as x --json --server unix:/s --actor ada",
+            "longhand import a --live --views v --window 9 --max-output 3 --client-id x --json --server unix:/s --actor ada",
         ] {
             let cli = Cli::try_parse_from(line.split(' ')).expect(line);
             assert!(cli.globals.json, "{line}");
@@ -221,7 +224,7 @@ mod tests {
             "longhand events --new --after x",
             "longhand events --raw --json",
             "longhand import a.jsonl --pace 5",
-            "longhand import a.jsonl --output 5",
+            "longhand import a.jsonl --max-output 5",
             "longhand context s --wait --shorten",
             "longhand compact s --prune --instructions x",
             "longhand compact s --dry-run --detach",

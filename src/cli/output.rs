@@ -78,6 +78,14 @@ impl Output {
         if self.raw { writeln!(self.writer, "{text}") } else { writeln!(self.writer, "{}", escape::line(text)) }
     }
 
+    /// Prints a line; on a terminal, one that is too long is wrapped at words and indented by `margin` from its second
+    /// line on.
+    pub(super) fn wrapped_line(&mut self, text: &str, margin: &str) -> io::Result<()> {
+        let Some(columns) = self.columns else { return self.line(text) };
+        let options = textwrap::Options::new(columns).subsequent_indent(margin).break_words(false);
+        textwrap::wrap(text, options).iter().try_for_each(|line| self.line(line))
+    }
+
     /// Prints a text that may have several lines and need not end one. The caller makes sure that no line of foreign
     /// text can pass for one of its own.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {

@@ -26,7 +26,7 @@ pub(super) fn print(output: &mut Output, plan: &pb::CompactionPlan) -> anyhow::R
 
 /// Lines of the plan, without the requests.
 fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
-    let (about, has_summary) = if plan.covered_ranges.is_empty() { ("", false) } else { ("at most ", true) };
+    let (about, has_summary) = if plan.covered_ranges.is_empty() { ("", false) } else { ("about ", true) };
     let mut lines = vec![format!(
         "{}{} of the view at revision {}: {} → {about}{}",
         kind(plan.kind()),
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(
             lines(&plan),
             [
-                "summary (auto) of the view at revision 9: 900 → at most 400 tokens",
+                "summary (auto) of the view at revision 9: 900 → about 400 tokens",
                 "covers 5 more messages: revisions 1–6",
                 "keeps msg_7 and later messages, beside a summary of at most 100 tokens",
                 "written by fake: 1 request of 700 tokens together, about $0.0100",

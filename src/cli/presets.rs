@@ -280,12 +280,12 @@ mod tests {
         let preset = preset("p@1", policy, &notes);
         let lines = values_table(&preset).expect("a policy").lines(None);
         let expected = [
-            "FIELD    SOURCE      VALUE",
-            "a.b      all of a    1",
-            "a.c.0.d  the first   \"x y\"",
-            "a.c.1.d  all of a    null",
-            "ab       none there  []",
-            "e        -           {}",
+            "FIELD    SOURCE                                     VALUE",
+            "a.b      all of a                                   1",
+            "a.c.0.d  the first                                  \"x y\"",
+            "a.c.1.d  all of a                                   null",
+            "ab       none there                                 []",
+            "e        default: the agent has nothing of its own  {}",
         ];
         assert_eq!(lines, expected);
     }

@@ -17,6 +17,9 @@ pub(super) struct Arguments {
     /// Print the figures in Prometheus' text format
     #[arg(long, conflicts_with = "session")]
     metrics: bool,
+    /// Fail if the daemon refuses writes, or its scheduler cannot read the store
+    #[arg(long, conflicts_with = "session")]
+    check: bool,
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -25,6 +28,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     let mut client = globals.client().await?;
     let mut output = globals.output();
+    let mut is_healthy = true;
     match arguments.session {
         Some(session) => {
             let session_id = ids::session(&mut client, &session).await?;
@@ -39,6 +43,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         None => {
             let info = client.admin.get_server_info(pb::GetServerInfoRequest {}).await?.into_inner();
+            is_healthy = info.write_state() == pb::WriteState::Accepted && info.scheduler_failure.is_none();
             if arguments.metrics {
                 output.text(&metrics::text(&info))?;
             } else if output.json() {
@@ -49,7 +54,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
     }
     output.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_healthy || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn print(output: &mut Output, lines: &[(&str, String)]) -> std::io::Result<()> {

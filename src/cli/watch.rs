@@ -4,7 +4,7 @@
 use super::brief::{brief, style};
 use super::message_text::{part_lines, role};
 use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word};
-use super::{Client, Globals, ids};
+use super::{Client, Globals, failure, ids};
 use crate::pb;
 use crate::pb::event::Body;
 use crate::pb::part::Body as PartBody;
@@ -50,6 +50,9 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         ..pb::SubscribeEventsRequest::default()
     };
     let mut frames = client.events.subscribe_events(request).await?.into_inner();
+    if output.columns().is_some() {
+        failure::note("follows new events; Ctrl-C ends it");
+    }
     while let Some(response) = frames.message().await? {
         if output.json() {
             output.message(&response)?;

@@ -147,7 +147,7 @@ impl Worker {
                 return Err(Refusal::Hook(failure(FailureReason::HookFailed, format!("pre_compact {why}"))));
             }
             Err(why) => {
-                tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it is passed over");
+                tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it changes nothing");
                 return Ok(HookChanges::default());
             }
         };

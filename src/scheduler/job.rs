@@ -334,7 +334,7 @@ impl Worker {
     }
 
     async fn end_without_work(&self, claim: &Claim) -> Result<(), Error> {
-        let why = failure(FailureReason::NothingToCompact, "nothing in the view can be taken away");
+        let why = failure(FailureReason::NothingToCompact, "nothing in the view can be pruned, omitted or summarized");
         Ok(with_retry(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
     }
 
@@ -507,7 +507,7 @@ impl Worker {
                     tracing::warn!(
                         reason = why.reason.as_str(),
                         message = why.message,
-                        "the built-in summarizer stands in"
+                        "the built-in summarizer writes instead"
                     );
                     attempt_summarizer.lost = Some(why.clone());
                     attempt_summarizer.summarizer = &Extractive;

@@ -140,5 +140,9 @@ pub fn planning<'a>(
 }
 
 pub(super) fn no_gain(gain: i64) -> Failure {
-    failure(FailureReason::NoGain, format!("the summary would free {gain} tokens of the view, too few to be worth it"))
+    let message = match gain {
+        0.. => format!("the summary would free {gain} tokens of the view, too few to be worth it"),
+        _ => format!("the summary would enlarge the view by {} tokens", -gain),
+    };
+    failure(FailureReason::NoGain, message)
 }

@@ -171,7 +171,7 @@ pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) 
 pub(super) fn end_for_undo(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
     let Some(job) = current_row(tx, key)? else { return Ok(()) };
     if job.compaction.state == CompactionState::Running || job.is_automatic() {
-        let why = superseded("a change was taken back meanwhile");
+        let why = superseded("a change was undone meanwhile");
         give_up(tx, caller, &job, CompactionState::Superseded, why)?;
     }
     Ok(())

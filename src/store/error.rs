@@ -81,19 +81,19 @@ pub enum Error {
         actual: i64,
     },
     /// There is nothing that a compaction could remove.
-    #[error("nothing in the view can be taken away")]
+    #[error("nothing in the view can be pruned, omitted or summarized")]
     NothingToCompact,
     /// The policy that a change was computed from is no longer active; the change can be computed again.
     #[error("the policy changed meanwhile")]
     PolicyChanged,
     /// No change of the view is active.
-    #[error("no compaction, rewind or edit is in force")]
+    #[error("no compaction, rewind or edit is active")]
     NothingToUndo,
     /// No change is undone.
-    #[error("nothing is taken back that could be brought back")]
+    #[error("nothing was undone that could be redone")]
     NothingToRedo,
     /// The undone change can no longer be redone.
-    #[error("the change at revision {0} was made since the undo, so that nothing can be brought back any more")]
+    #[error("the change at revision {0} was made since the undo, so that nothing can be redone any more")]
     RedoOvertaken(Revision),
     /// The compaction has ended.
     #[error("the compaction has ended")]

@@ -99,7 +99,7 @@ fn key(settings: &SummarizerSettings) -> Result<Option<Secret>, String> {
         (Some(_), Some(_)) => return Err("api_key_env and api_key_file exclude each other".to_owned()),
         (Some(variable), None) => {
             std::env::var(variable).map_err(|_| match is_variable(variable) {
-                true => format!("the variable {variable} holds no key"),
+                true => format!("the environment variable {variable} is not set"),
                 // The value may be the key itself, put in the wrong place.
                 false => {
                     "api_key_env names no variable; it takes the name of one, such as ANTHROPIC_API_KEY".to_owned()

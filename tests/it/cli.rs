@@ -181,7 +181,7 @@ pub(crate) fn check_order(events: &[Value]) {
 }
 
 const LIVE: [&str; 9] =
-    ["import", "--live", "--preset", "opencode@seed", "--window", "20000", "--output", "4000", "FILE"];
+    ["import", "--live", "--preset", "opencode@seed", "--window", "20000", "--max-output", "4000", "FILE"];
 
 pub(crate) fn live(file: &Path) -> Vec<String> {
     LIVE.iter().map(|word| if *word == "FILE" { file.display().to_string() } else { (*word).to_owned() }).collect()

@@ -117,7 +117,7 @@ fn each_kind_of_fact_is_found_and_searched_for() {
     assert_eq!(rows.len(), 5, "{rows:?}");
     let own = &rows[0];
     let made: Vec<&Value> = written(&rows);
-    let tails: Vec<&Value> = rows.iter().filter(|row| row["summarizer"] == "last words").collect();
+    let tails: Vec<&Value> = rows.iter().filter(|row| row["summarizer"] == "tail").collect();
     assert_eq!((made.len(), tails.len()), (2, 2), "the end of the history stands beside each summary of its size");
     assert!(tails[0]["text"].as_str().expect("a text").ends_with("The borrow is the problem.\n"), "{}", tails[0]);
     assert_eq!((own["summarizer"].as_str(), own["boundary_kind"].as_str()), (Some("transcript"), Some("real")));
@@ -161,7 +161,7 @@ fn a_transcript_without_a_compaction_is_split_where_the_preset_would() {
     }
     second_half(&mut talk);
     let file = talk.write(folder.path());
-    let window = ["--window", "6000", "--output", "500"];
+    let window = ["--window", "6000", "--max-output", "500"];
     let rows =
         rows(&[&[file.as_str(), "--preset", "opencode@seed", "--preset", "claude-code@seed"], &window[..]].concat());
     assert!(!rows.is_empty());

@@ -53,7 +53,7 @@ fn export(store: &Path) -> Export {
     let output = doctor(store, folder.path());
     assert!(fs::read(store.join("longhand.db")).expect("a file") == database, "the store was changed");
     let export = read(folder.path());
-    let expected = if export.lost.is_empty() { 0 } else { 1 };
+    let expected = if export.lost.is_empty() { 0 } else { 3 };
     assert_eq!(output.status.code(), Some(expected), "{}", String::from_utf8_lossy(&output.stderr));
     export
 }

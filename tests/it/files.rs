@@ -85,7 +85,7 @@ fn a_socket_replaces_nothing_but_a_dead_socket() {
         (at("link"), "a symbolic link is there"),
         (at("dangling"), "a symbolic link is there"),
         (at("to-socket"), "a symbolic link is there"),
-        (at("datagrams"), "nobody can say whether the socket there is used"),
+        (at("datagrams"), "it is unknown if the socket there is used"),
         (at("listening"), "another daemon listens there already"),
         (long, "is too long for a socket"),
         (at("notes/beneath"), "Not a directory"),

@@ -35,7 +35,7 @@ fn check_playback(name: &str, preset: &str) {
     let views = home.path().join("views.jsonl");
     let (file, kept) = (file.display().to_string(), views.display().to_string());
     let arguments =
-        ["import", "--live", "--preset", preset, "--window", "64000", "--output", "16000", "--views", &kept, &file];
+        ["import", "--live", "--preset", preset, "--window", "64000", "--max-output", "16000", "--views", &kept, &file];
     let report = daemon.json(&arguments).remove(0);
     assert_eq!(report["contexts"]["asked"], report["contexts"]["within_window"], "{report}");
     assert_eq!(report["contexts"]["unpaired"], 0, "{report}");

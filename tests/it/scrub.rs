@@ -175,7 +175,7 @@ fn the_command_reports_findings_by_its_exit_code() {
     };
     let found = run(&["audit", "scrub"]);
     let text = String::from_utf8_lossy(&found.stdout);
-    assert!(found.status.code() == Some(1) && text.contains("#1: ") && text.contains("1 finding"), "{found:?}");
+    assert!(found.status.code() == Some(3) && text.contains("#1: ") && text.contains("1 finding"), "{found:?}");
     let status = run(&["status"]).stdout;
     assert!(String::from_utf8_lossy(&status).contains("1 FINDING IN THE STORE"), "{status:?}");
     let metrics = run(&["status", "--metrics"]).stdout;

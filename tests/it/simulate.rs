@@ -114,7 +114,7 @@ type Done = (usize, i64, i64);
 /// The compactions of a simulation that became active.
 fn foreseen(file: &str, preset: &str, window: &ModelWindow) -> Vec<Done> {
     let (context, output) = (window.context.to_string(), window.output.unwrap_or_default().to_string());
-    let window = ["--window", &context, "--output", &output, "--model", &window.model];
+    let window = ["--window", &context, "--max-output", &output, "--model", &window.model];
     let run = simulate(&[&[file, "--json", "--preset", preset], &window[..]].concat());
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
     let json: Value = serde_json::from_slice(&run.stdout).expect("JSON");

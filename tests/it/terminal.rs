@@ -90,7 +90,7 @@ fn commands<'a>(own: &'a str, file: &'a str, compaction: &'a str) -> Vec<Vec<&'a
         vec!["compact", own, "--dry-run", "--instructions", WORDS],
         vec!["undo", own],
         vec!["redo", own],
-        vec!["import", file, "--as", own],
+        vec!["import", file, "--client-id", own],
     ]
 }
 
@@ -111,7 +111,7 @@ fn no_command_prints_what_a_terminal_would_obey() {
         (output.status.success(), text, errors)
     };
     let own = "own\u{1b}[31m\n#77 forged";
-    let (done, _, problems) = said(&["import", &file, "--as", own]);
+    let (done, _, problems) = said(&["import", &file, "--client-id", own]);
     assert!(done && problems.contains("session.jsonl:"), "{problems}");
     let events = daemon.json(&["events"]);
     let compaction = events.iter().find_map(|event| event["compacted"]["compactionId"].as_str()).expect("a compaction");

@@ -56,6 +56,14 @@ fn a_script_creates_a_session_and_works_on_it() {
 
     daemon.text(&["pin", "mine", "u1"]);
     daemon.text(&["pin", "mine", "u1", "--remove"]);
+    let revision = daemon.json(&["show", "mine"])[1]["revision"].as_str().expect("a revision").to_owned();
+    let by_revision = id(&daemon, &["fork", "mine", "--after", &format!("#{revision}"), "--client-id", "by-revision"]);
+    assert_eq!(view(&daemon, &by_revision), ["good day", "two\nlines"]);
+    daemon.text(&["pin", "mine", &revision]);
+    daemon.text(&["pin", "mine", &revision, "--remove"]);
+    let refused = daemon.run(&["pin", "mine", "#1"]);
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(64) && printed.contains("at revision 1"), "{printed}");
     daemon.text(&["title", "mine", "another"]);
     daemon.text(&["archive", "mine"]);
     assert!(!daemon.run(&["append", "mine", "late"]).status.success(), "it is archived");
@@ -65,6 +73,21 @@ fn a_script_creates_a_session_and_works_on_it() {
         assert!(kinds.contains(&Value::from(format!("EVENT_KIND_{kind}"))), "{kind}: {kinds:?}");
     }
     assert!(daemon.text(&["sessions"]).contains("another"));
+}
+
+#[test]
+fn a_compaction_that_has_ended_is_not_cancelled() {
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let daemon = Daemon::start(home.path());
+    let session = id(&daemon, &["create", "--window", "9000"]);
+    for role in ["user", "assistant"].repeat(8) {
+        id(&daemon, &["append", &session, "--role", role, &"one of many words ".repeat(120)]);
+    }
+    let compaction = daemon.json(&["compact", &session])[0]["compactionId"].as_str().expect("an id").to_owned();
+    let refused = daemon.run(&["cancel", &compaction]);
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && printed.contains("COMPACTION_ENDED"), "{printed}");
+    assert!(daemon.run(&["status", "--check"]).status.success());
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod watcher;
 
 use super::context::{heading, headline};
 use super::message_text::part_lines;
-use super::output::{Output, count, shorten};
+use super::output::{Output, count, one_line, truncate};
 use super::view::{self, View};
 use super::{Client, Globals, compactions};
 use crate::pb;
@@ -39,7 +39,7 @@ const SETTLE_INTERVAL: Duration = Duration::from_millis(25);
 const PLAY_TIMEOUT: Duration = Duration::from_secs(60);
 /// Number of messages of a view that are shown at its beginning, and at its end.
 const OUTLINE: usize = 4;
-/// Maximum width of a line of a view's outline, in characters.
+/// Maximum width of a line of a view's outline without a terminal, in columns.
 const OUTLINE_WIDTH: usize = 90;
 /// Maximum number of lines of a summary that are shown.
 const SUMMARY_LINES: usize = 24;
@@ -88,7 +88,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     if output.json() {
         output.value(&DemoResult { passed, session_id, server, checks: &checks })?;
     } else {
-        verdict(&checks, passed).iter().chain(&kept).try_for_each(|line| output.line(line))?;
+        verdict(&checks, passed).iter().try_for_each(|line| output.wrapped_line(line, "       "))?;
+        kept.iter().try_for_each(|line| output.line(line))?;
     }
     output.flush()?;
     Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -121,7 +122,7 @@ fn introduce(output: &mut Output, daemon: &Daemon, session_id: &str) -> anyhow::
         format!("So that a short session shows a prune, its policy has smaller numbers: {POLICY_OVERRIDE}."),
         "A user interface follows the events:".to_owned(),
     ] {
-        output.line(&line)?;
+        output.wrapped_line(&line, "  ")?;
     }
     Ok(output.flush()?)
 }
@@ -178,11 +179,12 @@ async fn show_compaction(
         };
         let view = view::fetch(client, request).await?;
         output.line("")?;
-        output.line(&format!("The view {when} the first compaction: {}", headline(&view.header)))?;
+        output.wrapped_line(&format!("The view {when} the first compaction: {}", headline(&view.header)), "  ")?;
         if !view.header.fits {
-            output.line(&too_large())?;
+            output.wrapped_line(&too_large(), "  ")?;
         }
-        outline(&view).iter().try_for_each(|line| output.line(line))?;
+        let columns = output.columns().unwrap_or(OUTLINE_WIDTH);
+        outline(&view, columns).iter().try_for_each(|line| output.line(line))?;
     }
     output.line("")?;
     Ok(output.flush()?)
@@ -211,8 +213,9 @@ fn first_compaction(events: &[pb::Event]) -> Option<(i64, i64)> {
     Some((before, after))
 }
 
-/// The first and the last messages of a view, one line each, and its summary in more lines.
-fn outline(view: &View) -> Vec<String> {
+/// The first and the last messages of a view, one line each, and its summary in more lines, none of more columns than
+/// given.
+fn outline(view: &View, columns: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let total = view.messages.len();
     for (index, message) in view.messages.iter().enumerate() {
@@ -230,13 +233,13 @@ fn outline(view: &View) -> Vec<String> {
             lines.push("  …".to_owned());
         }
     }
-    lines
+    lines.iter().map(|line| truncate(line, columns)).collect()
 }
 
 fn in_a_line(message: &pb::ContextMessage) -> String {
     let words = message.parts.iter().filter_map(|part| part.part.as_ref());
     let text: Vec<String> = words.flat_map(|part| part_lines(part, false)).collect();
-    shorten(&format!("{}: {}", heading(message), text.join(" ")), OUTLINE_WIDTH)
+    one_line(&format!("{}: {}", heading(message), text.join(" ")))
 }
 
 fn verdict(checks: &[Check], passed: bool) -> Vec<String> {

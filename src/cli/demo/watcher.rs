@@ -70,7 +70,7 @@ fn show(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
     }
     if is_shown(event) {
         let time = time_of_day(event.event_time.as_ref());
-        output.line(&format!("  {time}  #{:<4} {}", event.revision, brief(event)))?;
+        output.wrapped_line(&format!("  {time}  #{:<4} {}", event.revision, brief(event)), "                      ")?;
     }
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! The export of a store that may be damaged, as files of JSON lines.
 
-use crate::cli::json;
 use crate::cli::output::{Output, count};
 use crate::cli::progress::Progress;
+use crate::cli::{failure, json};
 use crate::daemon::offline::{self, Exported, LostRow};
 use anyhow::Context as _;
 use std::fs::{DirBuilder, File};
@@ -108,5 +108,5 @@ pub(super) async fn run(output: &mut Output, directory: &Path, folder: &Path) ->
         output.line(&format!("{}: {sessions} and {messages}, {} lost", folder.display(), count(lost, "row")))?;
     }
     output.flush()?;
-    Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::from(failure::FINDINGS) })
 }

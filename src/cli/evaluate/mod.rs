@@ -44,7 +44,7 @@ pub(super) struct Arguments {
     window: i64,
     /// Maximum length of a reply, in tokens; default: unknown
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
-    output: Option<i64>,
+    max_output: Option<i64>,
     /// Size of the summaries, in tokens of four characters; may be repeated; default: the size of the transcript's own
     /// summary, or else the preset's
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
@@ -206,7 +206,7 @@ impl Evaluation<'_> {
             context: self.arguments.window,
             input: None,
             overhead: 0,
-            output: self.arguments.output,
+            output: self.arguments.max_output,
         };
         let messages = entries.iter().filter_map(|entry| match entry {
             TranscriptEntry::Message(message) => Some(message.as_ref()),
@@ -274,7 +274,7 @@ impl Evaluation<'_> {
             rows.push(Row::of(&subject.split, asked, (writer, text), &subject.history, Some(&subject.expandable)));
         }
         let tail = subject.history.tail(whole.budget_tokens);
-        let written = ("last words".to_owned(), tail);
+        let written = ("tail".to_owned(), tail);
         rows.push(Row::of(&subject.split, asked, written, &subject.history, Some(&subject.expandable)));
         Ok(())
     }

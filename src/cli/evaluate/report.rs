@@ -277,9 +277,9 @@ mod tests {
     fn a_summarizer_has_one_line_under_all_presets() {
         let rows = [
             row("pi@1.5", "extractive", 100, 3),
-            row("pi@1.5", "last words", 100, 2),
+            row("pi@1.5", "tail", 100, 2),
             row("codex@2026-08", "extractive", 100, 5),
-            row("codex@2026-08", "last words", 100, 2),
+            row("codex@2026-08", "tail", 100, 2),
             row("codex@2026-08", "extractive", 900, 7),
         ];
         let lines = table(&rows.iter().collect::<Vec<_>>()).lines(None);
@@ -287,7 +287,7 @@ mod tests {
         let expected = [
             "SUMMARIZER PRESET TOKENS NAMED FILES IDENTIFIERS",
             "extractive 2 presets 10 3–5/10 30–50",
-            "last words 2 presets 10 2/10",
+            "tail 2 presets 10 2/10 20",
             "extractive codex@2026-08 10 7/10 70 %",
         ];
         assert_eq!(lines.iter().map(begin).collect::<Vec<_>>(), expected);

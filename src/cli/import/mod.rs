@@ -39,13 +39,13 @@ pub(super) struct Arguments {
     window: i64,
     /// Maximum length of a reply, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window")]
-    output: Option<i64>,
+    max_output: Option<i64>,
     /// Write nothing if a line has an error
     #[arg(long)]
     strict: bool,
     /// Client id of the session; default: derived from the file and the options
-    #[arg(long = "as", value_name = "CLIENT_ID")]
-    own_id: Option<String>,
+    #[arg(long, value_name = "ID")]
+    client_id: Option<String>,
     /// File for the view of each reply, as JSON lines
     #[arg(long, value_name = "FILE", requires = "live")]
     views: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     let combination = Combination {
         preset: arguments.preset,
         window: arguments.window,
-        output: arguments.output,
+        output: arguments.max_output,
         live: arguments.live,
         no_usage: arguments.no_usage,
     };
@@ -72,7 +72,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         None => None,
     };
     let report = Report::expecting(&sources, problems);
-    let groups = plan::groups(sources, &combination, arguments.own_id);
+    let groups = plan::groups(sources, &combination, arguments.client_id);
     let client = globals.client().await?;
     let mut player = Player::new(client, combination, report, views, Duration::from_millis(arguments.pace));
     player.play(groups).await?;

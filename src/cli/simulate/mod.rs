@@ -29,7 +29,7 @@ pub(super) struct Arguments {
     window: i64,
     /// Maximum length of a reply, in tokens; default: unknown
     #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(i64).range(1..))]
-    output: Option<i64>,
+    max_output: Option<i64>,
     /// Overhead of every request beside the messages, such as a system prompt and descriptions of tools, in tokens; the
     /// usage in the transcript includes it already
     #[arg(long, value_name = "TOKENS", default_value_t = 0)]
@@ -58,7 +58,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
         model: arguments.model.unwrap_or_else(|| main_model(&entries)),
         context: arguments.window,
         input: None,
-        output: arguments.output,
+        output: arguments.max_output,
         overhead: arguments.overhead,
     };
     let mut progress = Progress::new();
