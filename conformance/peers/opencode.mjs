@@ -19,7 +19,7 @@ import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { lives } from "./opencode-lives.mjs";
+import { scenarios } from "./opencode-scenarios.mjs";
 
 // Each OpenCode server runs on one thread.
 const SERVERS_MAX = 2;
@@ -29,7 +29,7 @@ const PROVIDER = "fake";
 const MODEL = "m";
 const SUMMARY_SYSTEM = "Summarize, says the conformance peer.";
 let created = 0;
-const living = lives({ history, folderFor, prompt, request });
+const living = scenarios({ history, folderFor, prompt, request });
 
 if (process.argv[2] === "--database") await database(process.argv[3]);
 else await main(process.argv[2]);
@@ -60,10 +60,10 @@ async function main(installed) {
     next();
   };
   for await (const line of lines(process.stdin)) {
-    // A life stays with its server, and waits for itself alone.
-    const { life } = JSON.parse(line).args;
-    if (life === undefined) waiting.push(line);
-    else answer(peers[life % peers.length], line);
+    // A scenario stays with its server, and waits for itself alone.
+    const { scenario } = JSON.parse(line).args;
+    if (scenario === undefined) waiting.push(line);
+    else answer(peers[scenario % peers.length], line);
     next();
   }
   ended = true;

@@ -6,7 +6,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import { lives } from "./pi-lives.mjs";
+import { scenarios } from "./pi-scenarios.mjs";
 import { folder, serve } from "./serve.mjs";
 
 /** Where pi may be: unpacked from its archive, or installed under its new name or its old one. */
@@ -178,4 +178,4 @@ function lists(fileOps) {
   return Object.fromEntries(Object.entries(fileOps).map(([name, files]) => [name, [...files].sort()]));
 }
 
-await serve({ ...functions, ...lives({ load, folder: AGENT, compaction, sessions, convertToLlm, registry }) });
+await serve({ ...functions, ...scenarios({ load, folder: AGENT, compaction, sessions, convertToLlm, registry }) });

@@ -1,7 +1,7 @@
 //! Gemini CLI: estimates of contents, split points, truncation and masking of outputs, in the version of August 2025
 //! and in the current one.
 
-pub(crate) mod lives;
+pub(crate) mod scenarios;
 
 use crate::contents::{Contents, read, summary, with_short_failures};
 use crate::generate::{self, Conversation, Profile, Results};

@@ -1,4 +1,4 @@
-//! The parts that every system uses: the peer process, the shape of a system, and the runner of lives.
+//! The parts that every system uses: the peer process, the shape of a system, and the runner of scenarios.
 
 use crate::install::Installed;
 use crate::report::{Class, Report};
@@ -65,8 +65,8 @@ pub(crate) struct Run {
     pub(crate) first: u64,
     /// Number of conversations.
     pub(crate) count: u64,
-    /// Number of lives, for systems that have lives.
-    pub(crate) lives: u64,
+    /// Number of scenarios, for systems that have scenarios.
+    pub(crate) scenarios: u64,
 }
 
 impl Run {
@@ -219,7 +219,7 @@ impl Drop for Peer {
     }
 }
 
-/// One comparison within a life.
+/// One comparison within a scenario.
 pub(crate) struct Comparison {
     pub(crate) what: &'static str,
     pub(crate) index: u64,
@@ -229,13 +229,13 @@ pub(crate) struct Comparison {
     pub(crate) why: Option<&'static Class>,
 }
 
-/// Connection of a life to the peer, which it shares with other lives.
+/// Connection of a scenario to the peer, which it shares with other scenarios.
 pub(crate) struct Asker {
     wishes: Sender<Wish>,
     answers: Receiver<Result<Value, String>>,
 }
 
-/// The next step of a life: a question, or its end.
+/// The next step of a scenario: a question, or its end.
 enum Wish {
     Ask(&'static str, Value),
     End(Result<Vec<Comparison>, PeerFailure>),
@@ -254,15 +254,15 @@ impl Asker {
     }
 }
 
-/// A life that runs beside others.
+/// A scenario that runs beside others.
 struct Living {
     index: u64,
     wishes: Receiver<Wish>,
     answers: Sender<Result<Value, String>>,
 }
 
-/// Runs `width` lives concurrently, so that a peer that handles several questions gets them, and passes the comparisons
-/// of each life to `compare`, in the order of the lives.
+/// Runs `width` scenarios concurrently, so that a peer that handles several questions gets them, and passes the comparisons
+/// of each scenario to `compare`, in the order of the scenarios.
 pub(crate) fn at_once(
     peer: &mut Peer,
     mut indexes: Range<u64>,
@@ -286,24 +286,24 @@ pub(crate) fn at_once(
         let mut ended: HashMap<u64, Vec<Comparison>> = HashMap::new();
         let mut asking: HashMap<u64, Living> = HashMap::new();
         loop {
-            let life = if asking.len() < width && !indexes.is_empty() {
+            let scenario = if asking.len() < width && !indexes.is_empty() {
                 indexes.next().map(begin)
             } else if asking.is_empty() {
                 return Ok(());
             } else {
                 let (id, answer) = peer.receive()?;
-                let life = asking.remove(&id).ok_or_else(|| peer.unasked(id))?;
-                // A life that has ended receives nothing.
-                let _ = life.answers.send(answer);
-                Some(life)
+                let scenario = asking.remove(&id).ok_or_else(|| peer.unasked(id))?;
+                // A scenario that has ended receives nothing.
+                let _ = scenario.answers.send(answer);
+                Some(scenario)
             };
-            let Some(life) = life else { continue };
-            match life.wishes.recv().map_err(|_| PeerFailure::new("a life has ended without a word"))? {
+            let Some(scenario) = scenario else { continue };
+            match scenario.wishes.recv().map_err(|_| PeerFailure::new("a scenario has ended without a word"))? {
                 Wish::Ask(function, arguments) => {
-                    asking.insert(peer.send(function, arguments)?, life);
+                    asking.insert(peer.send(function, arguments)?, scenario);
                 }
                 Wish::End(comparisons) => {
-                    ended.insert(life.index, comparisons?);
+                    ended.insert(scenario.index, comparisons?);
                     while let Some(comparisons) = ended.remove(&next_index) {
                         comparisons.into_iter().for_each(&mut compare);
                         next_index += 1;
@@ -398,7 +398,7 @@ mod tests {
 
     #[test]
     fn batches_cover_the_run_once() {
-        let run = Run { seed: 1, first: 40, count: 250, lives: 0 };
+        let run = Run { seed: 1, first: 40, count: 250, scenarios: 0 };
         let indexes: Vec<u64> = run.batches().flatten().collect();
         assert_eq!(indexes, (40..290).collect::<Vec<_>>());
         assert_eq!(Run { count: 0, ..run }.batches().count(), 0);

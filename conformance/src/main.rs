@@ -31,26 +31,26 @@ const SYSTEMS: &[&dyn System] = &[
     &suna::V2026,
     &pi::V0_73,
     &pi::V1_5,
-    &pi::lives::V0_73,
-    &pi::lives::V1_5,
+    &pi::scenarios::V0_73,
+    &pi::scenarios::V1_5,
     &pi::socket::V1_5,
     &opencode::OpenCode,
-    &opencode::lives::Lives,
+    &opencode::scenarios::Scenarios,
     &qwen_agent::OLD,
     &qwen_agent::CURRENT,
     &smolagents::Smolagents,
     &gemini_cli::GeminiCli,
-    &gemini_cli::lives::Lives,
+    &gemini_cli::scenarios::Scenarios,
     &qwen_code::QwenCode,
-    &qwen_code::lives::Lives,
+    &qwen_code::scenarios::Scenarios,
 ];
 
 /// Default number of conversations for each system, as required for a release.
 const FULL_COUNT: u64 = 2_000;
 /// Number of conversations for each system in a short run.
 const SHORT_COUNT: u64 = 200;
-/// Number of lives for each system in a short run: each life asks many questions.
-const SHORT_LIVES: u64 = 100;
+/// Number of scenarios for each system in a short run: each scenario asks many questions.
+const SHORT_SCENARIOS: u64 = 100;
 /// The default seed, also that of every short run.
 const SEED: u64 = 1;
 
@@ -58,10 +58,10 @@ const USAGE: &str = "usage: conformance/run [--systems a,b] [--count N] [--seed 
                        [--allow-skips]
 
   --systems a,b  only these systems; the wire's own checks always run
-  --count N      conversations, or lives, for each system (2000)
+  --count N      conversations, or scenarios, for each system (2000)
   --seed S       what all chance is drawn from (1)
   --index I      one conversation alone, as it is in a run with the same seed
-  --short        200 conversations and 100 lives with seed 1, as in continuous integration
+  --short        200 conversations and 100 scenarios with seed 1, as in continuous integration
   --allow-skips  a system that was skipped does not fail the run";
 
 /// The parsed command line.
@@ -123,7 +123,7 @@ fn run(system: &dyn System, run: Run) -> Report {
 fn parse(arguments: &[String]) -> Result<Arguments, String> {
     let mut parsed = Arguments {
         systems: Vec::new(),
-        run: Run { seed: SEED, first: 0, count: FULL_COUNT, lives: FULL_COUNT },
+        run: Run { seed: SEED, first: 0, count: FULL_COUNT, scenarios: FULL_COUNT },
         allow_skips: false,
     };
     let mut words = arguments.iter();
@@ -134,11 +134,11 @@ fn parse(arguments: &[String]) -> Result<Arguments, String> {
             "--systems" => parsed.systems.extend(value()?.split(',').map(str::to_owned)),
             "--count" => {
                 let count = number(value()?)?;
-                (parsed.run.count, parsed.run.lives) = (count, count);
+                (parsed.run.count, parsed.run.scenarios) = (count, count);
             }
             "--seed" => parsed.run.seed = number(value()?)?,
-            "--index" => parsed.run = Run { first: number(value()?)?, count: 1, lives: 1, ..parsed.run },
-            "--short" => parsed.run = Run { seed: SEED, first: 0, count: SHORT_COUNT, lives: SHORT_LIVES },
+            "--index" => parsed.run = Run { first: number(value()?)?, count: 1, scenarios: 1, ..parsed.run },
+            "--short" => parsed.run = Run { seed: SEED, first: 0, count: SHORT_COUNT, scenarios: SHORT_SCENARIOS },
             "--allow-skips" => parsed.allow_skips = true,
             _ => return Err(format!("{word} is not understood")),
         }
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_read() {
-        let run = |seed, first, count| Run { seed, first, count, lives: if count == 200 { 100 } else { count } };
+        let run = |seed, first, count| Run { seed, first, count, scenarios: if count == 200 { 100 } else { count } };
         for (line, systems, expected) in [
             ("", &[][..], run(1, 0, 2_000)),
             ("--short", &[], run(1, 0, 200)),

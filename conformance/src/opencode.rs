@@ -8,7 +8,7 @@
 //! Only transcripts have media: elsewhere their token count is a value of the preset, not a decision.
 
 mod history;
-pub(crate) mod lives;
+pub(crate) mod scenarios;
 #[cfg(test)]
 mod tests;
 mod transcript;

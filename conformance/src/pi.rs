@@ -3,8 +3,8 @@
 //! pi's sessions are lists of entries. Besides messages they contain entries that are never in a context (records here)
 //! and compactions; both are drawn here and inserted between the messages of a conversation.
 
-mod life;
-pub(crate) mod lives;
+mod scenario;
+pub(crate) mod scenarios;
 mod questions;
 mod session;
 pub(crate) mod socket;
@@ -46,7 +46,7 @@ pub(crate) const V0_73: Pi = Pi {
         questions::STOPPED,
         questions::UNREPORTED,
         questions::REFUSED,
-        lives::WHOLE,
+        scenarios::WHOLE,
     ],
 };
 

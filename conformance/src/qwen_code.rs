@@ -1,7 +1,7 @@
 //! Qwen Code: thresholds, split points with rounds of calls, clearing of old outputs, and the contents after a summary,
 //! in the versions of August 2025, 0.15 and 0.24.
 
-pub(crate) mod lives;
+pub(crate) mod scenarios;
 
 use crate::contents::{Contents, read, summary};
 use crate::generate::{self, Conversation, Profile, Results};

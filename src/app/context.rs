@@ -1,7 +1,7 @@
 //! Views for callers: the current view, or the view at an earlier revision.
 
 use super::error::{Error, Result};
-use super::large_views::made_of;
+use super::large_views::view_bytes;
 use super::memory::Reservation;
 use super::{Longhand, validate, view_token, window_of_call};
 use crate::fold::Shortened;
@@ -164,7 +164,7 @@ impl Longhand {
             None => context.messages = messages_behind(session, known_count),
         }
         let bytes = context.messages.iter().map(super::events::view_message_bytes).sum();
-        context.held = Some(self.until_taken(held, bytes));
+        context.held = Some(self.count_until_taken(held, bytes));
         Ok(context)
     }
 
@@ -233,7 +233,7 @@ impl Longhand {
         let (source, _held) = match held {
             // The known view takes the place of the rows that the new one was made from. Waiting for more memory would be
             // waiting for this very call, so if the memory is too small, the caller gets the whole view.
-            Some(held) => match self.store().source_within(key, Some(revision), made_of(held)).await {
+            Some(held) => match self.store().source_within(key, Some(revision), view_bytes(held)).await {
                 Ok(source) => (source, None),
                 Err(store::Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(0),
                 Err(error) => return Err(error.into()),

@@ -254,11 +254,11 @@ impl EventStream {
     }
 
     /// Resolves when the stream has to end because others need its memory.
-    pub(super) fn has_to_give_up(&self) -> impl Future<Output = ()> + Send + use<> {
+    pub(super) fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
         let held = self.held.clone();
         async move {
             match held {
-                Some(held) => held.has_to_give_up().await,
+                Some(held) => held.revoked().await,
                 None => std::future::pending().await,
             }
         }
@@ -422,7 +422,7 @@ impl Longhand {
         let (source, held) = self.reserved_source(key, Some(revision)).await?;
         let view = self.loaded_from(source).await?.fold.view;
         frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
-        let held = self.until_taken(held, frames.iter().map(Frame::bytes).sum());
+        let held = self.count_until_taken(held, frames.iter().map(Frame::bytes).sum());
         Ok((frames, held))
     }
 

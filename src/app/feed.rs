@@ -54,7 +54,7 @@ async fn read(mut stream: EventStream, budget: Arc<MemoryBudget>, sender: mpsc::
     loop {
         let slot = tokio::select! {
             slot = sender.reserve() => slot,
-            () = stream.has_to_give_up() => return,
+            () = stream.revoked() => return,
         };
         let Ok(slot) = slot else { return };
         let read = tokio::select! {
@@ -65,7 +65,7 @@ async fn read(mut stream: EventStream, budget: Arc<MemoryBudget>, sender: mpsc::
         slot.send(read.map(|frame| {
             let held = budget.hold(frame.bytes());
             // The transport waits for the client, so the transport's holder is the one that gives up.
-            held.settle();
+            held.exempt();
             (frame, held)
         }));
         if ends {

@@ -18,7 +18,7 @@ const GROWTH: usize = 2;
 const COPIES: usize = 2;
 
 /// The bytes of a view's messages that the reservation is for.
-pub(super) fn made_of(held: &Reservation) -> usize {
+pub(super) fn view_bytes(held: &Reservation) -> usize {
     held.bytes() / COPIES
 }
 
@@ -46,7 +46,7 @@ impl Longhand {
     }
 
     /// Counts the bytes of a finished view until its client has taken them, or has to give up.
-    pub(super) fn until_taken(&self, held: Option<Arc<Reservation>>, bytes: usize) -> Arc<Reservation> {
+    pub(super) fn count_until_taken(&self, held: Option<Arc<Reservation>>, bytes: usize) -> Arc<Reservation> {
         let held = held.unwrap_or_else(|| Arc::new(self.traffic().views.hold(0)));
         held.wait_for_client(bytes);
         held
@@ -59,7 +59,7 @@ impl Longhand {
             Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
                 .with("limit", limits::VIEWS_BYTES_MAX)
         })?;
-        held.settle();
+        held.exempt();
         Ok(Arc::new(held))
     }
 }

@@ -241,7 +241,7 @@ impl Reservation {
     }
 
     /// From now on the holder is not asked to give up: it no longer waits for a client.
-    pub fn settle(&self) {
+    pub fn exempt(&self) {
         if let Some(holder) = self.budget.state().holders.get_mut(&self.turn.load(Ordering::Relaxed)) {
             holder.is_idle = false;
         }
@@ -257,7 +257,7 @@ impl Reservation {
     }
 
     /// Resolves when it has to give up, because others need the memory.
-    pub async fn has_to_give_up(&self) {
+    pub async fn revoked(&self) {
         self.give_up.cancelled().await;
     }
 }
@@ -289,7 +289,7 @@ mod tests {
 
     const WAIT: Duration = Duration::from_secs(5);
 
-    fn gives_up(held: &Reservation) -> bool {
+    fn is_revoked(held: &Reservation) -> bool {
         held.give_up.is_cancelled()
     }
 
@@ -304,9 +304,9 @@ mod tests {
         first.touch();
         stay_idle().await;
         let _fourth = budget.hold(20);
-        assert!(gives_up(&second) && !gives_up(&first) && !gives_up(&third));
+        assert!(is_revoked(&second) && !is_revoked(&first) && !is_revoked(&third));
         let _fifth = budget.hold(5);
-        assert!(!gives_up(&first) && !gives_up(&third), "what is about to be freed counts as free");
+        assert!(!is_revoked(&first) && !is_revoked(&third), "what is about to be freed counts as free");
         drop(second);
         assert_eq!(budget.held_bytes(), 95);
     }
@@ -315,14 +315,14 @@ mod tests {
     async fn a_holder_with_progress_gives_up_only_beyond_twice_the_budget() {
         let budget = MemoryBudget::new(100);
         let (first, second) = (budget.hold(90), budget.hold(90));
-        assert!(!gives_up(&first) && !gives_up(&second));
+        assert!(!is_revoked(&first) && !is_revoked(&second));
         let third = budget.hold(30);
-        assert!(gives_up(&first) && !gives_up(&second) && !gives_up(&third), "the one that moved longest ago");
+        assert!(is_revoked(&first) && !is_revoked(&second) && !is_revoked(&third), "the one that moved longest ago");
         drop(first);
         stay_idle().await;
         second.touch();
         third.grow(1);
-        assert!(gives_up(&third) && !gives_up(&second), "the one that stands still");
+        assert!(is_revoked(&third) && !is_revoked(&second), "the one that stands still");
     }
 
     #[tokio::test(start_paused = true)]
@@ -332,7 +332,7 @@ mod tests {
         stay_idle().await;
         answer.grow(80);
         let _other = budget.hold(80);
-        assert!(!gives_up(&answer));
+        assert!(!is_revoked(&answer));
         answer.shrink(80);
         assert_eq!(budget.held_bytes(), 80);
     }
@@ -341,10 +341,10 @@ mod tests {
     async fn growth_over_a_full_budget_waits_for_the_holders_own_bytes_and_for_a_bounded_time() {
         let budget = MemoryBudget::new(100);
         let (other, mut answers) = (budget.hold(90), Vec::new());
-        other.settle();
+        other.exempt();
         for _ in 0..3 {
             let answer = Arc::new(budget.hold(20));
-            answer.settle();
+            answer.exempt();
             answers.push(answer);
         }
         let waiting: Vec<_> = answers
@@ -377,19 +377,19 @@ mod tests {
             let budget = budget.clone();
             async move { budget.wait_for(60, WAIT).await.map(|held| held.budget.held_bytes()) }
         });
-        silent.has_to_give_up().await;
+        silent.revoked().await;
         drop(silent);
         assert_eq!(waiting.await.expect("no panic"), Some(60));
         let working = budget.hold(60);
-        working.settle();
+        working.exempt();
         assert!(budget.wait_for(60, WAIT).await.is_none(), "what works is not disturbed");
-        assert!(!gives_up(&working));
+        assert!(!is_revoked(&working));
         assert!(budget.wait_for(40, WAIT).await.is_some());
         working.wait_for_client(50);
         let waiting = budget.wait_for(60, WAIT);
         let (_, waited) = tokio::join!(
             async {
-                working.has_to_give_up().await;
+                working.revoked().await;
                 drop(working)
             },
             waiting
@@ -401,7 +401,7 @@ mod tests {
     async fn a_reservation_above_the_budget_is_granted_alone() {
         let budget = MemoryBudget::new(100);
         let large = budget.wait_for(1_000, WAIT).await.expect("nobody else is there");
-        large.settle();
+        large.exempt();
         assert!(budget.wait_for(1, WAIT).await.is_none());
         large.resize(10);
         assert!(budget.wait_for(90, WAIT).await.is_some());

@@ -233,7 +233,7 @@ fn ended(counter: &pb::CompactionCount) -> Labels {
     ]
 }
 
-fn asked(summarizer: &str, model: &str) -> Labels {
+fn summarizer_labels(summarizer: &str, model: &str) -> Labels {
     vec![("summarizer", summarizer.to_owned()), ("model", model.to_owned())]
 }
 
@@ -321,7 +321,7 @@ fn writes(now: pb::WriteState) -> impl Iterator<Item = (Labels, i64)> {
 
 fn spendings(exposition: &mut Exposition, spendings: &[pb::SummarizerSpending]) {
     let of = |figure: fn(&pb::SummarizerSpending) -> i64| {
-        spendings.iter().map(move |spent| (asked(&spent.summarizer, &spent.model), figure(spent)))
+        spendings.iter().map(move |spent| (summarizer_labels(&spent.summarizer, &spent.model), figure(spent)))
     };
     exposition.family(REQUESTS, Scale::Whole, of(|spent| spent.request_count));
     exposition.family(FAILURES, Scale::Whole, of(|spent| spent.failure_count));
@@ -330,7 +330,7 @@ fn spendings(exposition: &mut Exposition, spendings: &[pb::SummarizerSpending]) 
     exposition.family(COST, Scale::Millionths, of(|spent| spent.cost_micro_usd));
     let used = |spent: &pb::SummarizerSpending| {
         let usage = spent.usage.unwrap_or_default();
-        let labels = asked(&spent.summarizer, &spent.model);
+        let labels = summarizer_labels(&spent.summarizer, &spent.model);
         [
             ("cache_read", usage.cache_read_tokens),
             ("cache_write", usage.cache_write_tokens),
@@ -347,10 +347,12 @@ fn providers(exposition: &mut Exposition, providers: &[pb::ProviderState]) {
     const STATES: [pb::BreakerState; 4] =
         [pb::BreakerState::Closed, pb::BreakerState::HalfOpen, pb::BreakerState::Open, pb::BreakerState::Paused];
     let of = |figure: fn(&pb::ProviderState) -> i64| {
-        providers.iter().map(move |provider| (asked(&provider.summarizer, &provider.model), figure(provider)))
+        providers
+            .iter()
+            .map(move |provider| (summarizer_labels(&provider.summarizer, &provider.model), figure(provider)))
     };
     let states = |provider: &pb::ProviderState| {
-        let (now, labels) = (provider.breaker_state(), asked(&provider.summarizer, &provider.model));
+        let (now, labels) = (provider.breaker_state(), summarizer_labels(&provider.summarizer, &provider.model));
         STATES.map(|state| {
             let name = label(state.as_str_name(), "BREAKER_STATE_", "unknown");
             ([labels.clone(), vec![("state", name)]].concat(), i64::from(state == now))
@@ -359,7 +361,7 @@ fn providers(exposition: &mut Exposition, providers: &[pb::ProviderState]) {
     exposition.family(BREAKER, Scale::Whole, providers.iter().flat_map(states));
     let closed = providers.iter().filter_map(|provider| {
         let until = provider.resume_time.as_ref()?;
-        Some((asked(&provider.summarizer, &provider.model), micros(until)))
+        Some((summarizer_labels(&provider.summarizer, &provider.model), micros(until)))
     });
     exposition.family(CLOSED_UNTIL, Scale::Millionths, closed);
     exposition.family(IN_A_ROW, Scale::Whole, of(|provider| provider.failure_count));

@@ -64,12 +64,12 @@ fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
             format!("  {part} of {message}: {} → {}", truncation.original_bytes, count(truncation.shown_bytes, "byte"))
         }));
     }
-    lines.extend(asked(plan));
+    lines.extend(requests_text(plan));
     lines
 }
 
 /// Summarizer of the plan, with the number, size and cost of its requests.
-fn asked(plan: &pb::CompactionPlan) -> Option<String> {
+fn requests_text(plan: &pb::CompactionPlan) -> Option<String> {
     if plan.summarizer.is_empty() {
         return None;
     }

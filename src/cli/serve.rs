@@ -50,7 +50,7 @@ struct Announcement {
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
     let config = arguments.config()?;
     crate::telemetry::start();
-    let mut signals = Signals::catch()?;
+    let mut signals = Signals::listen()?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let json = globals.json;
     let serving = daemon::run(config, async { drop(stopped.await) }, move |listening| announce(listening, json));
@@ -89,7 +89,7 @@ struct Signals {
 }
 
 impl Signals {
-    fn catch() -> io::Result<Self> {
+    fn listen() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 

@@ -58,7 +58,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
             output.message(&response)?;
         } else {
             if let Some(Frame::DraftDelta(words)) = &response.frame {
-                introduce(&mut client, &mut page, words).await;
+                find_speaker(&mut client, &mut page, words).await;
             }
             print(&mut output, page.pieces(&response))?;
         }
@@ -68,7 +68,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 }
 
 /// Finds out who writes a message that was begun before this command.
-async fn introduce(client: &mut Client, page: &mut Page, words: &pb::DraftDelta) {
+async fn find_speaker(client: &mut Client, page: &mut Page, words: &pb::DraftDelta) {
     if page.open.contains_key(&words.message_id) {
         return;
     }

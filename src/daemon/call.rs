@@ -180,7 +180,7 @@ impl Unwritten {
             () = written.cancelled() => return End::Done,
             () = server.closing.cancelled() => return End::Done,
             () = tokio::time::sleep(server.stall) => {}
-            () = held.has_to_give_up() => {}
+            () = held.revoked() => {}
         }
         stream.send_reset(Reason::CANCEL);
         // A frame that is partly written cannot be taken back.
@@ -216,7 +216,7 @@ async fn send_frames(
         let frame = tokio::select! {
             _ = poll_fn(|context| stream.poll_reset(context)) => return Err(StopReason::Gone),
             frame = next => frame,
-            () = unwritten.held.has_to_give_up() => return Err(StopReason::CutOff(CutOff::Crowded)),
+            () = unwritten.held.revoked() => return Err(StopReason::CutOff(CutOff::Crowded)),
             () = server.closing.cancelled() => return Err(StopReason::CutOff(CutOff::Stopping)),
         };
         let sent = match frame {
@@ -264,8 +264,8 @@ async fn give(
                     Some(Err(_)) | None => StopReason::Gone,
                 },
                 () = &mut stalled => StopReason::CutOff(CutOff::Stalled(server.stall)),
-                () = held.has_to_give_up() => StopReason::CutOff(CutOff::Crowded),
-                () = delivery.has_to_give_up() => StopReason::CutOff(CutOff::Crowded),
+                () = held.revoked() => StopReason::CutOff(CutOff::Crowded),
+                () = delivery.revoked() => StopReason::CutOff(CutOff::Crowded),
                 () = server.closing.cancelled() => StopReason::CutOff(CutOff::Stopping),
             };
             return Err(waiting);

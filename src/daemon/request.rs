@@ -72,7 +72,7 @@ async fn broken(held: Arc<Reservation>, deadline: Option<Instant>, closing: Canc
             let message = format!("the request was not complete after {} ms", limits::REQUEST_MS_MAX);
             Error::new(Reason::RequestTimedOut, message).with("limit_ms", limits::REQUEST_MS_MAX)
         }
-        () = held.has_to_give_up() => {
+        () = held.revoked() => {
             Error::new(Reason::TooManyRequests, "the request stood still while others needed its memory")
         }
         () = closing.cancelled() => Error::new(Reason::ShuttingDown, "the daemon is stopping"),
@@ -221,7 +221,7 @@ impl RequestBody {
                 if let Some(kept) = self.size.kept {
                     self.held.resize(kept);
                 }
-                self.held.settle();
+                self.held.exempt();
                 Poll::Ready(trailers.map_err(gone).transpose().map(|trailers| trailers.map(Frame::trailers)))
             }
         }

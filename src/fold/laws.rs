@@ -184,7 +184,7 @@ impl Session<'_> {
                 Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, None),
                 Decision::LastResort => (Trigger::Window, None),
             };
-            match self.carry_out(&before, &evaluated, decision) {
+            match self.execute(&before, &evaluated, decision) {
                 Ok(prepared) => {
                     let outcome = Outcome {
                         tokens_before: before.view.estimated_tokens,
@@ -206,7 +206,7 @@ impl Session<'_> {
     }
 
     /// The work of a decision, as its job does it; the failure if it has no effect.
-    fn carry_out(
+    fn execute(
         &self,
         before: &Snapshot,
         evaluated: &Evaluated<'_>,

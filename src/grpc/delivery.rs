@@ -75,9 +75,9 @@ impl Delivery {
     }
 
     /// Resolves when the answer has to end because others need its memory.
-    pub async fn has_to_give_up(&self) {
+    pub async fn revoked(&self) {
         match &self.held {
-            Some(held) => held.has_to_give_up().await,
+            Some(held) => held.revoked().await,
             None => std::future::pending().await,
         }
     }

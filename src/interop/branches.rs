@@ -6,7 +6,7 @@ use super::transcript::{Branch, Entry, Problem};
 ///
 /// Before this, a compaction names the first entry that the agent kept, of any kind, and no end of its range. A
 /// compaction with no message before the kept entries covers nothing and becomes a record.
-pub(super) fn settle(branches: &mut [Branch], problems: &mut Vec<Problem>) {
+pub(super) fn finish_branches(branches: &mut [Branch], problems: &mut Vec<Problem>) {
     for branch in 0..branches.len() {
         for index in 0..branches[branch].entries.len() {
             let Entry::Compaction(compaction) = &branches[branch].entries[index] else { continue };

@@ -9,7 +9,7 @@ mod row;
 mod tests;
 mod tree;
 
-use super::branches::settle;
+use super::branches::finish_branches;
 use super::draft::MessageDraft;
 use super::name_index::{CLIENT_ID_BYTES, Line, NameIndex, record};
 use super::raw::Object;
@@ -127,7 +127,7 @@ fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, name
         }
     }
     let mut branches = converter.close();
-    settle(&mut branches, &mut names.problems);
+    finish_branches(&mut branches, &mut names.problems);
     let title = title(rows, &branches[0]);
     Transcript { format: Format::ClaudeCode, source_id, title, branches, children: Vec::new(), problems: Vec::new() }
 }

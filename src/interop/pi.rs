@@ -8,7 +8,7 @@ mod edits;
 #[cfg(test)]
 mod tests;
 
-use super::branches::settle;
+use super::branches::finish_branches;
 use super::content::{self, Output};
 use super::draft::MessageDraft;
 use super::name_index::{Line, NameIndex, record};
@@ -389,7 +389,7 @@ impl Reader {
 
     fn transcript(mut self) -> Transcript {
         let mut branches = sort(self.nodes);
-        settle(&mut branches, &mut self.names.problems);
+        finish_branches(&mut branches, &mut self.names.problems);
         self.names.problems.sort_by_key(|problem| problem.line);
         let title = if self.name.is_empty() { first_request(&branches[0]) } else { title_of(&self.name) };
         Transcript {

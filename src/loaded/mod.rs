@@ -85,7 +85,7 @@ impl LoadedSession {
         // New counts are not stored, because a read writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
         let mut fold = Fold::new(fold_input(&source, &policy), passages);
-        provenance::sign(&source.messages, &mut fold.view.messages, provenance.as_ref());
+        provenance::set_author(&source.messages, &mut fold.view.messages, provenance.as_ref());
         let contentless = contentless(&source.messages, &fold.view.messages);
         let size = Size::of(&source.messages);
         Ok(Self { source, policy, fold, provenance, omitted_by, contentless, size })
@@ -136,7 +136,7 @@ impl LoadedSession {
             (at, first_open, pending, appended_bytes);
         let restart = self.fold.extend(fold_input(&self.source, &self.policy), unchanged);
         let (newer, shown) = (&self.source.messages[restart.sources..], &mut self.fold.view.messages[restart.shown..]);
-        provenance::sign(newer, shown, self.provenance.as_ref());
+        provenance::set_author(newer, shown, self.provenance.as_ref());
         let changed: HashSet<Revision> = newer.iter().map(|source| source.message.revision).collect();
         self.contentless.retain(|revision| !changed.contains(revision));
         self.contentless.extend(contentless(newer, shown));

@@ -8,12 +8,12 @@ use crate::store::{Error, Result, Source, Store};
 use std::sync::Arc;
 
 /// The author of this name, if it is not a client.
-fn asked(summarizer: &str) -> Author {
+fn author_of(summarizer: &str) -> Author {
     if summarizer == BUILT_IN { Author::BuiltIn } else { Author::Model }
 }
 
 /// Sets the author on the summaries in a view.
-pub(super) fn sign(sources: &[SourceMessage], messages: &mut [ViewMessage], summary: Option<&Arc<Provenance>>) {
+pub(super) fn set_author(sources: &[SourceMessage], messages: &mut [ViewMessage], summary: Option<&Arc<Provenance>>) {
     for message in messages {
         message.provenance = match message.kind {
             ViewKind::Summary => summary.cloned(),
@@ -39,7 +39,7 @@ pub(super) async fn of_summary(store: &Store, source: &Source) -> Result<Option<
     Ok(Some(Provenance {
         compaction: Some(covered.compaction),
         summary: outcome.summary_message,
-        author: if outcome.is_supplied(trigger) { Author::Client } else { asked(&outcome.summarizer) },
+        author: if outcome.is_supplied(trigger) { Author::Client } else { author_of(&outcome.summarizer) },
         summarizer: outcome.summarizer,
     }))
 }
@@ -48,5 +48,5 @@ pub(super) async fn of_summary(store: &Store, source: &Source) -> Result<Option<
 fn of_branch(sources: &[SourceMessage], id: MessageId) -> Option<Provenance> {
     let found = sources.iter().find(|source| source.message.id == id)?;
     let summarizer = found.message.model.clone();
-    Some(Provenance { compaction: None, summary: Some(id), author: asked(&summarizer), summarizer })
+    Some(Provenance { compaction: None, summary: Some(id), author: author_of(&summarizer), summarizer })
 }

@@ -335,7 +335,7 @@ impl Worker {
 
     async fn end_without_work(&self, claim: &Claim) -> Result<(), Error> {
         let why = failure(FailureReason::NothingToCompact, "nothing in the view can be pruned, omitted or summarized");
-        Ok(with_retry(|| self.store.nothing_to_do(claim.clone(), why.clone())).await?)
+        Ok(with_retry(|| self.store.end_without_work(claim.clone(), why.clone())).await?)
     }
 
     /// Applies the clearings of maintenance, or, by hand, every clearing of any step of the policy.

@@ -192,7 +192,7 @@ impl Fixture {
             Action::Cancel(session, which) => self.cancel(*session, *which).await,
             Action::FindWork => self.find_work().await,
             Action::Take => self.take().await,
-            Action::Beat(worker) => self.beat(*worker).await,
+            Action::Beat(worker) => self.heartbeat(*worker).await,
             Action::Succeed(worker) => {
                 if let Some(CurrentWork { claim, work, .. }) = self.hands[*worker].take() {
                     self.commit(&claim).await;
@@ -339,8 +339,8 @@ impl Fixture {
         let many = i64::try_from(1 + self.state.skipped()).expect("few");
         let due = self.store.due_sessions(many).await.expect("due");
         let ready = self.store.ready_jobs(self.clock.now(), many).await.expect("ready");
-        let in_hand = self.in_hand();
-        let is_new = |key: &SessionKey| !in_hand.contains(key);
+        let in_progress = self.in_progress();
+        let is_new = |key: &SessionKey| !in_progress.contains(key);
         let expected = usize::from(due.iter().any(is_new));
         for key in due.iter().filter(|key| is_new(key)) {
             let source = self.store.source(*key, None).await.expect("a session");
@@ -351,7 +351,7 @@ impl Fixture {
         self.queue.extend(effects);
     }
 
-    fn in_hand(&self) -> HashSet<SessionKey> {
+    fn in_progress(&self) -> HashSet<SessionKey> {
         let queued = self.queue.iter();
         queued.chain(self.hands.iter().flatten().map(|hands| &hands.work)).map(session_of).collect()
     }
@@ -425,7 +425,7 @@ impl Fixture {
         job.state == CompactionState::Running && job.epoch == claim.epoch
     }
 
-    async fn beat(&mut self, worker: usize) {
+    async fn heartbeat(&mut self, worker: usize) {
         let Some(CurrentWork { claim, .. }) = &self.hands[worker] else { return };
         let claim = claim.clone();
         let until = self.clock.now().plus_millis(limits::LEASE_MS);
@@ -491,7 +491,7 @@ impl Fixture {
     }
 
     async fn nothing(&mut self, claim: &Claim) {
-        let done = self.store.nothing_to_do(claim.clone(), failure()).await;
+        let done = self.store.end_without_work(claim.clone(), failure()).await;
         if self.holds(claim) {
             done.expect("the claim holds");
             self.end(claim.compaction, CompactionState::Cancelled);

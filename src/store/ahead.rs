@@ -30,7 +30,7 @@ const AHEAD_MS: i64 = 60_000;
 
 /// Sets the clock to continue from the newest event, and lowers stored instants to the furthest valid wait. For a store
 /// without readers and writers yet.
-pub(super) fn settle(conn: &Connection, clock: &Clock) -> Result<()> {
+pub(super) fn lower_times(conn: &Connection, clock: &Clock) -> Result<()> {
     let newest: Option<i64> = sqlite::scalar(NEWEST_EVENT).optional(conn)?;
     let newest = newest.map(Timestamp).unwrap_or_default();
     if newest > clock.system().plus_millis(AHEAD_MS) {

@@ -37,7 +37,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
     let head = tx.head(key)?;
     let judged_at = job.compaction.base_revision.unwrap_or(job.requested_revision);
     if head.state == SessionState::Archived || (job.is_automatic() && head.compaction_revision > judged_at) {
-        overtaken(tx, key, &job)?;
+        end_superseded(tx, key, &job)?;
         return Ok(None);
     }
     let head = tx.loaded(key)?;
@@ -87,7 +87,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
 /// Ends a compaction that may no longer begin or be tried again: an automatic one that another change of the view has
 /// superseded, or any in an archived session. In the first case the reason for the compaction may be gone, so the
 /// session is evaluated again.
-fn overtaken(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
+fn end_superseded(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     let is_archived = tx.loaded(key)?.state == SessionState::Archived;
     let (state, why) = if is_archived {
         (CompactionState::Cancelled, archived())

@@ -175,11 +175,11 @@ pub(crate) fn tail(reader: &mut Reader<'_>, filter: &EventFilter, after: Seq, he
     found.retain(|(_, event)| event.seq <= head);
     let found = found.into_iter().map(|(key, event)| (key, Arc::new(event))).collect();
     let found = Found::new(found);
-    let goes_on = match found.split() {
-        Some((key, last)) => goes_on(reader, filter, key, last)?,
+    let continues = match found.split() {
+        Some((key, last)) => continues(reader, filter, key, last)?,
         None => false,
     };
-    Ok(found.page(filter, (after, head), goes_on))
+    Ok(found.page(filter, (after, head), continues))
 }
 
 /// The same page, from the newest events in memory; none if they do not reach back that far, or if the page splits a
@@ -220,10 +220,10 @@ impl Found {
         (!last.ends_mutation).then_some((*key, last.revision))
     }
 
-    /// The page. `goes_on` is true if the filter admits more events of the split mutation.
-    fn page(self, filter: &EventFilter, (after, head): (Seq, Seq), goes_on: bool) -> EventPage {
+    /// The page. `continues` is true if the filter admits more events of the split mutation.
+    fn page(self, filter: &EventFilter, (after, head): (Seq, Seq), continues: bool) -> EventPage {
         let scanned = if self.is_full { self.events.last().map_or(after, |(_, event)| event.seq) } else { head };
-        let mut more = goes_on;
+        let mut more = continues;
         let mut events = Vec::with_capacity(self.events.len());
         for (key, event) in self.events.into_iter().rev() {
             more &= !event.ends_mutation;
@@ -239,7 +239,7 @@ impl Found {
 
 /// True if the filter admits more events of a mutation after the page that splits it. Its session is one that the
 /// filter admits, or it would not have been found.
-fn goes_on(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, last: Revision) -> Result<bool> {
+fn continues(reader: &mut Reader<'_>, filter: &EventFilter, key: i64, last: Revision) -> Result<bool> {
     if filter.kinds.is_empty() {
         return Ok(true);
     }

@@ -131,7 +131,7 @@ impl Export<'_> {
         (self.each)(piece).map_err(|error| Error::CopyFailed(format!("the export cannot be written: {error}")))
     }
 
-    fn lose(&mut self, table: &str, row: i64, place: Option<(i64, Revision)>, error: &Error) -> Result<()> {
+    fn record_lost(&mut self, table: &str, row: i64, place: Option<(i64, Revision)>, error: &Error) -> Result<()> {
         let (table, row) = named_row(error).unwrap_or_else(|| (table.to_owned(), row.to_string()));
         let session = place.map(|(session, _)| self.name(session)).unwrap_or_default();
         let revision = place.map(|(_, revision)| revision);
@@ -162,7 +162,7 @@ impl Export<'_> {
                     Ok(key) => self.session(key)?,
                     // The index may show that there is no such row.
                     Err((key, _)) if !self.ids.is_empty() && !self.ids.contains_key(&key) => {}
-                    Err((key, error)) => self.lose("session", key, Some((key, 0)), &error)?,
+                    Err((key, error)) => self.record_lost("session", key, Some((key, 0)), &error)?,
                 }
             }
         }
@@ -174,7 +174,7 @@ impl Export<'_> {
         self.ids.extend(id.ok().map(|id| (key, SessionId(id))));
         match sessions::get(&mut Reader::new(self.conn), key) {
             Ok(session) => self.give(Exported::Session(Box::new(session))),
-            Err(error) => self.lose("session", key, Some((key, 0)), &error),
+            Err(error) => self.record_lost("session", key, Some((key, 0)), &error),
         }
     }
 
@@ -193,7 +193,7 @@ impl Export<'_> {
                         let place = self.place(row);
                         let is_known = place.is_some() || self.places.as_ref().is_none_or(HashMap::is_empty);
                         if is_known {
-                            self.lose("message", row, place, &error)?;
+                            self.record_lost("message", row, place, &error)?;
                         }
                     }
                 }
@@ -210,11 +210,11 @@ impl Export<'_> {
                 let place = Some((session, message.revision));
                 let name = self.name(session);
                 self.give(Exported::Message(name, Box::new(message)))?;
-                lost.iter().try_for_each(|error| self.lose("part", row, place, error))
+                lost.iter().try_for_each(|error| self.record_lost("part", row, place, error))
             }
             Err(error) => {
                 let place = self.place(row).or(Some((session, 0)));
-                self.lose("message", row, place, &error)
+                self.record_lost("message", row, place, &error)
             }
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct Identity {
 }
 
 /// The identity, which is made at the first start of a new store and of a restored backup.
-pub(super) fn settle(conn: &Connection, clock: &Clock) -> Result<Identity> {
+pub(super) fn load_or_create(conn: &Connection, clock: &Clock) -> Result<Identity> {
     let secret: [u8; 32] = rand::random();
     let (id, now) = (fresh_id(), clock.now().0);
     sqlite::query(FIRST).bind(id.as_bytes()).bind(now).bind(&secret).execute(conn)?;

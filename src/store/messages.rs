@@ -227,7 +227,7 @@ fn list_of(rows: &[i64]) -> String {
 }
 
 /// The number of these messages that one statement may read, so that its rows stay within `bytes_max`; at least one.
-fn together(found: &[Found], bytes_max: usize) -> usize {
+fn count_within(found: &[Found], bytes_max: usize) -> usize {
     let mut bytes = 0_usize;
     let fits = found.iter().take_while(|found| {
         bytes = bytes.saturating_add(found.bytes);
@@ -242,7 +242,7 @@ fn fill_parts(reader: &mut Reader<'_>, found: &mut [Found], at: Revision, budget
     let mut filled = 0;
     while filled < found.len() {
         let bytes_max = budget.most.saturating_sub(budget.spent).min(limits::PAGE_BYTES_MAX);
-        let end = filled + together(&found[filled..], bytes_max);
+        let end = filled + count_within(&found[filled..], bytes_max);
         if budget.refuses(found[filled].bytes) {
             break;
         }

@@ -202,9 +202,9 @@ impl Store {
         }
         failpoint::reach("migrated");
         files::sync_directory(&held, &directory)?;
-        ahead::settle(&conn, &clock)?;
+        ahead::lower_times(&conn, &clock)?;
         open_messages::restart(&conn, clock.now())?;
-        let identity = identity::settle(&conn, &clock)?;
+        let identity = identity::load_or_create(&conn, &clock)?;
         let of_readers = directory.clone();
         let readers =
             Readers::new(limits::READERS, clock.clone(), Box::new(move || connect_reader(&of_readers, durability)))?;

@@ -276,7 +276,7 @@ pub(super) fn reopen(tx: &mut Tx<'_>, ancestry: &Ancestry, after: Revision) -> R
 }
 
 /// Finds the calls and results of an edit. A result that the edit repeats from the original answers the same call.
-pub(super) fn settle_edit(
+pub(super) fn assign_edit_calls(
     tx: &mut Tx<'_>,
     key: i64,
     original: &Message,

@@ -196,7 +196,7 @@ fn settled(
     let mut reader = Reader::new(tx.conn);
     let original = messages::get(&mut reader, ancestry, &original.id.to_string())?;
     let edited = messages::get(&mut reader, ancestry, &edited.id.to_string())?;
-    pairing::settle_edit(tx, ancestry.key, &original, &edited, &written, &mut inputs)?;
+    pairing::assign_edit_calls(tx, ancestry.key, &original, &edited, &written, &mut inputs)?;
     Ok(inputs)
 }
 

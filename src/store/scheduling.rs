@@ -61,7 +61,7 @@ impl Store {
     }
 
     /// Ends a job that had nothing to do.
-    pub async fn nothing_to_do(&self, claim: Claim, failure: Failure) -> Result<()> {
+    pub async fn end_without_work(&self, claim: Claim, failure: Failure) -> Result<()> {
         self.end_job(claim, jobs::End::Nothing(failure)).await
     }
 

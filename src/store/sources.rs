@@ -102,7 +102,7 @@ impl Store {
         self.snapshot(|reader| {
             let ancestry = ancestry::by_key(reader, key)?;
             let source = frame(reader, &ancestry, ancestry.revision)?;
-            let Some(from) = goes_on_from(known, &source, &ancestry) else { return Ok(SourceUpdate::Changed) };
+            let Some(from) = continues_from(known, &source, &ancestry) else { return Ok(SourceUpdate::Changed) };
             let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
             let messages = messages::sources(reader, &ancestry, &behind, source.at, bytes_max)?;
             let Source { at, first_open, pending, appended_bytes, .. } = source;
@@ -133,7 +133,7 @@ fn frame(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<S
 
 /// The revision from which a newer source differs from a known one, if only messages of the newest range are new:
 /// everything before it was sealed when the known one was read, and has not changed.
-fn goes_on_from(known: &Source, newer: &Source, ancestry: &Ancestry) -> Option<Revision> {
+fn continues_from(known: &Source, newer: &Source, ancestry: &Ancestry) -> Option<Revision> {
     let is_same = known.changed_revision == newer.changed_revision && known.layout == newer.layout;
     let is_own = |from: &Revision| ancestry.fork_revision.is_none_or(|fork| *from > fork);
     open_end(known).filter(|from| is_same && is_own(from))

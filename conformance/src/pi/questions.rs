@@ -1,8 +1,8 @@
 //! Questions about whole conversations: their transcript for a summarizer, their context usage, a provider's refusal,
 //! the input of a branch summary, and the entry of each message in a context.
 
-use super::life::{lines, whole_lines, without_margins};
-use super::lives::WHOLE;
+use super::scenario::{lines, whole_lines, without_margins};
+use super::scenarios::WHOLE;
 use super::session::{self, Session, message_tokens};
 use super::{PAIRED, Pi, Question};
 use crate::report::{Class, Reason};

@@ -1,7 +1,7 @@
-//! Lives through the daemon's socket: the real binary, its scheduler and its summarizer, with a simulated provider.
+//! Scenarios through the daemon's socket: the real binary, its scheduler and its summarizer, with a simulated provider.
 
-use super::life::{Life, Made, Next, Side, lines_of_prompt};
-use super::lives::Lives;
+use super::scenario::{Made, Next, Scenario, Side, lines_of_prompt};
+use super::scenarios::Scenarios;
 use crate::daemon::{Daemon, Prompt, View};
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Report};
@@ -12,13 +12,13 @@ use longhand::pb;
 use serde_json::{Value, json};
 use std::cell::Cell;
 
-/// The same lives as with `fold` alone, in a daemon.
-pub(crate) struct Socket(&'static Lives);
+/// The same scenarios as with `fold` alone, in a daemon.
+pub(crate) struct Socket(&'static Scenarios);
 
-pub(crate) const V1_5: Socket = Socket(&super::lives::V1_5);
+pub(crate) const V1_5: Socket = Socket(&super::scenarios::V1_5);
 
-/// One of this number of lives also runs in the daemon, because every message waits for the daemon's decision.
-const FOLD_LIVES: u64 = 10;
+/// One of this number of scenarios also runs in the daemon, because every message waits for the daemon's decision.
+const FOLD_SCENARIOS: u64 = 10;
 
 impl System for Socket {
     fn name(&self) -> &'static str {
@@ -39,11 +39,11 @@ impl System for Socket {
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
         let daemon = Daemon::start(&std::env::temp_dir())?;
-        for index in run.first..run.first.saturating_add(run.lives.div_ceil(FOLD_LIVES)) {
-            let life = self.0.draw(run.seed, index).with_sections().with_words();
+        for index in run.first..run.first.saturating_add(run.scenarios.div_ceil(FOLD_SCENARIOS)) {
+            let scenario = self.0.draw(run.seed, index).with_sections().with_words();
             let words = Cell::new(0);
-            let mut ours = InDaemon::start(&daemon, &life, &words)?;
-            self.0.course(&mut *peer, &mut *report, &life).run(&mut ours, &words)?;
+            let mut ours = InDaemon::start(&daemon, &scenario, &words)?;
+            self.0.course(&mut *peer, &mut *report, &scenario).run(&mut ours, &words)?;
         }
         Ok(())
     }
@@ -52,7 +52,7 @@ impl System for Socket {
 /// Our side in a daemon.
 struct InDaemon<'a> {
     daemon: &'a Daemon,
-    life: &'a Life,
+    scenario: &'a Scenario,
     words: &'a Cell<usize>,
     session_id: String,
     view: View,
@@ -66,20 +66,20 @@ struct InDaemon<'a> {
 }
 
 impl<'a> InDaemon<'a> {
-    fn start(daemon: &'a Daemon, life: &'a Life, words: &'a Cell<usize>) -> Result<Self, PeerFailure> {
+    fn start(daemon: &'a Daemon, scenario: &'a Scenario, words: &'a Cell<usize>) -> Result<Self, PeerFailure> {
         let session_id = daemon.create(pb::CreateSessionRequest {
-            policy_json: life.policy_json(),
-            window: Some(pb::ModelWindow { context_tokens: life.window.context, ..Default::default() }),
+            policy_json: scenario.policy_json(),
+            window: Some(pb::ModelWindow { context_tokens: scenario.window.context, ..Default::default() }),
             ..Default::default()
         })?;
         let (view, summary) = (View::default(), None);
-        Ok(Self { daemon, life, words, session_id, view, first: 0, count: 0, summary, is_new: false })
+        Ok(Self { daemon, scenario, words, session_id, view, first: 0, count: 0, summary, is_new: false })
     }
 
     /// A compaction that the view shows, with the requests that the provider got for it.
     fn made(&mut self, id: String, text: String, prompts: Vec<Prompt>) -> Made {
         let inline: Vec<SourceMessage> =
-            (self.first..self.count).map(|position| self.life.message(position).clone()).collect();
+            (self.first..self.count).map(|position| self.scenario.message(position).clone()).collect();
         let shown = self.view.messages.iter().flat_map(|message| &message.parts);
         let positions = shown.filter_map(|part| part.part.as_ref()?.metadata_json.as_ref()?.parse().ok());
         let first = positions.min().unwrap_or(self.count);
@@ -113,9 +113,9 @@ impl<'a> InDaemon<'a> {
 
 impl Side for InDaemon<'_> {
     fn append(&mut self, position: usize) -> Result<Value, PeerFailure> {
-        let message = &self.life.message(position).message;
-        let usage = self.life.usage(position, self.view.header.estimated_tokens);
-        let words = self.life.words(self.words.get()).clone();
+        let message = &self.scenario.message(position).message;
+        let usage = self.scenario.usage(position, self.view.header.estimated_tokens);
+        let words = self.scenario.words(self.words.get()).clone();
         self.daemon.provider(|provider| provider.words = words);
         let view_token = (message.role == Role::Assistant).then(|| self.view.header.view_token.clone());
         let new = pb::NewMessage {
@@ -142,7 +142,7 @@ impl Side for InDaemon<'_> {
         self.count += 1;
         self.view = self.daemon.view(&self.session_id)?;
         self.is_new = true;
-        Ok(self.life.raw(position, usage.as_ref()))
+        Ok(self.scenario.raw(position, usage.as_ref()))
     }
 
     fn next(&mut self, _number: usize) -> Result<Option<Next>, PeerFailure> {
@@ -162,7 +162,7 @@ impl Side for InDaemon<'_> {
         let is_known = |id: &str| self.summary.as_ref().is_some_and(|(_, known)| known == id);
         match summary.filter(|(id, _)| !is_known(id)) {
             Some((id, shown)) => {
-                let text = self.life.summary_in(&shown);
+                let text = self.scenario.summary_in(&shown);
                 Ok(Some(Next::Made(Box::new(self.made(id, text, prompts)))))
             }
             None if prompts.is_empty() => Ok(None),

@@ -141,7 +141,7 @@ async fn play(
     let watching = watcher::follow(interface, session_id.to_owned(), last_seen, output);
     let working = async {
         let played = tokio::try_join!(terminal.play(sample::TERMINAL), editor.play(sample::EDITOR))?;
-        let revision = settle(client, session_id).await?;
+        let revision = wait_until_idle(client, session_id).await?;
         last.send_replace(Some(revision));
         anyhow::Ok(played)
     };
@@ -152,7 +152,7 @@ async fn play(
 }
 
 /// Waits until no compaction is pending. Returns the session's revision then.
-async fn settle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
+async fn wait_until_idle(client: &mut Client, session_id: &str) -> anyhow::Result<i64> {
     for _ in 0..SETTLE_TRIES {
         if !compactions::all(client, session_id).await?.iter().any(compactions::is_active) {
             let request = pb::GetSessionRequest { session_id: session_id.to_owned() };

@@ -136,7 +136,7 @@ impl Evaluation<'_> {
             let messages: Vec<&NewMessage> = messages_of(entries).collect();
             let (before, after) = messages.split_at(at.min(messages.len()));
             let (before, after) = (stored(before.iter().copied()), stored(after.iter().copied()));
-            return self.at_split("chosen", &before, &after, None).await;
+            return self.evaluate_boundary("chosen", &before, &after, None).await;
         }
         let real = entries.iter().enumerate().find_map(|(at, entry)| match entry {
             Entry::Compaction(compaction) => Some((at, compaction)),
@@ -148,11 +148,11 @@ impl Evaluation<'_> {
         let at = entries[..end].iter().position(is_first_kept).unwrap_or(end);
         let own = compaction.summary_text.clone();
         let (before, after) = (stored(messages_of(&entries[..at])), stored(messages_of(&entries[at..])));
-        self.at_split("real", &before, &after, Some(own)).await
+        self.evaluate_boundary("real", &before, &after, Some(own)).await
     }
 
     /// Rows of one boundary: the agent's own summary, if any, and each preset at each size.
-    async fn at_split(
+    async fn evaluate_boundary(
         &mut self,
         kind: &'static str,
         before: &[Message],

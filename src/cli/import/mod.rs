@@ -71,7 +71,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         None => None,
     };
-    let report = Report::expecting(&sources, problems);
+    let report = Report::with_totals(&sources, problems);
     let groups = plan::groups(sources, &combination, arguments.client_id);
     let client = globals.client().await?;
     let mut player = Player::new(client, combination, report, views, Duration::from_millis(arguments.pace));

@@ -210,7 +210,7 @@ impl Player {
         let own: Vec<String> = messages.iter().map(|message| message.client_id.clone().unwrap_or_default()).collect();
         let request = pb::AppendMessagesRequest { session_id: session_id.to_owned(), messages, ..Default::default() };
         let messages = &self.client.messages;
-        let response = unless_busy(async || messages.clone().append_messages(request.clone()).await).await;
+        let response = retry_while_busy(async || messages.clone().append_messages(request.clone()).await).await;
         let response = response.with_context(|| range(&own))?.into_inner();
         self.report.existed += i64::from(response.existed_count);
         self.report.written += own.len() as i64 - i64::from(response.existed_count);
@@ -240,7 +240,7 @@ impl Player {
             request_id: request_id(&edit.client_id),
         };
         let messages = &self.client.messages;
-        let edited = unless_busy(async || messages.clone().edit_message(request.clone()).await).await;
+        let edited = retry_while_busy(async || messages.clone().edit_message(request.clone()).await).await;
         let Err(status) = edited else { return Ok(()) };
         match failure::reason(&status).as_deref() {
             Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED") => {
@@ -327,7 +327,7 @@ fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
 }
 
 /// Sends a request, and repeats it while the daemon is too busy, up to the maximum number of tries.
-async fn unless_busy<T>(mut send: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
+async fn retry_while_busy<T>(mut send: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
     let mut tries = 1;
     loop {
         match send().await {

@@ -104,7 +104,7 @@ fn mean_milliseconds(micros: &[i64]) -> f64 {
 
 impl Report {
     /// A report with the totals of the files, before anything is written.
-    pub(super) fn expecting(sources: &[Source], problems: usize) -> Self {
+    pub(super) fn with_totals(sources: &[Source], problems: usize) -> Self {
         let mut report = Self { problems, ..Self::default() };
         for source in sources {
             let totals = interop::expectations(&source.transcript);

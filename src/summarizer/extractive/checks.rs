@@ -70,7 +70,7 @@ impl Checks {
     /// Adds an outcome of a command; returns the failures that it ended, as lessons.
     pub(super) fn end(&mut self, check: Check, output: &str, changed_at: Option<i64>) -> Vec<(String, i64)> {
         let passed = check.outcome == Outcome::Passed;
-        let lessons = if passed { self.settle(&check, changed_at) } else { Vec::new() };
+        let lessons = if passed { self.clear_failures(&check, changed_at) } else { Vec::new() };
         if passed && !check.verifies {
             if !check.output_line.is_empty() {
                 self.put(check);
@@ -107,7 +107,7 @@ impl Checks {
 
     /// Resolves the failures that a success ends: of the same command, a narrower one, or a list of commands that ends
     /// with it. A failure of another form of the command becomes a lesson.
-    fn settle(&mut self, passed: &Check, changed_at: Option<i64>) -> Vec<(String, i64)> {
+    fn clear_failures(&mut self, passed: &Check, changed_at: Option<i64>) -> Vec<(String, i64)> {
         let command = passed.command.as_str();
         // `./...` includes everything below.
         let whole = command.strip_suffix("...").unwrap_or("\n");

@@ -133,7 +133,7 @@ pub(super) fn compose(form: Form<'_>, budget: Budget, items: Vec<Item>, focus: &
         }
     }
     for (topic, _) in SHARES.into_iter().filter(|(topic, _)| *topic != Topic::Files) {
-        selection.widen(topic);
+        selection.restore_full_texts(topic);
         selection.fill(&mut candidates, topic, selection.left);
     }
     truncated_to(render(form, &selection.lines()), budget)
@@ -208,7 +208,7 @@ impl Selection<'_> {
     }
 
     /// Restores the full text of selected items, in the order of their selection, as far as it fits.
-    fn widen(&mut self, topic: Topic) {
+    fn restore_full_texts(&mut self, topic: Topic) {
         for position in 0..self.taken.len() {
             let (section, candidate) = &self.taken[position];
             let Some(wanted) = candidate.wanted.as_ref().filter(|_| candidate.item.topic == topic) else { continue };

@@ -85,7 +85,7 @@ impl Gate {
     }
 
     /// Waits for a slot; fails at once while the breaker is open or paused.
-    pub(super) async fn enter(&self) -> Result<SemaphorePermit<'_>, Fault> {
+    pub(super) async fn acquire(&self) -> Result<SemaphorePermit<'_>, Fault> {
         self.check(Instant::now())?;
         let waiting = Waiting::new(&self.waiting);
         let permit = self.permits.acquire().await;
@@ -228,30 +228,30 @@ mod tests {
             let found = gate.state_at(Instant::now());
             (found.running, found.waiting, found.slots)
         };
-        let (first, _second) = (gate.enter().await.expect("open"), gate.enter().await.expect("open"));
-        let mut third = Box::pin(gate.enter());
+        let (first, _second) = (gate.acquire().await.expect("open"), gate.acquire().await.expect("open"));
+        let mut third = Box::pin(gate.acquire());
         assert!(third.as_mut().now_or_never().is_none());
         assert_eq!(counted(), (2, 1, 2));
         drop(third);
         assert_eq!(counted(), (2, 0, 2), "who gives up waits no more");
         drop(first);
-        assert!(gate.enter().await.is_ok());
+        assert!(gate.acquire().await.is_ok());
         assert_eq!(counted(), (1, 0, 2));
     }
 
     #[tokio::test]
     async fn a_closed_gate_is_not_waited_at() {
         let gate = Gate::new(1);
-        let _first = gate.enter().await.expect("open");
+        let _first = gate.acquire().await.expect("open");
         gate.ended(Err(&fails(Some(60_000))), Instant::now());
-        assert!(gate.enter().now_or_never().expect("at once").is_err());
+        assert!(gate.acquire().now_or_never().expect("at once").is_err());
     }
 
     #[tokio::test]
     async fn waiting_requests_fail_when_the_gate_closes() {
         let gate = Gate::new(1);
-        let first = gate.enter().await.expect("open");
-        let mut second = std::pin::pin!(gate.enter());
+        let first = gate.acquire().await.expect("open");
+        let mut second = std::pin::pin!(gate.acquire());
         assert!(second.as_mut().now_or_never().is_none(), "it waits");
         gate.ended(Err(&fails(Some(60_000))), Instant::now());
         drop(first);

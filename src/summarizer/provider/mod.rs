@@ -189,7 +189,7 @@ impl Provider {
         let body = wire.body.to_string();
         let request_hash = *blake3::hash(body.as_bytes()).as_bytes();
         let recorded = self.record_text.then(|| body.clone());
-        let slot = self.gate.enter().await?;
+        let slot = self.gate.acquire().await?;
         let mut entry = Entry {
             provider: self,
             observer,

@@ -1,7 +1,7 @@
 //! Cursors and page tokens.
 
+use super::instance::{Copy, Template};
 use super::mutate::Shape;
-use super::world::{Copy, Template};
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
 use base64::Engine as _;
@@ -24,7 +24,7 @@ const LISTS: [&str; 7] = ["events", "session events", "stream", "messages", "bac
 impl Cursors {
     pub(super) fn open() -> Result<Self> {
         let copy = Template::new()?.copy()?;
-        let app = &copy.world().map_err(anyhow::Error::msg)?.app;
+        let app = &copy.instance().map_err(anyhow::Error::msg)?.app;
         let tokens = copy.block_on(async {
             let mut tokens = Vec::new();
             for list in LISTS {
@@ -106,7 +106,7 @@ impl Decoder for Cursors {
                 URL_SAFE_NO_PAD.encode(token)
             }
         };
-        let app = &self.copy.world()?.app;
+        let app = &self.copy.instance()?.app;
         match self.copy.block_on(ask(app, list, &token)) {
             Ok(_) => Ok(Outcome::Taken),
             Err(error) => match error.reason {

@@ -1,7 +1,7 @@
 //! The encodings of the database.
 
+use super::instance::Template;
 use super::mutate::Shape;
-use super::world::Template;
 use super::{Decoder, Input, Outcome};
 use anyhow::{Context as _, Result};
 use longhand::store::{DiskForm, Error, reread};

@@ -14,7 +14,7 @@ mod replies;
 mod rpc;
 mod rows;
 mod settings;
-mod world;
+mod instance;
 
 use crate::seed::generator;
 use anyhow::{Context as _, Result, bail};

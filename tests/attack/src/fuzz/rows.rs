@@ -1,7 +1,7 @@
 //! Rows of a database while it is read, altered by a person with a tool or by a faulty disk.
 
+use super::instance::{Copy, Template, once};
 use super::mutate::Shape;
-use super::world::{Copy, Template, once};
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
 use longhand::app::append::ListMessages;
@@ -91,7 +91,7 @@ impl Rows {
             database.execute_batch(&format!("drop trigger {trigger}"))?;
         }
         database.execute_batch("pragma ignore_check_constraints = on")?;
-        let app = copy.world().map_err(anyhow::Error::msg)?.app.clone();
+        let app = copy.instance().map_err(anyhow::Error::msg)?.app.clone();
         let other = copy.block_on(answers_of_other(&app)).map_err(|error| anyhow::anyhow!("s2: {error}"))?;
         Ok(Self { copy, database, other })
     }
@@ -269,7 +269,7 @@ impl Decoder for Rows {
         let found = self.original((table, column), number).map_err(|error| error.to_string())?;
         let Some((row, kind, original)) = found else { return Ok(Outcome::Refused) };
         let key = (key_of(table), row.as_str());
-        let app = self.copy.world()?.app.clone();
+        let app = self.copy.instance()?.app.clone();
         let Self { copy, database, other: usual } = self;
         let altered = write(database, (table, column), key, &kind, Some(&input.body));
         // A tool cannot write a value that a strict table or a unique index refuses.

@@ -1,7 +1,7 @@
 //! Requests of every method, through the real services with the layer that explains refusals.
 
+use super::instance::{Copy, Template};
 use super::mutate::Shape;
-use super::world::{Copy, Template};
 use super::{Decoder, Input, Outcome};
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
@@ -55,7 +55,7 @@ impl Rpc {
             self.calls = 0;
         }
         self.calls += 1;
-        self.copy.as_ref().ok_or_else(|| "there is no world".to_owned())
+        self.copy.as_ref().ok_or_else(|| "there is no instance".to_owned())
     }
 
     /// Checks that the hash chains are intact, whatever was sent.
@@ -76,7 +76,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
 
 /// Calls a method; returns its status, or none for a stream that goes on.
 async fn call(copy: &Copy, path: &str, body: Vec<u8>) -> Result<Option<Status>, String> {
-    let routes = copy.world()?.routes.clone();
+    let routes = copy.instance()?.routes.clone();
     let request = http::Request::post(path)
         .header("content-type", "application/grpc")
         .header("te", "trailers")
@@ -189,7 +189,7 @@ struct Known {
 impl Rpc {
     fn known(&mut self) -> Result<Known> {
         let copy = self.copy().map_err(anyhow::Error::msg)?;
-        let app = &copy.world().map_err(anyhow::Error::msg)?.app;
+        let app = &copy.instance().map_err(anyhow::Error::msg)?.app;
         copy.block_on(async {
             let (compactions, _) = app.list_compactions("s1", 10, "").await?;
             let (message, drafts) = app.get_message("s1", "o1").await?;

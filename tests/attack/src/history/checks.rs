@@ -90,7 +90,7 @@ async fn history(client: &mut Client, log: &Log, id: &str, at: Option<i64>, revi
 /// Compares one message with the answer that its client got.
 async fn known(client: &mut Client, session: &str, at: Option<i64>, message: &pb::Message) {
     let id = &message.message_id;
-    let expected = lock(&client.world.record.messages).get(id).cloned();
+    let expected = lock(&client.shared.record.messages).get(id).cloned();
     let wrong = match expected {
         None if message.origin() == pb::Origin::Derived => false,
         None => {
@@ -158,7 +158,7 @@ pub(super) async fn chain(client: &mut Client, id: Option<&str>) {
 
 /// P13: exported heads are still valid, and equal those of the log.
 pub(super) async fn heads(client: &mut Client, log: &Log) {
-    let heads = std::mem::take(&mut *lock(&client.world.record.heads));
+    let heads = std::mem::take(&mut *lock(&client.shared.record.heads));
     for head in &heads {
         let events = log.history(&head.session_id, head.revision);
         let there = events.last().filter(|event| event.revision == head.revision);
@@ -254,7 +254,7 @@ pub(super) async fn snapshot(client: &mut Client, log: &Log, snapshot: &Snapshot
 
 /// P2: a client's summary is in the history as the client wrote it.
 pub(super) async fn client_summaries(client: &mut Client, log: &Log, from: usize) {
-    let brought = std::mem::take(&mut *lock(&client.world.record.summaries));
+    let brought = std::mem::take(&mut *lock(&client.shared.record.summaries));
     for event in &log.events[from.min(log.events.len())..] {
         let Some(Body::Compacted(body)) = &event.body else { continue };
         let Some(outcome) = body.outcome.as_ref().filter(|outcome| outcome.summarizer.contains("client")) else {

@@ -28,7 +28,7 @@ pub(super) const NO_ANSWER: &str = "NO_ANSWER";
 
 /// State shared by all clients of an attack.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Shared {
     /// The daemon.
     pub(super) service: Service,
     /// The clients' record.
@@ -41,7 +41,7 @@ pub(super) struct World {
     pub(super) final_seq: std::sync::atomic::AtomicI64,
 }
 
-impl World {
+impl Shared {
     /// True if the clients must finish.
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
@@ -69,7 +69,7 @@ struct Kept {
 /// A client with a name and a connection of its own.
 pub(super) struct Client {
     /// State shared with the other clients.
-    pub(super) world: Arc<World>,
+    pub(super) shared: Arc<Shared>,
     /// Name of the client, which the daemon knows as its actor.
     pub(super) name: String,
     /// The client's own random numbers.
@@ -90,10 +90,10 @@ fn named<R>(request: R, name: &str) -> Request<R> {
 
 impl Client {
     /// A client of the daemon.
-    pub(super) fn new(world: Arc<World>, name: &str, seed: u64) -> Self {
-        let channel = daemon::connect(world.service.socket());
+    pub(super) fn new(shared: Arc<Shared>, name: &str, seed: u64) -> Self {
+        let channel = daemon::connect(shared.service.socket());
         let rng = crate::seed::generator(seed, name);
-        Self { world, name: name.to_owned(), rng, channel, kept: Vec::new(), next_id: 0 }
+        Self { shared, name: name.to_owned(), rng, channel, kept: Vec::new(), next_id: 0 }
     }
 
     /// A new id, unique among requests and messages.
@@ -104,35 +104,35 @@ impl Client {
 
     /// A random session.
     pub(super) fn some_session(&mut self) -> Option<Arc<Session>> {
-        let sessions = lock(&self.world.sessions);
+        let sessions = lock(&self.shared.sessions);
         let index = self.rng.random_range(0..sessions.len().max(1));
         sessions.get(index).cloned()
     }
 
     /// A separate connection for a stream.
     pub(super) fn connection(&self) -> Channel {
-        daemon::connect(self.world.service.socket())
+        daemon::connect(self.shared.service.socket())
     }
 
     /// Sends a request until it is answered or refused.
     pub(super) async fn ask<R: Rpc>(&mut self, request: &R) -> Result<R::Answer, Refusal> {
         let began = Instant::now();
         loop {
-            self.world.service.wait_until_up().await;
+            self.shared.service.wait_until_up().await;
             let send = |channel, name: &str| R::send(channel, named(request.clone(), name));
             match self.attempt(R::NAME, send(self.channel.clone(), &self.name)).await {
                 Attempt::Answered(answer) => {
-                    count(&self.world.record.counts.answered);
+                    count(&self.shared.record.counts.answered);
                     return Ok(answer);
                 }
                 Attempt::Refused(refusal) if reasons::PASSING.contains(&refusal.reason.as_str()) => {}
                 Attempt::Refused(refusal) => {
-                    count(&self.world.record.counts.refused);
-                    let mut reasons = lock(&self.world.record.counts.reasons);
+                    count(&self.shared.record.counts.refused);
+                    let mut reasons = lock(&self.shared.record.counts.reasons);
                     *reasons.entry((R::NAME, refusal.reason.clone())).or_default() += 1;
                     return Err(refusal);
                 }
-                Attempt::Lost => count(&self.world.record.counts.lost),
+                Attempt::Lost => count(&self.shared.record.counts.lost),
             }
             if began.elapsed() > ASK_TIME_MAX {
                 self.finding(format!("P14: {} was not answered within {ASK_TIME_MAX:?}", R::NAME));
@@ -145,12 +145,12 @@ impl Client {
 
     /// Makes one attempt, and records faults of its refusal.
     async fn attempt<T>(&self, rpc: &'static str, sending: impl Future<Output = Result<T, Status>>) -> Attempt<T> {
-        let deaths = self.world.service.deaths();
+        let deaths = self.shared.service.deaths();
         let status = match tokio::time::timeout(ANSWER_TIME_MAX, sending).await {
             Ok(Ok(answer)) => return Attempt::Answered(answer),
             Ok(Err(status)) => status,
             Err(_) => {
-                if self.world.service.deaths() == deaths {
+                if self.shared.service.deaths() == deaths {
                     self.finding(format!(
                         "P14: {rpc} was not answered within {ANSWER_TIME_MAX:?} by a daemon that runs"
                     ));
@@ -164,7 +164,7 @@ impl Client {
         }
         // An error made by the connection, not by the daemon, has a source.
         let is_local = std::error::Error::source(&status).is_some();
-        if !is_local && self.world.service.deaths() == deaths {
+        if !is_local && self.shared.service.deaths() == deaths {
             self.finding(format!("P14: {rpc} failed without a reason: {status:?}"));
         }
         Attempt::Lost
@@ -172,7 +172,7 @@ impl Client {
 
     /// Records a broken promise.
     pub(super) fn finding(&self, text: impl AsRef<str>) {
-        self.world.record.finding(format!("{} ({})", text.as_ref(), self.name));
+        self.shared.record.finding(format!("{} ({})", text.as_ref(), self.name));
     }
 
     /// Sends a mutation until it is answered or refused, and records its outcome. Sends some answered mutations again
@@ -184,9 +184,9 @@ impl Client {
         expected_revision: Option<i64>,
     ) -> Result<M::Answer, Refusal> {
         let key = (session.id.clone(), request.request_id().to_owned());
-        let after_seq = self.world.record.newest_seq.load(Ordering::SeqCst);
+        let after_seq = self.shared.record.newest_seq.load(Ordering::SeqCst);
         let asked = Asked { rpc: M::NAME, after_seq, expected_revision, fate: Fate::Open };
-        lock(&self.world.record.asked).insert(key.clone(), asked);
+        lock(&self.shared.record.asked).insert(key.clone(), asked);
         let twin = if self.rng.random_bool(0.04) {
             let (channel, copy) = (self.connection(), named(request.clone(), &self.name));
             let sending = async move { M::send(channel, copy).await };
@@ -225,7 +225,7 @@ impl Client {
     }
 
     fn note(&self, key: (String, String), fate: Fate, session: &Session) {
-        let record = &self.world.record;
+        let record = &self.shared.record;
         if let Fate::Done(Promised { revision, seq, .. }) = &fate {
             let mut asked = lock(&record.asked);
             if let Some(asked) = asked.get(&key)
@@ -263,7 +263,7 @@ impl Client {
     }
 
     fn same(&self, rpc: &str, request_id: &str, first: &Promised, again: &Promised) {
-        count(&self.world.record.counts.repeated);
+        count(&self.shared.record.counts.repeated);
         if first != again {
             self.finding(format!("P4: {rpc} {request_id} was answered {first:?}, then {again:?}"));
         }
@@ -290,7 +290,7 @@ impl Client {
         }
         let index = self.rng.random_range(0..self.kept.len());
         let kept = &self.kept[index];
-        self.world.service.wait_until_up().await;
+        self.shared.service.wait_until_up().await;
         let sending = (kept.again)(self.channel.clone(), self.name.clone());
         match self.attempt(kept.rpc, sending).await {
             Attempt::Answered(promised) => self.same(kept.rpc, &kept.request_id, &kept.promised, &promised),

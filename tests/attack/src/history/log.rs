@@ -92,7 +92,7 @@ impl Log {
                 self.cursor.clone_from(&last.cursor);
             }
             for event in page.events {
-                self.add(&client.world.record, event);
+                self.add(&client.shared.record, event);
             }
             if is_end {
                 return;

@@ -45,7 +45,7 @@ pub(super) async fn stream(client: &mut Client, session: &Session) {
 }
 
 fn open_message(client: &Client, id: &str) -> Option<Arc<OpenMessage>> {
-    match lock(&client.world.record.messages).get(id) {
+    match lock(&client.shared.record.messages).get(id) {
         Some(Expected::Open(open)) => Some(open.clone()),
         _ => None,
     }

@@ -23,7 +23,7 @@ struct Held {
 /// Main loop of a reader.
 pub(super) async fn run(mut client: Client, pause_ms: u64) {
     let mut held: HashMap<String, Held> = HashMap::new();
-    while !client.world.is_stopping() {
+    while !client.shared.is_stopping() {
         let Some(session) = client.some_session() else { return };
         match client.rng.random_range(0..100) {
             0..25 => now(&mut client, &session).await,
@@ -46,7 +46,7 @@ pub(super) async fn view(client: &mut Client, request: &pb::GetContextRequest) -
     let newest = request.as_of_revision;
     match client.ask(request).await {
         Ok(view) => {
-            count(&client.world.record.counts.views);
+            count(&client.shared.record.counts.views);
             if newest.is_some_and(|at| view.header.revision != at) {
                 client.finding(format!("P10: a view as of {newest:?} is of {}", view.header.revision));
             }
@@ -111,7 +111,7 @@ async fn edited_by(client: &mut Client, session: &str, at: i64) -> Vec<String> {
 
 fn saw(client: &mut Client, session: &str, view: &View, origin: &'static str) {
     let position = client.rng.random_range(0..usize::MAX);
-    client.world.record.saw(Seen::of(session, view, origin), position);
+    client.shared.record.saw(Seen::of(session, view, origin), position);
 }
 
 /// Requests the current view: it must contain everything acknowledged before the request.
@@ -184,7 +184,7 @@ async fn shortened(client: &mut Client, session: &Session) {
 
 /// P10: a view that was served is served again, byte for byte, whatever came since.
 pub(super) async fn again(client: &mut Client) -> bool {
-    let seen = lock(&client.world.record.views).choose(&mut client.rng).cloned();
+    let seen = lock(&client.shared.record.views).choose(&mut client.rng).cloned();
     match seen {
         Some(seen) => ask_again(client, &seen).await,
         None => false,
@@ -199,7 +199,7 @@ pub(super) async fn ask_again(client: &mut Client, seen: &Seen) -> bool {
         ..pb::GetContextRequest::default()
     };
     let Some(view) = view(client, &request).await else { return false };
-    count(&client.world.record.counts.views_again);
+    count(&client.shared.record.counts.views_again);
     let again = Seen::of(&seen.session, &view, seen.origin);
     if again.hash != seen.hash || again.fingerprint != seen.fingerprint {
         let what = match (again.hash != seen.hash, again.fingerprint != seen.fingerprint) {
@@ -284,7 +284,7 @@ async fn expand(client: &mut Client, session: &Session) {
 async fn heads(client: &mut Client, session: &Arc<Session>) {
     let request = pb::ListHeadsRequest { session_id: Some(session.id.clone()), ..pb::ListHeadsRequest::default() };
     match client.ask(&request).await {
-        Ok(page) => lock(&client.world.record.heads).extend(page.heads),
+        Ok(page) => lock(&client.shared.record.heads).extend(page.heads),
         Err(refusal) => client.finding(format!("P13: heads were refused: {refusal:?}")),
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Policy {
 
 /// Main loop of a rewriter.
 pub(super) async fn run(mut client: Client, policies: Arc<Vec<Policy>>, pause_ms: u64) {
-    while !client.world.is_stopping() {
+    while !client.shared.is_stopping() {
         let Some(session) = client.some_session() else { return };
         match client.rng.random_range(0..100) {
             0..10 => rewind(&mut client, &session).await,
@@ -168,7 +168,7 @@ async fn edit(client: &mut Client, session: &Session) {
             client.finding(format!("P4: an edit to {} parts was answered {answer:?}", parts.len()));
         }
         Ok(answer) if !parts.is_empty() => {
-            client.world.record.expect(&answer.message_id, Expected::Edit(content::parts(&parts)));
+            client.shared.record.expect(&answer.message_id, Expected::Edit(content::parts(&parts)));
             session.note_message(&answer.message_id);
         }
         Ok(_) => {}
@@ -206,7 +206,7 @@ async fn redo(client: &mut Client, session: &Session) {
 }
 
 async fn fork(client: &mut Client, session: &Session) {
-    if lock(&client.world.sessions).len() >= SESSIONS_MAX {
+    if lock(&client.shared.sessions).len() >= SESSIONS_MAX {
         return;
     }
     let newest = session.revision.load(Ordering::SeqCst).max(1);
@@ -240,7 +240,7 @@ async fn fork(client: &mut Client, session: &Session) {
         let known = messages.iter().rev().take(60).rev().filter(|message| message.sealed_revision.is_some());
         known.for_each(|message| fork.note_message(&message.message_id));
     }
-    lock(&client.world.sessions).push(Arc::new(fork));
+    lock(&client.shared.sessions).push(Arc::new(fork));
 }
 
 /// A change of the session's properties, not of its history.
@@ -367,7 +367,7 @@ async fn supply(client: &mut Client, session: &Session) {
     match client.apply(session, request, expected_revision).await {
         Ok(answer) => {
             let id = answer.compaction.unwrap_or_default().compaction_id;
-            lock(&client.world.record.summaries).entry(id).or_default().push(text);
+            lock(&client.shared.record.summaries).entry(id).or_default().push(text);
         }
         // The view may change between its reading and the commit, even without a precondition.
         Err(refusal) => {

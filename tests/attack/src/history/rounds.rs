@@ -1,6 +1,6 @@
 //! Rounds: clients and kills, then an idle store, then checks.
 
-use super::client::{Client, World};
+use super::client::{Client, Shared};
 use super::log::Log;
 use super::record::{Record, Session, lock};
 use super::rewriters::Policy;
@@ -69,7 +69,7 @@ impl fmt::Display for Report {
 
 /// The attack.
 struct Attack {
-    world: Arc<World>,
+    shared: Arc<Shared>,
     options: Options,
     report: Report,
     rng: StdRng,
@@ -85,7 +85,7 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
     let temporary = tempfile::tempdir()?;
     let directory = options.directory.clone().unwrap_or_else(|| temporary.path().join("store"));
     std::fs::create_dir_all(&directory)?;
-    let world = World {
+    let shared = Shared {
         service: Service::new(program, &directory),
         record: Record::default(),
         sessions: Default::default(),
@@ -93,7 +93,7 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
         final_seq: AtomicI64::new(i64::MAX),
     };
     let mut attack = Attack {
-        world: Arc::new(world),
+        shared: Arc::new(shared),
         rng: seed::generator(seed, "rounds"),
         report: Report { seed, ..Report::default() },
         options,
@@ -116,11 +116,11 @@ pub async fn run(program: &Path, options: Options) -> Result<Report> {
 
 impl Attack {
     fn client(&self, name: &str) -> Client {
-        Client::new(self.world.clone(), &format!("{name}-{}", self.report.rounds), self.report.seed)
+        Client::new(self.shared.clone(), &format!("{name}-{}", self.report.rounds), self.report.seed)
     }
 
     async fn start(&mut self, client_wait_seconds: u64) -> Result<()> {
-        let daemon = self.world.service.start(&mut self.rng, client_wait_seconds, &mut self.report.kills).await?;
+        let daemon = self.shared.service.start(&mut self.rng, client_wait_seconds, &mut self.report.kills).await?;
         self.daemon = Some(daemon);
         Ok(())
     }
@@ -133,12 +133,12 @@ impl Attack {
         }
         if self.rng.random_bool(0.05) {
             self.report.stops += 1;
-            if let Some(finding) = self.world.service.stop(daemon).await? {
-                self.world.record.finding(finding);
+            if let Some(finding) = self.shared.service.stop(daemon).await? {
+                self.shared.record.finding(finding);
             }
         } else {
             self.report.kills += 1;
-            self.world.service.kill(daemon).await?;
+            self.shared.service.kill(daemon).await?;
         }
         self.start(client_wait_seconds).await
     }
@@ -185,12 +185,12 @@ impl Attack {
             let Some(policy) = from.choose(&mut self.rng) else { continue };
             sessions.extend(rewriters::create(&mut client, policy).await);
         }
-        *lock(&self.world.sessions) = sessions;
+        *lock(&self.shared.sessions) = sessions;
     }
 
     async fn round(&mut self, began: Instant) -> Result<()> {
-        self.world.stopping.store(false, Ordering::SeqCst);
-        self.world.final_seq.store(i64::MAX, Ordering::SeqCst);
+        self.shared.stopping.store(false, Ordering::SeqCst);
+        self.shared.final_seq.store(i64::MAX, Ordering::SeqCst);
         self.make_sessions().await;
         let from = self.log.events.len();
         let (mut clients, mut followers) = self.send_clients();
@@ -201,13 +201,13 @@ impl Attack {
             let client_wait_seconds = self.rng.random_range(0..2);
             self.restart(client_wait_seconds).await?;
         }
-        self.world.stopping.store(true, Ordering::SeqCst);
-        join(&self.world.record, "clients", &mut clients).await;
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        join(&self.shared.record, "clients", &mut clients).await;
         self.settle().await;
         self.log.follow(&mut auditor).await;
         let final_seq = i64::try_from(self.log.events.len())?;
-        self.world.final_seq.store(final_seq, Ordering::SeqCst);
-        join(&self.world.record, "watchers: an idle stream does not reach the end of the log", &mut followers).await;
+        self.shared.final_seq.store(final_seq, Ordering::SeqCst);
+        join(&self.shared.record, "watchers: an idle stream does not reach the end of the log", &mut followers).await;
         self.check(from).await;
         Ok(())
     }
@@ -223,7 +223,7 @@ impl Attack {
             _ => self.rng.random_range(most / 2..most),
         };
         let audits = self.rng.random_bool(0.2);
-        let answered = || self.world.record.counts.answered.load(Ordering::Relaxed);
+        let answered = || self.shared.record.counts.answered.load(Ordering::Relaxed);
         let (began, last) = (Instant::now(), answered() + many);
         let lived = async {
             while answered() < last && began.elapsed() < LIFE_TIME_MAX {
@@ -271,7 +271,7 @@ impl Attack {
     /// Ends what can be ended, and waits until the store is idle.
     async fn settle(&mut self) {
         let mut client = self.client("settler");
-        let sessions = lock(&self.world.sessions).clone();
+        let sessions = lock(&self.shared.sessions).clone();
         for session in &sessions {
             rewriters::restore(&mut client, session).await;
             let abandoned = std::mem::take(&mut *lock(&session.abandoned));
@@ -312,7 +312,7 @@ impl Attack {
     async fn check(&mut self, from: usize) {
         let mut client = self.client("checker");
         let before = head_seq(&mut client).await;
-        let record = &self.world.record;
+        let record = &self.shared.record;
         self.log.check_ends(record);
         self.log.check_requests(record);
         let streams = std::mem::take(&mut *lock(&record.watched));
@@ -322,7 +322,7 @@ impl Attack {
         for snapshot in snapshots.iter().take(80) {
             checks::snapshot(&mut client, &self.log, snapshot).await;
         }
-        let sessions = lock(&self.world.sessions).clone();
+        let sessions = lock(&self.shared.sessions).clone();
         for session in &sessions {
             checks::session(&mut client, &self.log, &session.id).await;
         }
@@ -346,7 +346,7 @@ impl Attack {
         let mut client = self.client("last");
         self.log.read_again(&mut client, 0, usize::MAX / 2).await;
         checks::chain(&mut client, None).await;
-        let views = lock(&self.world.record.views).clone();
+        let views = lock(&self.shared.record.views).clone();
         for seen in views.choose_multiple(&mut self.rng, 400) {
             readers::ask_again(&mut client, seen).await;
         }
@@ -355,10 +355,10 @@ impl Attack {
             checks::session(&mut client, &self.log, id).await;
         }
         let daemon = self.daemon.take().context("no daemon runs")?;
-        if let Some(finding) = self.world.service.stop(daemon).await? {
-            self.world.record.finding(finding);
+        if let Some(finding) = self.shared.service.stop(daemon).await? {
+            self.shared.record.finding(finding);
         }
-        let record = &self.world.record;
+        let record = &self.shared.record;
         self.report.events = self.log.events.len();
         self.report.sessions = self.log.sessions.len();
         self.report.counts = counts(record);

@@ -17,7 +17,7 @@ fn seconds(seconds: i64) -> Option<prost_types::Duration> {
 
 /// Main loop of a summary client.
 pub(super) async fn run(mut client: Client) {
-    while !client.world.is_stopping() {
+    while !client.shared.is_stopping() {
         let request = pb::LeaseSummaryTaskRequest {
             wait_timeout: seconds(1),
             lease_timeout: seconds(1),
@@ -123,9 +123,9 @@ async fn complete(client: &mut Client, task: &pb::SummaryTask, lease_token: Stri
         ..pb::CompleteSummaryTaskRequest::default()
     };
     // Recorded before the answer: a request whose answer is lost may have been accepted.
-    lock(&client.world.record.summaries).entry(task.compaction_id.clone()).or_default().push(text);
+    lock(&client.shared.record.summaries).entry(task.compaction_id.clone()).or_default().push(text);
     match client.ask(&request).await {
-        Ok(_) => count(&client.world.record.counts.client_summaries),
+        Ok(_) => count(&client.shared.record.counts.client_summaries),
         // A summary may be too large for the space that a small window leaves.
         Err(refusal) => check(
             client,

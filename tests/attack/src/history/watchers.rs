@@ -32,22 +32,22 @@ struct Stream {
 
 /// Main loop of a watcher: one stream after another, the last of them up to the end of the log.
 pub(super) async fn run(mut client: Client) {
-    while !client.world.is_stopping() {
+    while !client.shared.is_stopping() {
         let Some(mut stream) = begin(&mut client) else { return };
         let began = Instant::now();
         let timeout = Duration::from_millis(client.rng.random_range(2_000..15_000));
-        while !is_done(&client, &stream) && (client.world.is_stopping() || began.elapsed() < timeout) {
+        while !is_done(&client, &stream) && (client.shared.is_stopping() || began.elapsed() < timeout) {
             connect(&mut client, &mut stream).await;
         }
         stream.watched.name.clone_from(&client.name);
-        lock(&client.world.record.watched).push(stream.watched);
-        lock(&client.world.record.snapshots).extend(stream.snapshot.filter(|_| stream.is_begun));
+        lock(&client.shared.record.watched).push(stream.watched);
+        lock(&client.shared.record.snapshots).extend(stream.snapshot.filter(|_| stream.is_begun));
     }
 }
 
 /// True if the stream has reached the end of the log.
 fn is_done(client: &Client, stream: &Stream) -> bool {
-    stream.is_begun && stream.watched.to_seq >= client.world.final_seq.load(Ordering::SeqCst)
+    stream.is_begun && stream.watched.to_seq >= client.shared.final_seq.load(Ordering::SeqCst)
 }
 
 fn begin(client: &mut Client) -> Option<Stream> {
@@ -94,8 +94,8 @@ fn begin(client: &mut Client) -> Option<Stream> {
 
 /// Makes one connection, reads some frames, and drops it.
 async fn connect(client: &mut Client, stream: &mut Stream) {
-    client.world.service.wait_until_up().await;
-    count(&client.world.record.counts.connections);
+    client.shared.service.wait_until_up().await;
+    count(&client.shared.record.counts.connections);
     stream.watched.connections += 1;
     let start = match (&stream.at, &stream.start) {
         (Some(cursor), _) => Some(Start::AfterCursor(cursor.clone())),
@@ -114,9 +114,9 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
     if is_snapshot {
         stream.snapshot = None;
     }
-    let deaths = client.world.service.deaths();
+    let deaths = client.shared.service.deaths();
     // An interrupted snapshot begins anew, and at the end of a round every stream must reach its end.
-    let least = if client.world.is_stopping() || !stream.is_begun { 4_000 } else { 20 };
+    let least = if client.shared.is_stopping() || !stream.is_begun { 4_000 } else { 20 };
     let timeout = Duration::from_millis(least + client.rng.random_range(0..2_000));
     let read = tokio::time::timeout(timeout, read(client, stream, request));
     match read.await {
@@ -129,7 +129,7 @@ async fn connect(client: &mut Client, stream: &mut Stream) {
 fn ended(client: &mut Client, stream: &mut Stream, deaths: u64, status: &Status) {
     let Some((refusal, wrong)) = reasons::refusal("SubscribeEvents", status) else {
         let is_local = std::error::Error::source(status).is_some();
-        if !is_local && client.world.service.deaths() == deaths {
+        if !is_local && client.shared.service.deaths() == deaths {
             client.finding(format!("P14: a stream ended without a reason: {status:?}"));
         }
         return;
@@ -205,7 +205,7 @@ fn snapshot_item(client: &Client, stream: &mut Stream, item: pb::SnapshotItem) {
     match item.item {
         Some(Item::Session(state)) => {
             let whole = stream.snapshot.take();
-            lock(&client.world.record.snapshots).extend(whole);
+            lock(&client.shared.record.snapshots).extend(whole);
             let head_seq = stream.watched.after_seq;
             let session = state.session_id;
             stream.snapshot = Some(Snapshot { session, head_seq, messages: Vec::new() });

@@ -27,7 +27,7 @@ struct Call {
 /// Main loop of a writer.
 pub(super) async fn run(mut client: Client, pause_ms: u64) {
     let mut calls: VecDeque<Call> = VecDeque::new();
-    while !client.world.is_stopping() {
+    while !client.shared.is_stopping() {
         let Some(session) = client.some_session() else { return };
         match client.rng.random_range(0..100) {
             0..18 => request(&mut client, &session).await,
@@ -93,9 +93,9 @@ pub(super) async fn append(
         if message.open {
             let state = OpenState { message: message.clone(), ..OpenState::default() };
             let open = OpenMessage { id: id.clone(), state: tokio::sync::Mutex::new(state) };
-            client.world.record.expect(id, Expected::Open(Arc::new(open)));
+            client.shared.record.expect(id, Expected::Open(Arc::new(open)));
         } else {
-            client.world.record.expect(id, Expected::Whole(content::new_message(message, true)));
+            client.shared.record.expect(id, Expected::Whole(content::new_message(message, true)));
             session.note_message(id);
         }
     }
@@ -191,7 +191,7 @@ async fn call(client: &mut Client, session: &Arc<Session>, calls: &mut VecDeque<
 async fn answer(client: &mut Client, calls: &mut VecDeque<Call>) {
     let Some(first) = calls.front() else { return };
     let (session, has_own_id) = (first.session.clone(), first.call_id == first.token);
-    let is_over = !lock(&client.world.sessions).iter().any(|known| known.id == session.id);
+    let is_over = !lock(&client.shared.sessions).iter().any(|known| known.id == session.id);
     if is_over || (has_own_id && client.rng.random_bool(0.04)) {
         calls.pop_front();
         return;

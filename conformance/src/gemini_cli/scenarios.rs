@@ -1,4 +1,4 @@
-//! Lives of Gemini CLI: a conversation grows message by message, and each side decides by itself when it compresses.
+//! Scenarios of Gemini CLI: a conversation grows message by message, and each side decides by itself when it compresses.
 //!
 //! Gemini CLI decides when it sends the next request, from the history up to the last reply and that reply's prompt
 //! tokens; so its moment is the reply. Its window cannot be configured, so its threshold is a small share of it. It
@@ -22,7 +22,7 @@ use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
 
-pub(crate) struct Lives;
+pub(crate) struct Scenarios;
 
 const PROFILE: Profile = Profile {
     turns: 4..=16,
@@ -61,7 +61,7 @@ const REFUSED: Class = Class {
     name: "a summary frees something",
     reason: Reason::Named("A summary that frees nothing is refused"),
     explanation: "By Gemini CLI's own count the history behind the summary has no fewer tokens than before, but for the rounding of \
-                  its parts, and it takes it; we refuse it, and the life ends, as no other is tried.",
+                  its parts, and it takes it; we refuse it, and the scenario ends, as no other is tried.",
     test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
 };
 
@@ -74,9 +74,9 @@ const ENVIRONMENT_TOKENS: i64 = 100;
 /// The status of a compression that Gemini CLI refuses because the history would become larger.
 const INFLATED: i64 = 2;
 
-impl System for Lives {
+impl System for Scenarios {
     fn name(&self) -> &'static str {
-        "gemini-cli-lives"
+        "gemini-cli-scenarios"
     }
 
     fn packages(&self) -> &'static str {
@@ -105,17 +105,24 @@ impl System for Lives {
             &theirs,
             |_, _| None,
         );
-        for index in run.first..run.first.saturating_add(run.lives) {
-            let life = Life::draw(run.seed, index);
-            Course { peer: &mut *peer, report: &mut *report, life: &life, front: Vec::new(), first: 0, prompt: 0 }
-                .run()?;
+        for index in run.first..run.first.saturating_add(run.scenarios) {
+            let scenario = Scenario::draw(run.seed, index);
+            Course {
+                peer: &mut *peer,
+                report: &mut *report,
+                scenario: &scenario,
+                front: Vec::new(),
+                first: 0,
+                prompt: 0,
+            }
+            .run()?;
         }
         Ok(())
     }
 }
 
-/// The data of a life.
-struct Life {
+/// The data of a scenario.
+struct Scenario {
     index: u64,
     messages: Vec<SourceMessage>,
     /// Tokens of every request besides the messages.
@@ -126,17 +133,18 @@ struct Life {
     policy: Policy,
 }
 
-impl Life {
+impl Scenario {
     fn draw(seed: u64, index: u64) -> Self {
         let conversation = Conversation::generate(seed, index, &PROFILE);
-        let mut dice = conversation.dice("life");
+        let mut dice = conversation.dice("scenario");
         let threshold = dice.random_range(1_500..8_000);
         let patch = json!({
             "auto": { "threshold": { "limit": { "ratio": share(threshold) } } },
             "guards": { "minimum_gain_tokens": 1 },
         });
         let policy = gemini_cli::v0_26().with_overrides(&patch.to_string());
-        let words = (0..100).map(|number| format!("<state_snapshot>life {index}, summary {number}</state_snapshot>"));
+        let words =
+            (0..100).map(|number| format!("<state_snapshot>scenario {index}, summary {number}</state_snapshot>"));
         Self {
             index,
             messages: with_short_failures(conversation.messages),
@@ -171,11 +179,11 @@ fn share(tokens: i64) -> f64 {
     tokens as f64 / LIMIT as f64
 }
 
-/// A running life.
+/// A running scenario.
 struct Course<'a> {
     peer: &'a mut Peer,
     report: &'a mut Report,
-    life: &'a Life,
+    scenario: &'a Scenario,
     /// The contents that replace the summarized messages.
     front: Vec<Value>,
     /// Index of the first message after them.
@@ -186,23 +194,26 @@ struct Course<'a> {
 
 impl Course<'_> {
     fn run(&mut self) -> Result<(), PeerFailure> {
-        let life = self.life;
+        let scenario = self.scenario;
         let window = ModelWindow { context: LIMIT, ..ModelWindow::default() };
         let number = Cell::new(0);
-        let writer = |_: &SummaryInput| life.words[number.get() % life.words.len()].clone();
-        let mut session = Session::new(&life.policy, &window, &writer);
+        let writer = |_: &SummaryInput| scenario.words[number.get() % scenario.words.len()].clone();
+        let mut session = Session::new(&scenario.policy, &window, &writer);
         let mut revisions = Vec::new();
         let mut end = 0;
-        for position in 0..life.messages.len() {
-            let is_reply = life.is_reply(position);
-            let input = session.view().estimated_tokens + life.unseen;
+        for position in 0..scenario.messages.len() {
+            let is_reply = scenario.is_reply(position);
+            let input = session.view().estimated_tokens + scenario.unseen;
             let usage = is_reply.then(|| Usage { input, output: 1, ..Usage::default() });
-            session.append(&life.new_message(position, usage), life.messages[position].message.role == Role::Assistant);
+            session.append(
+                &scenario.new_message(position, usage),
+                scenario.messages[position].message.role == Role::Assistant,
+            );
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
                 (self.prompt, end) = (input, position + 1);
             }
-            let words = life.words[number.get() % life.words.len()].clone();
+            let words = scenario.words[number.get() % scenario.words.len()].clone();
             let theirs = if is_reply { self.compress(end, self.prompt, &words)? } else { Value::Null };
             let mut is_open = true;
             while session.compact_once() {
@@ -212,7 +223,7 @@ impl Course<'_> {
                 let first = revisions.iter().position(|revision| *revision >= plan.tail_start);
                 let first = first.unwrap_or(revisions.len());
                 let view = Contents::of_view(&session.view().messages).json();
-                let words = life.words[number.get() % life.words.len()].clone();
+                let words = scenario.words[number.get() % scenario.words.len()].clone();
                 // After a compression, Gemini CLI uses its own estimate at its next decision.
                 let theirs = if is_open { theirs.clone() } else { self.compress(end, self.prompt, &words)? };
                 self.compare(position, end, &theirs, (first, view), &words)?;
@@ -223,7 +234,7 @@ impl Course<'_> {
                 let compresses = theirs["status"] == 1;
                 let why = if compresses { self.refusal(end, &theirs)? } else { None };
                 let input = json!({
-                    "place": position, "prompt": self.prompt, "threshold": life.threshold, "first": self.first,
+                    "place": position, "prompt": self.prompt, "threshold": scenario.threshold, "first": self.first,
                     "context": session.context_tokens(), "compactions": session.simulated().len(),
                 });
                 self.record("moment", &input, json!(false), json!(compresses), why);
@@ -239,12 +250,12 @@ impl Course<'_> {
     }
 
     fn messages(&self, end: usize) -> &[SourceMessage] {
-        &self.life.messages[self.first.min(end)..end]
+        &self.scenario.messages[self.first.min(end)..end]
     }
 
     fn compress(&mut self, end: usize, prompt: i64, words: &str) -> Result<Value, PeerFailure> {
         let question = json!({
-            "history": self.history(end), "originalTokenCount": prompt, "threshold": share(self.life.threshold),
+            "history": self.history(end), "originalTokenCount": prompt, "threshold": share(self.scenario.threshold),
             "model": "gemini-2.5-pro", "answers": ["a draft", words], "whole": true,
         });
         self.ask("compress", question)
@@ -255,7 +266,7 @@ impl Course<'_> {
     }
 
     fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
-        self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
+        self.report.compare(what, self.scenario.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
     /// Compares our compression with theirs, or with the one that they would make now.
@@ -268,8 +279,8 @@ impl Course<'_> {
         words: &str,
     ) -> Result<(), PeerFailure> {
         let input = json!({
-            "place": position, "prompt": self.prompt, "threshold": self.life.threshold, "status": theirs["status"],
-            "role": format!("{:?}", self.life.messages[position].message.role), "end": end, "first": self.first,
+            "place": position, "prompt": self.prompt, "threshold": self.scenario.threshold, "status": theirs["status"],
+            "role": format!("{:?}", self.scenario.messages[position].message.role), "end": end, "first": self.first,
         });
         let compresses = theirs["status"] == 1;
         let why = if compresses {
@@ -287,8 +298,8 @@ impl Course<'_> {
         let why = (forced != cut && forced == ours).then_some(UNANSWERED);
         self.record("boundary", &input, json!(ours), json!(cut), why);
         if ours == cut {
-            let bare = without_made_up(&view, &self.life.policy.view.interrupted_text);
-            let answered = Contents::of(&self.life.messages[first.min(end)..end]).len();
+            let bare = without_made_up(&view, &self.scenario.policy.view.interrupted_text);
+            let answered = Contents::of(&self.scenario.messages[first.min(end)..end]).len();
             // Messages after the last reply are not in their history yet.
             let shown = json!(bare.iter().take(2 + answered).collect::<Vec<_>>());
             let has_made_up = bare != view;
@@ -309,7 +320,7 @@ impl Course<'_> {
         if self.has_media(end) {
             return Ok(Some(&CLASSES[4]));
         }
-        let reply = Contents::of(&self.life.messages[end - 1..end]).parts();
+        let reply = Contents::of(&self.scenario.messages[end - 1..end]).parts();
         let reply = self.ask("estimateTokenCountSync", json!({ "parts": reply }))?.as_i64().unwrap_or_default();
         let theirs = self.compress(end, self.prompt + reply, words)?;
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
@@ -317,7 +328,7 @@ impl Course<'_> {
 
     /// Reports a compression that we refuse: theirs is refused too, or frees nothing.
     fn refused(&mut self, position: usize, end: usize, words: &str) -> Result<(), PeerFailure> {
-        let theirs = self.compress(end, self.prompt.max(self.life.threshold), words)?;
+        let theirs = self.compress(end, self.prompt.max(self.scenario.threshold), words)?;
         let parts = |contents: &[Value]| -> Vec<Value> {
             contents.iter().flat_map(|content| content["parts"].as_array().cloned().unwrap_or_default()).collect()
         };
@@ -354,23 +365,24 @@ impl Course<'_> {
 
     /// The class if only we compress: the estimate of the messages since their last decision reaches the threshold.
     fn due(&mut self, end: usize, position: usize) -> Result<Option<&'static Class>, PeerFailure> {
-        let since = Contents::of(&self.life.messages[end..=position.max(end).min(self.life.messages.len() - 1)]);
+        let since =
+            Contents::of(&self.scenario.messages[end..=position.max(end).min(self.scenario.messages.len() - 1)]);
         let answer = self.ask("estimateTokenCountSync", json!({ "parts": since.parts() }))?;
         let tokens = self.prompt + answer.as_i64().unwrap_or_default();
-        if position < end || tokens < self.life.threshold {
+        if position < end || tokens < self.scenario.threshold {
             return Ok(None);
         }
-        if self.prompt < self.life.threshold {
+        if self.prompt < self.scenario.threshold {
             return Ok(Some(&CLASSES[0]));
         }
         // It was due before without anything to summarize; with the messages since then there is something. Their prompt
         // does not include these, and the history after their summary does.
-        let mut theirs = self.compress(position + 1, self.prompt, &self.life.words[0])?;
+        let mut theirs = self.compress(position + 1, self.prompt, &self.scenario.words[0])?;
         if theirs["status"] == INFLATED {
             if self.has_media(position + 1) {
                 return Ok(Some(&CLASSES[4]));
             }
-            theirs = self.compress(position + 1, tokens, &self.life.words[0])?;
+            theirs = self.compress(position + 1, tokens, &self.scenario.words[0])?;
         }
         Ok((theirs["status"] == 1).then_some(&CLASSES[0]))
     }
@@ -389,7 +401,7 @@ impl Course<'_> {
         let parts = Contents::of(&self.messages(end)[..harmless]).parts();
         let summarized = self.ask("estimateTokenCountSync", json!({ "parts": parts }))?;
         // The minimum that replaces it: a summary of one letter, and its acknowledgement.
-        let acknowledgement = json!({ "text": self.life.policy.view.acknowledgement });
+        let acknowledgement = json!({ "text": self.scenario.policy.view.acknowledgement });
         let least = json!({ "parts": [{ "text": "x" }, acknowledgement] });
         let least = self.ask("estimateTokenCountSync", least)?;
         let frees_nothing = summarized.as_i64().zip(least.as_i64()).is_some_and(|(before, after)| before <= after);

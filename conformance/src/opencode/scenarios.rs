@@ -1,6 +1,6 @@
-//! Lives of OpenCode: its published server runs its own loop, and a conversation grows in it message by message.
+//! Scenarios of OpenCode: its published server runs its own loop, and a conversation grows in it message by message.
 //!
-//! The model's answers come from the life, the tool is OpenCode's own `webfetch`, whose pages are the life's outputs,
+//! The model's answers come from the scenario, the tool is OpenCode's own `webfetch`, whose pages are the scenario's outputs,
 //! and the final text of a result is OpenCode's. If both sides compact alike, the session continues; if not, it is
 //! replaced by a new session with our compaction, from the next request of the user on.
 
@@ -27,7 +27,7 @@ use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
 
-pub(crate) struct Lives;
+pub(crate) struct Scenarios;
 
 const PROFILE: Profile = Profile {
     turns: 5..=12,
@@ -39,14 +39,14 @@ const PROFILE: Profile = Profile {
     ..super::PROFILE
 };
 
-/// Windows as context, input and output, small enough for several compactions in a life.
+/// Windows as context, input and output, small enough for several compactions in a scenario.
 const WINDOWS: [(i64, Option<i64>, i64); 2] = [(5_500, None, 3_000), (8_000, Some(3_500), 1_500)];
 
 /// Tails as `tail_turns` and `preserve_recent_tokens`.
 const TAILS: [(Option<u32>, Option<i64>); 4] =
     [(None, Some(600)), (None, Some(200)), (Some(1), Some(400)), (Some(2), Some(800))];
 
-/// Number of concurrent lives: each waits only for its own server.
+/// Number of concurrent scenarios: each waits only for its own server.
 const AT_ONCE: usize = 16;
 
 /// The last text of a model that has no further reply.
@@ -64,7 +64,7 @@ const FITS: Class = Class {
     name: "a view fits its window",
     reason: Reason::P15,
     explanation: "Where the request exceeds the window OpenCode waits for the provider to refuse it; our last resort takes \
-                  the longest outputs out, and the life ends there.",
+                  the longest outputs out, and the scenario ends there.",
     test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
 };
 
@@ -80,9 +80,9 @@ static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[2], supe
 static UNANSWERED: &Class = &CLASSES[1];
 static ONE_SUMMARY: &Class = &CLASSES[2];
 
-impl System for Lives {
+impl System for Scenarios {
     fn name(&self) -> &'static str {
-        "opencode-lives"
+        "opencode-scenarios"
     }
 
     fn packages(&self) -> &'static str {
@@ -98,16 +98,16 @@ impl System for Lives {
     }
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        let indexes = run.first..run.first.saturating_add(run.lives);
+        let indexes = run.first..run.first.saturating_add(run.scenarios);
         let compare = |made: Comparison| {
             report.compare(made.what, made.index, &made.input, &made.ours, &Ok(made.theirs), |_, _| made.why)
         };
-        at_once(peer, indexes, AT_ONCE, |index, asker| Life::draw(run.seed, index).live(asker), compare)
+        at_once(peer, indexes, AT_ONCE, |index, asker| Scenario::draw(run.seed, index).live(asker), compare)
     }
 }
 
-/// The data of a life.
-struct Life {
+/// The data of a scenario.
+struct Scenario {
     index: u64,
     turns: Vec<Turn>,
     window: (i64, Option<i64>, i64),
@@ -156,10 +156,10 @@ impl Reply {
     }
 }
 
-impl Life {
+impl Scenario {
     fn draw(seed: u64, index: u64) -> Self {
         let conversation = Conversation::generate(seed, index, &PROFILE);
-        let mut dice = conversation.dice("life");
+        let mut dice = conversation.dice("scenario");
         let (window, tail) = (WINDOWS[dice.random_range(0..WINDOWS.len())], TAILS[dice.random_range(0..TAILS.len())]);
         Self {
             index,
@@ -172,7 +172,7 @@ impl Life {
     }
 
     fn words(&self, number: usize) -> String {
-        format!("Summary {number} of life {}, and nothing else.", self.index)
+        format!("Summary {number} of scenario {}, and nothing else.", self.index)
     }
 
     fn config(&self) -> Value {
@@ -192,7 +192,7 @@ impl Life {
         let writer = |_: &SummaryInput| self.words(number.get());
         let session = Session::new(&self.policy, &window, &writer);
         let mut course = Course {
-            life: self,
+            scenario: self,
             window: &window,
             number: &number,
             session,
@@ -301,9 +301,9 @@ const IMAGE_TOKENS: i64 = 1_200;
 /// An image of one pixel. The bytes after it are ignored.
 const PIXEL: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==";
 
-/// A running life.
+/// A running scenario.
 struct Course<'a> {
-    life: &'a Life,
+    scenario: &'a Scenario,
     window: &'a ModelWindow,
     /// Number of summaries so far.
     number: &'a Cell<usize>,
@@ -331,20 +331,20 @@ struct Made {
 
 impl Course<'_> {
     fn run(&mut self) -> Result<(), PeerFailure> {
-        let life = self.life;
+        let scenario = self.scenario;
         self.start(&[])?;
-        for turn in &life.turns {
+        for turn in &scenario.turns {
             self.turn(turn)?;
             if self.is_over {
                 break;
             }
         }
-        self.ask("lifeEnd", json!({}))?;
+        self.ask("scenarioEnd", json!({}))?;
         Ok(())
     }
 
     fn ask(&mut self, function: &'static str, mut arguments: Value) -> Result<Value, PeerFailure> {
-        arguments["life"] = json!(self.life.index);
+        arguments["scenario"] = json!(self.scenario.index);
         Ok(match self.asker.ask(function, arguments)? {
             Ok(value) => value,
             Err(words) => json!({ "kind": "error", "problem": words }),
@@ -352,13 +352,13 @@ impl Course<'_> {
     }
 
     fn record(&mut self, what: &'static str, input: Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
-        self.comparisons.push(Comparison { what, index: self.life.index, input, ours, theirs, why });
+        self.comparisons.push(Comparison { what, index: self.scenario.index, input, ours, theirs, why });
     }
 
     fn start(&mut self, messages: &[Value]) -> Result<(), PeerFailure> {
-        let limits = limits(self.life.window);
-        let question = json!({ "config": self.life.config(), "limits": limits, "messages": messages });
-        let started = self.ask("lifeStart", question)?;
+        let limits = limits(self.scenario.window);
+        let question = json!({ "config": self.scenario.config(), "limits": limits, "messages": messages });
+        let started = self.ask("scenarioStart", question)?;
         self.has_usage = false;
         self.is_refused = false;
         self.pages = started["url"].as_str().unwrap_or_default().to_owned();
@@ -402,7 +402,8 @@ impl Course<'_> {
         }
         let no_reply = turn.replies.is_empty();
         let files: Vec<Value> = turn.images.iter().map(file).collect();
-        let mut event = self.ask("lifePrompt", json!({ "text": turn.request, "files": files, "noReply": no_reply }))?;
+        let mut event =
+            self.ask("scenarioPrompt", json!({ "text": turn.request, "files": files, "noReply": no_reply }))?;
         let mut replies = turn.replies.iter();
         while event["kind"] == "reply" {
             self.compare_views(&event);
@@ -422,7 +423,7 @@ impl Course<'_> {
 
     /// A reply that the user stops, with the content that OpenCode keeps of it.
     fn stopped(&mut self, reply: &Reply) -> Result<Value, PeerFailure> {
-        let event = self.ask("lifeStop", json!({ "text": reply.text, "reasoning": reply.reasoning }))?;
+        let event = self.ask("scenarioStop", json!({ "text": reply.text, "reasoning": reply.reasoning }))?;
         let kept = |kind: &str| -> String {
             let parts = event["parts"].as_array().into_iter().flatten().filter(|part| part["type"] == kind);
             parts.filter_map(|part| part["text"].as_str()).collect()
@@ -440,7 +441,7 @@ impl Course<'_> {
 
     /// A reply on both sides, and the decisions after it; null if they end the turn.
     fn reply(&mut self, reply: &Reply, asked: Value) -> Result<Value, PeerFailure> {
-        let input = self.session.view().estimated_tokens + self.life.unseen;
+        let input = self.session.view().estimated_tokens + self.scenario.unseen;
         let output = reply.tokens() + reply.output_tokens;
         let total = input + output;
         let calls: Vec<Value> = reply
@@ -453,7 +454,7 @@ impl Course<'_> {
             "isCut": reply.end == End::Cut,
             "usage": { "prompt_tokens": input, "completion_tokens": output, "total_tokens": total },
         });
-        let event = self.ask("lifeAnswer", answer)?;
+        let event = self.ask("scenarioAnswer", answer)?;
         let fails = reply.end == End::Failed;
         self.has_usage |= !fails;
         let usage = Usage { input, output, total: Some(total), ..Usage::default() };
@@ -465,11 +466,11 @@ impl Course<'_> {
         };
         let bodies = self.bodies(reply, &event["results"]);
         self.append(Role::Assistant, bodies, Some(reason), (!fails).then_some(usage));
-        let figures = json!({ "total": total, "window": format!("{:?}", self.life.window) });
+        let figures = json!({ "total": total, "window": format!("{:?}", self.scenario.window) });
         match (self.compacted(), event["kind"] == "summary") {
             _ if self.is_over => {
-                let is_full = estimate(&asked["messages"]) + self.life.unseen + results_estimate(reply)
-                    > self.life.window.0
+                let is_full = estimate(&asked["messages"]) + self.scenario.unseen + results_estimate(reply)
+                    > self.scenario.window.0
                     || total + results_estimate(reply) > self.limit();
                 self.record("moment", figures, json!("last resort"), json!(false), is_full.then_some(&CLASSES[4]));
                 Ok(Value::Null)
@@ -499,7 +500,7 @@ impl Course<'_> {
     /// Both compact: compares them, and continues if their boundaries agree.
     fn both(&mut self, made: Made, event: Value) -> Result<Value, PeerFailure> {
         self.record("moment", json!({}), json!(true), json!(true), None);
-        let words = self.life.words(self.number.get());
+        let words = self.scenario.words(self.number.get());
         self.number.set(self.number.get() + 1);
         let (ours, theirs) = (self.summary_input(&made), asked_of(&event));
         let next = self.summarized(&words)?;
@@ -507,7 +508,7 @@ impl Course<'_> {
         let own = made.inline.iter().take_while(|source| source.message.revision < made.plan.tail_start).count();
         let forced = harm::nearest(&made.inline, cut);
         let why = (forced != cut && forced == own).then_some(UNANSWERED);
-        let input = json!({ "messages": made.inline.len(), "tail": format!("{:?}", self.life.tail) });
+        let input = json!({ "messages": made.inline.len(), "tail": format!("{:?}", self.scenario.tail) });
         self.record("boundary", input.clone(), json!(own), json!(cut), why);
         if own != cut {
             self.restart()?;
@@ -569,7 +570,7 @@ impl Course<'_> {
     /// freed nothing and none is tried for a while.
     fn nothing_harmless(&mut self) -> Result<Option<&'static Class>, PeerFailure> {
         let inline = inline(&self.session);
-        let kept = self.summarized(&self.life.words(self.number.get()))?["kept"].as_u64().unwrap_or_default();
+        let kept = self.summarized(&self.scenario.words(self.number.get()))?["kept"].as_u64().unwrap_or_default();
         let cut = inline.len().saturating_sub(kept as usize);
         Ok(match harm::nearest(&inline, cut) {
             0 => Some(UNANSWERED),
@@ -580,7 +581,7 @@ impl Course<'_> {
     /// Answers their request for a summary; returns their next request, with the number of messages that they kept.
     fn summarized(&mut self, words: &str) -> Result<Value, PeerFailure> {
         let usage = json!({ "prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2 });
-        self.ask("lifeAnswer", json!({ "text": words, "usage": usage }))
+        self.ask("scenarioAnswer", json!({ "text": words, "usage": usage }))
     }
 
     /// Our next compaction, if there is one.
@@ -614,13 +615,13 @@ impl Course<'_> {
         }
         let head: Vec<Value> =
             inline[..last].iter().map(|source| json!({ "role": "user", "texts": [text_of(source)] })).collect();
-        let marker = json!({ "role": "user", "texts": [self.life.policy.view.marker_text] });
-        let summary = json!({ "role": "assistant", "text": self.life.words(self.number.get()) });
+        let marker = json!({ "role": "user", "texts": [self.scenario.policy.view.marker_text] });
+        let summary = json!({ "role": "assistant", "text": self.scenario.words(self.number.get()) });
         units(&model_messages(&head).to_string()) <= units(&model_messages(&[marker, summary]).to_string())
     }
 
     fn compare_views(&mut self, event: &Value) {
-        let style = &self.life.policy.view;
+        let style = &self.scenario.policy.view;
         let ours = in_order(self.session.view().messages.iter().flat_map(entries).collect());
         let theirs: Vec<Value> = event["messages"].as_array().into_iter().flatten().map(entry).collect();
         let theirs = in_order(theirs);
@@ -638,8 +639,8 @@ impl Course<'_> {
 
     /// The transcript for our summarizer, and the previous summary.
     fn summary_input(&self, made: &Made) -> Value {
-        let input = input_of(&self.life.policy, &made.plan);
-        let rules = self.life.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
+        let input = input_of(&self.scenario.policy, &made.plan);
+        let rules = self.scenario.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
         let messages: Vec<&SourceMessage> = made.plan.head.iter().collect();
         let text = rules.map(|rules| {
             transcript::without_margins(&transcript_entries(rules, Detail::full(rules), &messages).join(GAP))
@@ -648,7 +649,7 @@ impl Course<'_> {
     }
 
     fn input(&self, call_id: &str) -> Value {
-        json!({ "url": format!("{}/{}/{call_id}", self.pages, self.life.index), "format": "text" })
+        json!({ "url": format!("{}/{}/{call_id}", self.pages, self.scenario.index), "format": "text" })
     }
 
     /// The parts of a reply, with its results as OpenCode has them.
@@ -687,7 +688,7 @@ impl Course<'_> {
 
     /// OpenCode's limit, computed without our functions.
     fn usable(&self) -> i64 {
-        let (context, input, output) = self.life.window;
+        let (context, input, output) = self.scenario.window;
         input.map_or(context - output, |input| input - output.min(20_000))
     }
 

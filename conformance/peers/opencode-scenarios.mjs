@@ -1,7 +1,7 @@
 // Sessions of OpenCode that live: the published server runs its own loop, a prompt of the user at a time.
 //
 // Only what is around it is ours: a model whose every answer waits for the next question, and a page for each tool call,
-// which OpenCode's own `webfetch` reads. Nothing of a compaction is held back: where the life goes on with that of the
+// which OpenCode's own `webfetch` reads. Nothing of a compaction is held back: where the scenario goes on with that of the
 // other side, it goes on in another session, which is written as that compaction would have left it.
 
 // The server is given so long to end a loop that nobody waits for.
@@ -11,113 +11,113 @@ const ABORTED_MS = 2_000;
 const READ_MS = 100;
 const READS_MAX = 200;
 
-export function lives({ history, folderFor, prompt, request }) {
+export function scenarios({ history, folderFor, prompt, request }) {
   const all = new Map();
 
-  // A life waits for what the server does next: it asks the model, or its loop ends.
+  // A scenario waits for what the server does next: it asks the model, or its loop ends.
   const begin = (session) => {
-    const life = { session, events: [], waiting: [], held: undefined, pages: new Map(), calls: [] };
-    life.push = (event) => (life.waiting.length > 0 ? life.waiting.shift()(event) : life.events.push(event));
-    life.next = () =>
-      life.events.length > 0 ? Promise.resolve(life.events.shift()) : new Promise((go) => life.waiting.push(go));
-    return life;
+    const scenario = { session, events: [], waiting: [], held: undefined, pages: new Map(), calls: [] };
+    scenario.push = (event) => (scenario.waiting.length > 0 ? scenario.waiting.shift()(event) : scenario.events.push(event));
+    scenario.next = () =>
+      scenario.events.length > 0 ? Promise.resolve(scenario.events.shift()) : new Promise((go) => scenario.waiting.push(go));
+    return scenario;
   };
 
-  const of = ({ life }) => {
-    if (!all.has(life)) throw new Error(`there is no life ${life}`);
-    return all.get(life);
+  const of = ({ scenario }) => {
+    if (!all.has(scenario)) throw new Error(`there is no scenario ${scenario}`);
+    return all.get(scenario);
   };
 
-  const happened = async (peer, life) => {
-    const { kind, body, outgoing, problem } = await life.next();
-    life.held = outgoing;
-    const calls = life.calls;
-    life.calls = [];
+  const happened = async (peer, scenario) => {
+    const { kind, body, outgoing, problem } = await scenario.next();
+    scenario.held = outgoing;
+    const calls = scenario.calls;
+    scenario.calls = [];
     const answer = { kind, problem };
     if (body) answer.messages = body.messages.filter(({ role }) => role !== "system");
-    if (calls.length > 0) answer.results = await peer.rows.send({ results: life.session.id, calls });
-    if (kind === "reply") answer.kept = await peer.rows.send({ kept: life.session.id });
+    if (calls.length > 0) answer.results = await peer.rows.send({ results: scenario.session.id, calls });
+    if (kind === "reply") answer.kept = await peer.rows.send({ kept: scenario.session.id });
     return answer;
   };
 
-  const end = async (peer, life) => {
-    const session = life.session;
-    if (life.turn) {
+  const end = async (peer, scenario) => {
+    const session = scenario.session;
+    if (scenario.turn) {
       await request(peer, session.folder, "POST", `/session/${session.id}/abort`);
-      life.held?.destroy();
-      await Promise.race([life.turn, new Promise((go) => setTimeout(go, ABORTED_MS))]);
+      scenario.held?.destroy();
+      await Promise.race([scenario.turn, new Promise((go) => setTimeout(go, ABORTED_MS))]);
     }
     peer.model.forget(session.id);
     await peer.rows.send({ remove: session.id });
   };
 
   // Nobody waits for a session that is left, nor for whether it can be cleared away.
-  const leave = (peer, life) => void (life && end(peer, life).catch(() => undefined));
+  const leave = (peer, scenario) => void (scenario && end(peer, scenario).catch(() => undefined));
 
   return {
     // The page of a tool call; none for an unknown one, and null for one that fails.
     page: (path) => {
-      const [, , life, call] = path.split("/");
-      return all.get(Number(life))?.pages.get(call);
+      const [, , scenario, call] = path.split("/");
+      return all.get(Number(scenario))?.pages.get(call);
     },
 
     functions: {
-      // A session with these messages, in place of the one that the life had.
-      async lifeStart(peer, { life: index, config, limits, messages }) {
+      // A session with these messages, in place of the one that the scenario had.
+      async scenarioStart(peer, { scenario: index, config, limits, messages }) {
         leave(peer, all.get(index));
         const session = history(folderFor(peer, config, limits, { webfetch: true }), messages);
         await peer.rows.send({ insert: session.rows });
-        const life = begin(session);
-        all.set(index, life);
-        peer.model.expect(session.id, { live: life });
+        const scenario = begin(session);
+        all.set(index, scenario);
+        peer.model.expect(session.id, { live: scenario });
         return { url: peer.model.pages };
       },
 
-      async lifePrompt(peer, args) {
-        const life = of(args);
+      async scenarioPrompt(peer, args) {
+        const scenario = of(args);
         if (args.noReply) {
-          await prompt(peer, life.session, args.text, { noReply: true, files: args.files });
+          await prompt(peer, scenario.session, args.text, { noReply: true, files: args.files });
           return { kind: "end" };
         }
-        const running = prompt(peer, life.session, args.text, { files: args.files });
-        life.turn = running.then(() => undefined, () => undefined);
+        const running = prompt(peer, scenario.session, args.text, { files: args.files });
+        scenario.turn = running.then(() => undefined, () => undefined);
         running.then(
-          () => life.push({ kind: "end" }),
-          (error) => life.push({ kind: "end", problem: String(error) }),
+          () => scenario.push({ kind: "end" }),
+          (error) => scenario.push({ kind: "end", problem: String(error) }),
         );
-        return happened(peer, life);
+        return happened(peer, scenario);
       },
 
       // The model's answer to what it was asked last.
-      async lifeAnswer(peer, args) {
-        const life = of(args);
+      async scenarioAnswer(peer, args) {
+        const scenario = of(args);
         const { text, reasoning, calls, usage, fails, isCut } = args;
-        for (const { id, page } of calls ?? []) life.pages.set(id, page);
-        life.calls = (calls ?? []).map(({ id }) => id);
-        if (fails) refuse(life.held);
-        else speak(life.held, { text, reasoning, calls, usage, isCut });
-        return happened(peer, life);
+        for (const { id, page } of calls ?? []) scenario.pages.set(id, page);
+        scenario.calls = (calls ?? []).map(({ id }) => id);
+        if (fails) refuse(scenario.held);
+        else speak(scenario.held, { text, reasoning, calls, usage, isCut });
+        return happened(peer, scenario);
       },
 
       // The user stops the model in the middle of a text; gives what OpenCode keeps of the reply.
-      async lifeStop(peer, args) {
-        const life = of(args);
+      async scenarioStop(peer, args) {
+        const scenario = of(args);
         const { text, reasoning } = args;
-        begun(life.held, { text, reasoning });
-        const parts = () => peer.rows.send({ partsOf: life.session.id });
+        begun(scenario.held, { text, reasoning });
+        const parts = () => peer.rows.send({ partsOf: scenario.session.id });
         for (let reads = 0; reads < READS_MAX && !(await parts()).some(({ type }) => type === "text"); reads += 1) {
           await new Promise((go) => setTimeout(go, READ_MS));
         }
         await new Promise((go) => setTimeout(go, READ_MS));
-        await request(peer, life.session.folder, "POST", `/session/${life.session.id}/abort`);
-        const { kind, problem } = await life.next();
-        life.held.destroy();
+        await request(peer, scenario.session.folder, "POST", `/session/${scenario.session.id}/abort`);
+        const { kind, problem } = await scenario.next();
+        scenario.held.destroy();
         return { kind, problem, parts: await parts() };
       },
 
-      async lifeEnd(peer, args) {
+      async scenarioEnd(peer, args) {
         leave(peer, of(args));
-        all.delete(args.life);
+        all.delete(args.scenario);
       },
     },
   };

@@ -33,7 +33,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const DATABASE: &str = "longhand.db";
 
 /// Longhand over a folder. `close` ends it.
-pub(super) struct World {
+pub(super) struct Instance {
     pub(super) app: Longhand,
     pub(super) routes: Routes,
     stopping: CancellationToken,
@@ -42,7 +42,7 @@ pub(super) struct World {
     writer: JoinHandle<()>,
 }
 
-impl World {
+impl Instance {
     async fn open(directory: &Path) -> Result<Self> {
         let clock = Clock::default();
         // No power cut happens here, and syncing would take most of the time.
@@ -96,9 +96,9 @@ impl Template {
             .build()?;
         let folder = private_folder()?;
         runtime.block_on(async {
-            let world = World::open(folder.path()).await?;
-            fill(&world.app).await?;
-            world.close().await
+            let instance = Instance::open(folder.path()).await?;
+            fill(&instance.app).await?;
+            instance.close().await
         })?;
         Ok(Self { runtime: Arc::new(runtime), folder })
     }
@@ -116,8 +116,8 @@ impl Template {
     pub(super) fn copy(&self) -> Result<Copy> {
         let folder = private_folder()?;
         std::fs::copy(self.folder.path().join(DATABASE), folder.path().join(DATABASE))?;
-        let world = self.block_on(World::open(folder.path()))?;
-        Ok(Copy { runtime: self.runtime.clone(), folder, world: Some(world) })
+        let instance = self.block_on(Instance::open(folder.path()))?;
+        Ok(Copy { runtime: self.runtime.clone(), folder, instance: Some(instance) })
     }
 }
 
@@ -125,12 +125,12 @@ impl Template {
 pub(super) struct Copy {
     runtime: Arc<Runtime>,
     folder: TempDir,
-    world: Option<World>,
+    instance: Option<Instance>,
 }
 
 impl Copy {
-    pub(super) fn world(&self) -> Result<&World, String> {
-        self.world.as_ref().ok_or_else(|| "the world is closed".to_owned())
+    pub(super) fn instance(&self) -> Result<&Instance, String> {
+        self.instance.as_ref().ok_or_else(|| "the instance is closed".to_owned())
     }
 
     pub(super) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
@@ -144,10 +144,10 @@ impl Copy {
 
     /// The findings of a check of the whole store.
     pub(super) fn findings(&self) -> Result<Vec<String>, String> {
-        let world = self.world()?;
+        let instance = self.instance()?;
         self.block_on(async {
             let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-            world.app.store().verify(None, found).await.map_err(|error| error.to_string())?;
+            instance.app.store().verify(None, found).await.map_err(|error| error.to_string())?;
             let mut findings = Vec::new();
             while let Some(finding) = items.recv().await {
                 findings.push(format!("{finding:?}"));
@@ -159,10 +159,10 @@ impl Copy {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        if let Some(world) = self.world.take()
-            && let Err(error) = self.runtime.block_on(world.close())
+        if let Some(instance) = self.instance.take()
+            && let Err(error) = self.runtime.block_on(instance.close())
         {
-            eprintln!("a world was not closed: {error:#}");
+            eprintln!("a instance was not closed: {error:#}");
         }
     }
 }

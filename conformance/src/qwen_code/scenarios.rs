@@ -1,4 +1,4 @@
-//! Lives of Qwen Code 0.24: a conversation grows message by message, and each side decides by itself when it clears old
+//! Scenarios of Qwen Code 0.24: a conversation grows message by message, and each side decides by itself when it clears old
 //! outputs and when it compresses.
 //!
 //! Qwen Code decides when it sends a request: from the usage of the last prompt and reply, and from its estimate of the
@@ -28,7 +28,7 @@ use serde_json::{Map, Value, json};
 use std::cell::Cell;
 use std::ops::Range;
 
-pub(crate) struct Lives;
+pub(crate) struct Scenarios;
 
 const PROFILE: Profile = Profile { turns: 4..=16, ..super::PROFILE };
 
@@ -91,9 +91,9 @@ const COMPRESSED: i64 = 1;
 /// The end of every summary here.
 const SUMMARY_END: &str = "</state_snapshot>";
 
-impl System for Lives {
+impl System for Scenarios {
     fn name(&self) -> &'static str {
-        "qwen-code-lives"
+        "qwen-code-scenarios"
     }
 
     fn packages(&self) -> &'static str {
@@ -109,12 +109,12 @@ impl System for Lives {
     }
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.lives) {
-            let life = Life::draw(run.seed, index);
+        for index in run.first..run.first.saturating_add(run.scenarios) {
+            let scenario = Scenario::draw(run.seed, index);
             Course {
                 peer: &mut *peer,
                 report: &mut *report,
-                life: &life,
+                scenario: &scenario,
                 prompt: 0,
                 output: 0,
                 first: 0,
@@ -126,8 +126,8 @@ impl System for Lives {
     }
 }
 
-/// The data of a life.
-struct Life {
+/// The data of a scenario.
+struct Scenario {
     index: u64,
     messages: Vec<SourceMessage>,
     /// Tokens of every request besides the messages.
@@ -143,11 +143,11 @@ struct Life {
     policy: Policy,
 }
 
-impl Life {
+impl Scenario {
     fn draw(seed: u64, index: u64) -> Self {
         let mut conversation = Conversation::generate(seed, index, &PROFILE);
         as_qwen_holds_them(&mut conversation);
-        let mut dice = conversation.dice("life");
+        let mut dice = conversation.dice("scenario");
         // Larger windows have limits of 20 000 tokens and more.
         let context = dice.random_range(24_000..33_000);
         let share = f64::from(dice.random_range(24..80)) / 256.0;
@@ -164,7 +164,7 @@ impl Life {
             "guards": { "minimum_gain_tokens": 1 },
         });
         let policy = qwen_code::v0_24().with_overrides(&patch.to_string());
-        let words = (0..100).map(|number| format!("<state_snapshot>life {index}, summary {number}{SUMMARY_END}"));
+        let words = (0..100).map(|number| format!("<state_snapshot>scenario {index}, summary {number}{SUMMARY_END}"));
         Self {
             index,
             unseen: dice.random_range(0..1_000),
@@ -261,11 +261,11 @@ impl Life {
     }
 }
 
-/// A running life.
+/// A running scenario.
 struct Course<'a> {
     peer: &'a mut Peer,
     report: &'a mut Report,
-    life: &'a Life,
+    scenario: &'a Scenario,
     /// The tokens of the last prompt and of its reply, in Qwen Code's counters.
     prompt: i64,
     output: i64,
@@ -277,24 +277,24 @@ struct Course<'a> {
 
 impl Course<'_> {
     fn run(&mut self) -> Result<(), PeerFailure> {
-        let life = self.life;
+        let scenario = self.scenario;
         let number = Cell::new(0);
-        let writer = |_: &SummaryInput| life.words(number.get()).to_owned();
-        let mut session = Session::new(&life.policy, &life.window, &writer);
+        let writer = |_: &SummaryInput| scenario.words(number.get()).to_owned();
+        let mut session = Session::new(&scenario.policy, &scenario.window, &writer);
         let mut revisions: Vec<Revision> = Vec::new();
-        for position in 0..life.messages.len() {
-            let input = session.view().estimated_tokens + life.unseen;
-            let is_reply = life.is_reply(position);
-            let usage = is_reply.then(|| Usage { input, output: life.outputs[position], ..Usage::default() });
-            session.append(&life.new_message(position, usage), life.role(position) == Some(Role::Assistant));
+        for position in 0..scenario.messages.len() {
+            let input = session.view().estimated_tokens + scenario.unseen;
+            let is_reply = scenario.is_reply(position);
+            let usage = is_reply.then(|| Usage { input, output: scenario.outputs[position], ..Usage::default() });
+            session.append(&scenario.new_message(position, usage), scenario.role(position) == Some(Role::Assistant));
             revisions.extend(session.sources().last().map(|source| source.message.revision));
             if is_reply {
-                (self.prompt, self.output) = (input, life.outputs[position]);
+                (self.prompt, self.output) = (input, scenario.outputs[position]);
                 self.has_cleared = false;
             }
             let mut evaluation = self.evaluation(&session, &revisions, position);
-            if life.sends(position) {
-                evaluation.sent = Some(self.send(&mut evaluation, life.words(number.get()))?);
+            if scenario.sends(position) {
+                evaluation.sent = Some(self.send(&mut evaluation, scenario.words(number.get()))?);
             }
             let mut summaries = 0;
             while session.compact_once() {
@@ -315,9 +315,9 @@ impl Course<'_> {
             if summaries == 0 {
                 self.compare_clearing(&evaluation, &contents_of(&session))?;
                 let sent = evaluation.sent.as_ref().map_or(Value::Null, |sent| sent.answer["status"].clone());
-                let before = number.get().checked_sub(1).map_or("", |number| life.words(number));
+                let before = number.get().checked_sub(1).map_or("", |number| scenario.words(number));
                 let why = if sent == COMPRESSED { self.refusal(&evaluation, &revisions, before)? } else { None };
-                let mut input = evaluation.input(life);
+                let mut input = evaluation.input(scenario);
                 input["context"] = json!(session.context_tokens());
                 self.record("moment", &input, json!(false), json!(sent == COMPRESSED), why);
             }
@@ -328,22 +328,23 @@ impl Course<'_> {
     /// The moment after a message. Qwen Code's history is our view without the messages that it has not sent, and
     /// without the results that Longhand adds.
     fn evaluation(&self, session: &Session<'_>, revisions: &[Revision], position: usize) -> Evaluation {
-        let pending = self.life.pending(position);
+        let pending = self.scenario.pending(position);
         let waits = |revision: &Revision| revisions.get(pending.clone()).is_some_and(|them| them.contains(revision));
         let shown: Vec<ViewMessage> =
             session.view().messages.iter().filter(|message| !waits(&message.revision)).cloned().collect();
         let history = Contents::of_some(shown.iter()).json();
-        let history = without_made_up(&history, &self.life.policy.view.interrupted_text);
+        let history = without_made_up(&history, &self.scenario.policy.view.interrupted_text);
         Evaluation { position, view: contents_of(session), shown, history, sent: None }
     }
 
     /// The request after a message: the history after clearing, and the compression.
     fn send(&mut self, evaluation: &mut Evaluation, words: &str) -> Result<Sent, PeerFailure> {
-        let life = self.life;
+        let scenario = self.scenario;
         let pending = self.pending(evaluation.position);
-        let idle =
-            life.idle_milliseconds(evaluation.position).filter(|_| life.role(evaluation.position) == Some(Role::User));
-        let settings = json!({ "toolResultsTotalCharsThreshold": life.units });
+        let idle = scenario
+            .idle_milliseconds(evaluation.position)
+            .filter(|_| scenario.role(evaluation.position) == Some(Role::User));
+        let settings = json!({ "toolResultsTotalCharsThreshold": scenario.units });
         let mut question = json!({ "history": evaluation.history, "pending": pending, "settings": settings });
         if let Some(idle) = idle {
             question["idleMilliseconds"] = json!(idle);
@@ -357,8 +358,8 @@ impl Course<'_> {
 
     /// The messages not sent before, as one content.
     fn pending(&self, position: usize) -> Value {
-        let range = self.life.pending(position);
-        let parts = Contents::with_call_ids(&self.life.messages[..range.end]).parts_since(range.start);
+        let range = self.scenario.pending(position);
+        let parts = Contents::with_call_ids(&self.scenario.messages[..range.end]).parts_since(range.start);
         json!({ "role": "user", "parts": parts })
     }
 
@@ -369,11 +370,11 @@ impl Course<'_> {
         position: usize,
         (words, now): (&str, bool),
     ) -> Result<Value, PeerFailure> {
-        let life = self.life;
+        let scenario = self.scenario;
         let question = json!({
             "history": history, "pending": pending, "prompt": self.prompt, "output": self.output,
-            "window": life.window.context, "share": life.share, "words": words, "now": now,
-            "files": life.files(life.pending(position).start),
+            "window": scenario.window.context, "share": scenario.share, "words": words, "now": now,
+            "files": scenario.files(scenario.pending(position).start),
         });
         self.ask("send24", question)
     }
@@ -383,7 +384,7 @@ impl Course<'_> {
     }
 
     fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
-        self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
+        self.report.compare(what, self.scenario.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
     /// Compares our compression with theirs, or with the one that they would make now.
@@ -394,7 +395,7 @@ impl Course<'_> {
         view: &[Value],
         number: usize,
     ) -> Result<(), PeerFailure> {
-        let input = evaluation.input(self.life);
+        let input = evaluation.input(self.scenario);
         let sent = evaluation.sent.as_ref().map(|sent| sent.answer.clone());
         let compresses = sent.as_ref().is_some_and(|answer| answer["status"] == COMPRESSED);
         let why = match &sent {
@@ -403,7 +404,7 @@ impl Course<'_> {
             _ => self.due(evaluation)?,
         };
         self.record("moment", &input, json!(true), json!(compresses), why);
-        let words = self.life.words(number).to_owned();
+        let words = self.scenario.words(number).to_owned();
         let theirs = match sent {
             Some(answer) if compresses => answer,
             _ => self.compress(
@@ -414,8 +415,8 @@ impl Course<'_> {
             )?,
         };
         // Running calls stay, and messages not sent yet.
-        let pending = self.life.pending(evaluation.position);
-        let messages = &self.life.messages[self.first..pending.end];
+        let pending = self.scenario.pending(evaluation.position);
+        let messages = &self.scenario.messages[self.first..pending.end];
         let waits = evaluation.history.last().is_some_and(|last| last["role"] == "model" && calls(last) > 0);
         let kept = if waits { self.last_reply(pending.start) } else { pending.start };
         let cut = kept.saturating_sub(self.first);
@@ -435,14 +436,14 @@ impl Course<'_> {
     fn bare(&self, contents: &[Value]) -> Vec<Value> {
         let mut contents = contents.to_vec();
         if let Some(text) = contents.first().and_then(|summary| summary["parts"][0]["text"].as_str()) {
-            let text = text.strip_suffix(&self.life.policy.view.summary_suffix).unwrap_or(text).to_owned();
+            let text = text.strip_suffix(&self.scenario.policy.view.summary_suffix).unwrap_or(text).to_owned();
             contents[0]["parts"][0]["text"] = json!(text);
         }
         contents
     }
 
     fn last_reply(&self, end: usize) -> usize {
-        (0..end).rev().find(|&at| self.life.role(at) == Some(Role::Assistant)).unwrap_or(end)
+        (0..end).rev().find(|&at| self.scenario.role(at) == Some(Role::Assistant)).unwrap_or(end)
     }
 
     fn compare_views(
@@ -454,10 +455,10 @@ impl Course<'_> {
         view: &[Value],
     ) -> Result<(), PeerFailure> {
         let mut history = theirs["history"].as_array().cloned().unwrap_or_default();
-        if !self.life.pending(evaluation.position).is_empty() {
+        if !self.scenario.pending(evaluation.position).is_empty() {
             history.push(self.pending(evaluation.position));
         }
-        let style = &self.life.policy.view;
+        let style = &self.scenario.policy.view;
         let (ours, theirs) = (Flat::of(view), Flat::of(&history));
         self.record("view", input, json!(ours.contents), json!(theirs.contents), {
             let bare = Flat::of(&without_made_up(view, &style.interrupted_text)).contents;
@@ -479,7 +480,7 @@ impl Course<'_> {
     ) -> Result<Option<&'static Class>, PeerFailure> {
         let summarized =
             evaluation.shown.iter().filter(|message| message.source.is_some() && head.contains(&message.revision));
-        let files = self.life.files(first);
+        let files = self.scenario.files(first);
         let question = json!({
             "history": Contents::of_some(summarized).json(), "files": files, "maxFiles": 5, "maxImages": 3,
         });
@@ -498,8 +499,8 @@ impl Course<'_> {
 
     /// The class if only we compress: by their own estimate of the messages since the last reply, it is due.
     fn due(&mut self, evaluation: &Evaluation) -> Result<Option<&'static Class>, PeerFailure> {
-        let since = (0..=evaluation.position).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
-        let parts = Contents::with_call_ids(&self.life.messages[..=evaluation.position]).parts_since(since);
+        let since = (0..=evaluation.position).rev().find(|&at| self.scenario.is_reply(at)).map_or(0, |reply| reply + 1);
+        let parts = Contents::with_call_ids(&self.scenario.messages[..=evaluation.position]).parts_since(since);
         let pending = json!({ "role": "user", "parts": parts });
         let asked = self.compress(&evaluation.history, pending, evaluation.position, ("", false))?;
         let is_due = asked["effective"].as_f64().zip(asked["auto"].as_f64()).is_some_and(|(now, due)| now >= due);
@@ -514,8 +515,8 @@ impl Course<'_> {
         revisions: &[Revision],
         summary: &str,
     ) -> Result<Option<&'static Class>, PeerFailure> {
-        let pending = self.life.pending(evaluation.position);
-        let messages = &self.life.messages[self.first..pending.end];
+        let pending = self.scenario.pending(evaluation.position);
+        let messages = &self.scenario.messages[self.first..pending.end];
         let proposed = pending.start.saturating_sub(self.first);
         let harmless = harm::nearest(messages, proposed);
         if harmless == 0 {
@@ -547,11 +548,17 @@ impl Course<'_> {
                 &evaluation.history,
                 self.pending(evaluation.position),
                 evaluation.position,
-                (self.life.words(0), true),
+                (self.scenario.words(0), true),
             )?,
         };
         let why = self.frees_nothing(evaluation, &theirs)?.then_some(&CLASSES[6]);
-        self.record("refusal", &evaluation.input(self.life), json!(true), json!(theirs["status"] != COMPRESSED), why);
+        self.record(
+            "refusal",
+            &evaluation.input(self.scenario),
+            json!(true),
+            json!(theirs["status"] != COMPRESSED),
+            why,
+        );
         Ok(())
     }
 
@@ -586,7 +593,7 @@ impl Course<'_> {
         let theirs = if theirs.is_null() { cleared(&[], &[]) } else { theirs };
         if evaluation.sent.is_some() || ours != theirs {
             let why = if ours == theirs { None } else { self.clears(evaluation, &ours)? };
-            self.record("clear", &evaluation.input(self.life), ours, theirs, why);
+            self.record("clear", &evaluation.input(self.scenario), ours, theirs, why);
         }
         Ok(())
     }
@@ -609,9 +616,9 @@ impl Course<'_> {
                 return Ok((*ours == none && frees_nothing).then_some(&CLASSES[6]));
             }
         }
-        let is_reply = self.life.is_reply(evaluation.position);
+        let is_reply = self.scenario.is_reply(evaluation.position);
         let has_failed =
-            !is_reply && self.life.role(evaluation.position) == Some(Role::Assistant) && evaluation.position > 0;
+            !is_reply && self.scenario.role(evaluation.position) == Some(Role::Assistant) && evaluation.position > 0;
         // A failed reply has read nothing, so that the results before it are still pending.
         let pending = self.pending(if has_failed { evaluation.position - 1 } else { evaluation.position });
         let waiting: Vec<Value> = pending["parts"].as_array().cloned().unwrap_or_default();
@@ -620,23 +627,23 @@ impl Course<'_> {
             let parts = content["parts"].as_array().into_iter().flatten();
             content["parts"] = parts.filter(|part| !waiting.contains(part)).cloned().collect();
         }
-        let settings = json!({ "toolResultsTotalCharsThreshold": self.life.units });
+        let settings = json!({ "toolResultsTotalCharsThreshold": self.scenario.units });
         let mut question = json!({ "history": history, "pending": pending, "settings": settings });
-        if let Some(idle) = self.life.idle_milliseconds(evaluation.position).filter(|_| !is_reply) {
+        if let Some(idle) = self.scenario.idle_milliseconds(evaluation.position).filter(|_| !is_reply) {
             question["idleMilliseconds"] = json!(idle);
         }
         let held = self.ask("clear24", question)?;
         let theirs = cleared(&history, held.as_array().map_or(&[], Vec::as_slice));
-        let is_request = self.life.role(evaluation.position) == Some(Role::User);
+        let is_request = self.scenario.role(evaluation.position) == Some(Role::User);
         Ok((!is_request && theirs == *ours).then_some(&CLASSES[0]))
     }
 
     /// Their history without the results that no reply has read, before and after their clearing with these results
     /// pending; none if all are read.
     fn without_unread(&mut self, evaluation: &Evaluation) -> Result<Option<Clearing>, PeerFailure> {
-        let since = (0..evaluation.position).rev().find(|&at| self.life.is_reply(at)).map_or(0, |reply| reply + 1);
+        let since = (0..evaluation.position).rev().find(|&at| self.scenario.is_reply(at)).map_or(0, |reply| reply + 1);
         let is_result = |part: &Value| part.get("functionResponse").is_some();
-        let contents = Contents::with_call_ids(&self.life.messages[..=evaluation.position]);
+        let contents = Contents::with_call_ids(&self.scenario.messages[..=evaluation.position]);
         let unread: Vec<Value> = contents.parts_since(since).into_iter().filter(is_result).collect();
         if unread.is_empty() {
             return Ok(None);
@@ -650,9 +657,9 @@ impl Course<'_> {
         }
         let mut question = json!({
             "history": history, "pending": { "role": "user", "parts": unread },
-            "settings": { "toolResultsTotalCharsThreshold": self.life.units },
+            "settings": { "toolResultsTotalCharsThreshold": self.scenario.units },
         });
-        if let Some(idle) = self.life.idle_milliseconds(evaluation.position) {
+        if let Some(idle) = self.scenario.idle_milliseconds(evaluation.position) {
             question["idleMilliseconds"] = json!(idle);
         }
         let held = self.ask("clear24", question)?.as_array().cloned().unwrap_or_default();
@@ -681,13 +688,13 @@ struct Evaluation {
 }
 
 impl Evaluation {
-    fn input(&self, life: &Life) -> Value {
+    fn input(&self, scenario: &Scenario) -> Value {
         let sent = self.sent.as_ref().map(|sent| (&sent.answer, sent.is_cleared));
         let figures = sent.map(|(answer, is_cleared)| {
             json!({ "status": answer["status"], "effective": answer["effective"], "auto": answer["auto"],
                 "cleared": is_cleared, "now": null })
         });
-        json!({ "place": self.position, "role": format!("{:?}", life.role(self.position)), "sent": figures })
+        json!({ "place": self.position, "role": format!("{:?}", scenario.role(self.position)), "sent": figures })
     }
 }
 

@@ -1,11 +1,11 @@
-//! Lives: a conversation grows message by message, and each side decides by itself when it compacts, and what.
+//! Scenarios: a conversation grows message by message, and each side decides by itself when it compacts, and what.
 //!
 //! Our side is the driver of `longhand simulate` over `fold`; theirs is pi's own AgentSession. Replies report the usage
-//! of the view that they got, both sides get the same texts for a summary, and after each compaction the life continues
+//! of the view that they got, both sides get the same texts for a summary, and after each compaction the scenario continues
 //! with ours, so that one difference does not hide the next.
 
 use super::explain_view;
-use super::life::{Form, Life, Made, Moment, Next, Side, lines, position_of, whole_lines};
+use super::scenario::{Form, Made, Moment, Next, Scenario, Side, lines, position_of, whole_lines};
 use super::session::flat_context;
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
@@ -16,8 +16,8 @@ use longhand::summarizer::SummaryInput;
 use serde_json::{Value, json};
 use std::cell::Cell;
 
-/// The lives of one version of pi.
-pub(crate) struct Lives {
+/// The scenarios of one version of pi.
+pub(crate) struct Scenarios {
     name: &'static str,
     packages: &'static str,
     policy: fn() -> Policy,
@@ -28,8 +28,8 @@ pub(crate) struct Lives {
     classes: &'static [Class],
 }
 
-pub(crate) const V0_73: Lives = Lives {
-    name: "pi-0.73-lives",
+pub(crate) const V0_73: Scenarios = Scenarios {
+    name: "pi-0.73-scenarios",
     packages: "pi-0.73",
     policy: pi::v0_73,
     evaluates_between: false,
@@ -37,8 +37,8 @@ pub(crate) const V0_73: Lives = Lives {
     classes: &[MOMENT, super::UNANSWERED, super::PAIRED, super::NOTHING, KEPT, GAIN, FITS, WHOLE, PREVIOUS],
 };
 
-pub(crate) const V1_5: Lives = Lives {
-    name: "pi-1.5-lives",
+pub(crate) const V1_5: Scenarios = Scenarios {
+    name: "pi-1.5-scenarios",
     packages: "pi-1.5",
     policy: pi::v1_5,
     evaluates_between: true,
@@ -65,7 +65,7 @@ const FITS: Class = Class {
     name: "a view fits its window",
     reason: Reason::P15,
     explanation: "Where the context exceeds the window pi waits for the provider to refuse it; our last resort takes the \
-                  longest outputs out, and the life ends there.",
+                  longest outputs out, and the scenario ends there.",
     test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
 };
 
@@ -100,7 +100,7 @@ const PREVIOUS: Class = Class {
     test: ("src/summarizer/extractive/tests/sections.rs", "facts_of_the_previous_summary_are_carried_on"),
 };
 
-impl System for Lives {
+impl System for Scenarios {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -118,29 +118,29 @@ impl System for Lives {
     }
 
     fn run(&self, peer: &mut Peer, run: Run, report: &mut Report) -> Result<(), PeerFailure> {
-        for index in run.first..run.first.saturating_add(run.lives) {
-            let life = self.draw(run.seed, index);
+        for index in run.first..run.first.saturating_add(run.scenarios) {
+            let scenario = self.draw(run.seed, index);
             let words = Cell::new(0);
-            let writer = |input: &SummaryInput| life.text(words.get(), input);
-            self.course(&mut *peer, &mut *report, &life).run(&mut life.session(&writer), &words)?;
+            let writer = |input: &SummaryInput| scenario.text(words.get(), input);
+            self.course(&mut *peer, &mut *report, &scenario).run(&mut scenario.session(&writer), &words)?;
         }
         Ok(())
     }
 }
 
-impl Lives {
-    /// The life with this index.
-    pub(super) fn draw(&self, seed: u64, index: u64) -> Life {
-        Life::draw(seed, index, (self.policy)(), self.is_early)
+impl Scenarios {
+    /// The scenario with this index.
+    pub(super) fn draw(&self, seed: u64, index: u64) -> Scenario {
+        Scenario::draw(seed, index, (self.policy)(), self.is_early)
     }
 
-    /// A life before its first message.
-    pub(super) fn course<'a>(&self, peer: &'a mut Peer, report: &'a mut Report, life: &'a Life) -> Course<'a> {
+    /// A scenario before its first message.
+    pub(super) fn course<'a>(&self, peer: &'a mut Peer, report: &'a mut Report, scenario: &'a Scenario) -> Course<'a> {
         Course {
             evaluates_between: self.evaluates_between,
             peer,
             report,
-            life,
+            scenario,
             refused_at: None,
             first: 0,
             compacted: 0,
@@ -148,13 +148,13 @@ impl Lives {
     }
 }
 
-/// A running life.
+/// A running scenario.
 pub(super) struct Course<'a> {
     /// True if pi checks between the requests of a run.
     evaluates_between: bool,
     peer: &'a mut Peer,
     report: &'a mut Report,
-    life: &'a Life,
+    scenario: &'a Scenario,
     /// The index of the message after which a compaction of ours was refused.
     refused_at: Option<usize>,
     /// The index of the first message after the summary.
@@ -164,17 +164,17 @@ pub(super) struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// Runs the life to its end; `words` counts the summaries.
+    /// Runs the scenario to its end; `words` counts the summaries.
     pub(super) fn run(&mut self, ours: &mut dyn Side, words: &Cell<usize>) -> Result<(), PeerFailure> {
-        let life = self.life;
-        self.ask("lifeStart", json!({ "window": life.window.context, "settings": life.settings() }))?;
-        for position in 0..life.len() {
+        let scenario = self.scenario;
+        self.ask("scenarioStart", json!({ "window": scenario.window.context, "settings": scenario.settings() }))?;
+        for position in 0..scenario.len() {
             let moment = self.moment(position);
             let message = ours.append(position)?;
             let step = json!({
-                "place": position, "message": message, "moment": moment.name(), "words": life.words(words.get()),
+                "place": position, "message": message, "moment": moment.name(), "words": scenario.words(words.get()),
             });
-            let theirs = self.ask("lifeStep", step.clone())?;
+            let theirs = self.ask("scenarioStep", step.clone())?;
             let mut is_open = true;
             while let Some(next) = ours.next(words.get())? {
                 match next {
@@ -185,7 +185,7 @@ impl Course<'_> {
                         self.refused_at = None;
                     }
                     Next::Refused => self.refused_at = self.refused_at.or(Some(position)),
-                    // The histories have diverged, and the life ends.
+                    // The histories have diverged, and the scenario ends.
                     Next::LastResort => return self.last_resort(&step, position),
                 }
             }
@@ -194,7 +194,7 @@ impl Course<'_> {
                 self.record("moment", &step, json!(false), theirs["compacts"].clone(), why);
             }
         }
-        let theirs = self.ask("lifeContext", json!({}))?;
+        let theirs = self.ask("scenarioContext", json!({}))?;
         self.view(&json!({}), &ours.lines(), &theirs);
         Ok(())
     }
@@ -202,8 +202,8 @@ impl Course<'_> {
     /// Reports our last resort, which pi does not have: the context exceeds the window by pi's own estimate, or by that
     /// with the results that a view adds.
     fn last_resort(&mut self, step: &Value, position: usize) -> Result<(), PeerFailure> {
-        let window = self.life.window.context;
-        let theirs = self.ask("lifeTokens", json!({}))?;
+        let window = self.scenario.window.context;
+        let theirs = self.ask("scenarioTokens", json!({}))?;
         let why = match theirs.as_i64() {
             Some(tokens) if tokens > window => Some(&FITS),
             _ => self.exceeds_with_results(position, window)?.then_some(&super::PAIRED),
@@ -215,31 +215,31 @@ impl Course<'_> {
     /// True if pi's estimate of the context exceeds `limit` with the results that a view adds to calls without any. If a
     /// reply has reported usage since the last compaction, that decides, and such results count nothing.
     fn exceeds_with_results(&mut self, position: usize, limit: i64) -> Result<bool, PeerFailure> {
-        let life = self.life;
-        if (self.compacted..=position).any(|position| life.usage(position, 0).is_some()) {
+        let scenario = self.scenario;
+        if (self.compacted..=position).any(|position| scenario.usage(position, 0).is_some()) {
             return Ok(false);
         }
-        let theirs = self.ask("lifeTokens", json!({}))?;
-        Ok(theirs.as_i64().is_some_and(|tokens| tokens + life.interrupted_tokens(self.first..position + 1) > limit))
+        let theirs = self.ask("scenarioTokens", json!({}))?;
+        Ok(theirs.as_i64().is_some_and(|tokens| tokens + scenario.interrupted_tokens(self.first..position + 1) > limit))
     }
 
     /// The moment for pi that a message causes.
     fn moment(&self, position: usize) -> Moment {
-        match self.life.moment(position) {
+        match self.scenario.moment(position) {
             Moment::Between if !self.evaluates_between => Moment::None,
             moment => moment,
         }
     }
 
     fn ask(&mut self, function: &str, mut arguments: Value) -> Result<Value, PeerFailure> {
-        arguments["id"] = json!(self.life.index);
+        arguments["id"] = json!(self.scenario.index);
         // Every value read from the answer then differs.
         let failed = |error: String| json!({ "compacts": { "error": error }, "first": { "error": error } });
         self.peer.ask(function, arguments, failed)
     }
 
     fn record(&mut self, what: &'static str, input: &Value, ours: Value, theirs: Value, why: Option<&'static Class>) {
-        self.report.compare(what, self.life.index, input, &ours, &Ok(theirs), |_, _| why);
+        self.report.compare(what, self.scenario.index, input, &ours, &Ok(theirs), |_, _| why);
     }
 
     /// Compares a compaction of ours with pi's, or with the one that pi would make if it checked here.
@@ -252,14 +252,14 @@ impl Course<'_> {
         made: &Made,
         number: usize,
     ) -> Result<(), PeerFailure> {
-        let input = json!({ "place": position, "moment": moment.name(), "keep": self.life.keep_tokens });
-        let words = self.life.words(number);
+        let input = json!({ "place": position, "moment": moment.name(), "keep": self.scenario.keep_tokens });
+        let words = self.scenario.words(number);
         let compacts = is_open && theirs["compacts"] == true;
         let evaluates =
-            matches!(moment, Moment::Between) || matches!(moment, Moment::End) && !self.life.is_aborted(position);
+            matches!(moment, Moment::Between) || matches!(moment, Moment::End) && !self.scenario.is_aborted(position);
         // pi checks before it adds a prompt.
         let is_theirs = compacts && !matches!(moment, Moment::Prompt);
-        let prepared = if is_theirs { theirs.clone() } else { self.ask("lifePrepare", json!({ "words": words }))? };
+        let prepared = if is_theirs { theirs.clone() } else { self.ask("scenarioPrepare", json!({ "words": words }))? };
         let why = match evaluates && is_open {
             false => Some(&MOMENT),
             // pi checks, and has nothing to summarize.
@@ -267,7 +267,7 @@ impl Course<'_> {
         };
         let why = match theirs["exceeds"] == true {
             true => why,
-            false => self.exceeds_with_results(position, self.life.threshold())?.then_some(&super::PAIRED),
+            false => self.exceeds_with_results(position, self.scenario.threshold())?.then_some(&super::PAIRED),
         };
         self.record("moment", &input, json!(true), json!(compacts), why);
         let (why, prepared) = self.other_boundary(made, prepared, number)?;
@@ -277,12 +277,12 @@ impl Course<'_> {
             let theirs = transcripts(&prepared);
             let why = (made.transcripts == whole(&theirs)).then_some(&WHOLE);
             self.record("transcripts", &input, made.transcripts.clone(), theirs, why);
-            let why = other_text(self.life, number, made, &prepared["summary"]);
+            let why = other_text(self.scenario, number, made, &prepared["summary"]);
             self.record("summary", &input, json!(made.text), prepared["summary"].clone(), why);
         }
         let details = made.details();
         let compaction = json!({ "first": ours["first"], "summary": made.text, "details": details });
-        let theirs = self.ask("lifeCompact", compaction)?;
+        let theirs = self.ask("scenarioCompact", compaction)?;
         (self.first, self.compacted) = (made.first, position + 1);
         self.view(&input, &made.view, &theirs);
         Ok(())
@@ -308,7 +308,7 @@ impl Course<'_> {
         let mut smaller = prepared.clone();
         for halvings in 0..=HALVINGS {
             if halvings > 0 {
-                if self.life.freed(&smaller, number) >= self.life.least_gain() && !smaller.is_null() {
+                if self.scenario.freed(&smaller, number) >= self.scenario.least_gain() && !smaller.is_null() {
                     break;
                 }
                 smaller = self.prepared_with(halvings, number)?;
@@ -325,15 +325,15 @@ impl Course<'_> {
     }
 
     fn prepared_with(&mut self, halvings: u32, number: usize) -> Result<Value, PeerFailure> {
-        let keep = self.life.keep_tokens >> halvings;
-        self.ask("lifePrepare", json!({ "keepRecentTokens": keep, "words": self.life.words(number) }))
+        let keep = self.scenario.keep_tokens >> halvings;
+        self.ask("scenarioPrepare", json!({ "keepRecentTokens": keep, "words": self.scenario.words(number) }))
     }
 
     /// The safe boundary nearest to pi's, computed without our functions.
     fn harmless(&self, made: &Made, theirs: &Value) -> Option<Value> {
         let first = theirs["first"].as_u64()? as usize;
         let cut = made.inline.iter().take_while(|source| position_of(source) < first).count();
-        self.life.boundary_at(&made.inline, harm::nearest(&made.inline, cut), theirs["previous"].clone())
+        self.scenario.boundary_at(&made.inline, harm::nearest(&made.inline, cut), theirs["previous"].clone())
     }
 
     /// The class if we do not compact although pi does: it frees too little with any tail, or did so shortly before.
@@ -343,26 +343,26 @@ impl Course<'_> {
         theirs: &Value,
         number: usize,
     ) -> Result<Option<&'static Class>, PeerFailure> {
-        let least = self.life.least_gain();
+        let least = self.scenario.least_gain();
         if let Some(refused_at) = self.refused_at {
-            let growth = self.life.tokens(refused_at + 1..position + 1);
+            let growth = self.scenario.tokens(refused_at + 1..position + 1);
             return Ok((growth < least).then_some(&GAIN));
         }
-        let mut most = self.life.freed(theirs, number);
+        let mut most = self.scenario.freed(theirs, number);
         for halvings in 1..=HALVINGS {
             let smaller = self.prepared_with(halvings, number)?;
-            most = most.max(self.life.freed(&smaller, number));
+            most = most.max(self.scenario.freed(&smaller, number));
         }
         Ok((most < least).then_some(&GAIN))
     }
 }
 
 /// The class if a summary with the same text differs: the previous summary is carried on in another form.
-fn other_text(life: &Life, number: usize, made: &Made, theirs: &Value) -> Option<&'static Class> {
-    if made.text != made.expected(life, number, Form::Ours) {
+fn other_text(scenario: &Scenario, number: usize, made: &Made, theirs: &Value) -> Option<&'static Class> {
+    if made.text != made.expected(scenario, number, Form::Ours) {
         return None;
     }
-    let is = |form: Form| made.expected(life, number, form) == *theirs;
+    let is = |form: Form| made.expected(scenario, number, form) == *theirs;
     let forms = [(Form::Whole, &LISTS), (Form::Forgotten, &PREVIOUS)];
     forms.into_iter().find(|(form, _)| is(*form)).map(|(_, class)| class)
 }

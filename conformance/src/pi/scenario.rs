@@ -1,4 +1,4 @@
-//! One life: its messages, and our side of it.
+//! One scenario: its messages, and our side of it.
 
 use super::session::{self, message_tokens};
 use crate::generate::{Conversation, Profile, Results, text};
@@ -34,14 +34,14 @@ const PROFILE: Profile = Profile {
 const OTHER_TOOLS: Profile =
     Profile { tools: &["read", "write", "edit", "bash", "grep", "Read", "WRITE", "read_file", "Edit"], ..PROFILE };
 
-/// One of this number of lives has these tools.
+/// One of this number of scenarios has these tools.
 const OTHER_TOOLS_IN: u64 = 4;
 
 /// A compaction must free at least one part of this number of the window.
 const WINDOW_PARTS: i64 = 20;
 
-/// The data of a life.
-pub(super) struct Life {
+/// The data of a scenario.
+pub(super) struct Scenario {
     pub(super) index: u64,
     messages: Vec<SourceMessage>,
     /// Tokens that replies report besides the view and their own content.
@@ -79,12 +79,12 @@ impl Moment {
     }
 }
 
-impl Life {
-    /// Draws a life: its messages, and the settings of both sides.
+impl Scenario {
+    /// Draws a scenario: its messages, and the settings of both sides.
     pub(super) fn draw(seed: u64, index: u64, policy: Policy, is_early: bool) -> Self {
         let profile = if index.is_multiple_of(OTHER_TOOLS_IN) { &OTHER_TOOLS } else { &PROFILE };
         let mut conversation = Conversation::generate(seed, index, profile);
-        let mut dice = conversation.dice("life");
+        let mut dice = conversation.dice("scenario");
         for part in conversation.messages.iter_mut().flat_map(|source| &mut source.message.parts) {
             let PartBody::ToolCall(call) = Arc::make_mut(&mut part.body) else { continue };
             if !["Read", "WRITE", "read_file", "Edit"].contains(&call.tool.as_str()) {
@@ -153,10 +153,15 @@ impl Life {
     }
 
     pub(super) fn session<'a>(&'a self, writer: WriteSummary<'a>) -> Ours<'a> {
-        Ours { life: self, session: Session::new(&self.policy, &self.window, writer), revisions: Vec::new(), seen: 0 }
+        Ours {
+            scenario: self,
+            session: Session::new(&self.policy, &self.window, writer),
+            revisions: Vec::new(),
+            seen: 0,
+        }
     }
 
-    /// The same life with summaries that have the requested sections: the daemon would refuse others.
+    /// The same scenario with summaries that have the requested sections: the daemon would refuse others.
     pub(super) fn with_sections(mut self) -> Self {
         for (number, words) in self.words.iter_mut().enumerate() {
             let facts = |what: &str| {
@@ -172,7 +177,7 @@ impl Life {
         self
     }
 
-    /// The same life with text in every request and reply. A daemon shows its boundary only through its view, which
+    /// The same scenario with text in every request and reply. A daemon shows its boundary only through its view, which
     /// contains nothing of a message without text; and it asks no model about the beginning of a turn without text.
     pub(super) fn with_words(mut self) -> Self {
         for source in self.messages.iter_mut().filter(|source| source.message.role != Role::Tool) {
@@ -314,7 +319,7 @@ impl Life {
     }
 }
 
-/// Our side of a life, with `fold` alone or in a daemon.
+/// Our side of a scenario, with `fold` alone or in a daemon.
 pub(super) trait Side {
     /// Appends the next message, and returns it in pi's form.
     fn append(&mut self, position: usize) -> Result<Value, PeerFailure>;
@@ -328,7 +333,7 @@ pub(super) trait Side {
 
 /// Our side with `fold` alone.
 pub(super) struct Ours<'a> {
-    life: &'a Life,
+    scenario: &'a Scenario,
     session: Session<'a>,
     /// The revision of each message.
     revisions: Vec<Revision>,
@@ -338,10 +343,10 @@ pub(super) struct Ours<'a> {
 
 impl Side for Ours<'_> {
     fn append(&mut self, position: usize) -> Result<Value, PeerFailure> {
-        let life = self.life;
-        let message = &life.messages[position].message;
+        let scenario = self.scenario;
+        let message = &scenario.messages[position].message;
         let is_reply = message.role == Role::Assistant;
-        let usage = life.usage(position, self.session.view().estimated_tokens);
+        let usage = scenario.usage(position, self.session.view().estimated_tokens);
         let parts = message
             .parts
             .iter()
@@ -353,7 +358,7 @@ impl Side for Ours<'_> {
         };
         self.session.append(&new, is_reply);
         self.revisions.extend(self.session.sources().last().map(|source| source.message.revision));
-        Ok(life.raw(position, usage.as_ref()))
+        Ok(scenario.raw(position, usage.as_ref()))
     }
 
     fn lines(&self) -> Value {
@@ -376,7 +381,7 @@ impl Side for Ours<'_> {
 
 impl Ours<'_> {
     fn made(&self, plan: SummaryPlan, inline: Vec<SourceMessage>, number: usize) -> Made {
-        let input = input_of(&self.life.policy, &plan);
+        let input = input_of(&self.scenario.policy, &plan);
         let transcript = |messages: &[SourceMessage]| {
             let rules = &plan.rules.transcript;
             let messages: Vec<&SourceMessage> = spoken(messages).collect();
@@ -388,7 +393,7 @@ impl Ours<'_> {
         let transcripts = json!({ "history": history, "front": transcript(&plan.split_turn), "previous": previous });
         let first = self.revisions.iter().position(|revision| *revision >= plan.tail_start);
         Made {
-            text: self.life.text(number, &input),
+            text: self.scenario.text(number, &input),
             transcripts,
             view: self.lines(),
             inline,
@@ -439,7 +444,7 @@ impl Made {
 
     /// The expected text of the summary, with the files that pi's own tools used, computed from the calls: in our form,
     /// or in one of pi's.
-    pub(super) fn expected(&self, life: &Life, number: usize, form: Form) -> String {
+    pub(super) fn expected(&self, scenario: &Scenario, number: usize, form: Form) -> String {
         let previous = self.previous.as_deref().unwrap_or_default();
         let mut lists = ["read-files", "modified-files"].map(|tag| listed(previous, tag));
         for part in self.head.iter().chain(&self.front).flat_map(|source| &source.message.parts) {
@@ -466,7 +471,7 @@ impl Made {
             Form::Whole => past,
             Form::Forgotten => NO_HISTORY,
         };
-        let words = life.composed(number, &self.head, &self.front, past);
+        let words = scenario.composed(number, &self.head, &self.front, past);
         format!("{words}{}{}", block("read-files", &read), block("modified-files", &modified))
     }
 }
@@ -494,7 +499,7 @@ fn listed(text: &str, tag: &str) -> BTreeSet<String> {
     inside.map(|(lines, _)| lines.split('\n').map(str::to_owned).collect()).unwrap_or_default()
 }
 
-/// The index of a message in its life; `usize::MAX` for messages that Longhand adds.
+/// The index of a message in its scenario; `usize::MAX` for messages that Longhand adds.
 pub(super) fn position_of(source: &SourceMessage) -> usize {
     let metadata = source.message.parts.first().and_then(|part| part.metadata_json.as_deref());
     metadata.and_then(|position| position.parse().ok()).unwrap_or(usize::MAX)
@@ -550,10 +555,10 @@ mod tests {
     fn calls_count_as_interrupted_until_their_results_are_there() {
         let mut checked = 0;
         for index in 0..20 {
-            let life = Life::draw(1, index, pi::v1_5(), false);
-            let open = |end: usize| life.interrupted_tokens(0..end) / life.interrupted();
-            for position in 0..life.len() {
-                let parts = life.messages[position].message.parts.iter();
+            let scenario = Scenario::draw(1, index, pi::v1_5(), false);
+            let open = |end: usize| scenario.interrupted_tokens(0..end) / scenario.interrupted();
+            for position in 0..scenario.len() {
+                let parts = scenario.messages[position].message.parts.iter();
                 let calls = parts.clone().filter(|part| matches!(*part.body, PartBody::ToolCall(_))).count() as i64;
                 let results = parts.filter(|part| matches!(*part.body, PartBody::ToolResult(_))).count() as i64;
                 assert_eq!(open(position + 1) - open(position), calls - results, "{index}: {position}");
