@@ -341,7 +341,7 @@ impl Case {
         let estimate = |source: &SourceMessage| estimate_source(&self.policy, source);
         let refuses = match rule {
             // Refused whatever the size of the rest.
-            Omission::TurnsAndSteps(_) => self.free_tokens == 0,
+            Omission::TurnsAndSteps => self.free_tokens == 0,
             _ => true,
         };
         if refuses && removals.is_empty() && self.messages().iter().map(estimate).sum::<i64>() > self.max_tokens {

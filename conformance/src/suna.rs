@@ -265,7 +265,7 @@ fn message_units() -> u32 {
 /// The preset, with the token count of these conversations' ids.
 fn policy(suna: &Suna) -> Policy {
     let mut policy = (suna.policy)();
-    policy.counting.per = CountPer::Chat(ChatFormat { message_units: message_units(), list_units: LIST_UNITS });
+    policy.counting.per = CountPer::Chat(ChatFormat { message_units: message_units() });
     policy
 }
 

@@ -58,8 +58,8 @@ impl MaintenanceLimits {
             Omission::Last(rule) => least(&mut self.messages, i64::from(rule.messages)),
             Omission::PerRole(_)
             | Omission::Groups(_)
-            | Omission::TurnsAndSteps(_)
-            | Omission::NewestFirst(_)
+            | Omission::TurnsAndSteps
+            | Omission::NewestFirst
             | Omission::Suffix => {
                 if let Some(tokens) = omission::limit_tokens(rule, policy, window) {
                     least(&mut self.tokens, tokens);

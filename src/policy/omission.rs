@@ -27,8 +27,8 @@ pub fn removals(omission: &Omission, policy: &Policy, window: &ModelWindow, mess
         Omission::Groups(rule) => groups::removals(rule, policy, window, messages),
         Omission::MiddleOut(rule) => middle_out::removals(rule, messages),
         Omission::Strip(rule) => strip::removals(rule, messages),
-        Omission::TurnsAndSteps(rule) => turns_and_steps::removals(rule, policy, window, messages),
-        Omission::NewestFirst(rule) => newest_first::removals(rule, policy, window, messages),
+        Omission::TurnsAndSteps => turns_and_steps::removals(policy, window, messages),
+        Omission::NewestFirst => newest_first::removals(policy, window, messages),
         Omission::Suffix => suffix::removals(policy, window, messages),
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn limit_tokens(omission: &Omission, policy: &Policy, window: &ModelW
     match omission {
         Omission::PerRole(rule) => overflow::message_target(policy, window, rule.target_ratio),
         Omission::Groups(rule) => overflow::message_target(policy, window, rule.target_ratio),
-        Omission::TurnsAndSteps(_) | Omission::NewestFirst(_) | Omission::Suffix => {
+        Omission::TurnsAndSteps | Omission::NewestFirst | Omission::Suffix => {
             overflow::message_target(policy, window, 1.0)
         }
         Omission::Last(_) | Omission::OutputBudget(_) | Omission::MiddleOut(_) | Omission::Strip(_) => None,

@@ -83,7 +83,7 @@ impl Policy {
         });
         let mut plain = prunes.filter_map(|prune| match &prune.replacement {
             Replacement::Placeholder(placeholder) if !placeholder.text.contains('{') => Some(placeholder.text.as_str()),
-            Replacement::Placeholder(_) | Replacement::Excerpt(_) => None,
+            Replacement::Placeholder(_) | Replacement::Excerpt => None,
         });
         plain.next().unwrap_or(PLACEHOLDER)
     }

@@ -20,6 +20,7 @@ pub use counter::Counter;
 pub use counts::{basis, count};
 pub use units::{length, text_units, tokenize};
 
+use super::presets::joyagent::parameters::Envelope;
 use super::{CountPer, Counting, LengthUnit, Policy, TextUnits};
 use crate::model::message::Role;
 use crate::model::part::{MEDIA_GROWTH_BYTES, PART_GROWTH_BYTES, Part, PartBody};
@@ -40,7 +41,7 @@ pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
     let words = if let TextUnits::Mixed { other_units, .. } = text { i64::from(*other_units) } else { 1 };
     let around = match per {
         CountPer::Chat(format) => i64::from(format.message_units),
-        CountPer::Envelope(format) => i64::from(format.message_units),
+        CountPer::Envelope(_) => Envelope::MESSAGE_UNITS,
         CountPer::Message | CountPer::JsonRange | CountPer::Contents | CountPer::Characters | CountPer::Texts(_) => 0,
     };
     let media = [media.image_units, media.document_units, media.other_units, media.attachment_units]

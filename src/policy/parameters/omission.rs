@@ -1,7 +1,6 @@
 //! Parameters of omissions.
 
 use crate::policy::presets::gemini_cli::parameters::OutputBudget;
-use crate::policy::presets::qwen_agent::parameters::{NewestFirst, TurnsAndSteps};
 use crate::policy::presets::suna::parameters::{Groups, MiddleOut, PerRole, Strip};
 use serde::{Deserialize, Serialize};
 
@@ -22,9 +21,9 @@ pub enum Omission {
     /// Removes a field from texts that are JSON.
     Strip(Strip),
     /// From the oldest turn on: turns, results, steps, text.
-    TurnsAndSteps(TurnsAndSteps),
+    TurnsAndSteps,
     /// Keeps as much as fits, from the newest message back.
-    NewestFirst(NewestFirst),
+    NewestFirst,
     /// Keeps the newest messages that fit, beginning with a request.
     Suffix,
 }

@@ -1,6 +1,5 @@
 //! Parameters of prunes.
 
-use crate::policy::presets::gemini_cli::parameters::Excerpt;
 use crate::policy::presets::goose::parameters::OfWindow;
 use crate::policy::presets::neovate::parameters::PartsAsWritten;
 use serde::{Deserialize, Serialize};
@@ -188,8 +187,8 @@ pub enum Walk {
 pub enum Replacement {
     /// A text.
     Placeholder(Placeholder),
-    /// The beginning and the end of the output.
-    Excerpt(Box<Excerpt>),
+    /// The beginning and the end of the output, as Gemini CLI masks it. A short output stays whole.
+    Excerpt,
 }
 
 impl Replacement {

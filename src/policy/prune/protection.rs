@@ -205,7 +205,7 @@ impl<'a> Walker<'a, '_> {
 fn is_pruned(prune: &Prune, pruned: &Pruned) -> bool {
     match &prune.replacement {
         Replacement::Placeholder(_) => pruned.truncation.as_ref().is_none_or(Truncation::keeps_nothing),
-        Replacement::Excerpt(_) => true,
+        Replacement::Excerpt => true,
     }
 }
 

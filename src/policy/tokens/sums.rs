@@ -1,5 +1,6 @@
 //! Sums of the sizes of messages, and their conversion to tokens.
 
+use crate::policy::presets::{joyagent::parameters::Envelope, suna::parameters::ChatFormat};
 use crate::policy::{CountPer, Counting, Rounding};
 
 /// The contribution of a message of this size to the sum of a list: tokens or units, depending on the place of the
@@ -23,10 +24,10 @@ pub(in crate::policy) fn list_tokens(counting: &Counting, sum: i64) -> i64 {
         CountPer::JsonRange if sum > 0 => tokens_of(counting, sum.saturating_add(1)),
         CountPer::JsonRange => 0,
         CountPer::Contents | CountPer::Characters => tokens_of(counting, sum),
-        CountPer::Chat(format) if sum > 0 => tokens_of(counting, sum.saturating_add(i64::from(format.list_units))),
+        CountPer::Chat(_) if sum > 0 => tokens_of(counting, sum.saturating_add(ChatFormat::LIST_UNITS)),
         CountPer::Chat(_) => 0,
         CountPer::Texts(_) => tokens_of(counting, sum),
-        CountPer::Envelope(format) if sum > 0 => tokens_of(counting, sum.saturating_add(i64::from(format.list_units))),
+        CountPer::Envelope(_) if sum > 0 => tokens_of(counting, sum.saturating_add(Envelope::LIST_UNITS)),
         CountPer::Envelope(_) => 0,
     }
 }

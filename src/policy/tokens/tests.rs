@@ -278,7 +278,7 @@ fn a_vocabulary_counts_once_it_is_attached() {
 
 #[test]
 fn a_chat_counts_its_texts_and_their_envelope() {
-    let format = ChatFormat { message_units: 3, list_units: 3 };
+    let format = ChatFormat { message_units: 3 };
     let policy = exact(TextUnits::Bpe { encoding: Encoding::Cl100kBase }, CountPer::Chat(format));
     let estimate = |text: &str| {
         let messages = dsl::parse(text);

@@ -8,7 +8,7 @@ pub(in crate::policy) mod excerpt;
 pub(in crate::policy) mod output_budget;
 pub mod parameters;
 
-use self::parameters::{Excerpt, Lines, OutputBudget, Units};
+use self::parameters::OutputBudget;
 use crate::policy::presets::preset::Preset;
 use crate::policy::{
     Bullet, CountPer, Counting, Guards, LevelPolicy, Limit, MediaUnits, Notice, Omission, Policy, PromptStyle, Prune,
@@ -258,24 +258,7 @@ fn masking() -> Prune {
         minimum_tokens: 30_000,
         tools: Tools::Except(names(&["activate_skill", "ask_user", "enter_plan_mode", "exit_plan_mode"])),
         failed_outputs: FailedOutputs::Prune,
-        replacement: Replacement::Excerpt(Box::new(Excerpt {
-            before: "<tool_output_masked>\n".to_owned(),
-            after: "\n\nOutput too large. Full output available at: {part}\n</tool_output_masked>".to_owned(),
-            lines: Lines {
-                tools: names(&["run_shell_command"]),
-                section: "Output".to_owned(),
-                other_sections: names(&["Error", "Exit Code", "Signal", "Background PIDs", "Process Group PGID"]),
-                head_lines: 10,
-                tail_lines: 10,
-                marker: "\n\n... [{omitted} lines omitted] ...\n\n".to_owned(),
-            },
-            units: Units {
-                above_units: 500,
-                head_units: 250,
-                tail_units: 250,
-                marker: "\n... [TRUNCATED] ...\n".to_owned(),
-            },
-        })),
+        replacement: Replacement::Excerpt,
         ..Prune::outputs("")
     }
 }

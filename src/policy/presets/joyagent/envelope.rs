@@ -23,7 +23,7 @@ const SHORT_SIDE_PIXELS: f64 = 768.0;
 
 /// The units of one message, which has parts; the caller adds those of the list.
 pub(in crate::policy) fn units(envelope: Envelope, counting: &Counting, role: Role, parts: &[Shown<'_>]) -> i64 {
-    let around = |role: Role| i64::from(envelope.message_units).saturating_add(text_units(counting, role_name(role)));
+    let around = |role: Role| Envelope::MESSAGE_UNITS.saturating_add(text_units(counting, role_name(role)));
     let is_result = |part: &Shown<'_>| matches!(part, Shown::Result { .. });
     let own = if parts.iter().all(is_result) { 0 } else { around(role) };
     let of = |part: &Shown<'_>| match part {

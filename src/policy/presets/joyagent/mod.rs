@@ -64,7 +64,7 @@ pub fn policy() -> Policy {
         preset: PRESET.name.to_owned(),
         counting: Counting {
             units_per_token: 1,
-            per: CountPer::Envelope(Envelope { message_units: 4, list_units: 2, detail: Detail::Medium }),
+            per: CountPer::Envelope(Envelope { detail: Detail::Medium }),
             media: MediaUnits::all(1_024),
             ..Counting::default()
         },

@@ -2,16 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Units that the envelope adds to texts.
+/// The length of messages with their envelope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Envelope {
-    /// Units of each message, without its role's name.
-    pub message_units: u32,
-    /// Units of a list of messages.
-    pub list_units: u32,
     /// Resolution at which a model reads images.
     pub detail: Detail,
+}
+
+impl Envelope {
+    /// Units of each message, without its role's name.
+    pub(in crate::policy) const MESSAGE_UNITS: i64 = 4;
+    /// Units of a list of messages.
+    pub(in crate::policy) const LIST_UNITS: i64 = 2;
 }
 
 /// Resolution at which a model reads an image.

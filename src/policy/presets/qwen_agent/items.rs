@@ -54,14 +54,11 @@ pub(super) enum Treatment {
     Goes,
 }
 
-/// The texts by which strategies replace others.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Words<'a> {
-    /// Text between the two ends of a truncated text.
-    pub(super) ellipsis: &'a str,
-    /// Text in place of a text that is removed while its message stays.
-    pub(super) placeholder: &'a str,
-}
+/// Text between the two ends of a truncated text.
+const ELLIPSIS: &str = "...";
+
+/// Text in place of a text that is removed while its message stays.
+const PLACEHOLDER: &str = "omit";
 
 /// A list of messages as items.
 pub(super) struct Items<'a> {
@@ -142,13 +139,13 @@ impl<'a> Items<'a> {
     }
 
     /// True if a part of the item is replaced by the placeholder already.
-    pub(super) fn is_gone(&self, item: &Item, words: Words<'_>) -> bool {
+    pub(super) fn is_gone(&self, item: &Item) -> bool {
         let source = &self.messages[item.message];
         let is_placeholder = |&part: &usize| {
             let pruned = source.pruned_part(source.message.parts[part].id);
             pruned
                 .and_then(|pruned| pruned.truncation.as_ref())
-                .is_some_and(|truncation| *truncation == Truncation::placeholder(words.placeholder))
+                .is_some_and(|truncation| *truncation == Truncation::placeholder(PLACEHOLDER))
         };
         item.parts.iter().any(is_placeholder)
     }
@@ -156,13 +153,13 @@ impl<'a> Items<'a> {
     /// The truncations and omissions that follow from the treatments. A message is omitted if all its items are, it is not
     /// the last request, the model has replied after it, and no call is separated from its result. Otherwise the
     /// placeholder replaces the items that should be omitted, and calls stay.
-    pub(super) fn removals(&self, treatments: &[Treatment], words: Words<'_>) -> Removals {
+    pub(super) fn removals(&self, treatments: &[Treatment]) -> Removals {
         let omitted = self.omitted(treatments);
         let mut removals = Removals::default();
         for (item, treatment) in self.list.iter().zip(treatments) {
             let source = &self.messages[item.message];
             if !omitted[item.message] && source.message.sealed_revision.is_some() {
-                self.shorten(item, *treatment, words, &mut removals);
+                self.shorten(item, *treatment, &mut removals);
             }
         }
         let omitted = self.messages.iter().zip(omitted).filter(|(_, is_omitted)| *is_omitted);
@@ -196,7 +193,7 @@ impl<'a> Items<'a> {
     }
 
     /// Adds the truncations of one item whose message stays.
-    fn shorten(&self, item: &Item, treatment: Treatment, words: Words<'_>, removals: &mut Removals) {
+    fn shorten(&self, item: &Item, treatment: Treatment, removals: &mut Removals) {
         let source = &self.messages[item.message];
         match (treatment, item.kind) {
             (Treatment::Stays, _) | (Treatment::Goes | Treatment::Placeholder, Kind::Call) => {}
@@ -215,13 +212,13 @@ impl<'a> Items<'a> {
             // Text beside calls is removed without a placeholder.
             (Treatment::Goes, Kind::Reply) if self.has_calls(item.message) => self.replace(item, "", removals),
             (Treatment::Goes | Treatment::Placeholder, Kind::Request | Kind::Reply | Kind::Result) => {
-                self.replace(item, words.placeholder, removals);
+                self.replace(item, PLACEHOLDER, removals);
             }
             (Treatment::BothSides(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
-                self.keep_some(item, tokens, Some(words.ellipsis), words.placeholder, removals);
+                self.keep_some(item, tokens, Some(ELLIPSIS), removals);
             }
             (Treatment::Beginning(tokens), Kind::Request | Kind::Reply | Kind::Result) => {
-                self.keep_some(item, tokens, None, words.placeholder, removals);
+                self.keep_some(item, tokens, None, removals);
             }
         }
     }
@@ -239,7 +236,7 @@ impl<'a> Items<'a> {
 
     /// Keeps this number of tokens of an item's texts, which count as one text with line breaks between them. Media
     /// stay.
-    fn keep_some(&self, item: &Item, tokens: i64, ellipsis: Option<&str>, placeholder: &str, removals: &mut Removals) {
+    fn keep_some(&self, item: &Item, tokens: i64, ellipsis: Option<&str>, removals: &mut Removals) {
         let source = &self.messages[item.message];
         let has_text = |part: &&usize| text_of(&source.message.parts[**part].body).is_some();
         let own: Vec<usize> = item.parts.iter().filter(has_text).copied().collect();
@@ -251,7 +248,7 @@ impl<'a> Items<'a> {
         let Some(kept) = kept(&self.policy.counting, &joined, room, ellipsis) else { return };
         // A result may be empty, but an empty message would not be in the view.
         if kept.is_nothing() && item.kind != Kind::Result {
-            return self.replace(item, placeholder, removals);
+            return self.replace(item, PLACEHOLDER, removals);
         }
         let (head, mut middle, tail) = match kept {
             Kept::Ends { head, middle, tail } => (head, middle, tail),

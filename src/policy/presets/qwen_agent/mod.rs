@@ -10,7 +10,7 @@ pub(in crate::policy) mod newest_first;
 pub mod parameters;
 pub(in crate::policy) mod turns_and_steps;
 
-use self::parameters::{CountedTexts, NewestFirst, NoteEnd, TurnsAndSteps};
+use self::parameters::{CountedTexts, NoteEnd};
 use crate::policy::bpe::Encoding;
 use crate::policy::presets::preset::Preset;
 use crate::policy::{
@@ -96,14 +96,12 @@ pub const V0_0_34: Preset = Preset {
 
 /// The policy of `qwen-agent@old`.
 pub fn old() -> Policy {
-    let rule = NewestFirst { ellipsis: "...".to_owned(), placeholder: "omit".to_owned() };
-    policy(OLD.name, CountedTexts { calls: false, note: NoteEnd::Paragraph }, Omission::NewestFirst(rule))
+    policy(OLD.name, CountedTexts { calls: false, note: NoteEnd::Paragraph }, Omission::NewestFirst)
 }
 
 /// The policy of `qwen-agent@0.0.34`.
 pub fn v0_0_34() -> Policy {
-    let rule = TurnsAndSteps { ellipsis: "...".to_owned(), placeholder: "omit".to_owned() };
-    policy(V0_0_34.name, CountedTexts { calls: true, note: NoteEnd::Line }, Omission::TurnsAndSteps(rule))
+    policy(V0_0_34.name, CountedTexts { calls: true, note: NoteEnd::Line }, Omission::TurnsAndSteps)
 }
 
 fn policy(name: &str, texts: CountedTexts, omission: Omission) -> Policy {

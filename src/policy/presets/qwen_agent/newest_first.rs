@@ -4,30 +4,16 @@
 //! Qwen-Agent did this up to 0.0.29. A result is truncated to the remaining room, which stays the same for the messages
 //! before it.
 
-use super::items::{Items, Kind, Treatment, Words};
-use super::parameters::NewestFirst;
+use super::items::{Items, Kind, Treatment};
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use crate::policy::violation::Check;
 use crate::policy::{Policy, overflow};
-
-impl NewestFirst {
-    /// Adds an error to `check` for each invalid parameter.
-    pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
-        check.that(!self.placeholder.is_empty(), &format!("{path}.placeholder"), "must have words");
-    }
-}
 
 /// Brings the messages within the limit of the policy's main level.
 ///
 /// If nothing at all would be left, nothing is removed: the original refuses such a list.
-pub(in crate::policy) fn removals(
-    rule: &NewestFirst,
-    policy: &Policy,
-    window: &ModelWindow,
-    messages: &[SourceMessage],
-) -> Removals {
+pub(in crate::policy) fn removals(policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
     let items = Items::of(policy, messages);
     let mut room = overflow::message_room(policy, window, items.instructions);
     if room < 0 {
@@ -62,7 +48,7 @@ pub(in crate::policy) fn removals(
     if let Some(request) = last_request.filter(|&request| treatments[request] == Treatment::Goes && room > 0) {
         treatments[request] = Treatment::Beginning(room);
     }
-    items.removals(&treatments, Words { ellipsis: &rule.ellipsis, placeholder: &rule.placeholder })
+    items.removals(&treatments)
 }
 
 #[cfg(test)]

@@ -21,23 +21,3 @@ pub enum NoteEnd {
     /// The text follows in a paragraph of its own.
     Paragraph,
 }
-
-/// Parameters of the strategy that starts at the oldest turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TurnsAndSteps {
-    /// Text between the two ends of a truncated text.
-    pub ellipsis: String,
-    /// Text in place of a text that is removed while its message stays.
-    pub placeholder: String,
-}
-
-/// Parameters of the strategy that starts at the newest message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NewestFirst {
-    /// Text between the two ends of a truncated result.
-    pub ellipsis: String,
-    /// Text in place of a text that is removed while its message must stay.
-    pub placeholder: String,
-}

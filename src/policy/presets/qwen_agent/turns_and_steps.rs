@@ -3,37 +3,22 @@
 //!
 //! Qwen-Agent does this since 0.0.30. A step is text and calls of the model with the results of the calls.
 
-use super::items::{Items, Kind, Treatment, Words};
-use super::parameters::TurnsAndSteps;
+use super::items::{Items, Kind, Treatment};
 use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
-use crate::policy::violation::Check;
 use crate::policy::{Policy, overflow};
 use std::ops::Range;
 
-impl TurnsAndSteps {
-    /// Adds an error to `check` for each invalid parameter.
-    pub(in crate::policy) fn check(&self, check: &mut Check, path: &str) {
-        check.that(!self.placeholder.is_empty(), &format!("{path}.placeholder"), "must have words");
-    }
-}
-
 /// Brings the messages within the limit of the policy's main level.
-pub(in crate::policy) fn removals(
-    rule: &TurnsAndSteps,
-    policy: &Policy,
-    window: &ModelWindow,
-    messages: &[SourceMessage],
-) -> Removals {
+pub(in crate::policy) fn removals(policy: &Policy, window: &ModelWindow, messages: &[SourceMessage]) -> Removals {
     let items = Items::of(policy, messages);
     let room = overflow::message_room(policy, window, items.instructions);
     // If the system messages alone fill the window, no truncation of the conversation helps.
     if room <= 0 {
         return Removals::default();
     }
-    let words = Words { ellipsis: &rule.ellipsis, placeholder: &rule.placeholder };
-    let mut shortening = Shortening::of(&items, words, items.tokens().saturating_sub(room));
+    let mut shortening = Shortening::of(&items, items.tokens().saturating_sub(room));
     let turns = shortening.turns();
     for (index, turn) in turns.iter().enumerate() {
         if shortening.exceedance <= 0 {
@@ -41,13 +26,12 @@ pub(in crate::policy) fn removals(
         }
         shortening.turn(turn.clone(), index + 1 == turns.len());
     }
-    items.removals(&shortening.treatments, words)
+    items.removals(&shortening.treatments)
 }
 
 /// The state of a compaction in progress.
 struct Shortening<'a> {
     items: &'a Items<'a>,
-    words: Words<'a>,
     /// Remaining tokens of each item.
     tokens: Vec<i64>,
     treatments: Vec<Treatment>,
@@ -56,9 +40,9 @@ struct Shortening<'a> {
 }
 
 impl<'a> Shortening<'a> {
-    fn of(items: &'a Items<'a>, words: Words<'a>, exceedance: i64) -> Self {
+    fn of(items: &'a Items<'a>, exceedance: i64) -> Self {
         let tokens = items.list.iter().map(|item| item.tokens).collect();
-        Self { items, words, tokens, treatments: vec![Treatment::Stays; items.list.len()], exceedance }
+        Self { items, tokens, treatments: vec![Treatment::Stays; items.list.len()], exceedance }
     }
 
     /// The turns; the items before the first request are one too.
@@ -175,7 +159,7 @@ impl<'a> Shortening<'a> {
         }
         self.treatments[index] = Treatment::Placeholder;
         // An item that is the placeholder already frees nothing.
-        if !self.items.is_gone(&self.items.list[index], self.words) {
+        if !self.items.is_gone(&self.items.list[index]) {
             self.exceedance -= self.tokens[index];
         }
         self.tokens[index] = 0;

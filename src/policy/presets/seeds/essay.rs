@@ -317,11 +317,7 @@ fn another_value_is_noticed() {
             r#"{"maintenance": {"1": {"omit": {"middle_out": {"max_messages": 321}}}}}"#,
             suna_of_july_takes_arguments_out_and_keeps_320_messages,
         ),
-        (
-            "qwen-agent@old",
-            r#"{"auto": {"steps": {"0": {"omit": {"newest_first": {"ellipsis": "…"}}}}}}"#,
-            qwen_agent_keeps_the_newest_that_fit,
-        ),
+        ("qwen-agent@old", r#"{"auto": {"steps": {"0": {"omit": "suffix"}}}}"#, qwen_agent_keeps_the_newest_that_fit),
         ("smolagents", r#"{"truncate": {"max_units": 20001}}"#, smolagents_truncates_the_middle_of_outputs),
         ("smolagents", r#"{"truncate": {"head_ratio": 0.6}}"#, smolagents_truncates_the_middle_of_outputs),
         (

@@ -13,7 +13,7 @@ pub(in crate::policy) mod strip;
 mod texts;
 
 use self::parameters::{
-    Author, BothEnds, ChatFormat, Groups, MiddleOut, ModelLimit, Pass, PerRole, ResultSigns, Strip, Tier, WindowStep,
+    Author, ChatFormat, Groups, MiddleOut, ModelLimit, Pass, PerRole, ResultSigns, Strip, Tier, WindowStep,
 };
 use crate::policy::bpe::Encoding;
 use crate::policy::presets::preset::Preset;
@@ -175,7 +175,7 @@ pub fn v2025_07() -> Policy {
             above_tokens: 4_096,
             keep_units: 3 * 4_096,
             note: EXPAND_NOTE.to_owned(),
-            newest_truncation: Some(both_ends()),
+            truncates_newest: true,
         }],
     };
     let per_role = PerRole {
@@ -221,40 +221,29 @@ pub fn v2026() -> Policy {
 fn tiers() -> Vec<Tier> {
     let note = "[Tool output compressed for token management] message_id: \"{id}\". Use expand-message tool to view \
                 full output.";
-    let pass = |author, newest_messages, above_tokens, keep_units, note: &str, newest_truncation| Pass {
+    let pass = |author, newest_messages, above_tokens, keep_units, note: &str, truncates_newest| Pass {
         author,
         newest_messages,
         above_tokens,
         keep_units,
         note: note.to_owned(),
-        newest_truncation,
+        truncates_newest,
     };
-    let long = |author| pass(author, 10, 0, 3_000, "... (truncated)", None);
+    let long = |author| pass(author, 10, 0, 3_000, "... (truncated)", false);
     let placeholder = "[Content compressed]\n\nmessage_id \"{id}\"\nUse expand-message tool to see contents";
-    let rest = |author| pass(author, 10, 500, 0, placeholder, Some(both_ends()));
+    let rest = |author| pass(author, 10, 500, 0, placeholder, true);
     vec![
-        Tier { passes: vec![pass(Author::Tools, 5, 0, 0, note, None)] },
+        Tier { passes: vec![pass(Author::Tools, 5, 0, 0, note, false)] },
         Tier { passes: vec![long(Author::User)] },
         Tier { passes: vec![long(Author::Assistant)] },
         Tier {
             passes: vec![
-                pass(Author::Tools, 5, 500, 1_500, EXPAND_NOTE, Some(both_ends())),
+                pass(Author::Tools, 5, 500, 1_500, EXPAND_NOTE, true),
                 rest(Author::User),
                 rest(Author::Assistant),
             ],
         },
     ]
-}
-
-/// The truncation of the newest messages.
-fn both_ends() -> BothEnds {
-    BothEnds {
-        units_per_token: 2,
-        max_units: 100_000,
-        reserve_units: 150,
-        middle: "\n\n... (middle truncated) ...\n\n".to_owned(),
-        after: "\n\nThis message is too long, repeat relevant information in your response to remember it".to_owned(),
-    }
 }
 
 fn strip() -> Omission {
@@ -277,7 +266,7 @@ fn policy(name: &str, message_units: u32) -> Policy {
             unit: LengthUnit::CodePoints,
             text: TextUnits::Bpe { encoding: Encoding::Cl100kBase },
             units_per_token: 1,
-            per: CountPer::Chat(ChatFormat { message_units, list_units: 3 }),
+            per: CountPer::Chat(ChatFormat { message_units }),
             media: MediaUnits::all(85),
             usage: UsageCount::Nothing,
             ..Counting::default()

@@ -8,8 +8,11 @@ use serde::{Deserialize, Serialize};
 pub struct ChatFormat {
     /// Units of each message, without its role's name.
     pub message_units: u32,
-    /// Units of a list of messages.
-    pub list_units: u32,
+}
+
+impl ChatFormat {
+    /// Units of a list of messages: the beginning of the reply.
+    pub(in crate::policy) const LIST_UNITS: i64 = 3;
 }
 
 /// Parameters of the truncation by role.
@@ -52,8 +55,9 @@ pub struct Pass {
     pub keep_units: u32,
     /// Text after the kept beginning; `{id}` becomes the id by which the message can be read.
     pub note: String,
-    /// Truncation of these newest messages; absent: they stay as they are.
-    pub newest_truncation: Option<BothEnds>,
+    /// Truncates these newest messages in the middle if they are longer than two units for each token of the target,
+    /// or than 100 000 units. Otherwise they stay as they are.
+    pub truncates_newest: bool,
 }
 
 /// Author of the messages of a pass.
@@ -66,23 +70,6 @@ pub enum Author {
     User,
     /// The model.
     Assistant,
-}
-
-/// A truncation that keeps both ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct BothEnds {
-    /// Maximum length of a text, in units for each token of the target for all messages; `max_units` limits it too.
-    pub units_per_token: u32,
-    /// Maximum length of a text in units, whatever the target is.
-    pub max_units: u32,
-    /// Units of the maximum length that are reserved for the texts between and after the ends. Half of the rest is kept
-    /// at each end; if it is odd, the end keeps one more.
-    pub reserve_units: u32,
-    /// Text between the ends.
-    pub middle: String,
-    /// Text after the ends.
-    pub after: String,
 }
 
 /// Signs by which a text is recognized as a tool result, in agents that write results as plain messages.

@@ -5,7 +5,7 @@
 //! are always applied together. If all tiers were not enough, they are applied again with half of every measure, at
 //! most `halvings` times.
 
-use super::parameters::{Author, BothEnds, Pass, PerRole, ResultSigns};
+use super::parameters::{Author, Pass, PerRole, ResultSigns};
 use super::texts::Texts;
 use crate::model::ids::MessageId;
 use crate::model::message::Role;
@@ -18,6 +18,17 @@ use crate::policy::violation::Check;
 use crate::policy::{Policy, overflow};
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
+
+/// Maximum length of the newest messages, for each token of the target for all messages.
+const NEWEST_UNITS_PER_TOKEN: i64 = 2;
+/// Maximum length of the newest messages, whatever the target is.
+const NEWEST_UNITS_MAX: usize = 100_000;
+/// Units of the maximum length that are reserved for the texts between and after the ends.
+const AROUND_UNITS: usize = 150;
+/// Text between the ends of one of the newest messages.
+const MIDDLE: &str = "\n\n... (middle truncated) ...\n\n";
+/// Text after the ends.
+const AFTER: &str = "\n\nThis message is too long, repeat relevant information in your response to remember it";
 
 impl PerRole {
     /// Adds an error to `check` for each invalid parameter.
@@ -134,9 +145,9 @@ impl WorkingCopy<'_> {
                 continue;
             }
             let note = |id: MessageId| pass.note.replace("{id}", &id.to_string());
-            self.change(index, |id, texts| match &pass.newest_truncation {
-                Some(both_ends) if is_newest => keep_both_ends(both_ends, goal, texts),
-                None if is_newest => {}
+            self.change(index, |id, texts| match pass.truncates_newest {
+                true if is_newest => keep_both_ends(goal, texts),
+                false if is_newest => {}
                 _ if pass.keep_units == 0 => texts.replace(&note(id)),
                 _ => texts.keep_head(keep_units, &note(id)),
             });
@@ -216,12 +227,12 @@ impl WorkingCopy<'_> {
     }
 }
 
-fn keep_both_ends(rule: &BothEnds, goal: i64, texts: &mut Texts<'_>) {
-    let room = goal.saturating_mul(i64::from(rule.units_per_token)).min(i64::from(rule.max_units));
-    let room = usize::try_from(room).unwrap_or(0);
+/// Truncates the newest messages; an odd number of units leaves one more at the end.
+fn keep_both_ends(goal: i64, texts: &mut Texts<'_>) {
+    let room = usize::try_from(goal.saturating_mul(NEWEST_UNITS_PER_TOKEN)).unwrap_or(0).min(NEWEST_UNITS_MAX);
     if texts.length() > room {
-        let kept = room.saturating_sub(rule.reserve_units as usize);
-        texts.keep_both_ends([kept / 2, kept - kept / 2], &rule.middle, &rule.after);
+        let kept = room.saturating_sub(AROUND_UNITS);
+        texts.keep_both_ends([kept / 2, kept - kept / 2], MIDDLE, AFTER);
     }
 }
 

@@ -105,7 +105,7 @@ fn check(message: &str, treatment: Treatment, expected: &[&str]) {
     let items = Items::of(&policy, &messages);
     let mut treatments = vec![Treatment::Stays; items.list.len()];
     treatments[0] = treatment;
-    let removals = items.removals(&treatments, Words { ellipsis: "...", placeholder: "omit" });
+    let removals = items.removals(&treatments);
     let messages = plan::with_removals(&messages, &removals, CompactionId(Uuid::nil()));
     let mut texts = shown_texts(&policy, &messages);
     texts.pop();
@@ -194,7 +194,7 @@ fn only_whole_messages_that_are_answered_are_left_out() {
         let treatments: Vec<Treatment> = (0..items.list.len())
             .map(|item| if going.contains(&item) { Treatment::Goes } else { Treatment::Stays })
             .collect();
-        let removals = items.removals(&treatments, Words { ellipsis: "...", placeholder: "omit" });
+        let removals = items.removals(&treatments);
         let left = plan::with_removals(&messages, &removals, CompactionId(Uuid::nil()));
         assert_eq!(in_short(&policy, &left), expected, "{short} without {going:?}");
     }
@@ -211,7 +211,7 @@ fn a_call_keeps_an_input_and_one_that_runs_keeps_its_own() {
         let items = Items::of(&policy, &messages);
         let mut treatments = vec![Treatment::Stays; items.list.len()];
         treatments[1] = Treatment::BothSides(3);
-        let removals = items.removals(&treatments, Words { ellipsis: "...", placeholder: "omit" });
+        let removals = items.removals(&treatments);
         let view = plan::view(&policy, &plan::with_removals(&messages, &removals, CompactionId(Uuid::nil())));
         let PartBody::ToolCall(call) = &*view.messages[1].parts[0].body else { panic!("a call") };
         assert_eq!(call.input_json, expected);

@@ -1,9 +1,6 @@
-use super::NewestFirst;
 use crate::policy::dsl;
 use crate::policy::presets::qwen_agent;
-use crate::policy::presets::qwen_agent::items::tests::{conversation, in_short, limited, shortened};
-use crate::policy::validate::validate;
-use crate::policy::{Omission, Step};
+use crate::policy::presets::qwen_agent::items::tests::{conversation, in_short, shortened};
 
 fn check(short: &str, limit: i64, expected: &str) {
     let policy = qwen_agent::old();
@@ -55,13 +52,4 @@ fn results_of_a_reply_keep_their_calls_where_the_walk_ends() {
     );
     let shortened = shortened(policy.clone(), 6, &messages);
     assert_eq!(in_short(&policy, &shortened), "C C Fomit F2 A1 U1");
-}
-
-#[test]
-fn a_rule_without_words_is_refused() {
-    let (mut policy, _) = limited(qwen_agent::old(), 100);
-    policy.auto.as_mut().expect("a level").steps =
-        vec![Step::Omit(Omission::NewestFirst(NewestFirst { ellipsis: String::new(), placeholder: String::new() }))];
-    let fields: Vec<String> = validate(&policy).into_iter().map(|violation| violation.field).collect();
-    assert_eq!(fields, ["auto.steps.0.omit.newest_first.placeholder"]);
 }

@@ -1,8 +1,5 @@
-use super::TurnsAndSteps;
 use crate::policy::presets::qwen_agent;
-use crate::policy::presets::qwen_agent::items::tests::{conversation, in_short, limited, shortened, shortened_beside};
-use crate::policy::validate::validate;
-use crate::policy::{Omission, Step};
+use crate::policy::presets::qwen_agent::items::tests::{conversation, in_short, shortened, shortened_beside};
 
 fn check(short: &str, limit: i64, expected: &str) {
     let policy = qwen_agent::v0_0_34();
@@ -79,15 +76,4 @@ fn what_is_gone_already_frees_nothing_again() {
     let second = shortened(policy.clone(), 120, &first);
     assert_eq!(in_short(&policy, &second), "U5 C Fomit C Fomit C F74 A5");
     assert_eq!(shortened(policy.clone(), 120, &second), second);
-}
-
-#[test]
-fn a_rule_without_words_is_refused() {
-    let (mut policy, _) = limited(qwen_agent::v0_0_34(), 100);
-    policy.auto.as_mut().expect("a level").steps = vec![Step::Omit(Omission::TurnsAndSteps(TurnsAndSteps {
-        ellipsis: String::new(),
-        placeholder: String::new(),
-    }))];
-    let fields: Vec<String> = validate(&policy).into_iter().map(|violation| violation.field).collect();
-    assert_eq!(fields, ["auto.steps.0.omit.turns_and_steps.placeholder"]);
 }
