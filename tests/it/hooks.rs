@@ -141,9 +141,9 @@ async fn a_program_is_asked_before_the_first_summary_even_if_a_larger_tail_left_
     let hooks = Hooks { pre_compact: Some(hook), post_compact: None };
     let test =
         TestApp::with_options(script.clone(), scheduler::Options { hooks, ..scheduler::Options::default() }).await;
-    let session = test.session("opencode@seed", 60_000, 1_000).await;
+    let session = test.session("pi@1.5", 60_000, 1_000).await;
     let mut watch = test.watch().await;
-    test.append(&session, &turns(1, 3, 2_000)).await;
+    test.append(&session, &turns(1, 6, 2_000)).await;
     let refused = Overflow { status: Some(413), ..Overflow::default() };
     test.app.report_overflow(&session, refused, Caller::default()).await.expect("taken");
     let event = watch.wait_for(EventKind::CompactionFailed).await;
