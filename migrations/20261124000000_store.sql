@@ -26,6 +26,7 @@ create table session (
     id integer primary key,
     public_id blob not null unique,
     client_id text unique,
+    create_hash blob,                               -- of the request with `client_id`, which may be repeated
     parent_id integer references session (id),      -- the session it works for
     fork_id integer references session (id),        -- the session it was forked from
     fork_revision integer,                          -- the last revision the two share
@@ -465,6 +466,7 @@ create trigger blob_stays before delete on blob
 begin select raise(abort, 'a blob is never deleted'); end;
 create trigger session_is_itself before update on session
 when new.id is not old.id or new.public_id is not old.public_id or new.client_id is not old.client_id
+    or new.create_hash is not old.create_hash
     or new.parent_id is not old.parent_id or new.fork_id is not old.fork_id
     or new.fork_revision is not old.fork_revision or new.create_time is not old.create_time
 begin select raise(abort, 'the identity of a session never changes'); end;

@@ -8,6 +8,10 @@ pub const CALL_ID_BYTES_MAX: usize = 256;
 pub const TITLE_BYTES_MAX: usize = 512;
 /// Bytes of a session's free JSON.
 pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
+/// Points of chains that one ListHeads names.
+pub const HEADS_NAMED_MAX: usize = 1_000;
+/// Bytes of a media part's file name.
+pub const MEDIA_NAME_BYTES_MAX: usize = 1_024;
 /// Bytes of the free JSON of a message or a part.
 pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of a policy override.
@@ -49,10 +53,13 @@ pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const PAGE_SIZE_DEFAULT: i64 = 50;
 /// Maximum number of entries of a page.
 pub const PAGE_SIZE_MAX: i64 = 1_000;
+/// Sessions that are read at a time for a page.
+pub const PAGE_READ_SESSIONS: i64 = 32;
 /// Messages that are read at a time for a page of history.
 pub const PAGE_READ_MESSAGES: i64 = 64;
-/// Bytes of content in one page of messages or events; a page ends early instead of exceeding it.
-pub const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of content in one page of messages, events or sessions; a page ends early instead of exceeding it. With its
+/// framing a page stays below 4 MiB, the default maximum of gRPC's clients; one message alone can be larger.
+pub const PAGE_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Bytes of content in one frame of a view.
 pub const FRAME_BYTES_MAX: usize = 1024 * 1024;
 /// Messages that are read at a time for a view.

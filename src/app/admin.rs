@@ -6,6 +6,7 @@ use super::error::{Error, Result};
 use super::page_size;
 use super::scrub::ScrubState;
 use super::traffic::TrafficState;
+use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
 use crate::model::time::Timestamp;
@@ -227,6 +228,9 @@ impl Longhand {
         at: &[(String, Revision)],
     ) -> Result<(Vec<ChainHead>, String)> {
         let limit = page_size(size)?;
+        if at.len() > limits::HEADS_NAMED_MAX {
+            return Err(Error::limit("at", limits::HEADS_NAMED_MAX, at.len()));
+        }
         if !at.is_empty() {
             let mut heads = Vec::with_capacity(at.len());
             for (id, revision) in at {
@@ -238,14 +242,10 @@ impl Longhand {
             return Ok((vec![self.head(id, None).await?], String::new()));
         }
         let below = cursor::page_start(token, "heads")?.unwrap_or(i64::MAX);
-        let mut rows = self.store().list_sessions(below, true, None, limit + 1).await?;
-        let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
-        if more {
-            rows.pop();
-        }
-        let next = rows.last().filter(|_| more).map(|(key, ..)| cursor::page_token(*key, "heads"));
+        let (rows, next) = self.store().list_sessions(below, true, None, limit).await?;
+        let next = next.map(|key| cursor::page_token(key, "heads"));
         let mut heads = Vec::with_capacity(rows.len());
-        for (_, session, _) in rows {
+        for (_, session) in rows {
             heads.push(self.head(&session.id.to_string(), None).await?);
         }
         Ok((heads, next.unwrap_or_default()))

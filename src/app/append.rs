@@ -322,17 +322,17 @@ impl Longhand {
         Ok(Some((messages, next, session.source.at)))
     }
 
-    /// Leaves everything after a message out of the conversation; with an empty id, everything.
+    /// Leaves everything after a message out of the conversation, or everything.
     pub async fn rewind(
         &self,
         session: &str,
-        message: &str,
+        to: impl Into<RewindTo<'_>>,
         expected_revision: Option<Revision>,
         caller: Caller,
     ) -> Result<Receipt> {
         check_caller(&caller)?;
+        let message = to.into().message()?.map(ToOwned::to_owned);
         let key = self.store().find_session(session).await?;
-        let message = (!message.is_empty()).then(|| message.to_owned());
         Ok(self.store().rewind(key, caller, expected_revision, message, None).await?)
     }
 
@@ -363,6 +363,39 @@ impl Longhand {
         check_caller(&caller)?;
         let key = self.store().find_session(session).await?;
         Ok(self.store().pin(key, caller, message.to_owned(), unpin).await?)
+    }
+}
+
+/// The new end of a conversation that is rewound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RewindTo<'a> {
+    /// Before the first message.
+    Start,
+    /// After the message with this id.
+    Message(&'a str),
+}
+
+impl<'a> RewindTo<'a> {
+    /// The id of the last message that stays; an error if it is empty: an id that a caller forgot must not rewind
+    /// everything.
+    pub(super) fn message(self) -> Result<Option<&'a str>> {
+        match self {
+            Self::Start => Ok(None),
+            Self::Message("") => Err(Error::field("message_id", "is empty; everything is left out with to_start")),
+            Self::Message(id) => Ok(Some(id)),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for RewindTo<'a> {
+    fn from(id: &'a str) -> Self {
+        Self::Message(id)
+    }
+}
+
+impl<'a> From<&'a String> for RewindTo<'a> {
+    fn from(id: &'a String) -> Self {
+        Self::Message(id)
     }
 }
 

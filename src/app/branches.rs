@@ -1,5 +1,6 @@
 //! Rewinds that keep a summary of the branch that they leave out.
 
+use super::append::RewindTo;
 use super::branch_request_log::BranchRequestLog;
 use super::error::{Error, Reason, Result};
 use super::{Longhand, check_caller, validate};
@@ -15,8 +16,8 @@ use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 impl Longhand {
-    /// Leaves everything after a message out of the conversation, or everything if the id is empty, and records a
-    /// summary of the view of that branch after the rewind. The receipt's id is that of the summary; there is none if
+    /// Leaves everything after a message out of the conversation, or everything, and records a summary of the view of
+    /// that branch after the rewind. The receipt's id is that of the summary; there is none if
     /// there was nothing to summarize.
     ///
     /// The summary is written first, with nothing changed: a caller that gives up meanwhile has changed nothing. If
@@ -24,18 +25,22 @@ impl Longhand {
     pub async fn rewind_with_summary(
         &self,
         session: &str,
-        message: &str,
+        to: impl Into<RewindTo<'_>>,
         instructions: &str,
         expected_revision: Option<Revision>,
         caller: Caller,
     ) -> Result<Receipt> {
         check_caller(&caller)?;
         validate::instructions(instructions)?;
+        let message = to.into().message()?;
         let key = self.store().find_session(session).await?;
         if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
             return Ok(receipt);
         }
-        let after = if message.is_empty() { 0 } else { self.store().message_position(key, message).await?.last };
+        let after = match message {
+            None => 0,
+            Some(message) => self.store().message_position(key, message).await?.last,
+        };
         let deadline = Instant::now() + Duration::from_millis(limits::BRANCH_SUMMARY_MS_MAX);
         let _slot = self.branch_slot(deadline).await?;
         let (source, held) = self.reserved_source(key, None).await?;
@@ -49,7 +54,7 @@ impl Longhand {
         let budget = share.budget(&known.window);
         let plan = share.plan(&policy, budget, &left, branch::inherited(&left));
         let unchanged = Some(expected_revision.map_or(source.at, |expected| expected.min(source.at)));
-        let message = (!message.is_empty()).then(|| message.to_owned());
+        let message = message.map(ToOwned::to_owned);
         if plan.covered.is_empty() {
             return Ok(self.store().rewind(key, caller, unchanged, message, None).await?);
         }

@@ -79,7 +79,8 @@ pub enum Reason {
     SummaryLeaseLost,
     /// The client's text cannot be the summary; the metadata's `failure` has the reason.
     SummaryRefused,
-    /// A supplied summary's range does not fit the session.
+    /// A message that a call names has no position for it: a rewind left it out of the conversation, a summary stands for
+    /// it, or the range of a summary does not fit the session.
     BoundaryInvalid,
     /// The view is too large to be read.
     ContextTooLarge,

@@ -453,17 +453,15 @@ impl Longhand {
     async fn served_page(&self, events: Vec<Event>, content: bool) -> Result<(Vec<ServedEvent>, bool)> {
         let mut page = Vec::with_capacity(events.len());
         let mut bytes = 0;
-        let mut events = events.into_iter();
-        for event in events.by_ref() {
+        for event in events {
             let served = self.served(PagedEvent { event: Arc::new(event), more: false }, content).await?;
             bytes += served.message.as_ref().map_or(0, store::message_bytes);
-            page.push(served);
-            if bytes > limits::PAGE_BYTES_MAX {
-                break;
+            if bytes > limits::PAGE_BYTES_MAX && !page.is_empty() {
+                return Ok((page, true));
             }
+            page.push(served);
         }
-        let early = events.next().is_some();
-        Ok((page, early))
+        Ok((page, false))
     }
 
     /// A page of past events, oldest first, and the cursor of the next page.

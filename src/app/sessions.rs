@@ -2,18 +2,19 @@
 
 use super::error::{Error, Reason, Result};
 use super::{DefaultPolicy, Longhand, check_caller, cursor, page_size, validate};
+use crate::limits;
 use crate::model::Revision;
 use crate::model::session::Session;
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, presets};
-use crate::store::{self, Caller, ForkAt, PolicyText, Receipt, SessionKey};
+use crate::store::{self, Caller, ForkAt, NewClientId, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionInfo {
     /// The session.
     pub session: Session,
-    /// The active policy, as JSON.
+    /// The active policy, as JSON; empty in lists.
     pub policy_json: String,
 }
 
@@ -75,6 +76,54 @@ pub struct SessionChanged {
     pub revision: Revision,
     /// The store's sequence number of the change.
     pub seq: crate::model::Seq,
+}
+
+/// A hash over the values of a request, each with its length, so that no two requests have the same bytes.
+fn hash_of(values: &[Option<&[u8]>]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for value in values {
+        let length = value.map_or(-1, |value| i64::try_from(value.len()).unwrap_or(i64::MAX));
+        hasher.update(&length.to_le_bytes());
+        hasher.update(value.unwrap_or_default());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+impl NewSession {
+    /// A hash of everything besides the client id, as the client sent it: a repetition gets the same session, although
+    /// the session and the defaults of the daemon may have changed.
+    fn hash(&self) -> [u8; 32] {
+        let Self { client_id: _, title, preset, policy_json, policy_override_json, window, metadata_json, parent } =
+            self;
+        let ModelWindow { model, context, input, output, overhead } = window;
+        let [context, input, output, overhead] =
+            [Some(*context), *input, *output, Some(*overhead)].map(|count| count.map(i64::to_le_bytes));
+        hash_of(&[
+            Some(b"create"),
+            Some(title.as_bytes()),
+            Some(preset.as_bytes()),
+            Some(policy_json.as_bytes()),
+            Some(policy_override_json.as_bytes()),
+            Some(model.as_bytes()),
+            context.as_ref().map(<[u8; 8]>::as_slice),
+            input.as_ref().map(<[u8; 8]>::as_slice),
+            output.as_ref().map(<[u8; 8]>::as_slice),
+            overhead.as_ref().map(<[u8; 8]>::as_slice),
+            metadata_json.as_ref().map(String::as_bytes),
+            parent.as_ref().map(String::as_bytes),
+        ])
+    }
+}
+
+/// A hash of a request to fork a session.
+fn hash_of_fork(from: SessionKey, at: &ForkAt, title: &str) -> [u8; 32] {
+    let (revision, message) = match at {
+        ForkAt::Newest => (None, None),
+        ForkAt::Revision(revision) => (Some(revision.to_le_bytes()), None),
+        ForkAt::Behind(message) => (None, Some(message.as_bytes())),
+    };
+    let revision = revision.as_ref().map(<[u8; 8]>::as_slice);
+    hash_of(&[Some(b"fork"), Some(&from.0.to_le_bytes()), revision, message, Some(title.as_bytes())])
 }
 
 fn preset(name: &str) -> Result<Policy> {
@@ -165,7 +214,8 @@ impl Longhand {
         validate::client_id("client_id", new.client_id.as_deref())?;
         validate::title(&new.title)?;
         validate::window("window", &new.window)?;
-        validate::json("metadata_json", new.metadata_json.as_deref(), crate::limits::SESSION_METADATA_BYTES_MAX)?;
+        validate::object("metadata_json", new.metadata_json.as_deref(), limits::SESSION_METADATA_BYTES_MAX)?;
+        let request_hash = new.hash();
         let start = if new.preset.is_empty() && new.policy_json.is_empty() {
             self.default_policy(&new)?
         } else {
@@ -179,7 +229,7 @@ impl Longhand {
             None => None,
         };
         let create = store::CreateSession {
-            client_id: new.client_id,
+            client_id: new.client_id.map(|id| NewClientId { id, request_hash }),
             title: new.title,
             policy: policy_text(&policy)?,
             window: new.window,
@@ -249,17 +299,13 @@ impl Longhand {
             Some(parent) => Some(self.store().find_session(parent).await?),
             None => None,
         };
-        let mut rows = self.store().list_sessions(below, archived, parent, limit + 1).await?;
-        let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
-        if more {
-            rows.pop();
-        }
-        let next = rows.last().filter(|_| more).map(|(key, ..)| cursor::page_token(*key, &scope));
-        let info = |(key, mut session, policy): (i64, Session, PolicyText)| {
+        let (rows, next) = self.store().list_sessions(below, archived, parent, limit).await?;
+        let next = next.map(|key| cursor::page_token(key, &scope)).unwrap_or_default();
+        let info = |(key, mut session): (i64, Session)| {
             session.context = self.shared.loaded.context(SessionKey(key)).or(session.context);
-            SessionInfo { session, policy_json: policy.json }
+            SessionInfo { session, policy_json: String::new() }
         };
-        Ok((rows.into_iter().map(info).collect(), next.unwrap_or_default()))
+        Ok((rows.into_iter().map(info).collect(), next))
     }
 
     /// Changes a session.
@@ -271,8 +317,8 @@ impl Longhand {
         if let Some(window) = &change.window {
             validate::window("window", window)?;
         }
-        let limit = crate::limits::SESSION_METADATA_BYTES_MAX;
-        validate::json("metadata_json", change.metadata_json.as_deref(), limit)?;
+        let limit = limits::SESSION_METADATA_BYTES_MAX;
+        validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
         let key = self.store().find_session(id).await?;
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
         // request is answered before that.
@@ -352,6 +398,7 @@ impl Longhand {
             (None, Some(revision)) => ForkAt::Revision(revision),
             (None, None) => ForkAt::Newest,
         };
+        let client_id = client_id.map(|id| NewClientId { id, request_hash: hash_of_fork(key, &at, &title) });
         let fork = store::ForkSession { client_id, at, title };
         let (fork, existed) = self.store().fork_session(key, fork, caller).await?;
         Ok((Error::answer(self.info(fork).await)?, existed))

@@ -18,13 +18,19 @@ pub(super) fn name(field: impl Display + Copy, text: &str) -> Result<()> {
     bound(format_args!("bytes of {field}"), text.len(), limits::NAME_BYTES_MAX)
 }
 
-/// Checks a client's own id: a name that is not empty and not in the form of a server's id.
+/// Checks a client's own id: a name that is not empty, that people can read, and not in the form of a server's id.
 pub(super) fn client_id(field: impl Display + Copy, id: Option<&str>) -> Result<()> {
     let Some(id) = id else { return Ok(()) };
     if id.is_empty() {
         return Err(Error::field(field, "is empty; leave it unset instead"));
     }
     name(field, id)?;
+    if id.chars().any(char::is_control) {
+        return Err(Error::field(field, "has a control character"));
+    }
+    if id.trim() != id {
+        return Err(Error::field(field, "begins or ends with white space"));
+    }
     if has_form_of_id(id) { Err(Error::field(field, "has the form of an id that the server makes")) } else { Ok(()) }
 }
 
@@ -35,6 +41,15 @@ pub(super) fn json(field: impl Display + Copy, text: Option<&str>, limit: usize)
     serde_json::from_str::<&RawValue>(text)
         .map(drop)
         .map_err(|error| Error::field(field, format!("is no JSON: {error}")))
+}
+
+/// Checks a session's metadata: a JSON object, kept verbatim.
+pub(super) fn object(field: impl Display + Copy, text: Option<&str>, limit: usize) -> Result<()> {
+    json(field, text, limit)?;
+    match text {
+        Some(text) if !text.trim_start().starts_with('{') => Err(Error::field(field, "is no JSON object")),
+        _ => Ok(()),
+    }
 }
 
 /// Checks a session's title.
@@ -98,7 +113,7 @@ fn media_bytes(field: impl Display + Copy, media: &Media) -> Result<usize> {
         return Err(Error::field(format_args!("{field}.mime_type"), "is empty"));
     }
     name(format_args!("{field}.mime_type"), &media.mime_type)?;
-    bound(format_args!("bytes of {field}.name"), media.name.len(), 1_024)?;
+    bound(format_args!("bytes of {field}.name"), media.name.len(), limits::MEDIA_NAME_BYTES_MAX)?;
     Ok(match &media.source {
         MediaSource::Bytes(bytes) => bytes.len(),
         MediaSource::Uri(uri) => uri.len(),

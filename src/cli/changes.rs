@@ -6,6 +6,7 @@ use super::failure::{self, Usage};
 use super::{Globals, ids, json};
 use crate::limits;
 use crate::pb;
+use crate::pb::rewind_session_request::Target;
 use anyhow::Context as _;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -377,7 +378,7 @@ pub(super) async fn rewind(globals: &Globals, arguments: RewindArguments) -> any
     let message_id = ids::optional_message(&mut client, &session_id, arguments.message).await?;
     let request = pb::RewindSessionRequest {
         session_id,
-        message_id: message_id.unwrap_or_default(),
+        target: Some(message_id.map_or(Target::ToStart(true), Target::MessageId)),
         branch_summary: arguments.summarize.then_some(pb::BranchSummary { instruction }),
         ..pb::RewindSessionRequest::default()
     };
@@ -401,12 +402,18 @@ pub(super) async fn edit(globals: &Globals, arguments: EditArguments) -> anyhow:
     let mut output = globals.output();
     let session_id = ids::session(&mut client, &arguments.session).await?;
     let message_id = ids::message(&mut client, &session_id, &arguments.message).await?;
-    let request = pb::EditMessageRequest { session_id, message_id, parts, ..pb::EditMessageRequest::default() };
+    let request = pb::EditMessageRequest {
+        session_id,
+        message_id,
+        parts,
+        remove: arguments.remove,
+        ..pb::EditMessageRequest::default()
+    };
     let edited = client.messages.edit_message(request).await?.into_inner();
     match output.json() {
         true => output.message(&edited)?,
         false if arguments.remove => output.line(&format!("removed, at revision {}", edited.revision))?,
-        false => output.line(&edited.message_id)?,
+        false => output.line(edited.replacement_message_id())?,
     }
     output.flush()?;
     Ok(ExitCode::SUCCESS)

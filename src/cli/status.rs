@@ -228,8 +228,9 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
     let guards = session.guard_state.unwrap_or_default();
     let waits = format!("automatic compactions wait for {}", count(guards.hold_turn_count, "user message"));
     let in_a_row = format!("{} without progress in a row", count(guards.failure_count, "compaction"));
-    let breaker = if guards.breaker_open { format!("OPEN: {waits}") } else { format!("closed, {in_a_row}") };
-    let is_held = guards.hold_turn_count > 0 && !guards.breaker_open;
+    let breaker_open = guards.hold_reason() == pb::HoldReason::Breaker;
+    let breaker = if breaker_open { format!("OPEN: {waits}") } else { format!("closed, {in_a_row}") };
+    let is_held = guards.hold_turn_count > 0 && !breaker_open;
     let cooldown = match &guards.cooldown_end_time {
         None => "none".to_owned(),
         Some(end) if end.seconds < now.0.div_euclid(1_000_000) => format!("over since {}", time(Some(end))),
@@ -391,7 +392,7 @@ mod tests {
         }
         let open = printed(pb::GuardState {
             hold_turn_count: 3,
-            breaker_open: true,
+            hold_reason: pb::HoldReason::Breaker.into(),
             cooldown_end_time: Some(instant(9)),
             overhead_tokens: Some(40),
             ..pb::GuardState::default()

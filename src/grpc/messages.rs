@@ -3,7 +3,8 @@
 use super::caller::caller;
 use super::convert::count;
 use super::convert::message::{
-    draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_parts,
+    draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
+    read_rewind_target,
 };
 use super::convert::session::{context_usage, durability, read_window};
 use crate::app::{Longhand, append};
@@ -130,14 +131,13 @@ impl MessageService for Messages {
         request: Request<pb::RewindSessionRequest>,
     ) -> Result<Response<pb::RewindSessionResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
-        let pb::RewindSessionRequest { session_id, message_id, expected_revision, branch_summary, .. } =
+        let pb::RewindSessionRequest { session_id, target, expected_revision, branch_summary, .. } =
             request.into_inner();
+        let to = read_rewind_target(target.as_ref())?;
         let receipt = match branch_summary {
-            None => self.app.rewind(&session_id, &message_id, expected_revision, caller).await?,
+            None => self.app.rewind(&session_id, to, expected_revision, caller).await?,
             Some(pb::BranchSummary { instruction }) => {
-                let rewound =
-                    self.app.rewind_with_summary(&session_id, &message_id, &instruction, expected_revision, caller);
-                rewound.await?
+                self.app.rewind_with_summary(&session_id, to, &instruction, expected_revision, caller).await?
             }
         };
         let summary_message_id = append::message_id(&receipt).map(|id| id.to_string());
@@ -153,11 +153,15 @@ impl MessageService for Messages {
         request: Request<pb::EditMessageRequest>,
     ) -> Result<Response<pb::EditMessageResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
-        let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, .. } = request.into_inner();
-        let parts = read_parts("parts", parts)?;
+        let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, remove, .. } =
+            request.into_inner();
+        let parts = read_replacement(parts, remove)?;
         let receipt = self.app.edit(&session_id, &message_id, &parts, expected_revision, caller).await?;
-        let message_id = append::message_id(&receipt).map(|edit| edit.to_string()).unwrap_or_default();
-        Ok(Response::new(pb::EditMessageResponse { message_id, revision: receipt.revision, seq: receipt.seq }))
+        Ok(Response::new(pb::EditMessageResponse {
+            replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),
+            revision: receipt.revision,
+            seq: receipt.seq,
+        }))
     }
 
     async fn pin_message(

@@ -156,6 +156,25 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
+    fn the_table_in_the_protos_has_every_reason_with_its_code_and_outcome() {
+        let source = include_str!("../../proto/longhand/v1/session.proto");
+        let rows = source.lines().filter_map(|line| line.strip_prefix("//   "));
+        let documented: Vec<Vec<&str>> = rows.map(|row| row.split_whitespace().take(3).collect()).collect();
+        for reason in Reason::ALL {
+            let code = format!("{:?}", code(reason));
+            let outcome = match reason {
+                Reason::OutcomeUncertain => "unknown",
+                Reason::AnswerLost => "done",
+                _ => "nothing",
+            };
+            let row = documented.iter().find(|row| row.first() == Some(&reason.as_str()));
+            let row = row.unwrap_or_else(|| panic!("{reason:?} is not there"));
+            assert_eq!((row[1].replace('_', ""), row[2]), (code.to_uppercase(), outcome), "{reason:?}");
+        }
+        assert_eq!(documented.len(), Reason::ALL.len());
+    }
+
+    #[test]
     fn every_reason_is_a_proper_name_with_its_code() {
         let form = regex::Regex::new("^[A-Z][A-Z0-9_]+[A-Z0-9]$").expect("a pattern");
         let mut seen = HashSet::new();

@@ -15,6 +15,7 @@ use crate::store::{self, Store};
 use crate::summarizer::{Extractive, Levels};
 use futures::StreamExt as _;
 use pb::get_context_response::Frame as ContextFrame;
+use pb::rewind_session_request::Target;
 use pb::subscribe_events_response::Frame;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -199,11 +200,30 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
         ..Default::default()
     };
     let edited = messages.edit_message(request.clone()).await.expect("an edit").into_inner();
-    assert!(edited.message_id.starts_with("msg_") && edited.revision > pinned.revision);
+    assert!(edited.replacement_message_id().starts_with("msg_") && edited.revision > pinned.revision);
     let stale = messages.edit_message(request).await.expect_err("a refusal");
     assert_eq!((stale.code(), reason(&stale).as_str()), (Code::Aborted, "REVISION_MISMATCH"));
 
-    let request = pb::RewindSessionRequest { session_id: "s".into(), message_id: "u1".into(), ..Default::default() };
+    for (target, field) in [
+        (None, "target"),
+        (Some(Target::MessageId(String::new())), "message_id"),
+        (Some(Target::ToStart(false)), "to_start"),
+    ] {
+        let request = pb::RewindSessionRequest { session_id: "s".into(), target, ..Default::default() };
+        let refused = messages.rewind_session(request).await.expect_err("a refusal");
+        assert_eq!(violation(&refused), field);
+    }
+    for (parts, remove, field) in [(Vec::new(), false, "parts"), (vec![text("better")], true, "remove")] {
+        let (session_id, message_id) = ("s".into(), "a1".into());
+        let request = pb::EditMessageRequest { session_id, message_id, parts, remove, ..Default::default() };
+        let refused = messages.edit_message(request).await.expect_err("a refusal");
+        assert_eq!(violation(&refused), field);
+    }
+    let request = pb::RewindSessionRequest {
+        session_id: "s".into(),
+        target: Some(Target::MessageId("u1".into())),
+        ..Default::default()
+    };
     messages.rewind_session(request).await.expect("a rewind");
     let frames = served.view("s").await;
     let [ContextFrame::Header(header), ContextFrame::Messages(shown), ContextFrame::End(end)] = frames.as_slice()
@@ -451,6 +471,12 @@ async fn a_request_id_answers_once_and_for_one_request() {
     assert_eq!(reason(&other), "REQUEST_ID_REUSED");
 }
 
+/// The field that a refusal names.
+fn violation(refused: &Status) -> String {
+    let details = refused.get_error_details();
+    details.bad_request().expect("a violation").field_violations[0].field.clone()
+}
+
 #[tokio::test]
 async fn the_callers_name_is_ascii() {
     let served = Served::start().await;
@@ -459,8 +485,7 @@ async fn the_callers_name_is_ascii() {
     request.metadata_mut().insert(ACTOR_HEADER, name);
     let refused = served.sessions().create_session(request).await.expect_err("a refusal");
     assert_eq!((refused.code(), reason(&refused).as_str()), (Code::InvalidArgument, "INVALID_FIELD"));
-    let details = refused.get_error_details();
-    assert_eq!(details.bad_request().expect("a violation").field_violations[0].field, ACTOR_HEADER);
+    assert_eq!(violation(&refused), ACTOR_HEADER);
 }
 
 #[tokio::test]

@@ -20,13 +20,11 @@ fn digits(text: &str) -> Option<Uuid> {
     if text.len() == 32 { Uuid::try_parse(text).ok() } else { None }
 }
 
-/// The prefixes of all kinds of ids. Those of events are reserved: events have no ids yet.
-const PREFIXES: [&str; 5] = [SessionId::PREFIX, MessageId::PREFIX, PartId::PREFIX, CompactionId::PREFIX, "evt_"];
-
-/// True if the text has the form of an id of any kind that the server makes. Where ids are read, a client's own id of
-/// that form would be mistaken for one.
+/// True if the text has the form of an id of any kind that the server makes, or may make in a later version. Where ids
+/// are read, a client's own id of that form would be mistaken for one.
 pub fn has_form_of_id(text: &str) -> bool {
-    PREFIXES.iter().any(|prefix| text.strip_prefix(prefix).and_then(digits).is_some())
+    let Some((kind, rest)) = text.split_once('_') else { return false };
+    kind.len() == 3 && kind.bytes().all(|letter| letter.is_ascii_lowercase()) && digits(rest).is_some()
 }
 
 macro_rules! id {

@@ -44,10 +44,13 @@ pub(crate) fn expedite(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Re
     Ok(())
 }
 
-/// Cancels a compaction that waits or runs. A worker that runs it is notified at once.
+/// Cancels a compaction that waits or runs. A worker that runs it is notified at once. A repetition changes nothing.
 pub(crate) fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
     tx.flush()?;
     let job = by_id(&mut Reader::new(tx.conn), id)?;
+    if job.compaction.state == CompactionState::Cancelled {
+        return Ok(());
+    }
     if !job.compaction.state.is_active() {
         return Err(Error::CompactionEnded);
     }

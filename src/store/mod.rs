@@ -92,7 +92,7 @@ pub use rewrites::BranchSummary;
 pub use scrub::ScrubOptions;
 pub use scrub_state::ScrubState;
 pub use search::{Lookup, Unindexed};
-pub use sessions::{CreateSession, ForkAt, ForkSession, UpdateSession};
+pub use sessions::{CreateSession, ForkAt, ForkSession, NewClientId, SessionPage, UpdateSession};
 pub use sources::{Source, SourceUpdate};
 pub use spending::Spent;
 pub use statistics::{CompactionCounter, Statistics};
@@ -157,24 +157,15 @@ impl Store {
         self.brief(|reader| ancestry::public_id(reader.conn, key.0)).await
     }
 
-    /// A page of sessions, newest first, each with the number after which the next page continues.
+    /// A page of sessions, newest first. Large sessions can make a page shorter.
     pub async fn list_sessions(
         &self,
         below: i64,
         archived: bool,
         parent: Option<SessionKey>,
         limit: i64,
-    ) -> Result<Vec<(i64, Session, PolicyText)>> {
-        self.reading(|reader| {
-            let mut sessions = Vec::new();
-            for (key, mut session) in sessions::list(reader, below, archived, parent, limit)? {
-                let policy = policies::policy_at(reader, key, i64::MAX)?;
-                session.preset.clone_from(&policy.preset);
-                sessions.push((key, session, policy));
-            }
-            Ok(sessions)
-        })
-        .await
+    ) -> Result<SessionPage> {
+        self.reading(|reader| sessions::page(reader, below, archived, parent, limit)).await
     }
 
     /// Makes a session; true if it existed.

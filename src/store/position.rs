@@ -16,11 +16,10 @@ const SEALED_LATE: &str = "select max(sealed_revision) from message where sessio
      and sealed_revision > revision and sealed_revision between ?2 and ?3 and revision <= ?4";
 const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
      and revision between ?2 and ?3)";
-const FORK_MARK: &str = "select kind, body from mark where session_id = ?1 and revision = ?2";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
-pub(crate) const STATEMENTS: &[&str] = &[SEALED_LATE, HAS_MESSAGES, FORK_MARK];
+pub(crate) const STATEMENTS: &[&str] = &[SEALED_LATE, HAS_MESSAGES];
 
 /// A message by one of its ids, and its position.
 #[derive(Debug, Clone)]
@@ -59,8 +58,6 @@ pub(crate) struct ForkPoint {
     pub(crate) at: Revision,
     /// The last position that the fork shows; set if messages came after it by the revision `at`.
     pub(crate) after: Option<Revision>,
-    /// The last position that the fork shows.
-    pub(crate) last: Revision,
 }
 
 /// The starting point of a fork after a message: the first revision at which the view shows everything up to that
@@ -93,22 +90,7 @@ pub(crate) fn fork_behind(reader: &mut Reader<'_>, ancestry: &Ancestry, marks: &
         at = now;
     }
     let after = has_messages(reader, ancestry, last + 1, at)?.then_some(last);
-    Ok(ForkPoint { at, after, last })
-}
-
-/// True if an existing fork begins after the same last position that a new one would show.
-pub(crate) fn begins_behind(
-    reader: &mut Reader<'_>,
-    fork: &Ancestry,
-    parent: &Ancestry,
-    last: Revision,
-) -> Result<bool> {
-    let Some(at) = fork.fork_revision else { return Ok(false) };
-    let row = reader.one(sqlite::query(FORK_MARK).bind(fork.key).bind(at + 1))?;
-    match row.map(|row| super::codec::decode_mark(row.get(0)?, row.get(1)?)).transpose()? {
-        Some(MarkBody::Rewound { after, of_fork: true, .. }) => Ok(after == last),
-        _ => Ok(last <= at && !has_messages(reader, parent, last + 1, at)?),
-    }
+    Ok(ForkPoint { at, after })
 }
 
 /// True if messages of a history came in a range of revisions.

@@ -18,6 +18,7 @@ use super::sqlite::{self, Connection, Row};
 use super::tx::{Caller, Tx};
 use super::windows;
 use crate::clock::fresh_id;
+use crate::limits;
 use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::SessionId;
@@ -27,11 +28,20 @@ use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 
+/// A client's own id for a new session.
+#[derive(Debug, Clone)]
+pub struct NewClientId {
+    /// The id.
+    pub id: String,
+    /// A hash of the whole request: another request with the same id is refused.
+    pub request_hash: [u8; 32],
+}
+
 /// Makes a session.
 #[derive(Debug, Clone)]
 pub struct CreateSession {
     /// The client's own id.
-    pub client_id: Option<String>,
+    pub client_id: Option<NewClientId>,
     /// The title for people.
     pub title: String,
     /// Its policy.
@@ -65,7 +75,7 @@ pub struct UpdateSession {
 #[derive(Debug, Clone)]
 pub struct ForkSession {
     /// The client's own id for the fork.
-    pub client_id: Option<String>,
+    pub client_id: Option<NewClientId>,
     /// The starting point.
     pub at: ForkAt,
     /// Its title; empty for the original's.
@@ -86,8 +96,8 @@ pub enum ForkAt {
 const INSERT: &str = "insert into session (public_id, client_id, parent_id, fork_id, fork_revision, create_time, \
      title, state, metadata_json, window, revision, history_revision, compaction_revision, chain_hash, message_count, \
      update_time, appended_bytes, failures, hold_turns, hold_breaker, guard_revision, wake_bytes, wake_on_reply, \
-     wake_on_request) \
-     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0) returning id";
+     wake_on_request, create_hash) \
+     values (?1, ?2, ?3, ?4, ?5, ?6, ?7, 1, ?8, ?9, ?10, ?10, 0, ?11, 0, ?6, ?12, 0, 0, 0, 0, ?12, 0, 0, ?13) returning id";
 const INSERT_POLICY_TEXT: &str =
     "insert into policy_text (hash, preset, json) values (?1, ?2, ?3) on conflict (hash) do nothing";
 const INSERT_POLICY: &str = "insert into policy (session_id, revision, hash) values (?1, ?2, ?3)";
@@ -95,8 +105,14 @@ const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_r
      values (?1, ?2, ?3, ?4, ?5)";
 const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
      and revision between ?2 and ?3)";
-const BY_CLIENT: &str = "select id from session where client_id = ?1";
+const BY_CLIENT: &str = "select id, create_hash from session where client_id = ?1";
 const EVENT_HASH: &str = "select hash from event where session_id = ?1 and revision = ?2";
+
+/// Sessions with their keys, and the key below which the next page begins.
+pub type SessionPage = (Vec<(i64, Session)>, Option<i64>);
+
+/// Bytes of a session in a page besides its title and its metadata, at most.
+const SESSION_BYTES: usize = 1_024;
 
 macro_rules! select_session {
     ($rest:literal) => {
@@ -148,7 +164,7 @@ fn write_policy(
 
 /// The initial values of a new session's row.
 struct NewRow<'a> {
-    client_id: Option<&'a str>,
+    client_id: Option<&'a NewClientId>,
     parent: Option<i64>,
     fork: Option<(i64, Revision)>,
     title: &'a str,
@@ -165,7 +181,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
     let window = codec::encode_window(row.window);
     let key: i64 = sqlite::scalar(INSERT)
         .bind(id.0.as_bytes().to_vec())
-        .bind(row.client_id)
+        .bind(row.client_id.map(|client| &client.id))
         .bind(row.parent)
         .bind(row.fork.map(|(key, _)| key))
         .bind(row.fork.map(|(_, revision)| revision))
@@ -176,6 +192,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         .bind(row.fork.map_or(0, |(_, revision)| revision))
         .bind(row.chain_hash.to_vec())
         .bind(row.appended_bytes)
+        .bind(row.client_id.map(|client| client.request_hash.to_vec()))
         .one(tx.conn)?;
     let public = |conn: &Connection, key: Option<i64>| match key {
         Some(key) => super::ancestry::public_id(conn, key).map(Some),
@@ -187,7 +204,7 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
         digest,
         &chain::SessionColumns {
             public_id: id.0.as_bytes(),
-            client_id: row.client_id,
+            client_id: row.client_id.map(|client| client.id.as_str()),
             parent_id: parent.as_ref().map(|id| id.0.as_bytes().as_slice()),
             fork_id: fork.as_ref().map(|id| id.0.as_bytes().as_slice()),
             fork_revision: row.fork.map(|(_, revision)| revision),
@@ -198,35 +215,28 @@ fn insert(tx: &mut Tx<'_>, digest: &mut Digest, row: NewRow<'_>) -> Result<i64> 
     Ok(key)
 }
 
-/// The existing session with a client id. The caller compares it with the request.
-fn existing(tx: &mut Tx<'_>, client_id: Option<&str>) -> Result<Option<i64>> {
-    let Some(client_id) = client_id else { return Ok(None) };
-    sqlite::scalar(BY_CLIENT).bind(client_id).optional(tx.conn)
+/// The session that an earlier request with this client id made; an error if that was another request.
+fn existing(tx: &mut Tx<'_>, client_id: Option<&NewClientId>) -> Result<Option<i64>> {
+    let Some(NewClientId { id, request_hash }) = client_id else { return Ok(None) };
+    let mut reader = Reader::new(tx.conn);
+    let Some(row) = reader.one(sqlite::query(BY_CLIENT).bind(id))? else { return Ok(None) };
+    let kept: Option<Vec<u8>> = row.get(1)?;
+    if kept.as_deref() != Some(request_hash.as_slice()) {
+        return Err(Error::ClientIdReused { client_id: id.clone() });
+    }
+    row.get(0).map(Some)
 }
 
 impl CreateSession {
-    /// Makes the session, or finds the existing one with its client id and the same values.
+    /// Makes the session, or finds the one that the same request with its client id made.
     pub(crate) fn apply(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<(SessionKey, bool)> {
         tx.flush()?;
-        if let Some(key) = existing(tx, self.client_id.as_deref())? {
-            let mut reader = Reader::new(tx.conn);
-            let there = get(&mut reader, key)?;
-            let parent = there.parent;
-            let policy = policy_at(&mut reader, key, i64::MAX)?;
-            let wanted = match self.parent {
-                Some(parent) => Some(super::ancestry::public_id(reader.conn, parent.0)?),
-                None => None,
-            };
-            let same = parent == wanted && there.fork.is_none() && policy.preset == self.policy.preset;
-            return if same {
-                Ok((SessionKey(key), true))
-            } else {
-                Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
-            };
+        if let Some(key) = existing(tx, self.client_id.as_ref())? {
+            return Ok((SessionKey(key), true));
         }
         let mut digest = Digest::default();
         let row = NewRow {
-            client_id: self.client_id.as_deref(),
+            client_id: self.client_id.as_ref(),
             parent: self.parent.map(|parent| parent.0),
             fork: None,
             title: &self.title,
@@ -351,24 +361,21 @@ impl ForkSession {
     pub(crate) fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
         let parent = tx.head(from.0)?.clone();
         tx.flush()?;
+        // The checks come later: what was marked since may refuse the same point.
+        if let Some(key) = existing(tx, self.client_id.as_ref())? {
+            return Ok((SessionKey(key), true));
+        }
         let ancestry = Ancestry { key: parent.key, fork_revision: parent.fork_revision, revision: parent.revision };
-        let (ForkPoint { at, after, last }, mut marks) = self.point(tx, &ancestry)?;
+        let (ForkPoint { at, after }, mut marks) = self.point(tx, &ancestry)?;
         ancestry.check(at)?;
         if at == 0 {
             return Err(Error::RevisionOutOfRange { revision: at, newest: parent.revision });
-        }
-        if let Some(key) = existing(tx, self.client_id.as_deref())? {
-            return if self.is_same(tx, key, &ancestry, last)? {
-                Ok((SessionKey(key), true))
-            } else {
-                Err(Error::ClientIdReused { client_id: self.client_id.unwrap_or_default() })
-            };
         }
         let Inherited { segments, mut layout, policy, window, hash } = inherited(tx, &ancestry, at)?;
         let mut digest = Digest::default();
         let title = if self.title.is_empty() { parent.title.clone() } else { self.title };
         let row = NewRow {
-            client_id: self.client_id.as_deref(),
+            client_id: self.client_id.as_ref(),
             parent: None,
             fork: Some((parent.key, at)),
             title: &title,
@@ -410,7 +417,7 @@ impl ForkSession {
 
     /// The starting point, and the marks that it was derived from, if any were needed.
     fn point(&self, tx: &mut Tx<'_>, ancestry: &Ancestry) -> Result<(ForkPoint, Vec<Mark>)> {
-        let whole = |at| (ForkPoint { at, after: None, last: at }, Vec::new());
+        let whole = |at| (ForkPoint { at, after: None }, Vec::new());
         Ok(match &self.at {
             ForkAt::Newest => whole(ancestry.revision),
             ForkAt::Revision(at) => whole(*at),
@@ -420,24 +427,6 @@ impl ForkSession {
                 (position::fork_behind(&mut reader, ancestry, &marks, id)?, marks)
             }
         })
-    }
-
-    /// True if an existing session is this fork.
-    fn is_same(&self, tx: &mut Tx<'_>, key: i64, parent: &Ancestry, last: Revision) -> Result<bool> {
-        let mut reader = Reader::new(tx.conn);
-        let there = get(&mut reader, key)?;
-        let of = super::ancestry::public_id(reader.conn, parent.key)?;
-        let Some((_, at)) = there.fork.filter(|(id, _)| *id == of) else { return Ok(false) };
-        match self.at {
-            // Without a starting point, the request accepts the existing fork, wherever that began.
-            ForkAt::Newest => Ok(true),
-            ForkAt::Revision(wanted) => Ok(at == wanted),
-            // Later marks may make another revision the first with the same view.
-            ForkAt::Behind(_) => {
-                let fork = super::ancestry::by_key(&mut reader, key)?;
-                position::begins_behind(&mut reader, &fork, parent, last)
-            }
-        }
     }
 }
 
@@ -509,8 +498,38 @@ pub(crate) fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
     from_row(&row).map(|(_, session)| session)
 }
 
-/// A page of sessions, newest first, with their keys.
-pub(crate) fn list(
+/// A page of sessions, newest first. It has at least one session if there is any, and ends early instead of exceeding its
+/// bytes.
+pub(crate) fn page(
+    reader: &mut Reader<'_>,
+    below: i64,
+    archived: bool,
+    parent: Option<SessionKey>,
+    limit: i64,
+) -> Result<SessionPage> {
+    let most = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut page: Vec<(i64, Session)> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let from = page.last().map_or(below, |(key, _)| *key);
+        let rows = list(reader, from, archived, parent, limits::PAGE_READ_SESSIONS)?;
+        if rows.is_empty() {
+            return Ok((page, None));
+        }
+        for (key, mut session) in rows {
+            session.preset = policy_at(reader, key, i64::MAX)?.preset;
+            bytes += SESSION_BYTES + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len);
+            if page.len() == most || (bytes > limits::PAGE_BYTES_MAX && !page.is_empty()) {
+                let next = page.last().map(|(key, _)| *key);
+                return Ok((page, next));
+            }
+            page.push((key, session));
+        }
+    }
+}
+
+/// Some sessions, newest first, with their keys; their presets are not filled in.
+fn list(
     reader: &mut Reader<'_>,
     below: i64,
     archived: bool,

@@ -5,7 +5,7 @@ use longhand::app::Reason;
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::NewCompaction;
 use longhand::app::events::ListEvents;
-use longhand::app::sessions::{ForkPoint, SessionChange};
+use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
@@ -140,7 +140,15 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
     assert!(!existed);
     let (second, existed) = again(at(2)).await.expect("found");
     assert_eq!((second.session.id, existed), (first.session.id, true));
-    assert_eq!(again(at(1)).await.expect_err("another point").reason, Reason::ClientIdReused);
+    for point in [at(1), ForkPoint::default(), behind("u1")] {
+        assert_eq!(again(point).await.expect_err("another point").reason, Reason::ClientIdReused);
+    }
+    let title = "another title".to_owned();
+    let other = test.app.fork_session(&session, at(2), Some("f".to_owned()), title, Caller::default()).await;
+    assert_eq!(other.expect_err("another title").reason, Reason::ClientIdReused);
+    let made = NewSession { client_id: Some("f".to_owned()), ..NewSession::default() };
+    let made = test.app.create_session(made, Caller::default()).await.expect_err("a fork is there");
+    assert_eq!(made.reason, Reason::ClientIdReused);
     test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
     fork(&test, &session, ForkPoint::default()).await;
 }

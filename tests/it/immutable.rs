@@ -54,6 +54,7 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
         "update segment set last_revision = 1",
         "delete from segment",
         "update session set public_id = x'00'",
+        "update session set create_hash = x'00'",
         "update session set fork_revision = 1",
         "update session set create_time = 0",
         "delete from session",

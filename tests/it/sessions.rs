@@ -22,8 +22,20 @@ async fn a_session_is_made_once_and_found_by_either_id() {
     assert!(!existed);
     let (again, existed) = make(new()).await.expect("found");
     assert_eq!((again.session.id, existed), (made.session.id, true));
-    let other = NewSession { preset: "pi@1.5".to_owned(), ..new() };
-    assert_eq!(make(other).await.expect_err("another preset").reason, Reason::ClientIdReused);
+    for other in [
+        NewSession { preset: "pi@1.5".to_owned(), ..new() },
+        NewSession { title: "two".to_owned(), ..new() },
+        NewSession { window: window(10, 2), ..new() },
+        NewSession { metadata_json: Some("{}".to_owned()), ..new() },
+        NewSession { metadata_json: None, ..new() },
+        NewSession { policy_override_json: "{\"maintenance\": []}".to_owned(), ..new() },
+        NewSession { parent: Some("one".to_owned()), ..new() },
+    ] {
+        assert_eq!(make(other.clone()).await.expect_err("another request").reason, Reason::ClientIdReused, "{other:?}");
+    }
+    let retitled = SessionChange { title: Some("two".to_owned()), ..SessionChange::default() };
+    let made = test.app.update_session("one", retitled, Caller::default()).await.expect("changed").info;
+    assert_eq!(make(new()).await.expect("found after a change"), (made.clone(), true));
     let test = test.restart().await;
     for id in ["one".to_owned(), made.session.id.to_string()] {
         let found = test.app.get_session(&id).await.expect("found");
@@ -52,8 +64,13 @@ async fn invalid_new_sessions_are_refused() {
         (policy("{\"maintenance\": {\"0\": {\"prune\": {\"tools\": {\"except\": [\"\"]}}}}}"), Reason::PolicyInvalid),
         (NewSession { window: window(-1, 0), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { metadata_json: Some("{".to_owned()), ..NewSession::default() }, Reason::InvalidField),
+        (NewSession { metadata_json: Some(" [1]".to_owned()), ..NewSession::default() }, Reason::InvalidField),
         (NewSession { parent: Some("nobody".to_owned()), ..NewSession::default() }, Reason::SessionNotFound),
         (named(&format!("ses_{}", "0".repeat(32))), Reason::InvalidField),
+        (named(&format!("run_{}", "0".repeat(32))), Reason::InvalidField),
+        (named(" one"), Reason::InvalidField),
+        (named("one\u{a0}"), Reason::InvalidField),
+        (named("on\u{7}e"), Reason::InvalidField),
     ] {
         let refused = test.app.create_session(new.clone(), Caller::default()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
@@ -146,6 +163,30 @@ async fn another_window_is_a_change_that_an_expected_revision_sees() {
     let appended = append(expected).await.expect("a title is no such change").revision;
     test.app.update_session(&session, change(None, Some(9_000)), Caller::default()).await.expect("a window");
     assert_eq!(append(appended).await.expect_err("the window is another").reason, Reason::RevisionMismatch);
+}
+
+#[tokio::test]
+async fn a_page_of_large_sessions_is_short_and_has_no_policies() {
+    let test = TestApp::start().await;
+    let metadata = format!("{{\"x\": \"{}\"}}", "x".repeat(limits::SESSION_METADATA_BYTES_MAX - 20));
+    let count = limits::PAGE_BYTES_MAX / metadata.len() + 40;
+    for number in 0..count {
+        let name = format!("s{number}");
+        test.create(NewSession { metadata_json: Some(metadata.clone()), ..named(&name) }).await;
+    }
+    let (mut listed, mut token) = (0, String::new());
+    loop {
+        let (page, next) = test.app.list_sessions(1_000, &token, None, false).await.expect("a page");
+        let bytes: usize = page.iter().filter_map(|info| info.session.metadata_json.as_ref()).map(String::len).sum();
+        assert!((1..=limits::PAGE_BYTES_MAX).contains(&bytes), "{bytes} bytes");
+        assert!(page.iter().all(|info| info.policy_json.is_empty() && info.session.preset == "opencode@seed"));
+        listed += page.len();
+        if next.is_empty() {
+            break;
+        }
+        token = next;
+    }
+    assert_eq!(listed, count);
 }
 
 #[tokio::test]

@@ -389,6 +389,28 @@ async fn lists_of_events_agree_with_the_stream() {
 }
 
 #[tokio::test]
+async fn a_page_of_events_ends_before_the_message_that_exceeds_it() {
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let third = longhand::limits::PAGE_BYTES_MAX / 3;
+    for turn in 1..=4 {
+        test.append(&session, &format!("u{turn} {third}c")).await;
+    }
+    test.append(&session, &format!("u5 {}c", 4 * third)).await;
+    let mut list = ListEvents { content: true, kinds: vec![EventKind::MessageAppended], ..ListEvents::default() };
+    for of in [None, Some(session)] {
+        (list.session, list.after) = (of, String::new());
+        let mut lengths = Vec::new();
+        while lengths.is_empty() || !list.after.is_empty() {
+            let (page, next) = test.app.list_events(list.clone()).await.expect("a page");
+            lengths.push(page.len());
+            list.after = next;
+        }
+        assert_eq!(lengths, [2, 2, 1]);
+    }
+}
+
+#[tokio::test]
 async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
     let test = TestApp::start().await;
     let (one, two) = (test.manual_session().await, test.manual_session().await);

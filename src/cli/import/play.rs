@@ -235,6 +235,7 @@ impl Player {
         let request = pb::EditMessageRequest {
             session_id: session_id.to_owned(),
             message_id: known(ids, &edit.target),
+            remove: edit.parts.is_empty(),
             parts: edit.parts,
             expected_revision: None,
             request_id: request_id(&edit.client_id),

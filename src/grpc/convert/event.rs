@@ -4,8 +4,8 @@ use super::compaction::{failure, kind as compaction_kind, level, outcome, rewrit
 use super::message::{draft, draft_kind, message, part_ids};
 use super::session::{session, window};
 use super::{count, framed_len, id, range, read_duration, read_enum, view};
-use crate::app::Result;
 use crate::app::events::{Frame, ListEvents, OpenMessage, ServedEvent, Start, SubscribeRequest};
+use crate::app::{Error, Result};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::event::{EventBody, EventKind};
@@ -20,13 +20,18 @@ use crate::pb::subscribe_events_response::Frame as ProtoFrame;
 use std::fmt::Display;
 use std::sync::Arc;
 
+/// The message for an alternative without a value.
+const SET_IS_TRUE: &str = "is false; leave it unset instead";
+
 /// Parameters of an event stream.
 pub(in crate::grpc) fn read_subscribe(request: pb::SubscribeEventsRequest) -> Result<SubscribeRequest> {
     let start = match request.start {
         Some(ProtoStart::AfterCursor(cursor)) => Start::After(cursor),
         Some(ProtoStart::FromBeginning(true)) => Start::Beginning,
         Some(ProtoStart::Snapshot(true)) => Start::Snapshot,
-        Some(ProtoStart::FromBeginning(false) | ProtoStart::Snapshot(false)) | None => Start::Now,
+        Some(ProtoStart::FromBeginning(false)) => return Err(Error::field("from_beginning", SET_IS_TRUE)),
+        Some(ProtoStart::Snapshot(false)) => return Err(Error::field("snapshot", SET_IS_TRUE)),
+        None => Start::Now,
     };
     let interval = request.progress_interval;
     Ok(SubscribeRequest {

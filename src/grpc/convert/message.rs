@@ -2,7 +2,7 @@
 
 use super::session::window;
 use super::{not_given, read_duration, read_enum, read_optional_time};
-use crate::app::append::{DraftWordsToAdd, ListMessages, OpenPart};
+use crate::app::append::{DraftWordsToAdd, ListMessages, OpenPart, RewindTo};
 use crate::app::{Error, Reason, Result};
 use crate::model::ids::PartId;
 use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, NewFinish, NewMessage, Role};
@@ -12,6 +12,7 @@ use crate::model::part::{
 use crate::pb;
 use crate::pb::media_part::Source;
 use crate::pb::part::Body;
+use crate::pb::rewind_session_request::Target as RewindTarget;
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -138,6 +139,25 @@ fn part(part: Part) -> pb::Part {
         revision: part.revision,
         metadata_json: part.metadata_json,
         body: Some(Arc::unwrap_or_clone(part.body).into()),
+    }
+}
+
+/// The new end of a conversation that is rewound.
+pub(in crate::grpc) fn read_rewind_target(target: Option<&RewindTarget>) -> Result<RewindTo<'_>> {
+    match target {
+        Some(RewindTarget::MessageId(id)) => Ok(RewindTo::Message(id)),
+        Some(RewindTarget::ToStart(true)) => Ok(RewindTo::Start),
+        Some(RewindTarget::ToStart(false)) => Err(Error::field("to_start", "is false; leave it unset instead")),
+        None => Err(not_given("target")),
+    }
+}
+
+/// The parts that replace a message: none if it is removed.
+pub(in crate::grpc) fn read_replacement(parts: Vec<pb::Part>, remove: bool) -> Result<Vec<NewPart>> {
+    match (parts.is_empty(), remove) {
+        (true, false) => Err(Error::field("parts", "is empty; a message is removed with remove")),
+        (false, true) => Err(Error::field("remove", "does not go with parts")),
+        _ => read_parts("parts", parts),
     }
 }
 

@@ -44,9 +44,18 @@ fn guard_state(guards: Guards) -> pb::GuardState {
     pb::GuardState {
         failure_count: guards.failure_count,
         hold_turn_count: guards.hold_turns,
-        breaker_open: guards.breaker_open,
+        hold_reason: hold_reason(&guards).into(),
         cooldown_end_time: guards.cooldown_end.map(Into::into),
         overhead_tokens: guards.overhead_tokens,
+    }
+}
+
+/// The cause of the wait for user messages.
+fn hold_reason(guards: &Guards) -> pb::HoldReason {
+    match (guards.hold_turns > 0, guards.breaker_open) {
+        (false, _) => pb::HoldReason::None,
+        (true, true) => pb::HoldReason::Breaker,
+        (true, false) => pb::HoldReason::Undo,
     }
 }
 
@@ -122,5 +131,17 @@ pub(in crate::grpc) fn durability(durability: Durability) -> pb::Durability {
     match durability {
         Durability::Full => pb::Durability::Full,
         Durability::ProcessCrash => pb::Durability::ProcessCrash,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_of_a_hold_is_named_only_while_it_holds() {
+        let of = |hold_turns, breaker_open| hold_reason(&Guards { hold_turns, breaker_open, ..Guards::default() });
+        assert_eq!((of(0, false), of(0, true)), (pb::HoldReason::None, pb::HoldReason::None));
+        assert_eq!((of(1, false), of(3, true)), (pb::HoldReason::Undo, pb::HoldReason::Breaker));
     }
 }

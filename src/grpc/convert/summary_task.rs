@@ -3,8 +3,8 @@
 use super::compaction::{level, read_level, trigger};
 use super::message::read_finish_reason;
 use super::{id, range, read_duration, read_enum};
-use crate::app::Result;
 use crate::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
+use crate::app::{Error, Result};
 use crate::pb;
 
 /// A summary that is to be written, with the prompt for a model.
@@ -31,9 +31,12 @@ pub(in crate::grpc) fn task(task: &Task, prompt: Prompt) -> pb::SummaryTask {
 
 /// A request to lease a task.
 pub(in crate::grpc) fn read_lease(request: pb::LeaseSummaryTaskRequest) -> Result<LeaseRequest> {
-    let levels = request.levels.iter().map(|level| read_level(*level));
+    let levels = request.levels.iter().enumerate().map(|(index, level)| {
+        let missing = || Error::field(format_args!("levels[{index}]"), "is unspecified; leave the list empty for all");
+        read_level(*level)?.ok_or_else(missing)
+    });
     Ok(LeaseRequest {
-        levels: levels.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect(),
+        levels: levels.collect::<Result<_>>()?,
         sessions: request.session_ids,
         wait: request.wait_timeout.map(|wait| read_duration("wait_timeout", wait)).transpose()?,
         lease: request.lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?,
@@ -81,4 +84,22 @@ pub(in crate::grpc) fn read_failure(number: i32) -> Result<Release> {
         pb::SummaryTaskFailure::Unspecified | pb::SummaryTaskFailure::Transient => Release::Transient,
         pb::SummaryTaskFailure::Permanent => Release::Permanent,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::compaction::Level;
+
+    #[test]
+    fn an_unspecified_level_is_refused() {
+        let lease = |levels: &[pb::CompactionLevel]| {
+            let levels = levels.iter().map(|level| (*level).into()).collect();
+            read_lease(pb::LeaseSummaryTaskRequest { levels, ..Default::default() })
+        };
+        assert_eq!(lease(&[pb::CompactionLevel::Deep]).expect("a request").levels, [Level::Deep]);
+        assert_eq!(lease(&[]).expect("a request").levels, []);
+        let refused = lease(&[pb::CompactionLevel::Deep, pb::CompactionLevel::Unspecified]).expect_err("a refusal");
+        assert_eq!(refused.metadata["field"], "levels[1]");
+    }
 }

@@ -433,13 +433,17 @@ fn a_stream_starts_at_its_cursor() {
         (None, Start::Now),
         (Some(ProtoStart::AfterCursor("c".into())), Start::After("c".into())),
         (Some(ProtoStart::FromBeginning(true)), Start::Beginning),
-        (Some(ProtoStart::FromBeginning(false)), Start::Now),
         (Some(ProtoStart::Snapshot(true)), Start::Snapshot),
-        (Some(ProtoStart::Snapshot(false)), Start::Now),
     ];
     for (start, expected) in cases {
         let request = pb::SubscribeEventsRequest { start, ..pb::SubscribeEventsRequest::default() };
         assert_eq!(read_subscribe(request).expect("a request").start, expected);
+    }
+    for (start, field) in
+        [(ProtoStart::FromBeginning(false), "from_beginning"), (ProtoStart::Snapshot(false), "snapshot")]
+    {
+        let request = pb::SubscribeEventsRequest { start: Some(start), ..pb::SubscribeEventsRequest::default() };
+        assert_eq!(read_subscribe(request).expect_err("a refusal").metadata["field"], field);
     }
     let progress_interval = Some(prost_types::Duration { seconds: -1, nanos: 0 });
     let request = pb::SubscribeEventsRequest { progress_interval, ..pb::SubscribeEventsRequest::default() };

@@ -6,6 +6,7 @@ use super::content;
 use super::reasons::Refusal;
 use super::record::{Expected, Session, lock};
 use longhand::pb;
+use pb::rewind_session_request::Target;
 use pb::{CompactionKind, CompactionLevel};
 use rand::Rng as _;
 use rand::seq::IndexedRandom as _;
@@ -128,12 +129,12 @@ fn check(client: &Client, what: &str, refusal: &Refusal, expected: Option<i64>, 
 
 async fn rewind(client: &mut Client, session: &Session) {
     let Some(message_id) = target(client, session) else { return };
-    let message_id = if client.rng.random_bool(0.02) { String::new() } else { message_id };
+    let target = if client.rng.random_bool(0.02) { Target::ToStart(true) } else { Target::MessageId(message_id) };
     let expected_revision = precondition(client, session).await;
     let has_summary = client.rng.random_bool(0.25);
     let request = pb::RewindSessionRequest {
         session_id: session.id.clone(),
-        message_id,
+        target: Some(target),
         expected_revision,
         request_id: client.fresh_id(),
         branch_summary: has_summary.then(pb::BranchSummary::default),
@@ -160,16 +161,17 @@ async fn edit(client: &mut Client, session: &Session) {
         session_id: session.id.clone(),
         message_id,
         parts: parts.clone(),
+        remove: parts.is_empty(),
         expected_revision,
         request_id: client.fresh_id(),
     };
     match client.apply(session, request, expected_revision).await {
-        Ok(answer) if parts.is_empty() != answer.message_id.is_empty() => {
+        Ok(answer) if parts.is_empty() != answer.replacement_message_id.is_none() => {
             client.finding(format!("P4: an edit to {} parts was answered {answer:?}", parts.len()));
         }
         Ok(answer) if !parts.is_empty() => {
-            client.shared.record.expect(&answer.message_id, Expected::Edit(content::parts(&parts)));
-            session.note_message(&answer.message_id);
+            client.shared.record.expect(answer.replacement_message_id(), Expected::Edit(content::parts(&parts)));
+            session.note_message(answer.replacement_message_id());
         }
         Ok(_) => {}
         // A record cannot be edited.

@@ -198,7 +198,7 @@ mutations! {
     RewindSessionRequest,
         |answer| at(answer.revision, answer.seq, answer.summary_message_id.clone().into_iter().collect()),
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
-    EditMessageRequest, |answer| at(answer.revision, answer.seq, vec![answer.message_id.clone()]),
+    EditMessageRequest, |answer| at(answer.revision, answer.seq, answer.replacement_message_id.clone().into_iter().collect()),
         |other| other.expected_revision = Some(other.expected_revision.unwrap_or(0) + 1);
     PinMessageRequest, |answer| at(answer.revision, answer.seq, Vec::new()), |other| other.unpin = !other.unpin;
     UpdateSessionRequest, |answer| at(answer.revision, answer.seq, Vec::new()),
