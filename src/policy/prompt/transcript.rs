@@ -40,7 +40,7 @@ impl Detail {
     }
 }
 
-/// Text in place of a cleared output.
+/// Text in place of a pruned output.
 const CLEARED: &str = "[Old tool result content cleared]";
 
 /// The entries of a transcript, oldest first. Messages without content for it have none.
@@ -82,11 +82,11 @@ impl TranscriptWriter<'_> {
                     PartBody::ToolCall(call) => {
                         lines.push(format!("[Assistant tool call]: {}", self.call(call)));
                         if let Some(answer) = results.get(&part.id) {
-                            lines.push(self.paired_result(answer.result, is_cleared(answer.source, answer.part)));
+                            lines.push(self.paired_result(answer.result, is_pruned(answer.source, answer.part)));
                         }
                     }
                     PartBody::ToolResult(result) if !called.contains_key(&part.id) => {
-                        lines.push(self.paired_result(result, is_cleared(source, part)));
+                        lines.push(self.paired_result(result, is_pruned(source, part)));
                     }
                     PartBody::Reasoning(text) if self.rules.reasoning && !text.is_empty() => {
                         lines.push(format!("[Assistant reasoning]: {}", data(text)));
@@ -112,12 +112,12 @@ impl TranscriptWriter<'_> {
         messages.iter().map(entry).collect()
     }
 
-    fn paired_result(&self, result: &ToolResult, cleared: bool) -> String {
+    fn paired_result(&self, result: &ToolResult, is_pruned: bool) -> String {
         let label = match result.status {
             ResultStatus::Completed => "[Tool result]",
             ResultStatus::Error | ResultStatus::Interrupted => "[Tool error]",
         };
-        if cleared {
+        if is_pruned {
             return format!("{label}: {CLEARED}");
         }
         let output = self.output_with_notes(result);
@@ -181,7 +181,7 @@ impl TranscriptWriter<'_> {
                     PartBody::ToolCall(_) => performed = true,
                     PartBody::ToolResult(result) => {
                         let tool = called.get(&part.id).map_or("unknown", |called| called.call.tool.as_str());
-                        tools.push(if result.output.is_empty() || is_cleared(source, part) {
+                        tools.push(if result.output.is_empty() || is_pruned(source, part) {
                             format!("Tool {} executed successfully", data(tool))
                         } else {
                             format!("Tool {} executed: {}", data(tool), self.output(&result.output))
@@ -220,7 +220,7 @@ impl TranscriptWriter<'_> {
                 PartBody::ToolCall(call) => {
                     lines.push(format!("tool_request({}): {}", data(&call.tool), data(&self.input(call))));
                 }
-                PartBody::ToolResult(_) if is_cleared(source, part) => {
+                PartBody::ToolResult(_) if is_pruned(source, part) => {
                     lines.push(format!("tool_response: {CLEARED}"));
                 }
                 PartBody::ToolResult(result) => {
@@ -304,7 +304,7 @@ impl TranscriptWriter<'_> {
 }
 
 /// True if a prune mark is on the part.
-fn is_cleared(source: &SourceMessage, part: &Part) -> bool {
+fn is_pruned(source: &SourceMessage, part: &Part) -> bool {
     source.pruned_part(part.id).is_some()
 }
 
