@@ -140,6 +140,24 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_may_leave_out_defaults_and_is_written_whole() {
+        let text = r#"{"preset": "x", "auto": {"threshold": {"limit": {"ratio": 0.5}}, "steps": [{"summarize": {}}]}}"#;
+        let policy: Policy = serde_json::from_str(text).expect("a policy");
+        let level =
+            LevelPolicy::new(Threshold::above(Limit::Ratio(0.5)), vec![crate::policy::Step::Summarize(Box::default())]);
+        assert_eq!(policy, Policy { preset: "x".to_owned(), auto: Some(level), ..Policy::default() });
+        assert_eq!(crate::policy::validate::validate(&policy), []);
+        let whole = serde_json::to_value(&policy).expect("JSON");
+        for path in ["guards.rearm_ratio", "auto.stop_when_enough", "auto.steps.0.summarize.summary.prompt.rules"] {
+            assert_eq!(at(&whole, path), neutral(path).as_ref(), "{path} is written although it is the default");
+            assert!(at(&whole, path).is_some(), "{path}");
+        }
+        for unknown in [r#"{"preset": "x", "guard": {}}"#, r#"{"preset": "x", "guards": {"attempts_max": 1}}"#] {
+            assert!(serde_json::from_str::<Policy>(unknown).is_err(), "{unknown}");
+        }
+    }
+
+    #[test]
     fn the_recognised_texts_are_exact() {
         let opencode = opencode::seed();
         assert_eq!(
