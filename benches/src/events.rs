@@ -31,7 +31,7 @@ pub(crate) struct Options {
     seconds: f64,
 }
 
-/// What a watcher reads of a frame. All other fields are skipped, so that a thousand watchers leave the processors to the
+/// The fields of a frame that a watcher reads. All others are skipped, so that a thousand watchers leave the processors to the
 /// daemon.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Frame {

@@ -336,7 +336,7 @@ impl Case {
             Boundary { tail_start: plan.tail_start, retained: &plan.retained, retained_first: plan.retained_first };
         let after = plan::with_summary(policy, &layout, &truncated, &boundary, ANSWERS[1], &plan.attachments);
         let view = plan::view(policy, &after);
-        let says = |index: usize| {
+        let has_content = |index: usize| {
             view.messages.get(index).and_then(|message| match &*message.parts.first()?.body {
                 PartBody::Text(text) => Some(text.clone()),
                 _ => None,
@@ -346,8 +346,8 @@ impl Case {
             "status": 1,
             "summarized": head + self.ahead(),
             "kept": contents.len() - head,
-            "summary": says(0),
-            "answer": says(1),
+            "summary": has_content(0),
+            "answer": has_content(1),
             "changed": shown(&work.removals, &history[plan.head.len()..]),
             "requests": if plan.rules.verify { 2 } else { 1 },
         })

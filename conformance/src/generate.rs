@@ -152,7 +152,7 @@ impl Author<'_> {
         };
         if self.profile.system && self.chance(30) {
             let text = self.text(self.profile.text_max);
-            self.say(Role::System, vec![PartBody::Text(text)], Finish::default());
+            self.push(Role::System, vec![PartBody::Text(text)], Finish::default());
         }
         for turn in 1..=turns {
             self.request();
@@ -179,7 +179,7 @@ impl Author<'_> {
         if self.profile.media && self.chance(12) {
             bodies.push(PartBody::Media(self.media()));
         }
-        self.say(Role::User, bodies, Finish::default());
+        self.push(Role::User, bodies, Finish::default());
     }
 
     /// Adds the reply that ends a turn.
@@ -216,9 +216,9 @@ impl Author<'_> {
         self.say_as_model(bodies, FinishReason::ToolCalls);
         match results {
             Results::MessageForAll if answers.is_empty() => {}
-            Results::MessageForAll => self.say(Role::Tool, answers, Finish::default()),
+            Results::MessageForAll => self.push(Role::Tool, answers, Finish::default()),
             Results::MessageEach | Results::Either | Results::WithCall => {
-                answers.into_iter().for_each(|answer| self.say(Role::Tool, vec![answer], Finish::default()));
+                answers.into_iter().for_each(|answer| self.push(Role::Tool, vec![answer], Finish::default()));
             }
         }
     }
@@ -288,7 +288,7 @@ impl Author<'_> {
 
     fn say_as_model(&mut self, bodies: Vec<PartBody>, reason: FinishReason) {
         let usage = self.chance(85).then(|| self.usage());
-        self.say(Role::Assistant, bodies, Finish { reason: Some(reason), usage, ..Finish::default() });
+        self.push(Role::Assistant, bodies, Finish { reason: Some(reason), usage, ..Finish::default() });
     }
 
     /// Usage as a provider might report it: close to the actual tokens, sometimes empty.
@@ -306,7 +306,7 @@ impl Author<'_> {
         usage
     }
 
-    fn say(&mut self, role: Role, bodies: Vec<PartBody>, finish: Finish) {
+    fn push(&mut self, role: Role, bodies: Vec<PartBody>, finish: Finish) {
         let revision = self.messages.len() as Revision + 1;
         // Mostly seconds, sometimes a night.
         self.millis += if self.chance(4) { 8 * 3_600_000 } else { self.dice.random_range(0..90_000) };
@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_where_the_profile_says_and_after_their_calls() {
+    fn results_follow_their_calls_as_the_profile_places_them() {
         for results in [Results::MessageEach, Results::MessageForAll, Results::WithCall] {
             let mut most = 0;
             for conversation in many(&Profile { results, ..Profile::FULL }) {

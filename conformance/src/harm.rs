@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn harm_is_what_the_design_says_it_is() {
+    fn harm_follows_its_definition() {
         for (text, harmful) in [
             ("u a:1 t:1 a u a", &[2][..]),
             // Requests without a reply, or with a failed one only.

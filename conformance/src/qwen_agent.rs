@@ -563,7 +563,7 @@ fn pieces(messages: &[SourceMessage]) -> Vec<Piece> {
         let those = |is: fn(&PartBody) -> bool| -> Vec<usize> {
             (0..parts.len()).filter(|&part| is(&parts[part].body)).collect()
         };
-        let said = match source.message.role {
+        let kind = match source.message.role {
             Role::System => Kind::System,
             Role::User => Kind::Request,
             Role::Assistant | Role::Tool => Kind::Reply,
@@ -574,7 +574,7 @@ fn pieces(messages: &[SourceMessage]) -> Vec<Piece> {
         let calls = those(|body| matches!(body, PartBody::ToolCall(_)));
         let results = those(|body| matches!(body, PartBody::ToolResult(_)));
         if !words.is_empty() || (calls.is_empty() && results.is_empty()) {
-            pieces.push(Piece { message, kind: said, parts: words });
+            pieces.push(Piece { message, kind, parts: words });
         }
         pieces.extend(calls.into_iter().map(|part| Piece { message, kind: Kind::Call, parts: vec![part] }));
         pieces.extend(results.into_iter().map(|part| Piece { message, kind: Kind::Result, parts: vec![part] }));
@@ -610,14 +610,14 @@ mod tests {
         case.pieces = [Kind::Request, Kind::Reply, Kind::Result, Kind::Request, Kind::Reply]
             .map(|kind| Piece { message: 0, kind, parts: case.pieces[0].parts.clone() })
             .into();
-        let said = |role: &str| json!({ "role": role, "content": "x" });
+        let entry = |role: &str| json!({ "role": role, "content": "x" });
         let numbered = |role: &str, piece: usize| json!({ "role": role, "content": "x", "extra": { "piece": piece } });
         let positions = |messages: Value| -> Vec<bool> {
             let states = case.aligned(Ok(messages)).expect("an order");
             states.as_array().expect("states").iter().map(|state| !state.is_null()).collect()
         };
-        assert_eq!(positions(json!([said("function"), numbered("user", 3)])), [false, false, true, true, false]);
-        assert_eq!(positions(json!([said("user"), numbered("assistant", 1)])), [true, true, false, false, false]);
+        assert_eq!(positions(json!([entry("function"), numbered("user", 3)])), [false, false, true, true, false]);
+        assert_eq!(positions(json!([entry("user"), numbered("assistant", 1)])), [true, true, false, false, false]);
         assert!(case.aligned(Ok(json!([numbered("user", 3), numbered("user", 0)]))).is_err());
         assert_eq!(case.aligned(Err("ModelServiceError: no".into())), Err(REFUSED.into()));
     }

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_says_what_it_was_made_of_within_its_bound() {
+    fn a_token_contains_its_view_within_its_bound() {
         let session = SessionId(Uuid::from_bytes([3; 16]));
         let plain = GivenView { window: ModelWindow::default(), shortened: false, ..view() };
         for view in [view(), plain] {

@@ -284,7 +284,7 @@ pub(super) async fn append(globals: &Globals, arguments: AppendArguments) -> any
             true => output.message(&appended)?,
             false => appended.message_ids.iter().try_for_each(|id| output.line(id))?,
         }
-        // What was appended stays, even if a later request is refused.
+        // Appended messages stay, even if a later request is refused.
         output.flush()?;
     }
     Ok(ExitCode::SUCCESS)

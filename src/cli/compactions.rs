@@ -300,7 +300,7 @@ async fn wait(client: &mut Client, mut frames: Frames, started: pb::Compaction) 
     Ok(compaction)
 }
 
-/// What a compaction that has not ended does, and for how long.
+/// The work and the duration of a compaction that has not ended.
 fn stage(compaction: &pb::Compaction, written_bytes: Option<i64>, seconds: i64) -> String {
     let doing = if compaction.state() == pb::CompactionState::Ready { "waits for a worker" } else { "runs" };
     let written = written_bytes.map_or(String::new(), |bytes| format!(", {} written", count(bytes, "byte")));

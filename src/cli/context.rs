@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_headline_says_whether_the_view_fits() {
+    fn the_headline_states_if_the_view_fits() {
         let mut header = pb::ContextHeader {
             revision: 9,
             view_hash: vec![1],
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_says_who_wrote_it() {
+    fn a_summary_has_its_author() {
         for (author, summarizer, expected) in [
             (pb::SummaryAuthor::BuiltIn, "extractive", "#4 assistant (summary by the built-in summarizer) · msg_1"),
             (pb::SummaryAuthor::Model, "strong/m", "#4 assistant (summary by strong/m) · msg_1"),

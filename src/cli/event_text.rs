@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_kind_says_whether_it_may_be_skipped() {
+    fn an_unknown_kind_states_if_it_may_be_skipped() {
         let unknown = pb::Event { ignorable: true, ..pb::Event::default() };
         assert!(sentence(&unknown).ends_with("ignorable"));
         assert!(!sentence(&pb::Event::default()).contains("ignorable"));

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn headings_say_what_is_unusual() {
+    fn headings_name_unusual_kinds_and_states() {
         let message = pb::Message {
             revision: 3,
             role: pb::Role::User.into(),

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plan_says_what_goes_and_what_stays() {
+    fn a_plan_lists_removed_and_kept_messages() {
         let mut plan = pb::CompactionPlan {
             kind: pb::CompactionKind::Summary.into(),
             level: pb::CompactionLevel::Auto.into(),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_says_when_and_who() {
+    fn an_entry_has_time_and_actor() {
         let lines = entry(&event(9, Body::SessionArchived(pb::SessionArchived {})), false);
         assert_eq!(lines, ["#9 - ada: session archived"]);
     }

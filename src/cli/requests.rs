@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_a_request_was_for() {
+    fn a_row_has_the_purpose_of_its_request() {
         let usage = pb::Usage { input_tokens: 60, cache_read_tokens: 40, output_tokens: 20, ..pb::Usage::default() };
         let compaction = pb::SummaryRequest {
             compaction_id: Some("cmp_1".into()),

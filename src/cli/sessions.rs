@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_the_session_is_to_others() {
+    fn a_row_has_the_parent_and_state_of_its_session() {
         let session = pb::Session {
             session_id: "ses_1".into(),
             title: "t".into(),

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_says_what_holds_its_compactions() {
+    fn a_session_lists_the_guards_of_its_compactions() {
         let printed = |guards: pb::GuardState| {
             let session = pb::Session { guard_state: Some(guards), ..pb::Session::default() };
             text(&lines_of(&session, None, Timestamp(5_000_000)))

@@ -428,7 +428,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_messages_say_who_speaks_and_which_tool_is_used() {
+    fn whole_messages_name_the_speaker_and_the_tool() {
         let mut page = Page::default();
         let call = pb::ToolCallPart {
             call_id: "c1".into(),

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn of_daemons_that_find_the_same_dead_socket_one_listens_and_the_others_say_so() {
+    fn one_of_several_daemons_takes_over_a_dead_socket_and_the_others_fail() {
         for _ in 0..50 {
             let directory = tempfile::tempdir().expect("a temporary folder");
             let path = directory.path().join("daemon.sock");

@@ -192,7 +192,7 @@ async fn a_request_of_which_nothing_is_kept_holds_no_memory_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_is_no_longer_than_it_said() {
+async fn a_request_is_no_longer_than_announced() {
     let server = with_a_small_request_budget();
     let client = client(serve(&server, 1 << 16), NARROW).await;
     let (short, mut stream) = begin(&client, "AppendMessages", 0).await;

@@ -94,7 +94,7 @@ fn the_newest_valid_usage_counts() {
 }
 
 #[test]
-fn a_shortened_view_fits_however_much_more_usage_said_than_the_estimate() {
+fn a_shortened_view_fits_for_any_usage_above_the_estimate() {
     let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
     for (reported, limit) in [(100_000, 64_900), (250_000, 30_000), (250_000, 2_000), (70_000, 9_000)] {
         let talk = format!("{talk}u60 40c\na60 usage={reported}/0 40c\nu61 40c");
@@ -117,7 +117,7 @@ fn a_shortened_view_fits_however_much_more_usage_said_than_the_estimate() {
 }
 
 #[test]
-fn a_view_that_usage_says_is_smaller_than_its_estimate_loses_no_more_than_that() {
+fn a_view_with_usage_below_its_estimate_is_not_shortened_too_much() {
     let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
     let talk = format!("{talk}u60 40c\na60 usage=40000/0 40c");
     let policy = presets::pi::v1_5();

@@ -111,7 +111,7 @@ fn text(text: &str) -> pb::Part {
     pb::Part { body: Some(body), ..Default::default() }
 }
 
-fn says(role: pb::Role, client_id: &str, words: &str) -> pb::NewMessage {
+fn new_message(role: pb::Role, client_id: &str, words: &str) -> pb::NewMessage {
     let client_id = Some(client_id.to_owned());
     pb::NewMessage { client_id, role: role.into(), parts: vec![text(words)], ..Default::default() }
 }
@@ -172,7 +172,7 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
         parts: vec![pb::Part { body: Some(record), ..Default::default() }],
         ..Default::default()
     };
-    let written = vec![says(pb::Role::User, "u1", "one"), record, says(pb::Role::Assistant, "a1", "two")];
+    let written = vec![new_message(pb::Role::User, "u1", "one"), record, new_message(pb::Role::Assistant, "a1", "two")];
     let appended = served.append("s", written).await;
     assert_eq!((appended.message_ids.len(), appended.existed_count), (3, 0));
     assert_eq!(appended.durability(), pb::Durability::ProcessCrash);
@@ -239,11 +239,11 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
 async fn a_reply_carries_the_token_of_its_view_and_another_one_is_refused() {
     let served = Served::start().await;
     served.create("s").await;
-    served.append("s", vec![says(pb::Role::User, "u1", "one")]).await;
+    served.append("s", vec![new_message(pb::Role::User, "u1", "one")]).await;
     let ContextFrame::Header(header) = served.view("s").await.remove(0) else { panic!("no header") };
     let reply = |token: String| {
         let finish = Some(pb::Finish { view_token: Some(token), ..Default::default() });
-        let messages = vec![pb::NewMessage { finish, ..says(pb::Role::Assistant, "a1", "two") }];
+        let messages = vec![pb::NewMessage { finish, ..new_message(pb::Role::Assistant, "a1", "two") }];
         pb::AppendMessagesRequest { session_id: "s".into(), messages, ..Default::default() }
     };
     let altered = format!("{}AAAA", header.view_token);
@@ -266,7 +266,7 @@ async fn an_open_message_grows_by_parts_and_drafts() {
     let request = pb::SubscribeEventsRequest { include_deltas: true, ..Default::default() };
     let mut live = served.events().subscribe_events(request).await.expect("a stream").into_inner();
 
-    let open = pb::NewMessage { open: true, parts: Vec::new(), ..says(pb::Role::Assistant, "a1", "") };
+    let open = pb::NewMessage { open: true, parts: Vec::new(), ..new_message(pb::Role::Assistant, "a1", "") };
     served.append("s", vec![open]).await;
     let parts =
         |parts| pb::AppendPartsRequest { session_id: "s".into(), message_id: "a1".into(), parts, ..Default::default() };
@@ -326,9 +326,9 @@ async fn a_summary_is_supplied_and_taken_back() {
     let served = Served::start().await;
     let mut compactions = served.compactions();
     served.create("s").await;
-    let written = vec![says(pb::Role::User, "u1", "one"), says(pb::Role::Assistant, "a1", "two")];
+    let written = vec![new_message(pb::Role::User, "u1", "one"), new_message(pb::Role::Assistant, "a1", "two")];
     served.append("s", written).await;
-    served.append("s", vec![says(pb::Role::User, "u2", "three")]).await;
+    served.append("s", vec![new_message(pb::Role::User, "u2", "three")]).await;
     let request = pb::SupplySummaryRequest {
         session_id: "s".into(),
         text: "they counted".into(),
@@ -387,7 +387,7 @@ async fn a_compaction_is_asked_for_joined_and_stopped() {
     assert_eq!((nothing.code(), reason(&nothing).as_str()), (Code::FailedPrecondition, "NOTHING_TO_COMPACT"));
 
     let (user, assistant) = (pb::Role::User, pb::Role::Assistant);
-    let words = [(user, "u1"), (assistant, "a1"), (user, "u2")].map(|(role, id)| says(role, id, "words"));
+    let words = [(user, "u1"), (assistant, "a1"), (user, "u2")].map(|(role, id)| new_message(role, id, "words"));
     served.append("s", words.to_vec()).await;
     let started = compactions.start_compaction(request.clone()).await.expect("a start").into_inner();
     let compaction = started.compaction.expect("a compaction");
@@ -406,7 +406,7 @@ async fn a_stream_begins_with_ready_and_ends_with_a_cursor() {
     let session = served.create("s").await;
     let mut request = Request::new(pb::AppendMessagesRequest {
         session_id: "s".into(),
-        messages: vec![says(pb::Role::User, "u1", "one")],
+        messages: vec![new_message(pb::Role::User, "u1", "one")],
         request_id: "r1".into(),
         ..Default::default()
     });
@@ -451,7 +451,7 @@ async fn a_request_id_answers_once_and_for_one_request() {
     served.create("s").await;
     let request = |words| pb::AppendMessagesRequest {
         session_id: "s".into(),
-        messages: vec![pb::NewMessage { client_id: None, ..says(pb::Role::User, "", words) }],
+        messages: vec![pb::NewMessage { client_id: None, ..new_message(pb::Role::User, "", words) }],
         request_id: "r1".into(),
         ..Default::default()
     };
@@ -559,7 +559,7 @@ async fn a_request_may_be_larger_than_the_batch_limit_that_refuses_it() {
     let served = Served::start().await;
     served.create("s").await;
     let words = "x".repeat(crate::limits::BATCH_BYTES_MAX / 2);
-    let messages = ["m1", "m2", "m3"].map(|id| says(pb::Role::User, id, &words[..words.len() / 4 * 3]));
+    let messages = ["m1", "m2", "m3"].map(|id| new_message(pb::Role::User, id, &words[..words.len() / 4 * 3]));
     let request =
         pb::AppendMessagesRequest { session_id: "s".into(), messages: messages.to_vec(), ..Default::default() };
     let refused = served.messages().append_messages(request).await.expect_err("too much");

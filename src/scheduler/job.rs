@@ -137,7 +137,7 @@ impl Worker {
     }
 
     /// Requests a compaction if the last reply reports that the view was too large for its provider. No guard prevents
-    /// it if the session cannot go on without it. If nothing can be removed, the compaction fails and its event says
+    /// it if the session cannot go on without it. If nothing can be removed, the compaction fails and its event states
     /// so.
     async fn recover_overflow(
         &self,
@@ -581,7 +581,7 @@ impl Worker {
     /// Ends a job without effect, or puts it back.
     async fn end(&self, claim: &Claim, rules: &FailureRules, why: Refusal) -> Result<(), Error> {
         let attempts_max = rules.attempts_max;
-        // The failure's message also says why no other compaction follows.
+        // The failure's message also states why no other compaction follows.
         let failed = |why: Failure| match &rules.stopped {
             Some(stopped) => Failure { message: format!("{}; {}", why.message, stopped.message), ..why },
             None => why,

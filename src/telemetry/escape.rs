@@ -104,7 +104,7 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn json_says_the_same_and_is_harmless(text in any::<String>(), more in "[\u{0}-\u{ff}\u{2028}-\u{202e}\u{e0020}]{0,20}") {
+        fn json_has_the_same_content_escaped(text in any::<String>(), more in "[\u{0}-\u{ff}\u{2028}-\u{202e}\u{e0020}]{0,20}") {
             let text = format!("{text}{more}");
             let written = serde_json::to_string(&text).expect("JSON");
             let escaped = json(&written);

@@ -303,7 +303,7 @@ fn found_and_expected(history: &[Message]) -> (Vec<Option<String>>, Vec<Option<S
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_result_answers_the_call_that_the_rule_says_however_it_came() {
+async fn a_result_answers_the_call_of_the_rule_in_any_order_of_arrival() {
     let batches = prop::collection::vec((0_usize..3, prop::collection::vec(line(), 1..6)), 1..10);
     let config = Config { cases: cases(48), max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&(batches, any::<bool>()), |(batches, forks)| {

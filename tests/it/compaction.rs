@@ -33,7 +33,7 @@ async fn cross(test: &TestApp, session: &str) {
     assert!(test.append(session, &turns(9, 9, WORDS)).await.context.due, "the test needs it to be due");
 }
 
-fn say(text: &str) -> Line {
+fn line(text: &str) -> Line {
     Line::Say(text.to_owned())
 }
 
@@ -91,7 +91,7 @@ async fn start(test: &TestApp, session: &str, instructions: &str) -> (Compaction
 
 #[tokio::test]
 async fn crossing_the_threshold_compacts_once() {
-    let script = ScriptedSummarizer::new([say("S1")]);
+    let script = ScriptedSummarizer::new([line("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     test.settled().await;
@@ -152,7 +152,7 @@ async fn appends_go_on_while_a_summary_is_written_and_stay_in_the_tail() {
 
 #[tokio::test]
 async fn a_request_with_other_instructions_queues_behind() {
-    let (script, test, session, mut watch) = running([hold("S1"), say("S2")]).await;
+    let (script, test, session, mut watch) = running([hold("S1"), line("S2")]).await;
     let (queued, was_there) = start(&test, &session, "mind the tests").await;
     assert!(!was_there);
     assert_eq!(queued.state, CompactionState::Ready);
@@ -178,7 +178,7 @@ async fn a_request_with_other_instructions_queues_behind() {
 
 #[tokio::test]
 async fn a_failure_that_may_pass_is_tried_again() {
-    let script = ScriptedSummarizer::new([Line::Falter, say("S1")]);
+    let script = ScriptedSummarizer::new([Line::Falter, line("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -194,7 +194,7 @@ async fn a_failure_that_may_pass_is_tried_again() {
 
 #[tokio::test]
 async fn the_last_attempt_leaves_it_to_the_built_in_summarizer() {
-    let script = ScriptedSummarizer::new([Line::Falter, Line::Falter, say("S1")]);
+    let script = ScriptedSummarizer::new([Line::Falter, Line::Falter, line("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     override_policy(&test, &session, "{\"guards\": {\"max_attempts\": 2}}").await;
@@ -211,7 +211,7 @@ async fn the_last_attempt_leaves_it_to_the_built_in_summarizer() {
 
 #[tokio::test]
 async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too() {
-    let test = TestApp::with(ScriptedSummarizer::new([Line::Falter, say("S1")])).await;
+    let test = TestApp::with(ScriptedSummarizer::new([Line::Falter, line("S1")])).await;
     let session = test.session("opencode@seed", 600_000, 1_000).await;
     // No summary is shorter than the messages that it would cover.
     test.append(&session, &turns(1, 3, 1)).await;
@@ -228,7 +228,7 @@ async fn the_last_attempt_fails_where_the_built_in_summarizer_frees_nothing_too(
 
 #[tokio::test]
 async fn a_view_that_exceeds_its_window_does_not_wait_for_a_summarizer() {
-    let script = ScriptedSummarizer::new([Line::Falter, say("S1")]);
+    let script = ScriptedSummarizer::new([Line::Falter, line("S1")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -249,7 +249,7 @@ async fn override_policy(test: &TestApp, session: &str, json: &str) {
 
 #[tokio::test]
 async fn a_failure_for_good_leaves_it_to_the_built_in_summarizer() {
-    for line in [Line::Refuse, say("  "), say(&"words without end ".repeat(2_000))] {
+    for line in [Line::Refuse, line("  "), line(&"words without end ".repeat(2_000))] {
         let test = TestApp::with(ScriptedSummarizer::new([line])).await;
         let session = small(&test).await;
         let mut watch = test.watch().await;
@@ -316,8 +316,8 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     let session = test.create(NewSession { preset: "joyagent".to_owned(), ..NewSession::default() }).await;
     test.append(&session, "a1 \"welcome\"\nu2 300c\na3 1600c").await;
     // The messages before the first request are left out, so that no summary will cover them.
-    let said = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, said, Caller::default()).await.expect("taken");
+    let overflow = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(&session, overflow, Caller::default()).await.expect("taken");
     test.settled().await;
     assert_eq!(test.context(&session).await.omitted.len(), 1);
     let mut watch = test.watch().await;
@@ -347,7 +347,7 @@ async fn an_edit_behind_the_boundary_does_not_disturb_a_running_summary() {
 #[tokio::test]
 async fn a_killed_daemon_leaves_one_beginning_and_one_end() {
     for gently in [false, true] {
-        let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+        let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
         let test = TestApp::with(script.clone()).await;
         let session = small(&test).await;
         cross(&test, &session).await;
@@ -368,7 +368,7 @@ async fn a_killed_daemon_leaves_one_beginning_and_one_end() {
 
 #[tokio::test]
 async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
-    let test = TestApp::with(ScriptedSummarizer::new([say("S1"), say("S1")])).await;
+    let test = TestApp::with(ScriptedSummarizer::new([line("S1"), line("S1")])).await;
     let session = small(&test).await;
     let crossing = test.app.append(&session, conversation(&turns(9, 9, WORDS)), None, None, Caller::default());
     assert!(crossing.await.expect("appended").context.due);
@@ -382,7 +382,7 @@ async fn a_trigger_outlives_the_daemon_that_acknowledged_the_append() {
 
 #[tokio::test]
 async fn a_cancelled_compaction_changes_nothing() {
-    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -420,7 +420,7 @@ async fn a_cancelled_compaction_changes_nothing() {
 
 #[tokio::test]
 async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
-    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([line("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -446,7 +446,7 @@ async fn undo_brings_the_earlier_view_back_and_holds_the_trigger_for_a_turn() {
 
 #[tokio::test]
 async fn a_request_right_behind_an_undo_releases_the_trigger() {
-    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([line("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -461,7 +461,7 @@ async fn a_request_right_behind_an_undo_releases_the_trigger() {
 
 #[tokio::test]
 async fn undo_pops_the_newest_compaction() {
-    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([line("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -497,7 +497,7 @@ fn reply(usage: i64, view: Option<String>) -> Vec<longhand::model::message::NewM
 
 #[tokio::test]
 async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
-    let script = ScriptedSummarizer::new([say("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([line("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -527,7 +527,7 @@ async fn usage_of_a_view_that_was_reduced_since_is_not_trusted() {
 
 #[tokio::test]
 async fn a_session_is_judged_by_its_own_window_whatever_a_caller_names() {
-    let test = TestApp::with(ScriptedSummarizer::new([say("S1")])).await;
+    let test = TestApp::with(ScriptedSummarizer::new([line("S1")])).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     let all = conversation(&turns(1, 9, WORDS));
     let wide = Some(window(200_000, 1_000));

@@ -220,7 +220,7 @@ async fn one_long_turn_is_shortened_too() {
 }
 
 #[tokio::test]
-async fn usage_of_a_shortened_view_says_nothing_about_the_whole_one() {
+async fn usage_of_a_shortened_view_does_not_count_for_the_whole_one() {
     let test = TestApp::with(ScriptedSummarizer::new([Line::Hold("S1".to_owned())])).await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 9, 1_100)).await;

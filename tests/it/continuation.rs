@@ -142,8 +142,8 @@ async fn a_request_that_was_too_large_is_replayed_without_its_media_at_its_posit
     let session = with_image(&test).await;
     let before = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let said = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, said, Caller::default()).await.expect("taken");
+    let overflow = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(&session, overflow, Caller::default()).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let view = test.context(&session).await;
@@ -218,9 +218,9 @@ async fn a_reply_that_failed_because_the_view_was_too_large_reports_it_once() {
 
     // A reply to the view before the compaction does not count for the view after it.
     let late = with_image(&test).await;
-    let said = Overflow { status: Some(413), ..Overflow::default() };
+    let overflow = Overflow { status: Some(413), ..Overflow::default() };
     test.append(&late, "a90 open").await;
-    test.app.report_overflow(&late, said, Caller::default()).await.expect("taken");
+    test.app.report_overflow(&late, overflow, Caller::default()).await.expect("taken");
     assert_eq!(began().await.len(), 3);
     let finish = failure("prompt is too long: 9 tokens");
     test.app.finish_message(&late, "a90", finish, None, Caller::default()).await.expect("sealed");
@@ -268,8 +268,8 @@ async fn a_fork_takes_back_what_it_inherited_for_itself_alone() {
     let session = with_image(&test).await;
     let asked = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let said = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, said, Caller::default()).await.expect("taken");
+    let overflow = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(&session, overflow, Caller::default()).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let replayed = test.context(&session).await.hash;
@@ -286,8 +286,8 @@ async fn a_replay_can_be_edited_like_the_request_that_it_replaces() {
     let test = TestApp::start().await;
     let session = with_image(&test).await;
     let mut watch = test.watch().await;
-    let said = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, said, Caller::default()).await.expect("taken");
+    let overflow = Overflow { status: Some(413), ..Overflow::default() };
+    test.app.report_overflow(&session, overflow, Caller::default()).await.expect("taken");
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
     let replay = derived(&test, &session, MessageKind::Replay).await[0].id.to_string();

@@ -130,7 +130,7 @@ fn context_edit(target: &str, replacement: Value) -> Value {
 }
 
 /// The text of a session's view, message by message, and the number of messages that edits leave out.
-fn said(daemon: &Daemon, session: &str) -> (Vec<String>, usize) {
+fn texts_and_count(daemon: &Daemon, session: &str) -> (Vec<String>, usize) {
     let frames = daemon.json(&["context", session]);
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let words = |message: &Value| {
@@ -184,7 +184,7 @@ fn an_import_makes_the_edits_that_pi_made() {
         let session = session_of(&report);
         // Left out are two originals with replacements, the first of those replacements, and the failed attempt.
         let expected = ["best", "c1", "in short", "go on", "done"].map(str::to_owned).to_vec();
-        assert_eq!(said(&daemon, session), (expected, 4), "{arguments:?}");
+        assert_eq!(texts_and_count(&daemon, session), (expected, 4), "{arguments:?}");
         let shown = daemon.json(&["show", session, "--records"]);
         let kept = |id: &str| shown.iter().filter(|message| message["clientId"] == id).count();
         assert_eq!(["u1", "r1", "a2", "e1", "e2", "e3", "e4", "e5"].map(kept), [1; 8], "nothing of the file is lost");
@@ -195,7 +195,7 @@ fn an_import_makes_the_edits_that_pi_made() {
         assert_eq!(daemon.json(&["events"]).len(), events);
         daemon.text(&["undo", session]);
         daemon.json(&arguments);
-        assert_eq!(said(&daemon, session).0[0], "better");
+        assert_eq!(texts_and_count(&daemon, session).0[0], "better");
     }
     assert!(daemon.run(&["audit", "verify"]).status.success());
 }
@@ -220,7 +220,7 @@ fn a_summary_of_the_agents_own_follows_the_edit_that_hid_an_attempt() {
     let daemon = Daemon::start(home.path());
     let report = daemon.json(&["import", &file.display().to_string()]).remove(0);
     assert_eq!(report["compactions"]["supplied"], 1, "{report}");
-    let (words, edited) = said(&daemon, session_of(&report));
+    let (words, edited) = texts_and_count(&daemon, session_of(&report));
     let summary = words.iter().position(|words| words.contains("so far")).expect("the summary is in the view");
     assert_eq!((&words[summary + 1..], edited), (&["three".to_owned(), "four".to_owned()][..], 1), "{words:?}");
 }

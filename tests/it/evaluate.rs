@@ -52,7 +52,7 @@ impl Talk {
         self.entry(json!({"type": "message", "message": message}));
     }
 
-    fn says(&mut self, words: &str) {
+    fn reply_text(&mut self, words: &str) {
         self.reply(&json!([{"type": "text", "text": words}]), "stop");
     }
 
@@ -82,12 +82,12 @@ fn first_half(talk: &mut Talk) {
     let todos = json!([{"content": "write the benchmark", "status": "pending"},
         {"content": "read the parser", "status": "completed"}]);
     talk.call("todowrite", json!({"todos": todos}), "ok", false);
-    talk.says("The borrow is the problem.");
+    talk.reply_text("The borrow is the problem.");
 }
 
 /// The second half, which uses all of them, and some new ones.
 fn second_half(talk: &mut Talk) {
-    talk.says("As parse_header takes 16384 bytes, next I write the benchmark for new_name and 77777.");
+    talk.reply_text("As parse_header takes 16384 bytes, next I write the benchmark for new_name and 77777.");
     talk.call("edit", json!({"path": "/src/http/parser.rs"}), "done", false);
     talk.call("edit", json!({"path": "/src/http/other.rs"}), "done", false);
     talk.call("bash", json!({"command": "cargo test --lib parser | tail"}), ERROR, true);
@@ -157,7 +157,7 @@ fn a_transcript_without_a_compaction_is_split_where_the_preset_would() {
     first_half(&mut talk);
     for number in 0..12 {
         talk.user(&format!("Tell me about topic {number}."));
-        talk.says(&"It is a long story, and here it goes. ".repeat(60));
+        talk.reply_text(&"It is a long story, and here it goes. ".repeat(60));
     }
     second_half(&mut talk);
     let file = talk.write(folder.path());

@@ -274,7 +274,7 @@ async fn a_cooldown_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn a_breaker_that_opens_says_why_and_what_goes_on() {
+async fn an_open_breaker_names_its_reason_and_the_kinds_it_allows() {
     let test = TestApp::with_options(ScriptedSummarizer::new([]), refusing()).await;
     let session = test.session("opencode@seed", 8_000, 1_000).await;
     let json = r#"{"guards": {"breaker_failures": 2},
@@ -330,7 +330,7 @@ async fn outputs(test: &TestApp, json: &str) {
 }
 
 #[tokio::test]
-async fn a_prune_that_costs_more_cache_than_it_saves_is_left_out_where_the_policy_says_so() {
+async fn a_prune_that_costs_more_cache_than_it_saves_is_skipped_by_policy() {
     for (most, expected) in [(0, false), (1_000, true)] {
         let test = TestApp::start().await;
         outputs(&test, &format!("{{\"guards\": {{\"max_reread_per_freed\": {most}}}}}")).await;
@@ -433,7 +433,7 @@ async fn the_status_counts_the_results_of_compactions() {
 }
 
 #[tokio::test]
-async fn nothing_happens_by_itself_where_the_policy_says_so() {
+async fn a_policy_can_switch_automatic_compactions_off() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     change(&test, &session, policy(r#"{"trigger": {"auto": false}}"#)).await;

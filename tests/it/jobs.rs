@@ -46,7 +46,7 @@ fn hold(text: &str) -> Line {
     Line::Hold(text.to_owned())
 }
 
-fn say(text: &str) -> Line {
+fn line(text: &str) -> Line {
     Line::Say(text.to_owned())
 }
 
@@ -59,7 +59,7 @@ async fn waiting(test: &TestApp, counts: (i64, i64)) {
 #[tokio::test]
 async fn no_session_starts_its_second_job_before_every_waiting_one_has_started_its_first() {
     let held = [hold("S1"), hold("S1")];
-    let script = ScriptedSummarizer::new(held.into_iter().chain((0..2 * SESSIONS).map(|_| say("S2"))));
+    let script = ScriptedSummarizer::new(held.into_iter().chain((0..2 * SESSIONS).map(|_| line("S2"))));
     let test = TestApp::with(script.clone()).await;
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
@@ -242,7 +242,7 @@ async fn a_delay_continues_whatever_window_an_append_names() {
 
 #[tokio::test]
 async fn a_compaction_that_ended_without_effect_is_retried_as_another_one() {
-    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;
@@ -282,7 +282,7 @@ async fn superseded(test: &TestApp, watch: &mut Watch) {
 
 #[tokio::test]
 async fn an_edit_before_the_boundary_supersedes_a_running_summary_and_work_is_due_again() {
-    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let (session, mut watch) = running(&test, &script).await;
     test.app
@@ -426,7 +426,7 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
 
 #[tokio::test]
 async fn the_end_of_a_proposal_is_reported_although_it_was_accepted() {
-    let script = ScriptedSummarizer::new([hold("S1"), hold("S2"), say("S3")]);
+    let script = ScriptedSummarizer::new([hold("S1"), hold("S2"), line("S3")]);
     let test = TestApp::with(script.clone()).await;
     for _ in 0..2 {
         let session = small(&test).await;
@@ -511,7 +511,7 @@ async fn a_job_that_cannot_be_read_holds_up_none_of_the_others() {
 
 #[tokio::test]
 async fn a_session_due_during_a_compaction_is_evaluated_when_that_ends_without_effect() {
-    let script = ScriptedSummarizer::new([hold("S1"), say("S2")]);
+    let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let session = small(&test).await;
     let mut watch = test.watch().await;

@@ -137,9 +137,9 @@ impl Written {
         assert_eq!((found.id, found.revision, found.role, found.kind), (self.id, self.revision, self.role, self.kind));
         assert_eq!((found.sealed_revision, &found.finish), (self.sealed, &self.finish));
         assert_eq!(found.parts.len(), self.parts.len());
-        for (found, (since, said)) in found.parts.iter().zip(&self.parts) {
+        for (found, (since, sent)) in found.parts.iter().zip(&self.parts) {
             assert_eq!(found.revision, *since);
-            assert!(found.body.is_as_sent(&said.body), "{found:?} is not {said:?}");
+            assert!(found.body.is_as_sent(&sent.body), "{found:?} is not {sent:?}");
         }
     }
 }
@@ -249,9 +249,9 @@ pub(crate) fn divide(value: &mut Value) {
 
 impl Fixture {
     async fn new(rules: [Rules; 2], extractive: bool) -> Self {
-        let says = (0..100).map(|number| Line::Say(format!("summary {number}")));
+        let lines = (0..100).map(|number| Line::Say(format!("summary {number}")));
         let summarizer: Arc<dyn Summarizer> =
-            if extractive { Arc::new(Extractive) } else { ScriptedSummarizer::new(says) };
+            if extractive { Arc::new(Extractive) } else { ScriptedSummarizer::new(lines) };
         let test = TestApp::with(summarizer).await;
         let first = rules[0].clone();
         let id = test
@@ -477,8 +477,8 @@ impl Fixture {
                 self.settle().await;
             }
             Step::Overflow => {
-                let said = Overflow { status: Some(413), ..Overflow::default() };
-                app.report_overflow(&id, said, none()).await?;
+                let overflow = Overflow { status: Some(413), ..Overflow::default() };
+                app.report_overflow(&id, overflow, none()).await?;
                 self.settle().await;
             }
             Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,

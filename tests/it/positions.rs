@@ -35,8 +35,9 @@ async fn fork_behind(test: &TestApp, session: &str, message: &str) -> Result<Str
 
 /// The id of the message with this text in a view.
 fn saying(view: &Context, words: &str) -> String {
-    let says = |message: &&ViewMessage| message.parts.iter().any(|part| *part.body == PartBody::Text(words.to_owned()));
-    let found = view.messages.iter().find(says).and_then(|message| message.source);
+    let has_text =
+        |message: &&ViewMessage| message.parts.iter().any(|part| *part.body == PartBody::Text(words.to_owned()));
+    let found = view.messages.iter().find(has_text).and_then(|message| message.source);
     found.expect("the view says it").to_string()
 }
 
@@ -460,8 +461,8 @@ async fn an_id_means_one_position_whatever_was_done_before() {
     let config = Config { cases: cases(24), max_shrink_iters: 200, failure_persistence: None, ..Config::default() };
     let outcome = TestRunner::new(config).run(&acts, |acts| {
         block_on(async {
-            let says = (0..acts.len()).map(|number| Line::Say(format!("summary {number}")));
-            let test = TestApp::with(ScriptedSummarizer::new(says)).await;
+            let lines = (0..acts.len()).map(|number| Line::Say(format!("summary {number}")));
+            let test = TestApp::with(ScriptedSummarizer::new(lines)).await;
             let session = test.manual_session().await;
             let mut life = Life { test: &test, session, count: 0, open: Vec::new() };
             life.take(&Action::Say).await.expect("said");

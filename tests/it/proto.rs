@@ -578,7 +578,7 @@ enum Likeness {
     }
 
     #[test]
-    fn findings_say_where() {
+    fn findings_have_their_position() {
         let found = findings(SOUND.replace("  // Its id.\n", ""));
         assert_eq!(found, ["proto/longhand/v1/thing.proto:25: rule 20: Thing.thing_id has no comment"]);
     }

@@ -92,7 +92,7 @@ const SUMMARY: &str = "## Goal\n- fix the bug in the café ☕\n\n## Constraints
 /// A model's refusal.
 const REFUSAL: &str = "I'm sorry, but I cannot help with that.";
 
-pub(crate) fn say() -> Reaction {
+pub(crate) fn reply() -> Reaction {
     Reaction::Say(SUMMARY.to_owned())
 }
 
@@ -133,7 +133,7 @@ fn outcome(result: &Result<SummaryOutput, Error>, requests: usize) -> Outcome {
 
 /// A request that is too long, and then replies to any number of pieces.
 fn overflowing(reaction: Reaction) -> Vec<Reaction> {
-    std::iter::once(reaction).chain(std::iter::repeat_n(say(), 30)).collect()
+    std::iter::once(reaction).chain(std::iter::repeat_n(reply(), 30)).collect()
 }
 
 /// Every fault, with the expected reaction of a summarizer.
@@ -143,10 +143,10 @@ fn faults() -> Vec<(&'static str, Vec<Reaction>, &'static str, Outcome)> {
     let soon_again = status(429, &[("retry-after-ms", "3")], "rate_limit_exceeded", "slow down");
     let overloaded = || status(529, &[("retry-after", "0.01")], "overloaded_error", "Overloaded");
     vec![
-        ("a streamed reply", vec![say()], LONG_TIMEOUTS, Written(1)),
+        ("a streamed reply", vec![reply()], LONG_TIMEOUTS, Written(1)),
         ("a reply in one piece", vec![Reaction::Whole(SUMMARY.to_owned())], LONG_TIMEOUTS, Written(1)),
         ("every byte by itself", vec![Reaction::Slow(SUMMARY.to_owned())], LONG_TIMEOUTS, Written(1)),
-        ("429, soon again", vec![soon_again, say()], LONG_TIMEOUTS, Written(2)),
+        ("429, soon again", vec![soon_again, reply()], LONG_TIMEOUTS, Written(2)),
         (
             "429, in an hour",
             vec![status(429, &[("retry-after", "3600")], "x", "wait")],
@@ -159,34 +159,34 @@ fn faults() -> Vec<(&'static str, Vec<Reaction>, &'static str, Outcome)> {
             LONG_TIMEOUTS,
             BuiltIn(1),
         ),
-        ("529 once", vec![overloaded(), say()], LONG_TIMEOUTS, Written(2)),
+        ("529 once", vec![overloaded(), reply()], LONG_TIMEOUTS, Written(2)),
         (
             "529 again and again",
-            vec![overloaded(), overloaded(), overloaded(), say()],
+            vec![overloaded(), overloaded(), overloaded(), reply()],
             LONG_TIMEOUTS,
             Later(Some(10), 3),
         ),
-        ("500 once", vec![status(500, &[], "internal", "oops"), say()], LONG_TIMEOUTS, Written(2)),
-        ("silence", vec![Reaction::Hang, say(), say()], SHORT_TIMEOUTS, Written(2)),
-        ("silence in the middle", vec![Reaction::Stall(half()), say(), say()], SHORT_TIMEOUTS, Written(2)),
-        ("signs of life without end", vec![Reaction::Drip, say(), say()], SHORT_TIMEOUTS, Written(2)),
-        ("a broken connection", vec![Reaction::Break(half()), say()], LONG_TIMEOUTS, Written(2)),
-        ("an end in the middle", vec![Reaction::Fade(half()), say()], LONG_TIMEOUTS, Written(2)),
+        ("500 once", vec![status(500, &[], "internal", "oops"), reply()], LONG_TIMEOUTS, Written(2)),
+        ("silence", vec![Reaction::Hang, reply(), reply()], SHORT_TIMEOUTS, Written(2)),
+        ("silence in the middle", vec![Reaction::Stall(half()), reply(), reply()], SHORT_TIMEOUTS, Written(2)),
+        ("signs of life without end", vec![Reaction::Drip, reply(), reply()], SHORT_TIMEOUTS, Written(2)),
+        ("a broken connection", vec![Reaction::Break(half()), reply()], LONG_TIMEOUTS, Written(2)),
+        ("an end in the middle", vec![Reaction::Fade(half()), reply()], LONG_TIMEOUTS, Written(2)),
         ("too long, once", overflowing(Reaction::Overflow), LONG_TIMEOUTS, Written(0)),
         ("too long, whatever is sent", vec![Reaction::Overflow; 99], LONG_TIMEOUTS, BuiltIn(0)),
         ("413", overflowing(status(413, &[], "request_too_large", "too large")), LONG_TIMEOUTS, Written(0)),
-        ("cut off by length", vec![Reaction::Length(half()), say()], LONG_TIMEOUTS, Written(2)),
+        ("cut off by length", vec![Reaction::Length(half()), reply()], LONG_TIMEOUTS, Written(2)),
         ("always cut off by length", vec![Reaction::Length(half()); 9], LONG_TIMEOUTS, BuiltIn(3)),
-        ("nothing", vec![Reaction::Empty, say()], LONG_TIMEOUTS, Written(2)),
+        ("nothing", vec![Reaction::Empty, reply()], LONG_TIMEOUTS, Written(2)),
         ("always nothing", vec![Reaction::Empty; 9], LONG_TIMEOUTS, BuiltIn(3)),
-        ("a tool call", vec![Reaction::ToolCall, say()], LONG_TIMEOUTS, Written(2)),
+        ("a tool call", vec![Reaction::ToolCall, reply()], LONG_TIMEOUTS, Written(2)),
         ("a filter", vec![Reaction::Filtered; 9], LONG_TIMEOUTS, BuiltIn(3)),
-        ("a refusal", vec![Reaction::Say(REFUSAL.to_owned()), say()], LONG_TIMEOUTS, Written(2)),
+        ("a refusal", vec![Reaction::Say(REFUSAL.to_owned()), reply()], LONG_TIMEOUTS, Written(2)),
         ("always a refusal", vec![Reaction::Say(REFUSAL.to_owned()); 9], LONG_TIMEOUTS, BuiltIn(3)),
-        ("next to nothing", vec![Reaction::Say("## Goal\n- go on".to_owned()), say()], LONG_TIMEOUTS, Written(2)),
+        ("next to nothing", vec![Reaction::Say("## Goal\n- go on".to_owned()), reply()], LONG_TIMEOUTS, Written(2)),
         (
             "an error's text as the reply",
-            vec![Reaction::Say("Error: upstream said no".to_owned()), say()],
+            vec![Reaction::Say("Error: upstream said no".to_owned()), reply()],
             LONG_TIMEOUTS,
             Written(2),
         ),
@@ -198,7 +198,7 @@ fn faults() -> Vec<(&'static str, Vec<Reaction>, &'static str, Outcome)> {
         ),
         (
             "an error in the middle",
-            vec![Reaction::Broken("server_error", "it broke"), say()],
+            vec![Reaction::Broken("server_error", "it broke"), reply()],
             LONG_TIMEOUTS,
             Written(2),
         ),
@@ -282,7 +282,7 @@ fn check_notes(notes: &Notes, asked: &[Asked], result: &Result<SummaryOutput, Er
 async fn a_request_follows_the_protocol_and_its_cost_is_reported() {
     let input = input().await;
     for protocol in Protocol::ALL {
-        let fake = FakeProvider::playing(protocol, [say()]).await;
+        let fake = FakeProvider::playing(protocol, [reply()]).await;
         let output =
             summarizer(&fake, protocol, LONG_TIMEOUTS).summarize(&input, &NoObserver).await.expect("a summary");
         let asked = fake.asked();
@@ -309,7 +309,7 @@ async fn a_request_follows_the_protocol_and_its_cost_is_reported() {
 #[tokio::test]
 async fn a_provider_that_wants_to_be_left_alone_is_left_alone() {
     let input = input().await;
-    let reactions = [status(429, &[("retry-after", "60")], "x", "wait"), say()];
+    let reactions = [status(429, &[("retry-after", "60")], "x", "wait"), reply()];
     let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
     let summarizer = summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS);
     assert_eq!(outcome(&summarizer.summarize(&input, &NoObserver).await, 1), Outcome::Later(Some(60_000), 1));
@@ -454,7 +454,7 @@ async fn no_model_is_asked_about_a_front_without_words() {
 }
 
 #[tokio::test]
-async fn a_summary_is_checked_where_the_policy_says_so() {
+async fn a_policy_can_have_summaries_checked() {
     let mut input = input().await;
     input.rules = presets::gemini_cli::v0_26().summarize(Level::Auto).expect("a summary").summary.clone();
     let snapshot = |goal: &str| {
@@ -489,7 +489,7 @@ async fn history_is_data_and_instructions_are_not() {
     };
     attack.clone_into(words);
     input.instructions = "dwell on the café".to_owned();
-    let fake = FakeProvider::playing(Protocol::Chat, [say()]).await;
+    let fake = FakeProvider::playing(Protocol::Chat, [reply()]).await;
     summarizer(&fake, Protocol::Chat, LONG_TIMEOUTS).summarize(&input, &NoObserver).await.expect("a summary");
     let asked = fake.asked().remove(0);
     let (data, rest) = asked.words.split_once("</conversation>").expect("the data ends");
@@ -501,9 +501,11 @@ async fn history_is_data_and_instructions_are_not() {
 async fn the_deep_provider_is_first_for_deep_summaries_and_the_others_are_fallbacks() {
     let input = input().await;
     let fake = FakeProvider::playing(Protocol::Chat, [Reaction::Say(summary("ordinary"))]).await;
-    let strong =
-        FakeProvider::playing(Protocol::Messages, [say(), Reaction::Filtered, Reaction::Filtered, Reaction::Filtered])
-            .await;
+    let strong = FakeProvider::playing(
+        Protocol::Messages,
+        [reply(), Reaction::Filtered, Reaction::Filtered, Reaction::Filtered],
+    )
+    .await;
     let settings = format!(
         "[summarizers.cheap]\nkind = \"openai-chat\"\nbase_url = \"{}\"\nmodel = \"c\"\nwindow = 20000\n\
          [summarizers.strong]\nkind = \"anthropic\"\nbase_url = \"{}\"\nmodel = \"s\"\nwindow = 20000\n\
@@ -563,7 +565,7 @@ fn a_configuration_that_cannot_work_is_refused() {
     assert!(toml::from_str::<Config>(&with("")).expect("it is sound").validate().is_ok());
     check("[summarizers.a]\nkind = \"telepathy\"", "telepathy");
     check("[summarizers.a]\nkind = \"gemini\"", "model is missing");
-    check("[summarizers.a]\nkind = \"gemini\"\nmodel = \"m\"", "window of 0 tokens");
+    check("[summarizers.a]\nkind = \"gemini\"\nmodel = \"m\"", "window is missing");
     check("[summarizers.extractive]\nkind = \"gemini\"\nmodel = \"m\"\nwindow = 20000", "built-in");
     check("[summarizer]\nauto = \"b\"", "\"b\" is not among");
     check("[summarizer]\nfallback = [\"extractive\", \"c\"]", "\"c\" is not among");
@@ -571,7 +573,7 @@ fn a_configuration_that_cannot_work_is_refused() {
     check(&with("concurrency = 0"), "concurrency is 0");
     check(&with("timeouts = { idle_ms = 0 }"), "timeout of 0");
     check(&with("api_key = \"sk\""), "unknown field");
-    check(&with("api_key_env = \"LONGHAND_TEST_NO_SUCH_KEY\""), "LONGHAND_TEST_NO_SUCH_KEY holds no key");
+    check(&with("api_key_env = \"LONGHAND_TEST_NO_SUCH_KEY\""), "LONGHAND_TEST_NO_SUCH_KEY is not set");
     check(&with("api_key_file = \"no/such/file\""), "no/such/file");
     check(&with("api_key_file = \"x\"\napi_key_env = \"x\""), "exclude each other");
     check(&with("base_url = \"ftp://x\""), "begins with ftp");
@@ -626,7 +628,7 @@ async fn every_request_is_in_the_request_log_of_its_compaction() {
     for record_text in [true, false] {
         // The key as a careless provider might repeat it.
         const WRONG: &str = "the key sk-very-secret-0123456789 is wrong";
-        let reactions = [Reaction::Length("## Go".to_owned()), status(500, &[], "internal", WRONG), say()];
+        let reactions = [Reaction::Length("## Go".to_owned()), status(500, &[], "internal", WRONG), reply()];
         let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
         let levels = configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, &format!("record_text = {record_text}"));
         let test = TestApp::with(levels.auto).await;
@@ -688,7 +690,7 @@ async fn a_refusal_does_not_replace_a_history() {
 #[tokio::test]
 async fn a_plan_has_the_requests_that_a_model_then_gets() {
     for (window, pieces) in [(20_000, 1), (3_500, 3)] {
-        let fake = FakeProvider::playing(Protocol::Chat, std::iter::repeat_n(say(), 30)).await;
+        let fake = FakeProvider::playing(Protocol::Chat, std::iter::repeat_n(reply(), 30)).await;
         let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, window, "").auto).await;
         let session = test.manual_session().await;
         test.append(&session, &turns(1, 9, 1_100)).await;

@@ -48,13 +48,13 @@ async fn a_read_error_at_the_start_is_reported_and_retried() {
     let failure = test.app.server_info().await.expect("the state").scheduler_failure.expect("a failure");
     assert!(failure.message.contains("lease_until"), "{failure:?}");
     assert!(failure.since <= test.clock.now() && failure.attempts > 1, "{failure:?}");
-    let said = async |served: &mut Streaming<HealthCheckResponse>, status: ServingStatus| {
+    let next_status = async |served: &mut Streaming<HealthCheckResponse>, status: ServingStatus| {
         while soon("a word on health", served.message()).await.expect("a status").expect("no end").status() != status {}
     };
-    said(&mut served, ServingStatus::NotServing).await;
+    next_status(&mut served, ServingStatus::NotServing).await;
     alter(test.directory(), "alter table job rename column away to lease_until").await;
     health(&test, "the recovery", |health| health.failure.is_none()).await;
-    said(&mut served, ServingStatus::Serving).await;
+    next_status(&mut served, ServingStatus::Serving).await;
     assert_eq!(test.app.server_info().await.expect("the state").scheduler_failure, None);
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 9, WORDS)).await;

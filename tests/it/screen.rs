@@ -215,12 +215,15 @@ fn a_session_is_named_by_a_unique_abbreviation_of_its_id() {
     // Ids begin with their time, which these sessions share.
     let shared = &ids[0][4..10];
     let refused = daemon.run(&["show", shared]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert_eq!(refused.status.code(), Some(64), "{said}");
-    assert!(said.contains("is ambiguous") && ids.iter().all(|id| said.contains(id.as_str())), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(64), "{printed}");
+    assert!(printed.contains("is ambiguous") && ids.iter().all(|id| printed.contains(id.as_str())), "{printed}");
     let refused = daemon.run(&["show", "ffffffff"]);
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(1) && said.contains("`longhand sessions` lists the sessions"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        refused.status.code() == Some(1) && printed.contains("`longhand sessions` lists the sessions"),
+        "{printed}"
+    );
     // A client id is never an abbreviation.
     daemon.text(&["create", "--client-id", short]);
     assert_ne!(daemon.json(&["status", short])[0]["sessionId"], Value::from(ids[1].as_str()));
@@ -246,10 +249,10 @@ fn a_watcher_reads_a_conversation() {
     daemon.text(&["append", &session, "--messages", file, "--actor", "ada"]);
     daemon.text(&["archive", &session]);
     let lines = BufReader::new(watcher.stdout.take().expect("piped")).lines().map(|line| line.expect("a line"));
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     for line in lines {
         let is_last = line.ends_with("session archived");
-        said.push(if line.starts_with(' ') { line } else { line.split_at(10).1.to_owned() });
+        printed.push(if line.starts_with(' ') { line } else { line.split_at(10).1.to_owned() });
         if is_last {
             break;
         }
@@ -262,7 +265,7 @@ fn a_watcher_reads_a_conversation() {
         "assistant (ada): There are two.",
         "session archived",
     ];
-    assert_eq!(said, expected);
+    assert_eq!(printed, expected);
     drop(watcher.kill());
     drop(watcher.wait());
 }

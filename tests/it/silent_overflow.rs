@@ -111,7 +111,7 @@ async fn one_request_has_its_overflow_answered_once() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     test.append(&session, "u9 \"and now?\"").await;
-    let say = async |name: &str, reason, output| {
+    let append_reply = async |name: &str, reason, output| {
         // The reply is to the current view.
         let view = Some(test.context(&session).await.token);
         let finish = NewFinish { view, ..end(reason, WINDOW + 1, output) };
@@ -121,16 +121,16 @@ async fn one_request_has_its_overflow_answered_once() {
     let overflows = |(began, failed): (Vec<Trigger>, Vec<String>)| {
         (began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), failed)
     };
-    assert_eq!(overflows(say("a9", FinishReason::Length, 0).await), (1, vec![]));
+    assert_eq!(overflows(append_reply("a9", FinishReason::Length, 0).await), (1, vec![]));
     // The same again: a client without an answer is notified that nothing more can be done.
-    let (began, failed) = overflows(say("a9b", FinishReason::Length, 0).await);
+    let (began, failed) = overflows(append_reply("a9b", FinishReason::Length, 0).await);
     assert_eq!((began, failed.first().map(String::as_str)), (2, Some("OVERFLOW_AGAIN")));
     // A client with an answer needs no notification.
-    assert_eq!(overflows(say("a9c", FinishReason::Stop, 9).await).0, 2);
+    assert_eq!(overflows(append_reply("a9c", FinishReason::Stop, 9).await).0, 2);
     // Another request gets its own attempt.
     test.append(&session, &turns(10, 12, 800)).await;
     test.settled().await;
-    assert_eq!(overflows(say("a13", FinishReason::Stop, 9).await).0, 3);
+    assert_eq!(overflows(append_reply("a13", FinishReason::Stop, 9).await).0, 3);
     assert_eq!(test.findings().await, []);
 }
 
@@ -164,24 +164,24 @@ async fn a_reply_without_space_after_its_request_is_omitted_once() {
     let writes = SessionChange { window: Some(window(WINDOW, 2_000)), ..SessionChange::default() };
     test.app.update_session(&session, writes, Caller::default()).await.expect("a window");
     test.append(&session, "u9 \"and now?\"").await;
-    let say = async |name: &str, output| {
+    let append_reply = async |name: &str, output| {
         let view = Some(test.context(&session).await.token);
         let finish = NewFinish { view, ..end(FinishReason::Length, 4_000, output) };
         test.app.append(&session, reply(name, finish), None, None, Caller::default()).await.expect("appended");
         outcomes(&test).await
     };
-    let (began, failed) = say("a9", 1_999).await;
+    let (began, failed) = append_reply("a9", 1_999).await;
     assert_eq!((began.last(), failed), (Some(&Trigger::Overflow), vec![]));
     let view = test.context(&session).await;
     let lines = shown(&view);
     assert_eq!(lines.last().map(String::as_str), Some("user shown: and now?"), "it can be sent again: {lines:?}");
     assert!(view.covered.is_some(), "there is a summary");
     // A second one fails with OVERFLOW_AGAIN.
-    let (_, failed) = say("a9b", 1_999).await;
+    let (_, failed) = append_reply("a9b", 1_999).await;
     assert_eq!(failed, ["OVERFLOW_AGAIN"]);
     // A reply that used its whole output limit had space.
     test.append(&session, "u10 \"go on\"").await;
-    let (began, _) = say("a10", 2_000).await;
+    let (began, _) = append_reply("a10", 2_000).await;
     assert_eq!(began.iter().filter(|trigger| **trigger == Trigger::Overflow).count(), 2, "{began:?}");
     assert_eq!(test.findings().await, []);
 }

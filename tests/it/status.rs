@@ -2,7 +2,7 @@
 
 use crate::cli::{Daemon, transcript};
 use crate::provider::fake::{FakeProvider, Protocol, Reaction};
-use crate::provider::{LONG_TIMEOUTS, configured, input, say, status};
+use crate::provider::{LONG_TIMEOUTS, configured, input, reply, status};
 use crate::support::{TestApp, soon, turns};
 use crate::tidy::assert_reviewed;
 use futures::FutureExt as _;
@@ -19,7 +19,7 @@ use longhand::summarizer::NoObserver;
 
 /// A request with a truncated reply, a request that fails at the provider, and one that returns the summary.
 fn reactions() -> [Reaction; 3] {
-    [Reaction::Length("## Go".to_owned()), status(500, &[], "internal", "oops"), say()]
+    [Reaction::Length("## Go".to_owned()), status(500, &[], "internal", "oops"), reply()]
 }
 
 /// A new session that is summarized with three requests; returns its id.
@@ -113,7 +113,7 @@ async fn a_provider_with_an_open_breaker_is_shown() {
     let later = || std::iter::once(status(429, &[("retry-after", "3600")], "x", "wait"));
     let input = input().await;
     for (reactions, calls, breaker, failures, closed_ms) in [
-        (vec![say()], 1, Breaker::Closed, 0, None),
+        (vec![reply()], 1, Breaker::Closed, 0, None),
         (later().collect::<Vec<_>>(), 1, Breaker::Paused, 1, Some(3_600_000)),
         (failing().collect(), 2, Breaker::Open, 5, Some(30_000)),
     ] {
@@ -195,8 +195,8 @@ fn the_metrics_of_a_daemon_move_with_its_compactions() {
     let events = daemon.json(&["events"]).len();
     let event_count = samples(&daemon.text(&["status", "--metrics"]), "longhand_events_total")[0].1;
     assert!(event_count >= i64::try_from(events).expect("few"), "{event_count} of {events}");
-    let said = daemon.text(&["status", session]);
-    assert!(said.contains("breaker         closed") && said.contains("is done: "), "{said}");
+    let printed = daemon.text(&["status", session]);
+    assert!(printed.contains("breaker         closed") && printed.contains("is done: "), "{printed}");
     assert_eq!(daemon.json(&["status", session])[0]["sessionId"], session);
 }
 
@@ -224,7 +224,7 @@ async fn recorded(test: &TestApp, session: &str) -> Vec<Recorded> {
 
 #[tokio::test]
 async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
-    let reactions = [status(500, &[("retry-after-ms", "3")], "internal", "oops"), say(), say(), Reaction::Hang];
+    let reactions = [status(500, &[("retry-after-ms", "3")], "internal", "oops"), reply(), reply(), Reaction::Hang];
     let fake = FakeProvider::playing(Protocol::Chat, reactions).await;
     let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "record_text = true").auto).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;

@@ -121,7 +121,7 @@ async fn a_mutation_is_never_split_without_saying_so() {
 }
 
 #[tokio::test]
-async fn more_is_said_only_where_something_follows_that_the_filter_admits() {
+async fn more_is_set_only_if_a_matching_event_follows() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     // One mutation of more events than a page has, the last of which match no filter.
@@ -215,7 +215,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
 }
 
 #[tokio::test]
-async fn an_idle_stream_says_how_far_it_is() {
+async fn an_idle_stream_reports_its_cursor() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let request = SubscribeRequest {

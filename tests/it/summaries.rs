@@ -20,7 +20,7 @@ use longhand::scheduler;
 use longhand::store::{Caller, RequestKey};
 use std::time::Duration;
 
-fn say(words: &str) -> Line {
+fn line(words: &str) -> Line {
     Line::Say(words.to_owned())
 }
 
@@ -73,7 +73,7 @@ const SHORT_TAIL: &str = r#"{"auto":{"steps":{"0":{"summarize":{"tail":{"recent"
 #[tokio::test]
 async fn file_lists_follow_every_summary_and_are_carried() {
     let copied = "S2\n\n<read-files>\n/invented.ts\n</read-files>";
-    let test = TestApp::with(ScriptedSummarizer::new([say("S1"), say(copied), Line::Refuse])).await;
+    let test = TestApp::with(ScriptedSummarizer::new([line("S1"), line(copied), Line::Refuse])).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     let append = async |messages| {
@@ -102,7 +102,7 @@ async fn file_lists_follow_every_summary_and_are_carried() {
 
 #[tokio::test]
 async fn file_lists_of_a_supplied_summary_are_not_carried() {
-    let test = TestApp::with(ScriptedSummarizer::new([say("S1"), say("S2")])).await;
+    let test = TestApp::with(ScriptedSummarizer::new([line("S1"), line("S2")])).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     let append = async |messages| {
@@ -148,7 +148,7 @@ async fn file_lists_follow_what_a_client_answers_but_not_what_it_supplies() {
 async fn facts_follow_a_models_summary_where_the_policy_wants_them() {
     let facts = r#"{"auto":{"steps":{"0":{"summarize":{"summary":{"facts_tokens":200}}}}}}"#;
     for (json, line, expected) in
-        [(Some(facts), say("S1"), true), (None, say("S1"), false), (Some(facts), Line::Refuse, false)]
+        [(Some(facts), line("S1"), true), (None, line("S1"), false), (Some(facts), Line::Refuse, false)]
     {
         let test = TestApp::with(ScriptedSummarizer::new([line])).await;
         let session = test.session("pi@1.5", 400_000, 1_000).await;
@@ -185,8 +185,8 @@ async fn signed(test: &TestApp, session: &str) -> (String, Author, String) {
 }
 
 #[tokio::test]
-async fn every_view_says_whose_words_its_summary_is() {
-    let test = TestApp::with(ScriptedSummarizer::new([say("S1"), Line::Refuse])).await;
+async fn every_view_names_the_author_of_its_summary() {
+    let test = TestApp::with(ScriptedSummarizer::new([line("S1"), Line::Refuse])).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     change(&test, &session, SHORT_TAIL).await;
     test.append(&session, &turns(1, 2, 3_000)).await;
@@ -230,7 +230,7 @@ async fn branch_summary(test: &TestApp, session: &str) -> (String, Provenance) {
 
 #[tokio::test]
 async fn a_rewind_can_summarize_the_branch_that_it_leaves() {
-    let script = ScriptedSummarizer::new([say("in vain"), say("## Goal\n- a try"), Line::Refuse]);
+    let script = ScriptedSummarizer::new([line("in vain"), line("## Goal\n- a try"), Line::Refuse]);
     let test = TestApp::with(script.clone()).await;
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     let append = async |messages| {

@@ -84,7 +84,7 @@ fn hold(task: &LeasedTask) -> LeaseClaim {
     }
 }
 
-fn says(text: &str) -> TaskReply {
+fn reply(text: &str) -> TaskReply {
     TaskReply { text: text.to_owned(), model: "mine".to_owned(), ..TaskReply::default() }
 }
 
@@ -102,7 +102,7 @@ async fn a_client_writes_the_summary() {
     // The compaction continues, and appends do too.
     setup.test.append(&setup.session, "u10 \"and then?\"").await;
     let usage = Usage { input: 900, output: 20, ..Usage::default() };
-    let state = setup.complete(&task, TaskReply { usage: Some(usage), ..says(SUMMARY) }).await.expect("accepted");
+    let state = setup.complete(&task, TaskReply { usage: Some(usage), ..reply(SUMMARY) }).await.expect("accepted");
     assert!(matches!(state, CompactionState::Running | CompactionState::Done), "{state:?}");
     let outcome = setup.compacted().await;
     assert_eq!((outcome.summarizer.as_str(), outcome.usage, outcome.supplied), ("client/mine", Some(usage), false));
@@ -111,7 +111,7 @@ async fn a_client_writes_the_summary() {
     assert_eq!(view[1], "assistant summary: ## goal - count");
     assert_eq!(view.last().map(String::as_str), Some("user shown: and then?"));
     assert!(setup.script.asked().is_empty(), "nobody else was asked");
-    let again = setup.complete(&task, says(SUMMARY)).await.expect_err("it is done");
+    let again = setup.complete(&task, reply(SUMMARY)).await.expect_err("it is done");
     assert_eq!(again.reason, Reason::SummaryTaskNotFound);
 }
 
@@ -159,7 +159,7 @@ async fn without_a_client_the_chain_goes_on() {
 }
 
 #[tokio::test]
-async fn no_client_is_asked_unless_the_configuration_says_so() {
+async fn no_task_is_offered_unless_configured() {
     let test = TestApp::start().await;
     let refused = test.app.lease_summary_task(LeaseRequest::default()).await.expect_err("off");
     assert_eq!(refused.reason, Reason::SummaryTasksOff);
@@ -172,11 +172,11 @@ async fn a_client_that_gives_up_frees_its_slot() {
     setup.test.app.release_summary_task(&hold(&first), Release::Transient).await.expect("let go");
     let second = setup.leased().await;
     assert_eq!(second.task, first.task);
-    let zombie = setup.complete(&first, says("from the dead")).await.expect_err("its time is over");
+    let zombie = setup.complete(&first, reply("from the dead")).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
     let zombie = setup.test.app.extend_summary_task(&hold(&first), None).expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    setup.complete(&second, says(SUMMARY)).await.expect("accepted");
+    setup.complete(&second, reply(SUMMARY)).await.expect("accepted");
     assert_eq!(setup.compacted().await.summarizer, "client/mine");
 }
 
@@ -189,7 +189,7 @@ async fn a_client_that_does_not_come_back_loses_its_lease_and_what_it_changed() 
     setup.test.app.extend_summary_task(&hold(&first), Some(Duration::from_secs(1))).expect("held");
     let second = setup.leased().await;
     assert_eq!(second.task, first.task, "what was changed is dropped with the lease");
-    let zombie = setup.complete(&first, says("from the dead")).await.expect_err("its time is over");
+    let zombie = setup.complete(&first, reply("from the dead")).await.expect_err("its time is over");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
     setup.test.app.release_summary_task(&hold(&second), Release::Permanent).await.expect("let go");
     assert_eq!(setup.compacted().await.summarizer, "scripted");
@@ -206,9 +206,9 @@ async fn a_task_outlives_no_daemon_but_is_offered_anew() {
     let mut setup = Setup { watch: test.watch().await, test, script, session };
     let after = setup.leased().await;
     assert_eq!((after.task.compaction, after.task.attempt), (before.task.compaction, 2));
-    let zombie = setup.complete(&before, says("from the dead")).await.expect_err("another daemon");
+    let zombie = setup.complete(&before, reply("from the dead")).await.expect_err("another daemon");
     assert_eq!(zombie.reason, Reason::SummaryLeaseLost);
-    setup.complete(&after, says(SUMMARY)).await.expect("accepted");
+    setup.complete(&after, reply(SUMMARY)).await.expect("accepted");
     assert_eq!(setup.compacted().await.summarizer, "client/mine");
 }
 
@@ -216,26 +216,26 @@ async fn a_task_outlives_no_daemon_but_is_offered_anew() {
 async fn an_invalid_summary_is_refused_and_can_be_written_again() {
     let mut setup = due(LONG_WAIT).await;
     let task = setup.leased().await;
-    let stopped = |reason| TaskReply { reason: Some(reason), ..says(SUMMARY) };
+    let stopped = |reason| TaskReply { reason: Some(reason), ..reply(SUMMARY) };
     let cases = [
-        (says("  \n"), "SUMMARY_EMPTY"),
+        (reply("  \n"), "SUMMARY_EMPTY"),
         (stopped(FinishReason::Length), "SUMMARY_TRUNCATED"),
         (stopped(FinishReason::ToolCalls), "SUMMARY_CALLS_TOOLS"),
         (stopped(FinishReason::Error), "SUMMARY_INCOMPLETE"),
-        (says("Error: rate limit exceeded, try again later"), "SUMMARY_IS_NONE"),
-        (says("I'm sorry, but I cannot help with that."), "SUMMARY_DECLINED"),
-        (says("## Goal\n- count"), "SUMMARY_WITHOUT_SUBSTANCE"),
-        (says(&"word ".repeat(20_000)), "NO_GAIN"),
+        (reply("Error: rate limit exceeded, try again later"), "SUMMARY_IS_NONE"),
+        (reply("I'm sorry, but I cannot help with that."), "SUMMARY_DECLINED"),
+        (reply("## Goal\n- count"), "SUMMARY_WITHOUT_SUBSTANCE"),
+        (reply(&"word ".repeat(20_000)), "NO_GAIN"),
     ];
     for (reply, why) in cases {
         let refused = setup.complete(&task, reply).await.expect_err(why);
         assert_eq!((refused.reason, refused.metadata["failure"].as_str()), (Reason::SummaryRefused, why));
     }
-    let too_long = says(&"w".repeat(longhand::limits::SUMMARY_BYTES_MAX + 1));
+    let too_long = reply(&"w".repeat(longhand::limits::SUMMARY_BYTES_MAX + 1));
     let refused = setup.complete(&task, too_long).await.expect_err("too long");
     assert_eq!(refused.reason, Reason::LimitExceeded);
     let stale = LeaseClaim { base_revision: Some(task.task.base - 1), ..hold(&task) };
-    let refused = setup.test.app.complete_summary_task(&stale, says(SUMMARY)).await.expect_err("another revision");
+    let refused = setup.test.app.complete_summary_task(&stale, reply(SUMMARY)).await.expect_err("another revision");
     assert_eq!(refused.reason, Reason::RevisionMismatch);
     assert_eq!(setup.watch.count(EventKind::Compacted), 0, "nothing was written");
     setup.complete(&task, stopped(FinishReason::Stop)).await.expect("accepted");
@@ -313,7 +313,7 @@ async fn a_client_changes_the_plan_and_supplies_its_own_words() {
     let (changed, prompt) = setup.test.app.edit_summary_task(&hold, change).await.expect("changed");
     assert_eq!(changed.input.messages.len(), 14, "u1 to a7");
     assert!(prompt.user.contains("dwell on numbers") && !prompt.user.contains("u8 was here"));
-    let own = TaskReply { supplied: true, ..says("my own words") };
+    let own = TaskReply { supplied: true, ..reply("my own words") };
     setup.test.app.complete_summary_task(&hold, own).await.expect("accepted");
     let outcome = setup.compacted().await;
     assert!(outcome.supplied);
@@ -391,7 +391,7 @@ async fn a_cancelled_compaction_takes_its_task_along() {
     let id = task.task.compaction.to_string();
     setup.test.app.cancel_compaction(&id, Caller::default()).await.expect("cancelled");
     setup.watch.wait_for(EventKind::CompactionCancelled).await;
-    let late = setup.complete(&task, says(SUMMARY)).await;
+    let late = setup.complete(&task, reply(SUMMARY)).await;
     // Until the worker is notified, the summary is accepted, and has no effect.
     assert!(late.is_ok() || late.is_err_and(|error| error.reason == Reason::SummaryTaskNotFound));
     setup.test.settled().await;

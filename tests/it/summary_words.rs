@@ -24,9 +24,9 @@ async fn words(watch: &mut Watch) -> (String, SummaryDelta) {
 }
 
 #[tokio::test]
-async fn watchers_hear_a_summary_as_it_is_written() {
-    let said = ["## Goal\n", "- naïve", " words"].map(str::to_owned);
-    let script = ScriptedSummarizer::new([Line::Stream(said.to_vec())]);
+async fn watchers_receive_a_summary_as_it_is_written() {
+    let chunks = ["## Goal\n", "- naïve", " words"].map(str::to_owned);
+    let script = ScriptedSummarizer::new([Line::Stream(chunks.to_vec())]);
     let test = TestApp::with(script.clone()).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 8, 1_100)).await;

@@ -101,7 +101,7 @@ fn no_command_prints_what_a_terminal_would_obey() {
     transcript(&file);
     let file = file.display().to_string();
     let daemon = Daemon::start(home.path());
-    let said = |arguments: &[&str]| {
+    let printed = |arguments: &[&str]| {
         let output = daemon.run(arguments);
         let (text, errors) = (String::from_utf8(output.stdout), String::from_utf8(output.stderr));
         let (text, errors) = (text.expect("UTF-8"), errors.expect("UTF-8"));
@@ -111,14 +111,14 @@ fn no_command_prints_what_a_terminal_would_obey() {
         (output.status.success(), text, errors)
     };
     let own = "own\u{1b}[31m\n#77 forged";
-    let (done, _, problems) = said(&["import", &file, "--client-id", own]);
+    let (done, _, problems) = printed(&["import", &file, "--client-id", own]);
     assert!(done && problems.contains("session.jsonl:"), "{problems}");
     let events = daemon.json(&["events"]);
     let compaction = events.iter().find_map(|event| event["compacted"]["compactionId"].as_str()).expect("a compaction");
 
     let mut failed = Vec::new();
     for command in commands(own, &file, compaction) {
-        if !said(&command).0 {
+        if !printed(&command).0 {
             failed.push(command[0]);
         }
     }
@@ -134,11 +134,11 @@ fn no_command_prints_what_a_terminal_would_obey() {
         &["import", NAME],
         &["undo", NAME],
     ] {
-        let (done, _, errors) = said(mistake);
+        let (done, _, errors) = printed(mistake);
         assert!(!done && errors.trim_end().lines().count() == 1, "{mistake:?}: {errors}");
     }
     for command in [&["show", own][..], &["sessions"], &["replay", own], &["context", own]] {
-        let (_, text, _) = said(&[command, &["--json"]].concat());
+        let (_, text, _) = printed(&[command, &["--json"]].concat());
         assert!(text.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{command:?}");
     }
     let shown = daemon.json(&["show", own]);
@@ -177,9 +177,9 @@ fn no_words_pass_for_a_line_of_the_audit_log() {
 
 /// Number of messages with an end: a reason, a detail or usage.
 fn shown_ends(messages: &[Value]) -> usize {
-    let says = |message: &&Value| {
+    let has_text = |message: &&Value| {
         let finish = &message["finish"];
         !finish["reason"].is_null() || !finish["detail"].is_null() || !finish["usage"].is_null()
     };
-    messages.iter().filter(says).count()
+    messages.iter().filter(has_text).count()
 }

@@ -125,7 +125,7 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
         page.remove(0)
     };
     let compaction = listed().await.id;
-    let mut said = Vec::new();
+    let mut compactions = Vec::new();
     for reverse in [true, true, false, false, true] {
         let reversed = if reverse { undo(&test, &session).await } else { redo(&test, &session).await };
         let at = test.revision(&session).await;
@@ -133,11 +133,11 @@ async fn events_and_the_list_of_compactions_include_undo_and_redo() {
             assert_eq!((found.id, found.undone_revision), (compaction, reverse.then_some(at)));
             assert_eq!(listed().await, *found);
         }
-        said.push(test.events().await.pop().expect("an event").body);
+        compactions.push(test.events().await.pop().expect("an event").body);
     }
     let edit = Rewrite { mark, edited: Some(original) };
     assert_eq!(
-        said,
+        compactions,
         [
             EventBody::CompactionUndone { compaction },
             EventBody::RewriteUndone(edit),
@@ -222,8 +222,8 @@ fn begun(events: &[longhand::model::event::Event]) -> usize {
 
 #[tokio::test]
 async fn automatic_compactions_wait_behind_every_kind_of_undo() {
-    let says = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
-    let test = TestApp::with(ScriptedSummarizer::new(says)).await;
+    let lines = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
+    let test = TestApp::with(ScriptedSummarizer::new(lines)).await;
     let session = test.session("opencode@seed", 6_000, 1_000).await;
     test.append(&session, &turns(1, 8, 1_100)).await;
     test.settled().await;
@@ -245,8 +245,8 @@ async fn automatic_compactions_wait_behind_every_kind_of_undo() {
 
 #[tokio::test]
 async fn a_redo_of_everything_leaves_nothing_to_wait_for() {
-    let says = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
-    let test = TestApp::with(ScriptedSummarizer::new(says)).await;
+    let lines = ["S1", "S2"].map(|text| Line::Say(text.to_owned()));
+    let test = TestApp::with(ScriptedSummarizer::new(lines)).await;
     let session = edited_behind_a_compaction(&test).await;
     test.app.edit(&session, "u9", &[text("better")], None, Caller::default()).await.expect("edited");
     test.settled().await;

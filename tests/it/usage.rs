@@ -62,7 +62,7 @@ async fn shorter(test: &TestApp, session: &str) -> Context {
 }
 
 #[tokio::test]
-async fn a_reply_keeps_what_its_token_says_of_the_view_that_it_was_given() {
+async fn a_reply_keeps_the_view_of_its_token() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, &turns(1, 4, 1_000)).await;

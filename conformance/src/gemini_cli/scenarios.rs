@@ -62,7 +62,7 @@ const REFUSED: Class = Class {
     reason: Reason::Named("A summary that frees nothing is refused"),
     explanation: "By Gemini CLI's own count the history behind the summary has no fewer tokens than before, but for the rounding of \
                   its parts, and it takes it; we refuse it, and the scenario ends, as no other is tried.",
-    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
+    test: ("tests/it/guards.rs", "an_open_breaker_names_its_reason_and_the_kinds_it_allows"),
 };
 
 static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[1], PAIRED, MEDIA, REFUSED];

@@ -73,7 +73,7 @@ const FREES: Class = Class {
     reason: Reason::P12,
     explanation: "By OpenCode's measure the messages before an unanswered request were no larger than their summary, which we \
                   refused; we do not try again until the conversation has grown.",
-    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
+    test: ("tests/it/guards.rs", "an_open_breaker_names_its_reason_and_the_kinds_it_allows"),
 };
 
 static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[2], super::CLASSES[4], FITS, FREES];

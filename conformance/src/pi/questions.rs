@@ -327,7 +327,7 @@ fn read_branch(value: &Value) -> Value {
 
 /// The entries with non-empty messages, by revision. pi keeps instructions apart from the kept messages.
 fn read_projection(session: &Session, value: Value) -> Value {
-    let says = |message: &Value| match &message["content"] {
+    let has_content = |message: &Value| match &message["content"] {
         Value::String(text) => !text.is_empty(),
         Value::Array(blocks) => blocks.iter().any(|block| {
             let words = block["text"].as_str().or_else(|| block["thinking"].as_str());
@@ -337,7 +337,7 @@ fn read_projection(session: &Session, value: Value) -> Value {
     };
     let entries = value["entries"].as_array().into_iter().flatten();
     let mut shown: Vec<Value> = Vec::new();
-    for entry in entries.filter(|entry| entry["messages"].as_array().is_some_and(|list| list.iter().any(says))) {
+    for entry in entries.filter(|entry| entry["messages"].as_array().is_some_and(|list| list.iter().any(has_content))) {
         let id = entry["id"].as_str().unwrap_or_default();
         match id.strip_prefix('m').and_then(|revision| revision.parse::<i64>().ok()) {
             Some(revision) => shown.push(json!(revision)),

@@ -114,8 +114,8 @@ impl Scenario {
         let unseen = messages.iter().map(|source| reports(source, &mut dice)).collect();
         let plain = messages.iter().map(|_| dice.random_bool(0.3)).collect();
         let words = (0..messages.len() + 1).map(|number| {
-            let mut say = |what: &str| format!("{what} {number}: {} END", text(&mut dice, 600));
-            [say("THE HISTORY"), say("THE FRONT")]
+            let mut words = |what: &str| format!("{what} {number}: {} END", text(&mut dice, 600));
+            [words("THE HISTORY"), words("THE FRONT")]
         });
         let words = words.collect();
         let window = ModelWindow { context, ..ModelWindow::default() };
@@ -181,10 +181,13 @@ impl Scenario {
     /// contains nothing of a message without text; and it asks no model about the beginning of a turn without text.
     pub(super) fn with_words(mut self) -> Self {
         for source in self.messages.iter_mut().filter(|source| source.message.role != Role::Tool) {
-            let says =
+            let has_content =
                 |body: &PartBody| !matches!(body, PartBody::Text(text) | PartBody::Reasoning(text) if text.is_empty());
-            let has_words =
-                source.message.parts.iter().any(|part| says(&part.body) && !matches!(*part.body, PartBody::Media(_)));
+            let has_words = source
+                .message
+                .parts
+                .iter()
+                .any(|part| has_content(&part.body) && !matches!(*part.body, PartBody::Media(_)));
             let text = source.message.parts.iter_mut().find(|part| matches!(*part.body, PartBody::Text(_)));
             if let Some(part) = text.filter(|_| !has_words) {
                 part.body = PartBody::Text("so".to_owned()).into();

@@ -292,9 +292,13 @@ impl Session {
 
     /// The non-empty instructions before the summary.
     pub(super) fn retained_instructions(&self) -> Vec<Revision> {
-        let says = |part: &longhand::model::part::Part| !matches!(&*part.body, PartBody::Text(text) if text.is_empty());
+        let has_content =
+            |part: &longhand::model::part::Part| !matches!(&*part.body, PartBody::Text(text) if text.is_empty());
         let retained = self.sources.iter().filter(|source| source.placement == Some(Placement::Retained));
-        retained.filter(|source| source.message.parts.iter().any(says)).map(|source| source.message.revision).collect()
+        retained
+            .filter(|source| source.message.parts.iter().any(has_content))
+            .map(|source| source.message.revision)
+            .collect()
     }
 
     /// The index of the boundary before a message.

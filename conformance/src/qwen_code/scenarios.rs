@@ -60,7 +60,7 @@ const MEASURED: Class = Class {
     reason: Reason::Named("What a summary saves is measured on the view"),
     explanation: "Qwen Code holds what it carries along and what was not sent yet against the history alone, and refuses \
                   the summary; by its own estimate our view behind it is smaller.",
-    test: ("tests/it/guards.rs", "a_breaker_that_opens_says_why_and_what_goes_on"),
+    test: ("tests/it/guards.rs", "an_open_breaker_names_its_reason_and_the_kinds_it_allows"),
 };
 
 const FREES: Class = Class {

@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_lines_that_say_so() {
+    fn errors_are_lines_with_an_error_word() {
         let text = "ok\n  error[E0502]: cannot borrow `a`\nfine\nError\nthread panicked at src/a.rs:3";
         check(errors(text), &["error[E0502]: cannot borrow `a`", "thread panicked at src/a.rs:3"]);
     }
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_list_says_what_is_open() {
+    fn open_tasks_are_those_of_the_newest_list() {
         let mut texts = Texts::default();
         texts.call(r#"{"todos": [{"content": "old", "status": "pending"}]}"#);
         texts.call(

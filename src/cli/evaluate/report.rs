@@ -156,7 +156,7 @@ impl Row {
         }
     }
 
-    /// What the rows of one line of the table have in common.
+    /// The common fields of the rows of one line of the table.
     fn key(&self) -> (&str, Option<i64>) {
         (&self.summarizer, self.size)
     }

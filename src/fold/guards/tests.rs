@@ -171,11 +171,14 @@ fn the_breaker_opens_after_as_many_failures_and_closes_after_as_many_requests() 
     assert_eq!((open.breaker_turns_left, begins), (2, true), "a tenth of the window");
     let (half, begins) = of(&[failed(6), failed(5)]);
     assert_eq!((half.breaker_turns_left, begins), (0, true), "three requests");
-    let says = |count: usize| {
+    let failure_after = |count: usize| {
         let past = vec![failed(12); count];
         of(&past).0.failure_of_one_more(&policy()).map(|failure| failure.reason)
     };
-    assert_eq!((says(0), says(1), says(2)), (None, Some(FailureReason::BreakerOpen), Some(FailureReason::BreakerOpen)));
+    assert_eq!(
+        (failure_after(0), failure_after(1), failure_after(2)),
+        (None, Some(FailureReason::BreakerOpen), Some(FailureReason::BreakerOpen))
+    );
 }
 
 #[test]

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why_it_is_none() {
+    fn a_refused_reply_has_a_reason() {
         let reply_with = |text: &str| Reply { text: text.to_owned(), stop: Some(Stop::Done), ..Reply::default() };
         let declined = summary(&reply_with("I'm sorry, but I cannot help with that."), 4_000).expect_err("refused");
         assert_eq!((declined.class, declined.reason.as_str()), (Class::Refused, "SUMMARY_DECLINED"));

@@ -54,7 +54,7 @@ async fn a_disk_that_forgets_its_syncs_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_that_syncs_more_seldom_than_it_says_is_found_out() {
+async fn a_store_that_syncs_too_seldom_is_detected() {
     let _alone = alone().await;
     let report = power_cuts(3, Durability::Full, Some(Sabotage::SyncSeldom)).await;
     assert!(report.findings.iter().any(|finding| finding.contains("was acknowledged and is gone")), "{report}");

@@ -428,18 +428,18 @@ fn messages(pieces: &[String], end: End) -> Vec<Value> {
 }
 
 fn gemini(pieces: &[String], end: End) -> Vec<Value> {
-    let said = |parts: Value, reason: Option<&str>| {
+    let chunk = |parts: Value, reason: Option<&str>| {
         json!({"candidates": [{"content": {"role": "model", "parts": parts}, "finishReason": reason}],
                "modelVersion": "fake-1", "usageMetadata": {"promptTokenCount": 100, "cachedContentTokenCount": 40,
                "candidatesTokenCount": 20, "thoughtsTokenCount": 10, "totalTokenCount": 130}})
     };
-    let mut events: Vec<Value> = pieces.iter().map(|piece| said(json!([{"text": piece}]), None)).collect();
+    let mut events: Vec<Value> = pieces.iter().map(|piece| chunk(json!([{"text": piece}]), None)).collect();
     match end {
         End::Never => {}
-        End::Done => events.push(said(json!([]), Some("STOP"))),
-        End::Length => events.push(said(json!([]), Some("MAX_TOKENS"))),
-        End::Filtered => events.push(said(json!([]), Some("SAFETY"))),
-        End::ToolCall => events.push(said(json!([{"functionCall": {"name": "read", "args": {}}}]), Some("STOP"))),
+        End::Done => events.push(chunk(json!([]), Some("STOP"))),
+        End::Length => events.push(chunk(json!([]), Some("MAX_TOKENS"))),
+        End::Filtered => events.push(chunk(json!([]), Some("SAFETY"))),
+        End::ToolCall => events.push(chunk(json!([{"functionCall": {"name": "read", "args": {}}}]), Some("STOP"))),
     }
     events
 }

@@ -196,7 +196,7 @@ fn enums_come_back() {
 }
 
 #[test]
-fn a_stored_message_says_whether_it_is_sealed_and_who_made_it() {
+fn a_stored_message_has_its_seal_and_its_origin() {
     let stored = Message {
         id: MessageId(Uuid::from_u128(1)),
         session_id: SessionId(Uuid::from_u128(2)),

@@ -171,7 +171,7 @@ fn shortened_parts_are_converted() {
 }
 
 #[test]
-fn a_request_says_what_to_do_and_how_long_to_wait() {
+fn a_request_has_an_overflow_action_and_a_wait() {
     let request = |overflow_action, wait| pb::GetContextRequest {
         overflow_action,
         wait_timeout: Some(prost_types::Duration { seconds: wait, nanos: 0 }),

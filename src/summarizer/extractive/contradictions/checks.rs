@@ -142,7 +142,7 @@ pub(super) fn contradicted(evidence: &Evidence<'_>, statements: &[Statement]) ->
     let mut found = Vec::new();
     for (run, claim) in named.take(CLAIMS_MAX) {
         let is_open = is_stated(statements, &run.command) || is_cleared(run, &runs);
-        if !is_open && !is_said_to_pass(evidence, &calls, run.at) {
+        if !is_open && !is_claimed_to_pass(evidence, &calls, run.at) {
             let detail =
                 if run.output_line.is_empty() { String::new() } else { format!(": {}", text::code(&run.output_line)) };
             let history = format!("{} failed{detail}", text::code(&run.command));
@@ -298,7 +298,7 @@ fn is_cleared(failed: &Run, runs: &[Run]) -> bool {
 }
 
 /// True if a later text of another source reports a success: of the user, another agent or a service.
-fn is_said_to_pass(evidence: &Evidence<'_>, calls: &Calls<'_>, at: usize) -> bool {
+fn is_claimed_to_pass(evidence: &Evidence<'_>, calls: &Calls<'_>, at: usize) -> bool {
     let by_user = evidence.all().skip(at + 1).filter(|source| source.message.role == Role::User).any(|source| {
         source.message.parts.iter().any(|part| matches!(&*part.body, PartBody::Text(words) if PASSES.is_match(words)))
     });

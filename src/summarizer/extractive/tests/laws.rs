@@ -198,7 +198,7 @@ fn talk() -> impl Strategy<Value = Talk> {
                 4 => {
                     talk.tool("todowrite", json!({"todos": [{"content": first, "status": "pending"}]}), status, &second)
                 }
-                _ => talk.say(Role::Assistant, vec![PartBody::Reasoning(first), PartBody::Text(second)]),
+                _ => talk.add(Role::Assistant, vec![PartBody::Reasoning(first), PartBody::Text(second)]),
             };
         }
         talk

@@ -27,7 +27,7 @@ fn id(revision: i64) -> MessageId {
 struct Talk(Vec<SourceMessage>);
 
 impl Talk {
-    fn say(mut self, role: Role, parts: Vec<PartBody>) -> Self {
+    fn add(mut self, role: Role, parts: Vec<PartBody>) -> Self {
         let revision = self.0.len() as i64 + 1;
         let part = |(index, body): (usize, PartBody)| {
             let id = PartId(Uuid::from_u128(((self.0.len() as u128) << 64) | index as u128));
@@ -56,11 +56,11 @@ impl Talk {
     }
 
     fn user(self, words: &str) -> Self {
-        self.say(Role::User, vec![PartBody::Text(words.to_owned())])
+        self.add(Role::User, vec![PartBody::Text(words.to_owned())])
     }
 
     fn model(self, words: &str) -> Self {
-        self.say(Role::Assistant, vec![PartBody::Text(words.to_owned())])
+        self.add(Role::Assistant, vec![PartBody::Text(words.to_owned())])
     }
 
     fn tool(self, tool: &str, input: serde_json::Value, status: ResultStatus, output: &str) -> Self {
@@ -75,7 +75,7 @@ impl Talk {
             answers: Answers::Nearest,
         };
         let call = ToolCall { call_id, tool: tool.to_owned(), input_json: input.to_string(), ..ToolCall::default() };
-        self.say(Role::Assistant, vec![PartBody::ToolCall(call)]).say(Role::Tool, vec![PartBody::ToolResult(result)])
+        self.add(Role::Assistant, vec![PartBody::ToolCall(call)]).add(Role::Tool, vec![PartBody::ToolResult(result)])
     }
 
     fn works(self, tool: &str, input: serde_json::Value, output: &str) -> Self {

@@ -107,7 +107,7 @@ fn a_question_to_the_user_stays_open() {
 }
 
 #[test]
-fn a_check_that_fails_blocks_and_a_list_says_what_comes_next() {
+fn a_failing_check_blocks_and_a_list_has_the_next_steps() {
     let edit = || json!({"file_path": "/src/lib.rs", "old_string": "a", "new_string": "b"});
     let talk = || Talk::default().user("make the parser faster");
     let failing = talk().fails("bash", json!({"command": "cargo test --lib"}), "error[E0502]: cannot borrow `tokens`");

@@ -44,7 +44,7 @@ pub async fn main(options: Options) -> ExitCode {
     };
     println!("damage: seed {}", options.seed);
     let mut failed = 0;
-    let mut say = |what: &str, outcome: Result<String>| match outcome {
+    let mut report = |what: &str, outcome: Result<String>| match outcome {
         Ok(found) => println!("ok     {what}: {found}"),
         Err(error) => {
             failed += 1;
@@ -52,20 +52,20 @@ pub async fn main(options: Options) -> ExitCode {
         }
     };
     for loss in Loss::ALL {
-        say(&format!("{loss:?} under the daemon"), lost(&program, loss).await.map(|()| "noticed".to_owned()));
+        report(&format!("{loss:?} under the daemon"), lost(&program, loss).await.map(|()| "noticed".to_owned()));
     }
-    say("a failed sync", failed_sync(&program).await.map(|()| "uncertain, then asked again".to_owned()));
-    say("a full disk, by fail point", full(&program).await.map(|()| "refused, then taken again".to_owned()));
-    say("a failed checkpoint", failed_checkpoint(&program).await.map(|()| "reported".to_owned()));
+    report("a failed sync", failed_sync(&program).await.map(|()| "uncertain, then asked again".to_owned()));
+    report("a full disk, by fail point", full(&program).await.map(|()| "refused, then taken again".to_owned()));
+    report("a failed checkpoint", failed_checkpoint(&program).await.map(|()| "reported".to_owned()));
     for damage in LogDamage::ALL {
         let what = format!("the log {damage:?} between two lives");
-        say(&what, log_damage(&program, damage, options.seed).await.map(|kept| format!("{kept} messages kept")));
+        report(&what, log_damage(&program, damage, options.seed).await.map(|kept| format!("{kept} messages kept")));
     }
-    say("two daemons on one store", two_daemons(&program).await.map(|()| "one at a time".to_owned()));
-    say("one flipped bit in each kind of row", one_flip(&program, options.seed).await.map(|()| "named".to_owned()));
-    say("flipped bits", flips(&program, options.seed, options.flips).await);
-    say("a full disk", disk_full(&program).await);
-    say("a read-only file system", read_only(&program).await);
+    report("two daemons on one store", two_daemons(&program).await.map(|()| "one at a time".to_owned()));
+    report("one flipped bit in each kind of row", one_flip(&program, options.seed).await.map(|()| "named".to_owned()));
+    report("flipped bits", flips(&program, options.seed, options.flips).await);
+    report("a full disk", disk_full(&program).await);
+    report("a read-only file system", read_only(&program).await);
     println!("{} s", began.elapsed().as_secs());
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -34,8 +34,8 @@ fn collect_panics() {
             let ours = std::thread::current().name().is_some_and(|name| name == "fuzz" || name.starts_with("fuzz-"));
             if COLLECTS.load(Ordering::Relaxed) && ours {
                 let location = panic.location().map(ToString::to_string).unwrap_or_default();
-                let said = panic.payload_as_str().unwrap_or_default();
-                panics().push(format!("panicked at {location}: {said}"));
+                let message = panic.payload_as_str().unwrap_or_default();
+                panics().push(format!("panicked at {location}: {message}"));
             } else {
                 usual(panic);
             }

@@ -90,21 +90,21 @@ fn history() -> Vec<SourceMessage> {
             end_time: None,
         })
     };
-    let mut said: Vec<(Role, Vec<PartBody>)> = vec![(Role::System, vec![PartBody::Text("be good".to_owned())])];
+    let mut contents: Vec<(Role, Vec<PartBody>)> = vec![(Role::System, vec![PartBody::Text("be good".to_owned())])];
     for turn in 0..6 {
-        said.push((Role::User, vec![PartBody::Text(words(turn * 7))]));
+        contents.push((Role::User, vec![PartBody::Text(words(turn * 7))]));
         for step in 0..3 {
             let id = format!("c{turn}{step}");
             let tool = ["read", "bash", "edit"][step];
             let reply = vec![PartBody::Reasoning(words(20)), PartBody::Text(words(3)), call(&id, tool)];
-            said.push((Role::Assistant, reply));
-            said.push((Role::Tool, vec![result(&id, words(turn * step * 60))]));
+            contents.push((Role::Assistant, reply));
+            contents.push((Role::Tool, vec![result(&id, words(turn * step * 60))]));
         }
-        said.push((Role::Assistant, vec![PartBody::Text(words(2))]));
+        contents.push((Role::Assistant, vec![PartBody::Text(words(2))]));
     }
-    said.push((Role::User, vec![PartBody::Text(String::new())]));
-    said.push((Role::Assistant, vec![call("open", "read")]));
-    (1..).zip(said).map(|(revision, (role, bodies))| message(revision, role, bodies)).collect()
+    contents.push((Role::User, vec![PartBody::Text(String::new())]));
+    contents.push((Role::Assistant, vec![call("open", "read")]));
+    (1..).zip(contents).map(|(revision, (role, bodies))| message(revision, role, bodies)).collect()
 }
 
 fn message(revision: i64, role: Role, bodies: Vec<PartBody>) -> SourceMessage {

@@ -265,7 +265,7 @@ pub(super) async fn client_summaries(client: &mut Client, log: &Log, from: usize
         let Ok(pb::GetMessageResponse { message: Some(message), .. }) = client.ask(&request).await else { continue };
         let first = message.parts.first().and_then(|part| part.body.clone());
         let texts = brought.get(&body.compaction_id).map(Vec::as_slice).unwrap_or_default();
-        let is_there = |said: &str| texts.iter().any(|text| said.contains(text.trim()));
+        let is_there = |supplied: &str| texts.iter().any(|text| supplied.contains(text.trim()));
         match first {
             Some(pb::part::Body::Text(text)) if is_there(&text.text) => {}
             other => client

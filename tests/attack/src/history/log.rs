@@ -221,10 +221,10 @@ impl Log {
         let (first, last) = (&self.events[first], &self.events[last]);
         match &asked.fate {
             Fate::Done(promised) => {
-                let says = (promised.revision.unwrap_or(last.revision), promised.seq.unwrap_or(last.seq));
-                if says != (last.revision, last.seq) {
+                let answered = (promised.revision.unwrap_or(last.revision), promised.seq.unwrap_or(last.seq));
+                if answered != (last.revision, last.seq) {
                     let there = (last.revision, last.seq);
-                    record.finding(format!("P4: {rpc} {key:?} got {says:?} in its answer, the log has {there:?}"));
+                    record.finding(format!("P4: {rpc} {key:?} got {answered:?} in its answer, the log has {there:?}"));
                 }
                 if first.seq <= asked.after_seq {
                     let (seq, after) = (first.seq, asked.after_seq);

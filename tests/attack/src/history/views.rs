@@ -68,11 +68,14 @@ pub(super) fn answers(view: &View) -> Vec<String> {
                     calls.extend(input["call"].as_str().map(|token| (call.call_id.as_str(), token.to_owned())));
                 }
                 Some(Body::ToolResult(result)) => {
-                    let said = result.output.lines().next().and_then(|line| line.strip_prefix("result of "));
-                    if let (Some(said), Some(token)) = (said, calls.get(result.call_id.as_str()))
-                        && said != token
+                    let answered_id = result.output.lines().next().and_then(|line| line.strip_prefix("result of "));
+                    if let (Some(answered_id), Some(token)) = (answered_id, calls.get(result.call_id.as_str()))
+                        && answered_id != token
                     {
-                        found.push(format!("P9: call {token}, named {}, got the result of {said}", result.call_id));
+                        found.push(format!(
+                            "P9: call {token}, named {}, got the result of {answered_id}",
+                            result.call_id
+                        ));
                     }
                 }
                 _ => {}

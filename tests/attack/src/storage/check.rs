@@ -330,7 +330,7 @@ impl Check<'_> {
             if info.session.state != longhand::model::session::SessionState::Active {
                 continue;
             }
-            let say = |name: &str, role| NewMessage {
+            let new_message = |name: &str, role| NewMessage {
                 client_id: Some(format!("after-{session}-{name}")),
                 role,
                 kind: MessageKind::Normal,
@@ -346,7 +346,8 @@ impl Check<'_> {
                 metadata_json: None,
             };
             let request = |key: &str, act| Request { session: session.clone(), key: format!("after-{key}"), act };
-            let append = request("append", Act::Append(vec![say("u", Role::User), say("a", Role::Assistant)]));
+            let append =
+                request("append", Act::Append(vec![new_message("u", Role::User), new_message("a", Role::Assistant)]));
             if let Err(error) = soon("an append", carry_out(app_of(self), &append)).await? {
                 self.found(format!("{session} takes no appends any more: {error:?}"));
             }

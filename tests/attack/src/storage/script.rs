@@ -179,7 +179,7 @@ impl<'a> Script<'a> {
         for _ in 0..messages {
             let mut noise = vec![0; BULK_BYTES];
             self.chance.fill(noise.as_mut_slice());
-            let mut message = say(&format!("n{}", self.keys), Role::User, "See here.");
+            let mut message = new_message(&format!("n{}", self.keys), Role::User, "See here.");
             message.parts.push(NewPart::new(PartBody::Media(Media {
                 mime_type: "application/octet-stream".to_owned(),
                 name: "noise".to_owned(),
@@ -247,13 +247,13 @@ impl<'a> Script<'a> {
 
     /// A streamed reply.
     async fn stream(&mut self, running: &Running) -> Result<()> {
-        let mut open = say("s1", Role::Assistant, "Looking.");
+        let mut open = new_message("s1", Role::Assistant, "Looking.");
         open.finish = None;
-        self.ask(running, "work", Act::Append(vec![say("q1", Role::User, "What is it?"), open])).await?;
-        let mut said = String::new();
+        self.ask(running, "work", Act::Append(vec![new_message("q1", Role::User, "What is it?"), open])).await?;
+        let mut printed = String::new();
         for words in ["It ", "is a ", "matter of ", "taste."] {
-            let draft = Act::Draft("s1".to_owned(), "d1".to_owned(), said.clone(), words.to_owned());
-            said.push_str(words);
+            let draft = Act::Draft("s1".to_owned(), "d1".to_owned(), printed.clone(), words.to_owned());
+            printed.push_str(words);
             if !self.ask(running, "work", draft).await? {
                 // A client does not continue a draft whose existence is uncertain.
                 break;
@@ -319,14 +319,14 @@ impl<'a> Script<'a> {
     /// A summary that the client supplies, and a question about its covered range.
     async fn search(&mut self, running: &Running) -> Result<()> {
         let talk = vec![
-            say("k1", Role::User, "The deploy key is stored in vault seven."),
-            say("k2", Role::Assistant, "Noted: vault seven."),
-            say("k3", Role::User, "Rename parse_header to readHeader in src/http/parser.rs."),
-            say("k4", Role::Assistant, "Renamed in both files."),
+            new_message("k1", Role::User, "The deploy key is stored in vault seven."),
+            new_message("k2", Role::Assistant, "Noted: vault seven."),
+            new_message("k3", Role::User, "Rename parse_header to readHeader in src/http/parser.rs."),
+            new_message("k4", Role::Assistant, "Renamed in both files."),
         ];
         self.ask(running, "looks-up", Act::Append(talk)).await?;
         self.ask(running, "looks-up", Act::Supply("k3".to_owned())).await?;
-        let question = say("k5", Role::User, "Where is the deploy key stored?");
+        let question = new_message("k5", Role::User, "Where is the deploy key stored?");
         self.ask(running, "looks-up", Act::Append(vec![question])).await?;
         self.read_view(running, "looks-up").await
     }
@@ -391,16 +391,16 @@ impl<'a> Script<'a> {
     fn turn(&mut self, name: &str, length: usize, input: Option<i64>) -> Vec<NewMessage> {
         let question = self.words(length);
         let answer = self.words(length);
-        let mut answer = say(&format!("a{name}"), Role::Assistant, &answer);
+        let mut answer = new_message(&format!("a{name}"), Role::Assistant, &answer);
         if let (Some(finish), Some(input)) = (&mut answer.finish, input) {
             finish.usage = Some(Usage { input, output: 50, ..Usage::default() });
         }
-        vec![say(&format!("u{name}"), Role::User, &question), answer]
+        vec![new_message(&format!("u{name}"), Role::User, &question), answer]
     }
 
     /// A question, a call, its result, an answer.
     fn tool_turn(&mut self, name: &str, output: String) -> Vec<NewMessage> {
-        let mut calls = say(&format!("a{name}"), Role::Assistant, "Looking.");
+        let mut calls = new_message(&format!("a{name}"), Role::Assistant, "Looking.");
         let call = ToolCall {
             call_id: name.to_owned(),
             tool: "bash".to_owned(),
@@ -412,10 +412,10 @@ impl<'a> Script<'a> {
             finish.reason = Some(FinishReason::ToolCalls);
         }
         vec![
-            say(&format!("u{name}"), Role::User, "What does the log say?"),
+            new_message(&format!("u{name}"), Role::User, "What does the log new_message?"),
             calls,
             result(name, output),
-            say(&format!("z{name}"), Role::Assistant, "Nothing new."),
+            new_message(&format!("z{name}"), Role::Assistant, "Nothing new."),
         ]
     }
 
@@ -439,7 +439,7 @@ impl<'a> Script<'a> {
 }
 
 /// A sealed message.
-fn say(name: &str, role: Role, text: &str) -> NewMessage {
+fn new_message(name: &str, role: Role, text: &str) -> NewMessage {
     NewMessage {
         client_id: Some(name.to_owned()),
         finish: Some(Finish { reason: (role == Role::Assistant).then_some(FinishReason::Stop), ..Finish::default() }),
@@ -449,7 +449,7 @@ fn say(name: &str, role: Role, text: &str) -> NewMessage {
 
 /// The result of a call.
 fn result(call: &str, output: String) -> NewMessage {
-    let mut message = say(&format!("t{call}"), Role::Tool, "");
+    let mut message = new_message(&format!("t{call}"), Role::Tool, "");
     message.parts = vec![NewPart::new(PartBody::ToolResult(ToolResult {
         call_id: call.to_owned(),
         answers: Answers::Nearest,

@@ -7,7 +7,7 @@ use std::path::Path;
 const SEED: u64 = 1;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_daemon_that_loses_its_files_stops_acknowledging_and_says_so() {
+async fn a_daemon_that_loses_its_files_stops_acknowledging_and_reports_it() {
     for loss in Loss::ALL {
         damage::lost(Path::new(ATTACK), loss).await.unwrap_or_else(|error| panic!("{loss:?}: {error:?}"));
     }
