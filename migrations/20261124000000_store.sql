@@ -265,7 +265,7 @@ create table job (
     public_id blob not null unique,
     session_id integer not null references session (id),
     kind integer not null,                          -- 1 prune, 2 summary, 3 omission
-    trigger integer not null,                       -- 1 threshold, 2 maintenance, 3 by hand, 4 supplied, 5 overflow, 6 window
+    trigger integer not null,                       -- 1 threshold, 2 maintenance, 3 by hand, 4 supplied, 5 overflow, 6 last resort
     level integer,                                  -- 1 micro, 2 auto, 3 deep; null for maintenance
     state integer not null,                         -- 1 ready, 2 running, 3 done, 4 failed, 5 cancelled, 6 superseded, 7 dead
     queued integer not null,                        -- 1 while it waits for the end of the current job

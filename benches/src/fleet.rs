@@ -168,7 +168,8 @@ impl Clients {
 
     /// Creates a session that is due for a compaction.
     async fn session(&self, index: usize) -> String {
-        let window = pb::ModelWindow { context_tokens: 20_000, output_tokens: Some(4_000), ..Default::default() };
+        let window =
+            pb::ModelWindow { max_context_tokens: 20_000, max_output_tokens: Some(4_000), ..Default::default() };
         let request = pb::CreateSessionRequest {
             client_id: Some(format!("session {index}")),
             preset: "opencode@seed".to_owned(),

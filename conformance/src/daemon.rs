@@ -117,7 +117,7 @@ impl Daemon {
     pub(crate) fn view(&self, session_id: &str) -> Result<View, PeerFailure> {
         // `WAIT` takes effect only if the view exceeds the window, and every view exceeds this one.
         let waits = pb::GetContextRequest {
-            window: Some(pb::ModelWindow { context_tokens: 1, ..Default::default() }),
+            window: Some(pb::ModelWindow { max_context_tokens: 1, ..Default::default() }),
             overflow_action: pb::OverflowAction::Wait.into(),
             wait_timeout: Some(prost_types::Duration { seconds: WAIT_SECONDS, nanos: 0 }),
             ..pb::GetContextRequest::default()

@@ -159,7 +159,7 @@ impl Longhand {
         let no_tail = "the view does not show that message, or something before it is still being written or run, or a \
                        call before it has its result behind it";
         Ok(Bounds {
-            head_start: position("head_start_message_id", &wanted.head_start, plan::head_can_start, no_head).await?,
+            head_start: position("covered_start_message_id", &wanted.head_start, plan::head_can_start, no_head).await?,
             tail_start: position("tail_start_message_id", &wanted.tail_start, plan::tail_can_start, no_tail).await?,
         })
     }

@@ -83,7 +83,7 @@ pub enum Reason {
     /// it, or the range of a summary does not fit the session.
     BoundaryInvalid,
     /// The view is too large to be read.
-    ContextTooLarge,
+    ViewTooLarge,
     /// The maximum number of event streams is open; the metadata has the limit.
     TooManyStreams,
     /// The client did not read its answer, for too long or while others needed the memory; an event stream resumes with
@@ -175,7 +175,7 @@ impl Reason {
         Self::SummaryLeaseLost,
         Self::SummaryRefused,
         Self::BoundaryInvalid,
-        Self::ContextTooLarge,
+        Self::ViewTooLarge,
         Self::TooManyStreams,
         Self::ReaderStalled,
         Self::TooManyViews,
@@ -241,7 +241,7 @@ impl Reason {
             Self::SummaryLeaseLost => "SUMMARY_LEASE_LOST",
             Self::SummaryRefused => "SUMMARY_REFUSED",
             Self::BoundaryInvalid => "BOUNDARY_INVALID",
-            Self::ContextTooLarge => "CONTEXT_TOO_LARGE",
+            Self::ViewTooLarge => "VIEW_TOO_LARGE",
             Self::TooManyStreams => "TOO_MANY_STREAMS",
             Self::ReaderStalled => "READER_STALLED",
             Self::TooManyViews => "TOO_MANY_VIEWS",
@@ -361,7 +361,7 @@ impl From<store::Error> for Error {
                 plain(Reason::OffsetMismatch).with("offset_bytes", offset).with("length_bytes", length)
             }
             E::LimitExceeded { what: store::VIEW_BYTES, limit, actual } => {
-                plain(Reason::ContextTooLarge).with("limit", limit).with("actual", actual)
+                plain(Reason::ViewTooLarge).with("limit", limit).with("actual", actual)
             }
             E::LimitExceeded { what, limit, actual } => {
                 plain(Reason::LimitExceeded).with("what", what).with("limit", limit).with("actual", actual)

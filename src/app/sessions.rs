@@ -64,7 +64,7 @@ pub struct ForkPoint {
     /// Forks after this sealed message, with the view up to it.
     pub message_id: Option<String>,
     /// Forks at this revision.
-    pub at_revision: Option<Revision>,
+    pub as_of_revision: Option<Revision>,
 }
 
 /// The answer of a mutation of a session.
@@ -392,8 +392,8 @@ impl Longhand {
         validate::client_id("client_id", client_id.as_deref())?;
         validate::title(&title)?;
         let key = self.store().find_session(id).await?;
-        let at = match (point.message_id, point.at_revision) {
-            (Some(_), Some(_)) => return Err(Error::field("at_revision", "does not go with message_id")),
+        let at = match (point.message_id, point.as_of_revision) {
+            (Some(_), Some(_)) => return Err(Error::field("as_of_revision", "does not go with message_id")),
             (Some(message), None) => ForkAt::Behind(message),
             (None, Some(revision)) => ForkAt::Revision(revision),
             (None, None) => ForkAt::Newest,

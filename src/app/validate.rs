@@ -60,8 +60,11 @@ pub(super) fn title(text: &str) -> Result<()> {
 /// Checks a model window.
 pub(super) fn window(field: impl Display + Copy, window: &ModelWindow) -> Result<()> {
     name(format_args!("{field}.model"), &window.model)?;
-    let counts =
-        [("context_tokens", Some(window.context)), ("input_tokens", window.input), ("output_tokens", window.output)];
+    let counts = [
+        ("max_context_tokens", Some(window.context)),
+        ("max_input_tokens", window.input),
+        ("max_output_tokens", window.output),
+    ];
     for (part, count) in counts {
         if count.is_some_and(|count| count < 0) {
             return Err(Error::field(format_args!("{field}.{part}"), "is negative"));
@@ -93,7 +96,7 @@ pub(super) fn usage(field: impl Display + Copy, usage: &Usage) -> Result<()> {
     }
     match usage.cost_usd {
         Some(cost) if !cost.is_finite() || cost < 0.0 => {
-            Err(Error::field(format_args!("{field}.cost_usd"), "is no price"))
+            Err(Error::field(format_args!("{field}.cost_micro_usd"), "is no price"))
         }
         _ => Ok(()),
     }

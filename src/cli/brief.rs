@@ -15,7 +15,7 @@ pub(super) fn brief(event: &pb::Event) -> String {
         Body::MessageAppended(appended) => message_appended(appended),
         Body::PartsClosed(closed) => format!("{} written", count(closed.part_ids.len() as i64, "part")),
         Body::MessageFinished(finished) => message_finished(finished),
-        Body::MessageEdited(edited) if edited.replacement_message_id.is_empty() => {
+        Body::MessageEdited(edited) if edited.replacement_message_id.is_none() => {
             "message left out of views".to_owned()
         }
         Body::MessageEdited(_) => "message replaced in views".to_owned(),
@@ -100,8 +100,12 @@ mod tests {
         let message_id = || "msg_1".to_owned();
         let compaction_id = || "cmp_1".to_owned();
         let (kind, role) = (pb::CompactionKind::Summary.into(), pb::Role::Assistant.into());
-        let outcome =
-            Some(pb::CompactionOutcome { tokens_before: 48, tokens_after: 9, covered_count: 3, ..Default::default() });
+        let outcome = Some(pb::CompactionOutcome {
+            estimated_tokens_before: 48,
+            estimated_tokens_after: 9,
+            covered_count: 3,
+            ..Default::default()
+        });
         let started = pb::CompactionStarted {
             compaction_id: compaction_id(),
             kind,

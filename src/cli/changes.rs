@@ -6,6 +6,7 @@ use super::failure::{self, Usage};
 use super::{Globals, ids, json};
 use crate::limits;
 use crate::pb;
+use crate::pb::fork_session_request::Point;
 use crate::pb::rewind_session_request::Target;
 use anyhow::Context as _;
 use std::io::{IsTerminal as _, Read as _};
@@ -238,8 +239,8 @@ pub(super) async fn create(globals: &Globals, arguments: CreateArguments) -> any
     let mut output = globals.output();
     let window = pb::ModelWindow {
         model: arguments.model,
-        context_tokens: arguments.window,
-        output_tokens: arguments.max_output,
+        max_context_tokens: arguments.window,
+        max_output_tokens: arguments.max_output,
         ..pb::ModelWindow::default()
     };
     let request = pb::CreateSessionRequest {
@@ -356,8 +357,7 @@ pub(super) async fn fork(globals: &Globals, arguments: ForkArguments) -> anyhow:
     let message_id = ids::optional_message(&mut client, &session_id, arguments.after).await?;
     let request = pb::ForkSessionRequest {
         session_id,
-        message_id,
-        at_revision: arguments.as_of,
+        point: message_id.map(Point::MessageId).or(arguments.as_of.map(Point::AsOfRevision)),
         client_id: arguments.client_id,
         title: arguments.title,
     };
@@ -379,7 +379,7 @@ pub(super) async fn rewind(globals: &Globals, arguments: RewindArguments) -> any
     let request = pb::RewindSessionRequest {
         session_id,
         target: Some(message_id.map_or(Target::ToStart(true), Target::MessageId)),
-        branch_summary: arguments.summarize.then_some(pb::BranchSummary { instruction }),
+        branch_summary: arguments.summarize.then_some(pb::BranchSummary { instructions: instruction }),
         ..pb::RewindSessionRequest::default()
     };
     let rewound = client.messages.rewind_session(request).await?.into_inner();

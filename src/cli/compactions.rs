@@ -110,7 +110,7 @@ pub(super) async fn start(globals: &Globals, arguments: StartArguments) -> anyho
         level: arguments.level.map_or(pb::CompactionLevel::Unspecified, Level::proto).into(),
         validate_only: arguments.dry_run,
         tail_start_message_id: ids::message(&mut client, &session_id, &arguments.to).await?,
-        head_start_message_id: ids::message(&mut client, &session_id, &arguments.from).await?,
+        covered_start_message_id: ids::message(&mut client, &session_id, &arguments.from).await?,
     };
     // The subscription starts before the request, so that the end of the compaction cannot be missed.
     let is_awaited = !arguments.detach && !arguments.dry_run;
@@ -360,7 +360,7 @@ fn result(compaction: &pb::Compaction) -> String {
 
 /// Revisions of the first and the last covered message.
 fn range(compaction: &pb::Compaction) -> String {
-    let covered = compaction.outcome.as_ref().map(|outcome| outcome.covered.as_slice()).unwrap_or_default();
+    let covered = compaction.outcome.as_ref().map(|outcome| outcome.covered_ranges.as_slice()).unwrap_or_default();
     match (covered.first(), covered.last()) {
         (Some(first), Some(last)) => format!("{}-{}", first.first_revision, last.last_revision),
         _ => "-".to_owned(),
@@ -399,8 +399,8 @@ fn table(compactions: &[pb::Compaction], times: Times) -> Table {
             times.text(compaction.create_time.as_ref()),
             compaction.base_revision.map_or_else(|| "-".to_owned(), |revision| revision.to_string()),
             range(compaction),
-            tokens(compaction, |outcome| outcome.tokens_before),
-            tokens(compaction, |outcome| outcome.tokens_after),
+            tokens(compaction, |outcome| outcome.estimated_tokens_before),
+            tokens(compaction, |outcome| outcome.estimated_tokens_after),
             summarizer(compaction),
             cost(compaction),
             duration(compaction),
@@ -464,9 +464,9 @@ mod tests {
             covered.map(|(first_revision, last_revision)| pb::RevisionRange { first_revision, last_revision });
         done.level = pb::CompactionLevel::Deep.into();
         done.outcome = Some(pb::CompactionOutcome {
-            covered: covered.to_vec(),
-            tokens_before: 9,
-            tokens_after: 4,
+            covered_ranges: covered.to_vec(),
+            estimated_tokens_before: 9,
+            estimated_tokens_after: 4,
             ..Default::default()
         });
         done.undone_revision = Some(12);

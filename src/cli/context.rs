@@ -43,8 +43,8 @@ impl Arguments {
             session_id: self.session,
             as_of_revision: self.as_of,
             window: self.window.map(|context_tokens| pb::ModelWindow {
-                context_tokens,
-                output_tokens: self.max_output,
+                max_context_tokens: context_tokens,
+                max_output_tokens: self.max_output,
                 overhead_tokens: self.overhead,
                 ..pb::ModelWindow::default()
             }),
@@ -90,7 +90,7 @@ pub(super) fn headline(header: &pb::ContextHeader) -> String {
     let mut line = format!(
         "view at revision {}: {}, {}{fits}, hash {}",
         header.revision,
-        count(header.message_count.into(), "message"),
+        count(header.message_count, "message"),
         context_usage(header.context_tokens, header.window_tokens),
         hex(&header.view_hash),
     );
@@ -125,12 +125,12 @@ pub(super) fn heading(message: &pb::ContextMessage) -> String {
         pb::ContextMessageKind::Unspecified | pb::ContextMessageKind::Shown => {
             format!("#{} {speaker} · {}", message.revision, message.message_id)
         }
-        pb::ContextMessageKind::Paired => format!("{speaker} (added by pairing)"),
-        pb::ContextMessageKind::Filler => format!("{speaker} (text of the policy)"),
+        pb::ContextMessageKind::MissingResult => format!("{speaker} (added by pairing)"),
+        pb::ContextMessageKind::PolicyText => format!("{speaker} (text of the policy)"),
         pb::ContextMessageKind::Retrieved => format!("{speaker} (retrieved)"),
         kind @ (pb::ContextMessageKind::Marker
         | pb::ContextMessageKind::Summary
-        | pb::ContextMessageKind::Branch
+        | pb::ContextMessageKind::BranchSummary
         | pb::ContextMessageKind::Added) => {
             let kind = word(kind.as_str_name(), "CONTEXT_MESSAGE_KIND_");
             let written = message.provenance.as_ref().map(written).unwrap_or_default();
@@ -165,7 +165,7 @@ fn shortening(part: &pb::ContextPart) -> Option<String> {
 fn account(end: &pb::ContextEnd) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(covered) = &end.covered {
-        let ranges: Vec<String> = covered.ranges.iter().map(range).collect();
+        let ranges: Vec<String> = covered.covered_ranges.iter().map(range).collect();
         lines.push(format!(
             "covered by {} of {}: revisions {}",
             covered.summary_message_id,
@@ -238,7 +238,7 @@ mod tests {
             covered: Some(pb::CoveredHistory {
                 compaction_id: "cmp_1".into(),
                 summary_message_id: "msg_9".into(),
-                ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 7 }],
+                covered_ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 7 }],
                 provenance: None,
             }),
             omitted: vec![pb::OmittedHistory {
@@ -269,8 +269,12 @@ mod tests {
             };
             let request = arguments.request();
             assert_eq!((request.overflow_action(), request.as_of_revision), (action, Some(3)));
-            let expected =
-                pb::ModelWindow { context_tokens: 9, output_tokens: Some(2), overhead_tokens: 1, ..Default::default() };
+            let expected = pb::ModelWindow {
+                max_context_tokens: 9,
+                max_output_tokens: Some(2),
+                overhead_tokens: 1,
+                ..Default::default()
+            };
             assert_eq!(request.window, Some(expected));
         }
     }

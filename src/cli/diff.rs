@@ -168,7 +168,8 @@ fn dropped(message: &pb::ContextMessage, end: &pb::ContextEnd) -> Dropped {
     if message.revision == 0 {
         return gone;
     }
-    let is_covered = |covered: &&pb::CoveredHistory| covered.ranges.iter().any(|range| holds(range, message.revision));
+    let is_covered =
+        |covered: &&pb::CoveredHistory| covered.covered_ranges.iter().any(|range| holds(range, message.revision));
     if let Some(covered) = end.covered.as_ref().filter(is_covered) {
         let compaction_id = covered.compaction_id.clone();
         return Dropped {
@@ -318,7 +319,7 @@ mod tests {
             covered: Some(pb::CoveredHistory {
                 compaction_id: "cmp_1".into(),
                 summary_message_id: "msg_11".into(),
-                ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 2 }],
+                covered_ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 2 }],
                 provenance: None,
             }),
             omitted: vec![pb::OmittedHistory {

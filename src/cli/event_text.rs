@@ -26,7 +26,7 @@ pub(super) fn sentence(event: &pb::Event) -> String {
         Body::SessionRestored(_) => "session restored".to_owned(),
         Body::SessionForked(forked) => {
             let behind = forked.after_revision.map(|after| format!(", behind {after}")).unwrap_or_default();
-            format!("session forked from {} at revision {}{behind}", forked.fork_session_id, forked.fork_revision)
+            format!("session forked from {} at revision {}{behind}", forked.source_session_id, forked.source_revision)
         }
         Body::PolicyChanged(changed) => format!("policy changed, from preset {}", changed.preset),
         Body::MessageAppended(appended) => message_appended(appended),
@@ -40,11 +40,11 @@ pub(super) fn sentence(event: &pb::Event) -> String {
         }
         Body::UsageRecorded(recorded) => usage_recorded(recorded),
         Body::SessionRewound(rewound) => format!("session rewound to revision {}", rewound.after_revision),
-        Body::MessageEdited(edited) if edited.replacement_message_id.is_empty() => {
+        Body::MessageEdited(edited) if edited.replacement_message_id.is_none() => {
             format!("message omitted: {}", edited.message_id)
         }
         Body::MessageEdited(edited) => {
-            format!("message edited: {} replaces {}", edited.replacement_message_id, edited.message_id)
+            format!("message edited: {} replaces {}", edited.replacement_message_id(), edited.message_id)
         }
         Body::MessagePinned(pinned) => format!("message pinned: {}", pinned.message_id),
         Body::MessageUnpinned(unpinned) => format!("message unpinned: {}", unpinned.message_id),
@@ -93,7 +93,7 @@ fn session_created(created: &pb::SessionCreated) -> String {
 
 fn updates(updated: &pb::SessionUpdated) -> Vec<String> {
     let title = updated.title.as_ref().map(|title| format!("title {:?}", shorten(title, WORDS_WIDTH)));
-    let window = updated.window.as_ref().map(|window| format!("window {} tokens", window.context_tokens));
+    let window = updated.window.as_ref().map(|window| format!("window {} tokens", window.max_context_tokens));
     let metadata = updated.metadata_json.as_ref().map(|_| "metadata".to_owned());
     [title, window, metadata].into_iter().flatten().collect()
 }
@@ -101,13 +101,13 @@ fn updates(updated: &pb::SessionUpdated) -> Vec<String> {
 fn message_appended(appended: &pb::MessageAppended) -> String {
     let what = special_kind(appended.kind()).unwrap_or_else(|| "message".to_owned());
     let open = if appended.sealed { "" } else { ", open" };
-    let parts = count(appended.part_count.into(), "part");
+    let parts = count(appended.part_count, "part");
     format!("{} {what} appended: {} ({parts}{open})", role(appended.role), appended.message_id)
 }
 
 fn usage_recorded(recorded: &pb::UsageRecorded) -> String {
     let usage = recorded.usage.as_ref().map(usage_text).unwrap_or_default();
-    let window = recorded.window.as_ref().map_or(0, |window| window.context_tokens);
+    let window = recorded.window.as_ref().map_or(0, |window| window.max_context_tokens);
     if window > 0 { format!("usage: {usage}, of a window of {window} tokens") } else { format!("usage: {usage}") }
 }
 
@@ -133,7 +133,7 @@ fn compaction_started(started: &pb::CompactionStarted) -> String {
 
 /// Outcome of a compaction, in numbers.
 pub(super) fn outcome(outcome: &pb::CompactionOutcome) -> String {
-    let mut text = format!("{} → {} tokens", outcome.tokens_before, outcome.tokens_after);
+    let mut text = format!("{} → {} tokens", outcome.estimated_tokens_before, outcome.estimated_tokens_after);
     if outcome.covered_count > 0 {
         text += &format!(", {} covered", count(outcome.covered_count, "message"));
     }
@@ -232,8 +232,8 @@ mod tests {
             compaction_id: "cmp_1".into(),
             kind: pb::CompactionKind::Summary.into(),
             outcome: Some(pb::CompactionOutcome {
-                tokens_before: 48,
-                tokens_after: 9,
+                estimated_tokens_before: 48,
+                estimated_tokens_after: 9,
                 covered_count: 1,
                 summarizer: "extractive".into(),
                 duration_ms: 3,
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn usage_names_the_window_that_it_is_of() {
-        let window = pb::ModelWindow { context_tokens: 9, ..pb::ModelWindow::default() };
+        let window = pb::ModelWindow { max_context_tokens: 9, ..pb::ModelWindow::default() };
         let recorded = pb::UsageRecorded { window: Some(window), ..pb::UsageRecorded::default() };
         assert!(sentence_of(Body::UsageRecorded(recorded)).ends_with(", of a window of 9 tokens"));
         assert!(!sentence_of(Body::UsageRecorded(pb::UsageRecorded::default())).contains("window"));

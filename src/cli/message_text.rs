@@ -31,7 +31,7 @@ pub(super) fn special_kind(kind: pb::MessageKind) -> Option<String> {
         | pb::MessageKind::Edit
         | pb::MessageKind::Summary
         | pb::MessageKind::Marker
-        | pb::MessageKind::Branch
+        | pb::MessageKind::BranchSummary
         | pb::MessageKind::Continuation
         | pb::MessageKind::Replay => Some(word(kind.as_str_name(), "MESSAGE_KIND_")),
     }
@@ -133,7 +133,7 @@ pub(super) fn finish(message: &pb::Message) -> Option<String> {
 /// The view that a reply was given, as text.
 fn given_view(view: &pb::GivenView) -> String {
     let shortened = if view.shortened { ", shortened for it" } else { "" };
-    let window = view.window.as_ref().map_or(0, |window| window.context_tokens);
+    let window = view.window.as_ref().map_or(0, |window| window.max_context_tokens);
     let window = if window > 0 { format!(", for a window of {window} tokens") } else { String::new() };
     format!("was given the view at revision {}, hash {}{shortened}{window}", view.revision, hex(&view.view_hash))
 }
@@ -150,8 +150,8 @@ pub(super) fn usage_text(usage: &pb::Usage) -> String {
             text += &format!(", {tokens} {what}");
         }
     }
-    if let Some(cost) = usage.cost_usd {
-        text += &format!(", ${cost:.4}");
+    if let Some(cost) = usage.cost_micro_usd {
+        text += &format!(", ${:.4}", cost as f64 / 1e6);
     }
     text
 }
@@ -207,7 +207,12 @@ mod tests {
     fn a_reply_names_the_view_that_it_was_given() {
         let ended = pb::Finish {
             reason: pb::FinishReason::ToolCalls.into(),
-            usage: Some(pb::Usage { input_tokens: 7, output_tokens: 2, cost_usd: Some(0.5), ..pb::Usage::default() }),
+            usage: Some(pb::Usage {
+                input_tokens: 7,
+                output_tokens: 2,
+                cost_micro_usd: Some(500_000),
+                ..pb::Usage::default()
+            }),
             ..pb::Finish::default()
         };
         let given = pb::GivenView { revision: 41, view_hash: vec![0xab], ..pb::GivenView::default() };
@@ -217,7 +222,7 @@ mod tests {
             finish(&message).as_deref(),
             Some("tool calls · 7 in, 2 out, $0.5000 · was given the view at revision 41, hash ab")
         );
-        let window = pb::ModelWindow { context_tokens: 9, ..pb::ModelWindow::default() };
+        let window = pb::ModelWindow { max_context_tokens: 9, ..pb::ModelWindow::default() };
         message.given_view = Some(pb::GivenView { window: Some(window), shortened: true, ..given });
         let text = finish(&message).expect("it tells");
         assert!(text.ends_with("revision 41, hash ab, shortened for it, for a window of 9 tokens"), "{text}");

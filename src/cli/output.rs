@@ -208,7 +208,8 @@ pub(super) fn dollars(micros: i64) -> String {
 }
 
 /// A number of things: `1 message`, `2 messages`.
-pub(super) fn count(number: i64, thing: &str) -> String {
+pub(super) fn count(number: impl Into<i64>, thing: &str) -> String {
+    let number = number.into();
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 

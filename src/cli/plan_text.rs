@@ -32,8 +32,8 @@ fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
         kind(plan.kind()),
         level(plan.level()),
         plan.base_revision,
-        plan.tokens_before,
-        count(plan.tokens_after, "token")
+        plan.estimated_tokens_before,
+        count(plan.estimated_tokens_after, "token")
     )];
     if has_summary {
         let behind =
@@ -43,7 +43,7 @@ fn lines(plan: &pb::CompactionPlan) -> Vec<String> {
             count(plan.covered_count, "more message"),
             plan.covered_ranges.iter().map(range).collect::<Vec<_>>().join(", ")
         ));
-        lines.push(format!("keeps {behind}, beside a summary of at most {}", count(plan.summary_tokens, "token")));
+        lines.push(format!("keeps {behind}, beside a summary of at most {}", count(plan.max_summary_tokens, "token")));
     }
     for (ids, why) in [(&plan.retained_message_ids, "retains"), (&plan.pinned_message_ids, "keeps as pinned")] {
         if !ids.is_empty() {
@@ -93,12 +93,12 @@ mod tests {
             kind: pb::CompactionKind::Summary.into(),
             level: pb::CompactionLevel::Auto.into(),
             base_revision: 9,
-            tokens_before: 900,
-            tokens_after: 400,
+            estimated_tokens_before: 900,
+            estimated_tokens_after: 400,
             covered_ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 6 }],
             covered_count: 5,
             tail_start_message_id: Some("msg_7".into()),
-            summary_tokens: 100,
+            max_summary_tokens: 100,
             summarizer: "fake".into(),
             requests: vec![pb::PlannedRequest::default()],
             request_tokens: 700,
@@ -123,8 +123,8 @@ mod tests {
         let plan = pb::CompactionPlan {
             kind: pb::CompactionKind::Prune.into(),
             base_revision: 9,
-            tokens_before: 900,
-            tokens_after: 400,
+            estimated_tokens_before: 900,
+            estimated_tokens_after: 400,
             truncations: vec![pb::CompactionTruncation {
                 message_id: "msg_2".into(),
                 part_id: "prt_2".into(),

@@ -74,7 +74,7 @@ fn new_parts<'a>(event: &'a pb::Event, message: &'a pb::Message) -> impl Iterato
         Some(Body::MessageAppended(_)) => part.revision <= event.revision,
         Some(Body::PartsClosed(closed)) => closed.part_ids.contains(&part.part_id),
         // The text of a message that an edit left out has been printed before.
-        Some(Body::MessageEdited(edited)) => !edited.replacement_message_id.is_empty(),
+        Some(Body::MessageEdited(edited)) => edited.replacement_message_id.is_some(),
         Some(Body::Compacted(_)) => true,
         Some(_) | None => false,
     })

@@ -68,7 +68,7 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
 /// Ids of the sessions, of their parents and of the origins of forks.
 fn related(sessions: &[pb::Session]) -> impl Iterator<Item = &str> + Clone {
     sessions.iter().flat_map(|session| {
-        let others = [&session.parent_session_id, &session.fork_session_id].into_iter().flatten();
+        let others = [&session.parent_session_id, &session.source_session_id].into_iter().flatten();
         std::iter::once(&session.session_id).chain(others).map(String::as_str)
     })
 }
@@ -85,7 +85,7 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
         Column::text("TITLE"),
     ]);
     for session in sessions {
-        let window = session.window.as_ref().map_or(0, |window| window.context_tokens);
+        let window = session.window.as_ref().map_or(0, |window| window.max_context_tokens);
         table.row(vec![
             ids.text(&session.session_id).to_owned(),
             session.message_count.to_string(),
@@ -103,7 +103,7 @@ fn table(sessions: &[pb::Session], ids: Ids, times: Times) -> Table {
 /// Suffix of a title: archived state, and the parent or the origin of the fork.
 fn relation(session: &pb::Session, ids: Ids) -> String {
     let archived = if session.state() == pb::SessionState::Archived { " (archived)" } else { "" };
-    match (&session.parent_session_id, &session.fork_session_id) {
+    match (&session.parent_session_id, &session.source_session_id) {
         (_, Some(original)) => format!("{archived} (fork of {})", ids.text(original)),
         (Some(parent), None) => format!("{archived} (child of {})", ids.text(parent)),
         (None, None) => archived.to_owned(),
@@ -119,7 +119,7 @@ mod tests {
         let session = pb::Session {
             session_id: "ses_1".into(),
             title: "t".into(),
-            fork_session_id: Some("ses_0".into()),
+            source_session_id: Some("ses_0".into()),
             state: pb::SessionState::Archived.into(),
             ..pb::Session::default()
         };

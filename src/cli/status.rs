@@ -239,7 +239,7 @@ fn lines_of(session: &pb::Session, newest: Option<&pb::Compaction>, now: Timesta
     let overhead = guards
         .overhead_tokens
         .map_or_else(|| "below the limit".to_owned(), |tokens| format!("{tokens} tokens of overhead FILL the window"));
-    let window = session.window.as_ref().map_or(0, |window| window.context_tokens);
+    let window = session.window.as_ref().map_or(0, |window| window.max_context_tokens);
     vec![
         ("session", session.session_id.clone()),
         ("title", session.title.clone()),

@@ -299,7 +299,7 @@ fn made_progress(compaction: &Compaction) -> bool {
 
 /// True for maintenance and for the last resort, which count neither as progress of a level nor against it.
 fn is_outside_levels(compaction: &Compaction) -> bool {
-    matches!(compaction.request.trigger, Trigger::Maintenance | Trigger::Window)
+    matches!(compaction.request.trigger, Trigger::Maintenance | Trigger::LastResort)
 }
 
 fn is_by_hand(compaction: &Compaction) -> bool {
@@ -358,7 +358,7 @@ fn usage_before_compaction(past: GuardInput<'_>) -> Option<UsageSample> {
 fn failed_last_resort(past: GuardInput<'_>) -> Option<Revision> {
     let (revision, newest) = since_change(past).next()?;
     let has_failed = matches!(newest.state, CompactionState::Failed | CompactionState::Dead);
-    (newest.request.trigger == Trigger::Window && has_failed && !reports_overhead(newest)).then_some(revision)
+    (newest.request.trigger == Trigger::LastResort && has_failed && !reports_overhead(newest)).then_some(revision)
 }
 
 /// The base of the newest compaction by a threshold, if only maintenance and last resorts came after it.

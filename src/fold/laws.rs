@@ -182,7 +182,7 @@ impl Session<'_> {
             let (trigger, level) = match decision {
                 Decision::Steps(plan::Decision::Level(level)) => (Trigger::Threshold, Some(level)),
                 Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, None),
-                Decision::LastResort => (Trigger::Window, None),
+                Decision::LastResort => (Trigger::LastResort, None),
             };
             match self.execute(&before, &evaluated, decision) {
                 Ok(prepared) => {
@@ -193,7 +193,7 @@ impl Session<'_> {
                         overhead_tokens: evaluated.guards.overhead.unseen_tokens,
                         ..Outcome::default()
                     };
-                    self.counts.last_resorts += usize::from(trigger == Trigger::Window);
+                    self.counts.last_resorts += usize::from(trigger == Trigger::LastResort);
                     self.commit(&before, prepared, trigger, burst);
                     self.end(trigger, level, Ok(outcome));
                 }
@@ -373,7 +373,7 @@ impl Session<'_> {
         assert_eq!(shown(&snapshot.view), shown(&after), "what was measured is what is in force");
         assert!(snapshot.view.estimated_tokens < before.view.estimated_tokens, "a compaction adds nothing");
         accounted(&self.stored, &snapshot);
-        unfinished_stays(before, &snapshot, trigger == Trigger::Window);
+        unfinished_stays(before, &snapshot, trigger == Trigger::LastResort);
         pairs_stay_together(before, &snapshot);
         burst.push(snapshot);
     }
@@ -384,7 +384,7 @@ impl Session<'_> {
         let policy = &self.stored.policy;
         let steps =
             level.and_then(|level| policy.level(level)).map_or(&policy.maintenance, |level_policy| &level_policy.steps);
-        let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(steps) };
+        let kind = if trigger == Trigger::LastResort { CompactionKind::Omission } else { plan::kind(steps) };
         let request = CompactionRequest::new(kind, trigger, level);
         let (id, window, now) = (CompactionId(Uuid::nil()), &self.stored.window, self.stored.now);
         let ended = Compaction::ended(id, request, window.context, end, end_revision, now);

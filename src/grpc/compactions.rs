@@ -34,7 +34,7 @@ impl CompactionService for Compactions {
             instructions,
             level,
             validate_only,
-            head_start_message_id,
+            covered_start_message_id: head_start_message_id,
             tail_start_message_id,
             ..
         } = request.into_inner();
@@ -81,7 +81,7 @@ impl CompactionService for Compactions {
         request: Request<pb::GetCompactionRequest>,
     ) -> Result<Response<pb::GetCompactionResponse>, Status> {
         let pb::GetCompactionRequest { compaction_id, text_request_number } = request.into_inner();
-        let found = self.app.get_compaction_with(&compaction_id, text_request_number).await?;
+        let found = self.app.get_compaction_with(&compaction_id, text_request_number.into()).await?;
         let summary_requests = found.requests.iter().cloned().map(summary_request).collect();
         Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)), summary_requests }))
     }

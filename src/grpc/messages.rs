@@ -136,7 +136,7 @@ impl MessageService for Messages {
         let to = read_rewind_target(target.as_ref())?;
         let receipt = match branch_summary {
             None => self.app.rewind(&session_id, to, expected_revision, caller).await?,
-            Some(pb::BranchSummary { instruction }) => {
+            Some(pb::BranchSummary { instructions: instruction }) => {
                 self.app.rewind_with_summary(&session_id, to, &instruction, expected_revision, caller).await?
             }
         };

@@ -5,6 +5,7 @@ use super::convert::session::{read_change, read_new, session};
 use crate::app::Longhand;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::pb;
+use crate::pb::fork_session_request::Point;
 use crate::pb::session_service_server::SessionService;
 use tonic::{Request, Response, Status};
 
@@ -77,8 +78,12 @@ impl SessionService for Sessions {
         request: Request<pb::ForkSessionRequest>,
     ) -> Result<Response<pb::ForkSessionResponse>, Status> {
         let caller = caller(&request, "")?;
-        let pb::ForkSessionRequest { session_id, message_id, at_revision, client_id, title } = request.into_inner();
-        let point = ForkPoint { message_id, at_revision };
+        let pb::ForkSessionRequest { session_id, point, client_id, title } = request.into_inner();
+        let point = match point {
+            Some(Point::MessageId(id)) => ForkPoint { message_id: Some(id), ..ForkPoint::default() },
+            Some(Point::AsOfRevision(revision)) => ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() },
+            None => ForkPoint::default(),
+        };
         let (info, existed) = self.app.fork_session(&session_id, point, client_id, title, caller).await?;
         Ok(Response::new(pb::ForkSessionResponse { session: Some(session(info)), existed }))
     }

@@ -60,7 +60,7 @@ fn code(reason: Reason) -> Code {
         | Reason::SummaryLeaseLost
         | Reason::BackupFailed
         | Reason::BoundaryInvalid => Code::FailedPrecondition,
-        Reason::ContextTooLarge
+        Reason::ViewTooLarge
         | Reason::TooManyStreams
         | Reason::TooManyCompactions
         | Reason::ReaderStalled

@@ -131,17 +131,17 @@ async fn a_session_is_made_changed_forked_and_put_away() {
     let got = sessions.get_session(request).await.expect("the session").into_inner();
     assert_eq!(got.session.as_ref(), Some(&made));
 
-    let window = Some(pb::ModelWindow { context_tokens: 9_000, ..Default::default() });
+    let window = Some(pb::ModelWindow { max_context_tokens: 9_000, ..Default::default() });
     let title = Some("new".to_owned());
     let request = pb::UpdateSessionRequest { session_id: "mine".into(), title, window, ..Default::default() };
     let changed = sessions.update_session(request).await.expect("a change").into_inner();
     let session = changed.session.expect("the session");
-    assert_eq!((session.title.as_str(), session.window.expect("a window").context_tokens), ("new", 9_000));
+    assert_eq!((session.title.as_str(), session.window.expect("a window").max_context_tokens), ("new", 9_000));
     assert_eq!((session.revision, changed.seq), (changed.revision, 2));
 
     let request = pb::ForkSessionRequest { session_id: "mine".into(), title: "fork".into(), ..Default::default() };
     let fork = sessions.fork_session(request).await.expect("a fork").into_inner().session.expect("the fork");
-    assert_eq!((fork.fork_session_id, fork.fork_revision), (Some(made.session_id.clone()), Some(changed.revision)));
+    assert_eq!((fork.source_session_id, fork.source_revision), (Some(made.session_id.clone()), Some(changed.revision)));
 
     let request = pb::ArchiveSessionRequest { session_id: "mine".into(), ..Default::default() };
     let archived = sessions.archive_session(request).await.expect("an archive").into_inner();

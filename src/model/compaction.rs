@@ -55,7 +55,7 @@ pub enum Trigger {
     /// A provider refused the view because it was too large.
     Overflow,
     /// The view exceeded its window, and the policy's own steps did not help: the last resort.
-    Window,
+    LastResort,
 }
 
 impl Trigger {
@@ -67,7 +67,7 @@ impl Trigger {
             Self::Manual => "manual",
             Self::Supplied => "supplied",
             Self::Overflow => "overflow",
-            Self::Window => "window",
+            Self::LastResort => "last_resort",
         }
     }
 }

@@ -36,7 +36,7 @@ impl From<MessageKind> for super::MessageKind {
             MessageKind::Edit => Self::Edit,
             MessageKind::Summary => Self::Summary,
             MessageKind::Marker => Self::Marker,
-            MessageKind::Branch => Self::Branch,
+            MessageKind::Branch => Self::BranchSummary,
             MessageKind::Continuation => Self::Continuation,
             MessageKind::Replay => Self::Replay,
         }
@@ -81,7 +81,7 @@ impl From<Usage> for super::Usage {
             cache_read_tokens: usage.cache_read,
             cache_write_tokens: usage.cache_write,
             total_tokens: usage.total,
-            cost_usd: usage.cost_usd,
+            cost_micro_usd: usage.cost_micros(),
         }
     }
 }
@@ -95,7 +95,8 @@ impl From<super::Usage> for Usage {
             cache_read: usage.cache_read_tokens,
             cache_write: usage.cache_write_tokens,
             total: usage.total_tokens,
-            cost_usd: usage.cost_usd,
+            // Costs stay far below 2^53 millionths, up to which the division is exact.
+            cost_usd: usage.cost_micro_usd.map(|micros| micros as f64 / 1e6),
         }
     }
 }

@@ -310,7 +310,7 @@ impl Worker {
         }
         let level_policy = claim.request.level.and_then(|level| policy.level(level));
         match level_policy {
-            _ if claim.request.trigger == Trigger::Window => self.apply_last_resort(&attempt).await,
+            _ if claim.request.trigger == Trigger::LastResort => self.apply_last_resort(&attempt).await,
             Some(level_policy) => self.apply_level(&attempt, level_policy).await,
             None => self.apply_clearings(&attempt).await,
         }
@@ -344,7 +344,7 @@ impl Worker {
         let work = match claim.request.trigger {
             Trigger::Manual => plan::prune_all(planning),
             Trigger::Overflow => Work { removals: replay::given_up(planning), summary: None },
-            Trigger::Threshold | Trigger::Maintenance | Trigger::Supplied | Trigger::Window => {
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Supplied | Trigger::LastResort => {
                 plan::maintenance(planning)
             }
         };
@@ -372,7 +372,7 @@ impl Worker {
         // a reply that had no space is treated likewise.
         let given_up = match claim.request.trigger {
             Trigger::Overflow => replay::given_up(planning),
-            Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::LastResort => {
                 Removals::default()
             }
         };
@@ -637,7 +637,7 @@ fn request(
     let (trigger, kind) = match decision {
         Decision::Steps(plan::Decision::Level(_)) => (Trigger::Threshold, plan::kind(steps)),
         Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, plan::kind(steps)),
-        Decision::LastResort => (Trigger::Window, CompactionKind::Omission),
+        Decision::LastResort => (Trigger::LastResort, CompactionKind::Omission),
     };
     (CompactionRequest { notice, ..CompactionRequest::new(kind, trigger, level) }, confirm_until)
 }

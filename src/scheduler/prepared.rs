@@ -119,9 +119,11 @@ impl PreparedCompaction {
             stopped: if has_helped { None } else { guards.failure_of_one_more(planning.policy) },
             changes: match claim.request.trigger {
                 Trigger::Overflow => with_replay(self.changes, *planning),
-                Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::Window => {
-                    self.changes
-                }
+                Trigger::Threshold
+                | Trigger::Maintenance
+                | Trigger::Manual
+                | Trigger::Supplied
+                | Trigger::LastResort => self.changes,
             },
         }
     }

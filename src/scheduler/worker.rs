@@ -114,7 +114,7 @@ impl Attempt<'_> {
         match self.claim.request.trigger {
             Trigger::Threshold | Trigger::Maintenance => false,
             Trigger::Overflow => replay::overflow_of(self.planning) != Some(Overflow::Answered),
-            Trigger::Manual | Trigger::Supplied | Trigger::Window => true,
+            Trigger::Manual | Trigger::Supplied | Trigger::LastResort => true,
         }
     }
 

@@ -221,7 +221,7 @@ pub(crate) struct JobRow {
 impl JobRow {
     /// True if a trigger requested it, without any caller.
     pub(super) fn is_automatic(&self) -> bool {
-        matches!(self.compaction.request.trigger, Trigger::Threshold | Trigger::Maintenance | Trigger::Window)
+        matches!(self.compaction.request.trigger, Trigger::Threshold | Trigger::Maintenance | Trigger::LastResort)
     }
 }
 

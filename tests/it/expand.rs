@@ -169,7 +169,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     };
     let forked = fork(&session, ForkPoint::default()).await;
     let then = test.app.get_message(&session, "a4").await.expect("it is there").0.revision;
-    let early = fork(&session, ForkPoint { at_revision: Some(then), ..ForkPoint::default() }).await;
+    let early = fork(&session, ForkPoint { as_of_revision: Some(then), ..ForkPoint::default() }).await;
     test.append(&session, &turns(6, 7, 40)).await;
     let third = cover(&session, "u7").await;
     assert_eq!(names(&forked, &second).await, names(&session, &second).await);

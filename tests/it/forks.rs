@@ -22,7 +22,7 @@ fn behind(message: &str) -> ForkPoint {
 }
 
 fn at(revision: Revision) -> ForkPoint {
-    ForkPoint { at_revision: Some(revision), ..ForkPoint::default() }
+    ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() }
 }
 
 async fn names(test: &TestApp, session: &str) -> Vec<String> {
@@ -130,7 +130,7 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
         (at(newest + 1), Reason::RevisionOutOfRange),
         (behind("a1"), Reason::MessageOpen),
         (behind("nobody"), Reason::MessageNotFound),
-        (ForkPoint { at_revision: Some(1), ..behind("u1") }, Reason::InvalidField),
+        (ForkPoint { as_of_revision: Some(1), ..behind("u1") }, Reason::InvalidField),
     ] {
         let refused = test.app.fork_session(&session, point.clone(), None, String::new(), Caller::default()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{point:?}");

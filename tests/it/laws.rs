@@ -467,8 +467,8 @@ impl Fixture {
                 };
                 match app.start_compaction(&id, wanted, none()).await {
                     // Not every policy summarizes.
-                    Err(error) if error.metadata.get("field").is_some_and(|field| field == "head_start_message_id") => {
-                    }
+                    Err(error)
+                        if error.metadata.get("field").is_some_and(|field| field == "covered_start_message_id") => {}
                     started => {
                         started?;
                         self.sessions[at].has_front = true;
@@ -502,7 +502,7 @@ impl Fixture {
         let session = &self.sessions[at];
         let newest = self.test.revision(&session.id).await;
         let point = Revision::try_from(number).expect("small").rem_euclid(newest) + 1;
-        let fork = ForkPoint { at_revision: Some(point), ..ForkPoint::default() };
+        let fork = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
         let (info, _) = self.test.app.fork_session(&session.id, fork, None, String::new(), Caller::default()).await?;
         let inherited = session.written.iter().map(|written| written.at(point));
         let child = Tracked {

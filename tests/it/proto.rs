@@ -58,20 +58,22 @@ const NO_WORDS: [&str; 13] =
 const UNITS: [&str; 7] = ["tokens", "bytes", "ms", "us", "count", "usd", "json"];
 
 /// Fields that appear to violate rule 5, with the reason why they do not.
-const NAMES: [(&str, &str); 14] = [
+const NAMES: [(&str, &str); 16] = [
+    ("BranchSummary.instructions", "one text"),
     ("Compaction.instructions", "one text"),
-    ("Compaction.tokens_at_request", "the noun is `tokens`; the rest is the time"),
-    ("CompactionOutcome.tokens_before", "the noun is `tokens`; the rest is the time"),
-    ("CompactionPlan.tokens_before", "the noun is `tokens`; the rest is the time"),
-    ("CompactionPlan.tokens_after", "the noun is `tokens`; the rest is the time"),
-    ("CompactionOutcome.tokens_after", "the noun is `tokens`; the rest is the time"),
-    ("CompactionOutcome.covered", "a participle: the ranges covered"),
+    ("CompactionOutcome.context_tokens_before", "the noun is `tokens`; the rest is the time"),
+    ("CompactionOutcome.estimated_tokens_before", "the noun is `tokens`; the rest is the time"),
+    ("CompactionOutcome.estimated_tokens_after", "the noun is `tokens`; the rest is the time"),
+    ("CompactionPlan.estimated_tokens_before", "the noun is `tokens`; the rest is the time"),
+    ("CompactionPlan.estimated_tokens_after", "the noun is `tokens`; the rest is the time"),
     ("ContextEnd.omitted", "a participle: the ranges omitted"),
     ("ContextHeader.fits", "a state, in the words of the design"),
+    ("EditSummaryTaskRequest.instructions", "one text"),
     ("GetContextResponse.messages", "one frame that holds several messages"),
-    ("StartCompactionRequest.instructions", "one text"),
     ("ListHeadsRequest.at", "the points to read at"),
+    ("StartCompactionRequest.instructions", "one text"),
     ("SubscribeEventsResponse.events", "one frame that holds several events"),
+    ("SummaryTask.instructions", "one text"),
     ("ToolResultPart.status", "a singular that ends in s"),
 ];
 
@@ -221,10 +223,11 @@ impl<'a> Lint<'a> {
         let is = |types: &[Type]| types.contains(&field.r#type());
         let unsigned = is(&[Type::Uint32, Type::Uint64, Type::Fixed32, Type::Fixed64]);
         self.expect(!unsigned, path, format!("rule 2: {shown} is unsigned"));
-        let small =
-            !is(&[Type::Int32, Type::Sint32, Type::Sfixed32]) || name == "page_size" || name.ends_with("_count");
+        let counts = ["page_size", "attempt", "status_code"].contains(&name)
+            || ["_count", "_index", "_number"].iter().any(|suffix| name.ends_with(suffix));
+        let small = !is(&[Type::Int32, Type::Sint32, Type::Sfixed32]) || counts;
         self.expect(small, path, format!("rule 2: {shown} is no int64"));
-        let fraction = !is(&[Type::Double, Type::Float]) || name == "ratio" || name.ends_with("_usd");
+        let fraction = !is(&[Type::Double, Type::Float]) || name == "ratio";
         self.expect(fraction, path, format!("rule 2: {shown} is a fraction"));
         let id = !(name.ends_with("_id") || name.ends_with("_ids")) || is(&[Type::String]);
         self.expect(id, path, format!("rule 2: the id {shown} is no string"));

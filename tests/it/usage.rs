@@ -130,7 +130,7 @@ async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it(
     let session = test.session("opencode@seed", 60_000, 1_000).await;
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
     let shared = test.context(&session).await;
-    let point = ForkPoint { at_revision: Some(shared.revision), ..ForkPoint::default() };
+    let point = ForkPoint { as_of_revision: Some(shared.revision), ..ForkPoint::default() };
     test.append(&session, "u2 \"three\"").await;
     let later = test.context(&session).await;
     let forked = async |from: &str, point| {

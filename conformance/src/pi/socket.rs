@@ -69,7 +69,7 @@ impl<'a> InDaemon<'a> {
     fn start(daemon: &'a Daemon, scenario: &'a Scenario, words: &'a Cell<usize>) -> Result<Self, PeerFailure> {
         let session_id = daemon.create(pb::CreateSessionRequest {
             policy_json: scenario.policy_json(),
-            window: Some(pb::ModelWindow { context_tokens: scenario.window.context, ..Default::default() }),
+            window: Some(pb::ModelWindow { max_context_tokens: scenario.window.context, ..Default::default() }),
             ..Default::default()
         })?;
         let (view, summary) = (View::default(), None);
@@ -184,7 +184,7 @@ fn message_lines(message: &pb::ContextMessage) -> Vec<Value> {
         pb::Role::System => "system",
         pb::Role::User | pb::Role::Unspecified => "user",
     };
-    let is_paired = message.kind() == pb::ContextMessageKind::Paired;
+    let is_paired = message.kind() == pb::ContextMessageKind::MissingResult;
     let line = |part: &pb::ContextPart| match part.part.as_ref()?.body.as_ref()? {
         pb::part::Body::Text(text) => Some(json!({ "role": role, "kind": "text", "text": text.text })),
         pb::part::Body::Reasoning(text) => Some(json!({ "role": role, "kind": "thinking", "text": text.text })),

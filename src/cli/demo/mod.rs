@@ -102,8 +102,8 @@ async fn create_session(client: &mut Client) -> anyhow::Result<pb::Session> {
         preset: PRESET.to_owned(),
         policy_override_json: POLICY_OVERRIDE.to_owned(),
         window: Some(pb::ModelWindow {
-            context_tokens: WINDOW_TOKENS,
-            output_tokens: Some(OUTPUT_TOKENS),
+            max_context_tokens: WINDOW_TOKENS,
+            max_output_tokens: Some(OUTPUT_TOKENS),
             ..pb::ModelWindow::default()
         }),
         ..pb::CreateSessionRequest::default()

@@ -9,6 +9,7 @@ use crate::cli::json;
 use crate::clock::Clock;
 use crate::limits;
 use crate::pb;
+use crate::pb::fork_session_request::Point;
 use anyhow::Context;
 use std::collections::HashMap;
 use std::fs::File;
@@ -101,10 +102,9 @@ impl Player {
                 let message = self.client.messages.get_message(request).await?.into_inner().message;
                 let request = pb::ForkSessionRequest {
                     session_id: of.clone(),
-                    at_revision: message.and_then(|message| message.sealed_revision),
+                    point: message.and_then(|message| message.sealed_revision).map(Point::AsOfRevision),
                     client_id: Some(planned.client_id.clone()),
                     title: planned.title.clone(),
-                    ..pb::ForkSessionRequest::default()
                 };
                 self.client.sessions.fork_session(request).await?.into_inner().session
             }
@@ -134,8 +134,8 @@ impl Player {
     /// The chosen model window, if any.
     fn window(&self) -> Option<pb::ModelWindow> {
         (self.combination.window > 0).then(|| pb::ModelWindow {
-            context_tokens: self.combination.window,
-            output_tokens: self.combination.output,
+            max_context_tokens: self.combination.window,
+            max_output_tokens: self.combination.output,
             ..pb::ModelWindow::default()
         })
     }

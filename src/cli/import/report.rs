@@ -216,7 +216,7 @@ impl Tokens {
 impl Compactions {
     fn add(&mut self, compaction: &pb::Compaction) {
         if let Some(outcome) = &compaction.outcome {
-            self.freed_tokens += outcome.tokens_before - outcome.tokens_after;
+            self.freed_tokens += outcome.estimated_tokens_before - outcome.estimated_tokens_after;
         }
         if is_active(compaction) {
             self.pending += 1;

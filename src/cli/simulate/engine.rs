@@ -416,12 +416,12 @@ impl<'a> Session<'a> {
     fn apply_last_resort(&mut self, fold: &Fold, guards: &Guards) -> bool {
         let removals = guards::last_resort_removals(self.planning(), fold, guards);
         if let Some(prepared) = self.prepare(removals, None) {
-            self.commit(prepared, Trigger::Window, None, fold.context_tokens(self.window), guards);
+            self.commit(prepared, Trigger::LastResort, None, fold.context_tokens(self.window), guards);
             return true;
         }
         if !fold.fits(self.window) && guards.reported_overhead.is_none() {
             let why = guards::last_resort_failure(self.planning(), fold, guards);
-            self.end(Trigger::Window, None, CompactionKind::Omission, Err(why));
+            self.end(Trigger::LastResort, None, CompactionKind::Omission, Err(why));
         }
         false
     }
@@ -571,7 +571,7 @@ impl<'a> Session<'a> {
             ..CompactionOutcome::default()
         };
         let asked = level_policy.map_or(&self.policy.maintenance, |(_, level_policy)| &level_policy.steps);
-        let kind = if trigger == Trigger::Window { CompactionKind::Omission } else { plan::kind(asked) };
+        let kind = if trigger == Trigger::LastResort { CompactionKind::Omission } else { plan::kind(asked) };
         self.end(trigger, level_policy.map(|(level, _)| level), kind, Ok(outcome));
         self.simulated.push(SimulatedCompaction { kept: shown(&self.sources), ..compaction });
         self.note_context_usage();

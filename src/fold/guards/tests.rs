@@ -89,7 +89,7 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     assert_eq!(decided(&policy, &roomy, held), None, "the view fits");
     // A last resort that failed would only fail again: the view has to grow first.
     for (revision, expected) in [(12, None), (11, Some(Decision::LastResort))] {
-        let dead = asked(ended(revision, CompactionState::Dead), Trigger::Window);
+        let dead = asked(ended(revision, CompactionState::Dead), Trigger::LastResort);
         let failures = [dead, failed(10), failed(9)];
         let found = decided(&policy, &WINDOW, GuardInput { ended: &failures, ..GuardInput::default() });
         assert_eq!(found, expected, "at {revision}");

@@ -1,7 +1,7 @@
 //! Conversion of compactions.
 
 use super::session::read_window;
-use super::{id, range, read_enum};
+use super::{count, id, range, read_enum};
 use crate::app::Result;
 use crate::app::compactions::{NewSummary, Overflow};
 use crate::app::preview::{Plan, PlannedTruncation};
@@ -25,9 +25,9 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         state: state(compaction.state).into(),
         instructions: compaction.request.instructions,
         base_revision: compaction.base_revision,
-        tokens_at_request: compaction.tokens_at_request,
+        context_tokens: compaction.tokens_at_request,
         window_tokens: compaction.window_tokens,
-        attempt_count: compaction.attempt,
+        attempt_count: count(compaction.attempt),
         outcome: compaction.outcome.map(outcome),
         failure: compaction.failure.map(failure),
         undone_revision: compaction.undone_revision,
@@ -36,13 +36,13 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
         end_time: compaction.end_time.map(Into::into),
         level: level(compaction.request.level).into(),
         notice: compaction.request.notice,
-        proposed_until_time: compaction.proposed_until.map(Into::into),
+        confirmation_end_time: compaction.proposed_until.map(Into::into),
         spending: (spending.requests > 0).then(|| pb::SummarySpending {
-            request_count: spending.requests,
+            request_count: count(spending.requests),
             models: spending.models,
             usage: spending.usage.map(Into::into),
             cost_micro_usd: spending.cost_micros,
-            unpriced_count: spending.unpriced,
+            unpriced_count: count(spending.unpriced),
             duration_ms: spending.duration_ms,
         }),
     }
@@ -52,7 +52,7 @@ pub(in crate::grpc) fn compaction(compaction: Compaction) -> pb::Compaction {
 pub(in crate::grpc) fn summary_request(request: SummaryRequest) -> pb::SummaryRequest {
     let (request_text, reply_text) = request.texts.unzip();
     pb::SummaryRequest {
-        attempt: request.attempt,
+        attempt: count(request.attempt),
         summarizer: request.summarizer,
         model: request.model,
         request_hash: request.request_hash.to_vec(),
@@ -150,7 +150,7 @@ pub(in crate::grpc) fn trigger(trigger: Trigger) -> pb::CompactionTrigger {
         Trigger::Manual => pb::CompactionTrigger::Manual,
         Trigger::Supplied => pb::CompactionTrigger::Supplied,
         Trigger::Overflow => pb::CompactionTrigger::Overflow,
-        Trigger::Window => pb::CompactionTrigger::Window,
+        Trigger::LastResort => pb::CompactionTrigger::LastResort,
     }
 }
 
@@ -170,22 +170,22 @@ pub(in crate::grpc) fn state(state: CompactionState) -> pb::CompactionState {
 /// Result of a compaction, in numbers.
 pub(super) fn outcome(outcome: Outcome) -> pb::CompactionOutcome {
     pb::CompactionOutcome {
-        covered: outcome.covered.into_iter().map(range).collect(),
-        covered_count: outcome.covered_count,
+        covered_ranges: outcome.covered.into_iter().map(range).collect(),
+        covered_count: count(outcome.covered_count),
         tail_start_message_id: id(outcome.tail_start),
         summary_message_id: id(outcome.summary_message),
-        pruned_count: outcome.pruned_count,
-        omitted_count: outcome.omitted_count,
-        tokens_before: outcome.tokens_before,
-        tokens_after: outcome.tokens_after,
-        first_changed_index: outcome.first_changed_index,
+        pruned_count: count(outcome.pruned_count),
+        omitted_count: count(outcome.omitted_count),
+        estimated_tokens_before: outcome.tokens_before,
+        estimated_tokens_after: outcome.tokens_after,
+        first_changed_index: count(outcome.first_changed_index),
         summarizer: outcome.summarizer,
         usage: outcome.usage.map(Into::into),
         duration_ms: outcome.duration_ms,
         supplied: outcome.supplied,
         stopped: outcome.stopped.map(failure),
         invalidated_tokens: outcome.invalidated_tokens,
-        usage_before_tokens: outcome.usage_before,
+        context_tokens_before: outcome.usage_before,
         overhead_tokens: outcome.overhead_tokens,
         contradictions: outcome.contradictions.into_iter().map(contradiction).collect(),
     }
@@ -222,16 +222,16 @@ pub(in crate::grpc) fn plan(plan: Plan) -> pb::CompactionPlan {
         base_revision: plan.base,
         truncations: plan.truncations.into_iter().map(truncation).collect(),
         omitted_ranges: plan.omitted.into_iter().map(range).collect(),
-        omitted_count: plan.omitted_count,
+        omitted_count: count(plan.omitted_count),
         covered_ranges: plan.covered.into_iter().map(range).collect(),
-        covered_count: plan.covered_count,
+        covered_count: count(plan.covered_count),
         tail_start_message_id: id(plan.tail_start),
         retained_message_ids: ids(plan.retained),
         pinned_message_ids: ids(plan.pinned),
-        tokens_before: plan.tokens_before,
-        tokens_after: plan.tokens_after,
-        summary_tokens: plan.summary_tokens,
-        first_changed_index: plan.first_changed_index,
+        estimated_tokens_before: plan.tokens_before,
+        estimated_tokens_after: plan.tokens_after,
+        max_summary_tokens: plan.summary_tokens,
+        first_changed_index: count(plan.first_changed_index),
         summarizer: forecast.summarizer,
         requests: forecast
             .requests

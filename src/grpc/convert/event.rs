@@ -230,7 +230,7 @@ fn body(body: EventBody) -> Body {
             Body::UsageRecorded(usage_recorded(message, usage, window))
         }
         EventBody::MessageEdited { message, replacement } => {
-            let replacement_message_id = id(replacement).unwrap_or_default();
+            let replacement_message_id = id(replacement);
             Body::MessageEdited(pb::MessageEdited { message_id: message.to_string(), replacement_message_id })
         }
         EventBody::MessagePinned { message } => {
@@ -245,7 +245,7 @@ fn body(body: EventBody) -> Body {
                 kind: compaction_kind(kind).into(),
                 level: level(at).into(),
                 notice,
-                until_time: Some(until.into()),
+                confirmation_end_time: Some(until.into()),
             })
         }
         EventBody::CompactionStarted {
@@ -266,7 +266,7 @@ fn body(body: EventBody) -> Body {
             level: level(at).into(),
         }),
         EventBody::CompactionRetried { compaction, attempt, failure: why } => {
-            let failure = Some(failure(why));
+            let (attempt, failure) = (count(attempt), Some(failure(why)));
             Body::CompactionRetried(pb::CompactionRetried { compaction_id: compaction.to_string(), attempt, failure })
         }
         EventBody::PartsPruned { compaction, parts, omitted } => Body::PartsPruned(pb::PartsPruned {
@@ -305,7 +305,7 @@ fn body(body: EventBody) -> Body {
 }
 
 fn session_forked(from: SessionId, at: Revision, after: Option<Revision>, title: String) -> pb::SessionForked {
-    pb::SessionForked { fork_session_id: from.to_string(), fork_revision: at, title, after_revision: after }
+    pb::SessionForked { source_session_id: from.to_string(), source_revision: at, title, after_revision: after }
 }
 
 fn message_appended(

@@ -87,7 +87,7 @@ fn read_kind(field: impl Display + Copy, number: i32) -> Result<MessageKind> {
         pb::MessageKind::Edit => MessageKind::Edit,
         pb::MessageKind::Summary => MessageKind::Summary,
         pb::MessageKind::Marker => MessageKind::Marker,
-        pb::MessageKind::Branch => MessageKind::Branch,
+        pb::MessageKind::BranchSummary => MessageKind::Branch,
         pb::MessageKind::Continuation => MessageKind::Continuation,
         pb::MessageKind::Replay => MessageKind::Replay,
     })

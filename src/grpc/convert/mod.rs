@@ -97,10 +97,12 @@ mod tests {
         fn usage_comes_back(
             counts in any::<[i64; 5]>(),
             total in any::<Option<i64>>(),
-            cost in proptest::option::of(0.0..9.0),
+            micros in proptest::option::of(0..9_000_000_i64),
         ) {
             let [input, output, reasoning, cache_read, cache_write] = counts;
-            let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: cost };
+            let cost_usd = micros.map(|micros| micros as f64 / 1e6);
+            let given = Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd };
+            prop_assert_eq!(pb::Usage::from(given).cost_micro_usd, micros);
             prop_assert_eq!(Usage::from(pb::Usage::from(given)), given);
         }
     }

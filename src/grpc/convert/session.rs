@@ -1,6 +1,6 @@
 //! Conversion of sessions and windows.
 
-use super::id;
+use super::{count, id};
 use crate::app::Durability;
 use crate::app::append::ContextUsage;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
@@ -22,8 +22,8 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         title: session.title,
         state: state.into(),
         parent_session_id: id(session.parent),
-        fork_session_id: id(fork.map(|(from, _)| from)),
-        fork_revision: fork.map(|(_, at)| at),
+        source_session_id: id(fork.map(|(from, _)| from)),
+        source_revision: fork.map(|(_, at)| at),
         preset: session.preset,
         policy_json,
         window: Some(window(current_window)),
@@ -42,8 +42,8 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
 /// The guards that hold a session's automatic compactions back.
 fn guard_state(guards: Guards) -> pb::GuardState {
     pb::GuardState {
-        failure_count: guards.failure_count,
-        hold_turn_count: guards.hold_turns,
+        failure_count: count(guards.failure_count),
+        hold_turn_count: count(guards.hold_turns),
         hold_reason: hold_reason(&guards).into(),
         cooldown_end_time: guards.cooldown_end.map(Into::into),
         overhead_tokens: guards.overhead_tokens,
@@ -63,9 +63,9 @@ fn hold_reason(guards: &Guards) -> pb::HoldReason {
 pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
     pb::ModelWindow {
         model: window.model,
-        context_tokens: window.context,
-        input_tokens: window.input,
-        output_tokens: window.output,
+        max_context_tokens: window.context,
+        max_input_tokens: window.input,
+        max_output_tokens: window.output,
         overhead_tokens: window.overhead,
     }
 }
@@ -74,9 +74,9 @@ pub(super) fn window(window: ModelWindow) -> pb::ModelWindow {
 pub(in crate::grpc) fn read_window(window: pb::ModelWindow) -> ModelWindow {
     ModelWindow {
         model: window.model,
-        context: window.context_tokens,
-        input: window.input_tokens,
-        output: window.output_tokens,
+        context: window.max_context_tokens,
+        input: window.max_input_tokens,
+        output: window.max_output_tokens,
         overhead: window.overhead_tokens,
     }
 }

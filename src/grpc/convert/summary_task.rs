@@ -2,7 +2,7 @@
 
 use super::compaction::{level, read_level, trigger};
 use super::message::read_finish_reason;
-use super::{id, range, read_duration, read_enum};
+use super::{count, id, range, read_duration, read_enum};
 use crate::app::summary_tasks::{LeaseClaim, LeaseRequest, NewEdit, Prompt, Release, Task, TaskReply};
 use crate::app::{Error, Result};
 use crate::pb;
@@ -14,7 +14,7 @@ pub(in crate::grpc) fn task(task: &Task, prompt: Prompt) -> pb::SummaryTask {
         session_id: task.session.to_string(),
         level: level(task.level).into(),
         trigger: trigger(task.trigger).into(),
-        attempt_count: task.attempt,
+        attempt: count(task.attempt),
         base_revision: task.base,
         window_tokens: task.window_tokens,
         covered_ranges: task.covered.iter().copied().map(range).collect(),
@@ -22,8 +22,8 @@ pub(in crate::grpc) fn task(task: &Task, prompt: Prompt) -> pb::SummaryTask {
         retained_message_ids: task.retained.iter().map(ToString::to_string).collect(),
         system: prompt.system,
         prompt: prompt.user,
-        budget_tokens: task.input.budget_tokens,
-        instruction: task.input.instructions.clone(),
+        max_summary_tokens: task.input.budget_tokens,
+        instructions: task.input.instructions.clone(),
         details_json: task.details_json.clone(),
         checked: task.input.rules.verify,
     }
@@ -54,7 +54,7 @@ pub(in crate::grpc) fn read_edit(request: pb::EditSummaryTaskRequest) -> (LeaseC
     let edit = NewEdit {
         tail_start: request.tail_start_message_id,
         retained: request.retained.map(|retained| retained.message_ids),
-        instructions: request.instruction,
+        instructions: request.instructions,
         details_json: request.details_json,
         window_tokens: request.window_tokens,
     };

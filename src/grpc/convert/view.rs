@@ -36,10 +36,10 @@ pub(super) fn message(message: ViewMessage) -> pb::ContextMessage {
         ViewKind::Shown => pb::ContextMessageKind::Shown,
         ViewKind::Marker => pb::ContextMessageKind::Marker,
         ViewKind::Summary => pb::ContextMessageKind::Summary,
-        ViewKind::Paired => pb::ContextMessageKind::Paired,
-        ViewKind::Filler => pb::ContextMessageKind::Filler,
+        ViewKind::Paired => pb::ContextMessageKind::MissingResult,
+        ViewKind::Filler => pb::ContextMessageKind::PolicyText,
         ViewKind::Retrieved => pb::ContextMessageKind::Retrieved,
-        ViewKind::Branch => pb::ContextMessageKind::Branch,
+        ViewKind::Branch => pb::ContextMessageKind::BranchSummary,
         ViewKind::Added => pb::ContextMessageKind::Added,
     };
     pb::ContextMessage {
@@ -106,7 +106,7 @@ fn covered(covered: Covered, written: Option<&Provenance>) -> pb::CoveredHistory
     pb::CoveredHistory {
         compaction_id: covered.compaction.to_string(),
         summary_message_id: id(written.and_then(|written| written.summary)).unwrap_or_default(),
-        ranges: covered.ranges.into_iter().map(range).collect(),
+        covered_ranges: covered.ranges.into_iter().map(range).collect(),
         provenance: written.map(provenance),
     }
 }

@@ -81,7 +81,7 @@ numbers!(
     Trigger::Manual = 3,
     Trigger::Supplied = 4,
     Trigger::Overflow = 5,
-    Trigger::Window = 6
+    Trigger::LastResort = 6
 );
 numbers!(
     CompactionState,

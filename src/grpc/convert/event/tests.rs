@@ -50,14 +50,14 @@ fn did() -> Outcome {
 
 fn written_outcome() -> pb::CompactionOutcome {
     pb::CompactionOutcome {
-        covered: vec![pb::RevisionRange { first_revision: 1, last_revision: 8 }],
+        covered_ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 8 }],
         covered_count: 5,
         tail_start_message_id: Some(OTHER.to_string()),
         summary_message_id: Some(MESSAGE.to_string()),
         pruned_count: 6,
         omitted_count: 7,
-        tokens_before: 900,
-        tokens_after: 90,
+        estimated_tokens_before: 900,
+        estimated_tokens_after: 90,
         first_changed_index: 2,
         summarizer: "extractive".into(),
         usage: Some(pb::Usage { input_tokens: 11, ..pb::Usage::default() }),
@@ -69,7 +69,7 @@ fn written_outcome() -> pb::CompactionOutcome {
             ..pb::CompactionFailure::default()
         }),
         invalidated_tokens: 13,
-        usage_before_tokens: Some(14),
+        context_tokens_before: Some(14),
         overhead_tokens: 15,
         contradictions: vec![pb::Contradiction {
             kind: pb::ContradictionKind::File.into(),
@@ -93,9 +93,9 @@ fn session_bodies() -> Vec<(EventBody, Body)> {
     let window = ModelWindow { model: "m".into(), context: 1, input: Some(2), output: Some(3), overhead: 4 };
     let proto_window = pb::ModelWindow {
         model: "m".into(),
-        context_tokens: 1,
-        input_tokens: Some(2),
-        output_tokens: Some(3),
+        max_context_tokens: 1,
+        max_input_tokens: Some(2),
+        max_output_tokens: Some(3),
         overhead_tokens: 4,
     };
     vec![
@@ -124,8 +124,8 @@ fn session_bodies() -> Vec<(EventBody, Body)> {
         (
             EventBody::SessionForked { from: SESSION, at: 7, after: Some(5), title: "t".into() },
             Body::SessionForked(pb::SessionForked {
-                fork_session_id: SESSION.to_string(),
-                fork_revision: 7,
+                source_session_id: SESSION.to_string(),
+                source_revision: 7,
                 title: "t".into(),
                 after_revision: Some(5),
             }),
@@ -178,7 +178,7 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
             Body::UsageRecorded(pb::UsageRecorded {
                 message_id: MESSAGE.to_string(),
                 usage: Some(pb::Usage { output_tokens: 4, ..pb::Usage::default() }),
-                window: Some(pb::ModelWindow { context_tokens: 6, ..pb::ModelWindow::default() }),
+                window: Some(pb::ModelWindow { max_context_tokens: 6, ..pb::ModelWindow::default() }),
             }),
         ),
         (EventBody::SessionRewound { after: 9 }, Body::SessionRewound(pb::SessionRewound { after_revision: 9 })),
@@ -186,7 +186,7 @@ fn message_bodies() -> Vec<(EventBody, Body)> {
             EventBody::MessageEdited { message: MESSAGE, replacement: Some(OTHER) },
             Body::MessageEdited(pb::MessageEdited {
                 message_id: MESSAGE.to_string(),
-                replacement_message_id: OTHER.to_string(),
+                replacement_message_id: Some(OTHER.to_string()),
             }),
         ),
         (
@@ -302,7 +302,7 @@ fn later_compaction_bodies() -> Vec<(EventBody, Body)> {
                 kind: pb::CompactionKind::Omission.into(),
                 level: pb::CompactionLevel::Micro.into(),
                 notice: "may I?".into(),
-                until_time: Some(prost_types::Timestamp { seconds: 5, nanos: 0 }),
+                confirmation_end_time: Some(prost_types::Timestamp { seconds: 5, nanos: 0 }),
             }),
         ),
         (

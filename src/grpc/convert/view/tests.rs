@@ -105,7 +105,7 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
         covered: Some(pb::CoveredHistory {
             compaction_id: "cmp_00000000000000000000000000000005".into(),
             summary_message_id: "msg_00000000000000000000000000000006".into(),
-            ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 20 }],
+            covered_ranges: vec![pb::RevisionRange { first_revision: 1, last_revision: 20 }],
             provenance: Some(provenance.clone()),
         }),
         omitted: vec![
@@ -167,7 +167,7 @@ fn shortened_parts_are_converted() {
         assert_eq!(written.part.expect("a part").part_id, "");
     }
     let made = message(ViewMessage { source: None, kind: ViewKind::Paired, ..view_message(0, 1) });
-    assert_eq!((made.message_id.as_str(), made.kind()), ("", pb::ContextMessageKind::Paired));
+    assert_eq!((made.message_id.as_str(), made.kind()), ("", pb::ContextMessageKind::MissingResult));
 }
 
 #[test]

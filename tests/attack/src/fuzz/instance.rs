@@ -298,7 +298,7 @@ async fn fill(app: &Longhand) -> Result<()> {
     app.redo("s1", None, nobody()).await?;
     app.rewind("s1", "b5", None, nobody()).await?;
     app.append("s1", turn(6), None, None, nobody()).await?;
-    let fork = ForkPoint { message_id: Some("b4".to_owned()), at_revision: None };
+    let fork = ForkPoint { message_id: Some("b4".to_owned()), as_of_revision: None };
     app.fork_session("s1", fork, Some("f1".to_owned()), String::new(), nobody()).await?;
     app.append("f1", turn(7), None, None, nobody()).await?;
     let change = SessionChange {

@@ -257,7 +257,7 @@ fn number(name: &str) -> Option<i64> {
     match name {
         // With a value, most requests would be refused.
         "expected_revision" => None,
-        "as_of_revision" | "at_revision" | "known_revision" | "to_revision" => Some(12),
+        "as_of_revision" | "known_revision" | "to_revision" => Some(12),
         "offset_bytes" => Some(0),
         _ => Some(2_000),
     }
@@ -268,7 +268,7 @@ fn word(name: &str, variant: usize, known: &Known) -> Option<String> {
         "session_id" | "session_ids" | "parent_session_id" => ["s1", "s2", "f1"][variant % 3],
         "message_id" if variant.is_multiple_of(2) => "o1",
         "message_id" | "tail_start_message_id" | "retained_message_ids" => "u5",
-        "head_start_message_id" => "u3",
+        "covered_start_message_id" => "u3",
         "until_message_id" => "b6",
         "id" => ["u2", known.part.as_str(), known.compaction.as_str()][variant % 3],
         "part_id" if variant.is_multiple_of(2) => known.draft.as_str(),

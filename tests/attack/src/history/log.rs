@@ -135,7 +135,7 @@ impl Log {
             record.finding(format!("P3: event {seq} follows {index}"));
         }
         let fork = match &event.body {
-            Some(Body::SessionForked(body)) => Some((body.fork_session_id.clone(), body.fork_revision)),
+            Some(Body::SessionForked(body)) => Some((body.source_session_id.clone(), body.source_revision)),
             _ => None,
         };
         let session = self.sessions.entry(id.clone()).or_insert_with(|| Ancestry {

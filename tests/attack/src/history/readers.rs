@@ -98,7 +98,7 @@ async fn edited_by(client: &mut Client, session: &str, at: i64) -> Vec<String> {
     while let Ok(page) = client.ask(&request).await {
         for event in page.events {
             if let Some(pb::event::Body::MessageEdited(body)) = event.body {
-                edited.push(body.replacement_message_id);
+                edited.extend(body.replacement_message_id);
             }
         }
         if page.next_cursor.is_empty() {
@@ -173,7 +173,7 @@ async fn shortened(client: &mut Client, session: &Session) {
     let window = rewriters::window(client);
     let request = pb::GetContextRequest {
         session_id: session.id.clone(),
-        window: Some(pb::ModelWindow { context_tokens: window.context_tokens / 3, ..window }),
+        window: Some(pb::ModelWindow { max_context_tokens: window.max_context_tokens / 3, ..window }),
         overflow_action: OverflowAction::Shorten.into(),
         ..pb::GetContextRequest::default()
     };
@@ -254,7 +254,7 @@ async fn expand(client: &mut Client, session: &Session) {
     if let Some(covered) = &view.end.covered {
         let behind = expanded(client, &session.id, &covered.summary_message_id).await.unwrap_or_default();
         let is_covered = |revision: i64| {
-            covered.ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
+            covered.covered_ranges.iter().any(|range| (range.first_revision..=range.last_revision).contains(&revision))
         };
         // Records are in no view, so that no summary covers them.
         let covered_messages = history.iter().filter(|message| message.kind() != pb::MessageKind::Record);

@@ -62,7 +62,7 @@ const REASONS: &[(Code, &[&str])] = &[
     (
         Code::ResourceExhausted,
         &[
-            "CONTEXT_TOO_LARGE",
+            "VIEW_TOO_LARGE",
             "TOO_MANY_STREAMS",
             "TOO_MANY_COMPACTIONS",
             "TOO_MANY_VIEWS",

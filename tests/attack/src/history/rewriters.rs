@@ -6,6 +6,7 @@ use super::content;
 use super::reasons::Refusal;
 use super::record::{Expected, Session, lock};
 use longhand::pb;
+use pb::fork_session_request::Point;
 use pb::rewind_session_request::Target;
 use pb::{CompactionKind, CompactionLevel};
 use rand::Rng as _;
@@ -56,11 +57,11 @@ pub(super) async fn run(mut client: Client, policies: Arc<Vec<Policy>>, pause_ms
 
 /// A model window that a few turns fill.
 pub(super) fn window(client: &mut Client) -> pb::ModelWindow {
-    let context_tokens = client.rng.random_range(3_000..12_000);
+    let max_context_tokens = client.rng.random_range(3_000..12_000);
     pb::ModelWindow {
         model: "model-a".to_owned(),
-        context_tokens,
-        output_tokens: client.rng.random_bool(0.5).then_some(500),
+        max_context_tokens,
+        max_output_tokens: client.rng.random_bool(0.5).then_some(500),
         overhead_tokens: if client.rng.random_bool(0.3) { 300 } else { 0 },
         ..pb::ModelWindow::default()
     }
@@ -212,16 +213,15 @@ async fn fork(client: &mut Client, session: &Session) {
         return;
     }
     let newest = session.revision.load(Ordering::SeqCst).max(1);
-    let (message_id, at_revision) = match client.rng.random_range(0..3) {
-        0 => (target(client, session), None),
-        1 => (None, Some(client.rng.random_range(1..=newest))),
-        _ => (None, None),
+    let point = match client.rng.random_range(0..3) {
+        0 => target(client, session).map(Point::MessageId),
+        1 => Some(Point::AsOfRevision(client.rng.random_range(1..=newest))),
+        _ => None,
     };
     let client_id = client.fresh_id();
     let request = pb::ForkSessionRequest {
         session_id: session.id.clone(),
-        message_id,
-        at_revision,
+        point,
         client_id: Some(client_id.clone()),
         title: "a fork".to_owned(),
     };

@@ -298,7 +298,7 @@ impl Attack {
             }
             for compaction in current {
                 let pb::Compaction { compaction_id, .. } = compaction.clone();
-                if compaction.proposed_until_time.is_some() {
+                if compaction.confirmation_end_time.is_some() {
                     drop(client.ask(&pb::ConfirmCompactionRequest { compaction_id }).await);
                 } else if began.elapsed() > SETTLE_TIME_MAX {
                     drop(client.ask(&pb::CancelCompactionRequest { compaction_id }).await);

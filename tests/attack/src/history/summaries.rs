@@ -44,7 +44,7 @@ async fn work(client: &mut Client, task: &pb::SummaryTask, lease_token: String) 
         let request = pb::EditSummaryTaskRequest {
             compaction_id: compaction_id.clone(),
             lease_token: lease_token.clone(),
-            instruction: Some("dwell on the tests".to_owned()),
+            instructions: Some("dwell on the tests".to_owned()),
             details_json: Some("{\"by\": \"client\"}".to_owned()),
             ..pb::EditSummaryTaskRequest::default()
         };

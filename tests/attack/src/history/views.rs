@@ -127,7 +127,8 @@ pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, 
             }
             continue;
         }
-        let accounted = is_shown || holds(&covered.ranges, message.revision) || holds(&omitted, message.revision);
+        let accounted =
+            is_shown || holds(&covered.covered_ranges, message.revision) || holds(&omitted, message.revision);
         if !accounted {
             missing.push(message.clone());
         }

@@ -137,7 +137,8 @@ async fn usage(client: &mut Client, session: &Session) -> pb::Finish {
     }
     let input_tokens = client.rng.random_range(100..12_000);
     let output_tokens = client.rng.random_range(1..500);
-    finish.usage = Some(pb::Usage { input_tokens, output_tokens, cost_usd: Some(0.125), ..pb::Usage::default() });
+    finish.usage =
+        Some(pb::Usage { input_tokens, output_tokens, cost_micro_usd: Some(125_000), ..pb::Usage::default() });
     finish
 }
 
