@@ -2,7 +2,7 @@
 
 use super::error::{Error, Result};
 use crate::limits;
-use crate::model::ids::has_form_of_id;
+use crate::model::ids::client_id_defect;
 use crate::model::message::{MessageKind, NewFinish, NewMessage};
 use crate::model::part::{Answers, Media, MediaSource, NewPart, PartBody};
 use crate::model::usage::{ModelWindow, Usage};
@@ -21,17 +21,8 @@ pub(super) fn name(field: impl Display + Copy, text: &str) -> Result<()> {
 /// Checks a client's own id: a name that is not empty, that people can read, and not in the form of a server's id.
 pub(super) fn client_id(field: impl Display + Copy, id: Option<&str>) -> Result<()> {
     let Some(id) = id else { return Ok(()) };
-    if id.is_empty() {
-        return Err(Error::field(field, "is empty; leave it unset instead"));
-    }
     name(field, id)?;
-    if id.chars().any(char::is_control) {
-        return Err(Error::field(field, "has a control character"));
-    }
-    if id.trim() != id {
-        return Err(Error::field(field, "begins or ends with white space"));
-    }
-    if has_form_of_id(id) { Err(Error::field(field, "has the form of an id that the server makes")) } else { Ok(()) }
+    client_id_defect(id).map_or(Ok(()), |defect| Err(Error::field(field, defect)))
 }
 
 /// Checks free JSON: any JSON text, kept verbatim.

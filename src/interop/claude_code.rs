@@ -16,6 +16,7 @@ use super::raw::Object;
 use super::titles::{title_of, title_of_request};
 use super::transcript::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript};
 use crate::model::harness::is_notice;
+use crate::model::ids::client_id_defect;
 use crate::model::message::{FinishReason, Role};
 use crate::model::part::{Marker, NOTE, PartBody};
 use crate::model::usage::Usage;
@@ -339,7 +340,7 @@ fn name_parts(draft: &mut MessageDraft<'_>, own: &str) {
     let several = draft.parts.len() > 1;
     for (index, part) in draft.parts.iter_mut().enumerate() {
         let id = if several { format!("{own}:{index}") } else { own.to_owned() };
-        part.client_id = Some(id).filter(|id| id.len() <= CLIENT_ID_BYTES);
+        part.client_id = Some(id).filter(|id| id.len() <= CLIENT_ID_BYTES && client_id_defect(id).is_none());
     }
 }
 

@@ -1,6 +1,7 @@
 //! State of a reader: the lines of the file, the assigned ids, and the problems.
 
 use super::transcript::{MALFORMED_RECORD, Problem};
+use crate::model::ids::client_id_defect;
 use crate::model::message::{MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, PartBody, Record};
 use crate::model::time::Timestamp;
@@ -102,10 +103,14 @@ impl NameIndex {
         self.problems.push(Problem { line: line.number, message: message.into() });
     }
 
-    /// Assigns a line's `client_id`: its own id if that is short enough and not in use.
+    /// Assigns a line's `client_id`: its own id if that can be one and is not in use.
     pub(super) fn claim(&mut self, line: &Line, own: Option<&str>) -> String {
         let by_line = format!("line:{}", line.number);
-        let wanted = own.unwrap_or(&by_line);
+        let defect = own.and_then(client_id_defect);
+        if let Some(defect) = defect {
+            self.report(line, format!("its id {defect}: it is now named by its line"));
+        }
+        let wanted = own.filter(|_| defect.is_none()).unwrap_or(&by_line);
         let id = free(&self.taken, CLIENT_ID_BYTES, wanted, &by_line);
         if id != wanted && wanted.len() > CLIENT_ID_BYTES {
             self.report(line, format!("its id has more than {CLIENT_ID_BYTES} bytes: it is now {id}"));

@@ -27,6 +27,21 @@ pub fn has_form_of_id(text: &str) -> bool {
     kind.len() == 3 && kind.bytes().all(|letter| letter.is_ascii_lowercase()) && digits(rest).is_some()
 }
 
+/// The reason for which a text cannot be a client's own id, whatever its length; none if it can.
+pub fn client_id_defect(text: &str) -> Option<&'static str> {
+    if text.is_empty() {
+        Some("is empty; leave it unset instead")
+    } else if text.chars().any(char::is_control) {
+        Some("has a control character")
+    } else if text.trim() != text {
+        Some("begins or ends with white space")
+    } else if has_form_of_id(text) {
+        Some("has the form of an id that the server makes")
+    } else {
+        None
+    }
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
         $(#[$doc])*

@@ -3,7 +3,7 @@
 //! view can be had again.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, block_on, call, cases, filler, result, text, window};
-use longhand::app::append::OpenPart;
+use longhand::app::append::{OpenPart, RewindTo};
 use longhand::app::compactions::{NewCompaction, NewSummary, Overflow};
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
@@ -409,7 +409,11 @@ impl Fixture {
         let none = Caller::default;
         let name = |written: Option<&Written>| written.map(|written| written.id.to_string()).unwrap_or_default();
         match *step {
-            Step::Rewind(number) => drop(app.rewind(&id, &name(self.chosen(at, number)), None, none()).await?),
+            Step::Rewind(number) => {
+                let named = name(self.chosen(at, number));
+                let to = if named.is_empty() { RewindTo::Start } else { RewindTo::Message(&named) };
+                drop(app.rewind(&id, to, None, none()).await?);
+            }
             Step::Edit(number) => {
                 let Some(target) = self.chosen(at, number) else { return Ok(()) };
                 let (role, part) = (target.role, text("in other words"));

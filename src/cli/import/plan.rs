@@ -3,6 +3,7 @@
 use super::source::Source;
 use crate::interop::{Entry, ImportedCompaction, ImportedEdit, Transcript};
 use crate::limits;
+use crate::model::ids::client_id_defect;
 use crate::pb;
 use prost::Message;
 use serde::Serialize;
@@ -138,7 +139,7 @@ impl Planner<'_> {
         main
     }
 
-    /// A client id that is short enough for the daemon and unique in this import.
+    /// A client id that the daemon accepts, and that is unique in this import.
     fn claim(&mut self, wanted: String) -> String {
         let mut id = fitting(&wanted);
         let mut number = 2;
@@ -151,7 +152,8 @@ impl Planner<'_> {
 }
 
 fn fitting(id: &str) -> String {
-    if id.len() <= limits::NAME_BYTES_MAX { id.to_owned() } else { format!("import:{}", blake3::hash(id.as_bytes())) }
+    let fits = id.len() <= limits::NAME_BYTES_MAX && client_id_defect(id).is_none();
+    if fits { id.to_owned() } else { format!("import:{}", blake3::hash(id.as_bytes())) }
 }
 
 fn shortened_title(title: &str) -> String {
