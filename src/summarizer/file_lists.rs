@@ -1,6 +1,7 @@
 //! Lists of the files that a history touched, after the text of its summary.
 
-use super::extractive::{Budget, clean, one_line};
+use super::extractive::compose::Budget;
+use super::extractive::text::{clean, one_line};
 use super::summary::SummaryInput;
 use crate::model::part::PartBody;
 use crate::policy::files::{self, FileOperations};

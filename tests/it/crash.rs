@@ -229,7 +229,7 @@ async fn a_summary_whose_commit_fails_is_committed_again_without_the_model() {
         for compaction in &compactions {
             assert_eq!(
                 (&compaction["state"], &compaction["attemptCount"]),
-                (&"COMPACTION_STATE_DONE".into(), &"1".into())
+                (&"COMPACTION_STATE_DONE".into(), &1.into())
             );
         }
         assert_eq!(count(&daemon.json(&["events"]), "EVENT_KIND_COMPACTION_RETRIED"), 0);

@@ -79,7 +79,7 @@ fn a_script_creates_a_session_and_works_on_it() {
 fn a_compaction_that_has_ended_is_not_cancelled() {
     let home = tempfile::tempdir().expect("a temporary folder");
     let daemon = Daemon::start(home.path());
-    let session = id(&daemon, &["create", "--window", "9000"]);
+    let session = id(&daemon, &["create", "--window", "9000", "--override", r#"{"trigger":{"auto":false}}"#]);
     for role in ["user", "assistant"].repeat(8) {
         id(&daemon, &["append", &session, "--role", role, &"one of many words ".repeat(120)]);
     }

@@ -10,7 +10,7 @@
 
 mod checks;
 mod commands;
-mod compose;
+pub(super) mod compose;
 mod contradictions;
 mod files;
 mod items;
@@ -19,7 +19,7 @@ mod record;
 mod lines;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(super) mod text;
 mod tools;
 mod words;
 
@@ -36,7 +36,7 @@ use text::Fingerprint;
 
 pub(super) use compose::Budget;
 pub use contradictions::{Evidence, contradictions};
-pub(super) use text::{clean, defuse, one_line};
+pub(super) use text::defuse;
 
 /// Name in events and lists.
 pub(super) const NAME: &str = "extractive";
