@@ -28,11 +28,11 @@ pub(super) struct StartArguments {
     /// Additional instructions for the summarizer
     #[arg(long, value_name = "TEXT", default_value = "")]
     instructions: String,
-    /// First message to summarize, by id or client id; earlier messages stay before the summary; default: the beginning
+    /// First message to summarize, by id, client id or revision; earlier messages stay before the summary; default: the beginning
     /// of the view
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     from: String,
-    /// First message after those to summarize, by id or client id; default: by the policy
+    /// First message after those to summarize, by id, client id or revision; default: by the policy
     #[arg(long, value_name = "MESSAGE", conflicts_with = "prune", default_value = "")]
     to: String,
     /// Return as soon as the compaction is requested; default: wait for its end, and show its progress

@@ -106,9 +106,9 @@ pub(super) async fn session(client: &mut Client, named: &str) -> anyhow::Result<
 /// The id of a message that is named by its id, its client id, or its revision: `#98`, the form in which output names
 /// messages, or `98` if no message has that client id.
 pub(super) async fn message(client: &mut Client, session_id: &str, named: &str) -> anyhow::Result<String> {
-    let Ok(revision) = named.strip_prefix('#').unwrap_or(named).parse::<i64>() else {
-        return Ok(named.to_owned());
-    };
+    let digits = named.strip_prefix('#').unwrap_or(named);
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
+    let Some(revision) = digits.parse::<i64>().ok().filter(|_| is_number) else { return Ok(named.to_owned()) };
     let request = pb::GetMessageRequest { session_id: session_id.to_owned(), message_id: named.to_owned() };
     match client.messages.get_message(request).await {
         Ok(_) => return Ok(named.to_owned()),

@@ -163,7 +163,7 @@ mod tests {
         for reason in Reason::ALL {
             let code = format!("{:?}", code(reason));
             let outcome = match reason {
-                Reason::OutcomeUncertain => "unknown",
+                Reason::OutcomeUncertain | Reason::ShuttingDown | Reason::ReaderStalled => "unknown",
                 Reason::AnswerLost => "done",
                 _ => "nothing",
             };

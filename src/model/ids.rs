@@ -30,7 +30,7 @@ pub fn has_form_of_id(text: &str) -> bool {
 /// The reason for which a text cannot be a client's own id, whatever its length; none if it can.
 pub fn client_id_defect(text: &str) -> Option<&'static str> {
     if text.is_empty() {
-        Some("is empty; leave it unset instead")
+        Some("is empty")
     } else if text.chars().any(char::is_control) {
         Some("has a control character")
     } else if text.trim() != text {

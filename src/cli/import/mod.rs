@@ -7,7 +7,8 @@ mod report;
 mod source;
 
 use super::Globals;
-use super::failure::note;
+use super::failure::{Usage, note};
+use crate::model::ids::client_id_defect;
 use anyhow::Context;
 use plan::Combination;
 use play::Player;
@@ -52,6 +53,9 @@ pub(super) struct Arguments {
 }
 
 pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<ExitCode> {
+    if let Some(defect) = arguments.client_id.as_deref().and_then(client_id_defect) {
+        return Err(Usage(format!("--client-id {defect}")).into());
+    }
     let sources = source::read(&arguments.file)?;
     let problems = report_problems(&sources);
     if arguments.strict && problems > 0 {

@@ -123,7 +123,8 @@ impl Client {
         self.until_info(|info| info.checkpoint.as_ref().is_some_and(&is_so)).await
     }
 
-    async fn until_info(&self, is_so: impl Fn(&pb::GetServerInfoResponse) -> bool) -> Result<()> {
+    /// Waits until the state of the daemon is as expected.
+    pub(super) async fn until_info(&self, is_so: impl Fn(&pb::GetServerInfoResponse) -> bool) -> Result<()> {
         let mut info = self.info().await?;
         let waited = tokio::time::timeout(DEADLINE, async {
             while !is_so(&info) {

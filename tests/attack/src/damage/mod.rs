@@ -204,6 +204,8 @@ pub async fn full(program: &Path) -> Result<()> {
     let client = Client::of(&daemon);
     let session = client.create().await?;
     let mut acknowledged = vec![client.append(&session, "one", "r1").await?];
+    // A decision in the same transaction would fail with the write, which is then tried alone, and succeeds.
+    client.until_info(|info| info.due_session_count == 0).await?;
     let refused = client.append(&session, "two", "r2").await.err().context("a write was acknowledged")?;
     let (code, reason, _) = reason(&refused);
     ensure!((code, reason.as_str()) == (Code::ResourceExhausted, "STORAGE_FULL"), "{refused:?}");
