@@ -58,9 +58,8 @@ async fn waiting(test: &TestApp, counts: (i64, i64)) {
 
 #[tokio::test]
 async fn no_session_starts_its_second_job_before_every_waiting_one_has_started_its_first() {
-    let held = [hold("S1"), hold("S1")];
-    let script = ScriptedSummarizer::new(held.into_iter().chain((0..2 * SESSIONS).map(|_| line("S2"))));
-    let test = TestApp::with(script.clone()).await;
+    let script = ScriptedSummarizer::new([hold("S1")].into_iter().chain((0..2 * SESSIONS).map(|_| line("S2"))));
+    let test = TestApp::with_one_worker(script.clone()).await;
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {
         sessions.push(small(&test).await);
@@ -68,15 +67,13 @@ async fn no_session_starts_its_second_job_before_every_waiting_one_has_started_i
     for session in &sessions {
         cross(&test, session).await;
     }
-    // Both workers are busy, so that all others wait; the first sessions already request a second compaction.
+    // The worker is busy, so that all others wait; the first sessions already request a second compaction.
     script.held().await;
-    script.held().await;
-    waiting(&test, (98, 2)).await;
+    waiting(&test, (99, 1)).await;
     for session in &sessions[..EAGER] {
         start(&test, session, "and again").await;
         test.append(session, &turns(10, 14, WORDS)).await;
     }
-    script.release();
     script.release();
     test.settled().await;
     let mut order: Vec<SessionId> = Vec::new();

@@ -42,6 +42,9 @@ use tokio_util::sync::CancellationToken;
 /// Deadline of every wait of a test.
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The number of workers of a test's daemon.
+const TWO_WORKERS: NonZeroUsize = NonZeroUsize::new(2).unwrap();
+
 /// A temporary folder that only its owner can enter, as required for a data directory.
 pub(crate) fn private_folder() -> TempDir {
     let private = std::fs::Permissions::from_mode(0o700);
@@ -99,10 +102,17 @@ impl TestApp {
         Self::with_options(summarizer, scheduler::Options::default()).await
     }
 
+    /// A new store with the test's own summarizer and one worker: jobs are claimed in the order in which they are handed
+    /// out, while of two workers each may claim its job first.
+    pub(crate) async fn with_one_worker(summarizer: Arc<dyn Summarizer>) -> Self {
+        let options = scheduler::Options { workers: NonZeroUsize::MIN, ..scheduler::Options::default() };
+        Self::open_with(Arc::new(private_folder()), summarizer, options).await
+    }
+
     /// A new store with the test's own summarizer and scheduler options, except for the number of workers.
     pub(crate) async fn with_options(summarizer: Arc<dyn Summarizer>, options: scheduler::Options) -> Self {
-        let directory = private_folder();
-        Self::open_with(Arc::new(directory), summarizer, options).await
+        let options = scheduler::Options { workers: TWO_WORKERS, ..options };
+        Self::open_with(Arc::new(private_folder()), summarizer, options).await
     }
 
     /// A store on a copy of a closed store's files.
@@ -137,20 +147,20 @@ impl TestApp {
     }
 
     async fn open(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>) -> Self {
-        Self::open_with(directory, summarizer, scheduler::Options::default()).await
+        let options = scheduler::Options { workers: TWO_WORKERS, ..scheduler::Options::default() };
+        Self::open_with(directory, summarizer, options).await
     }
 
     async fn open_with(directory: Arc<TempDir>, summarizer: Arc<dyn Summarizer>, options: scheduler::Options) -> Self {
         let kept = options.clone();
-        let workers = NonZeroUsize::MIN.saturating_add(1);
-        let workers = scheduler::Options { workers, loaded_bytes: loaded_bytes(), ..options };
+        let scheduling = scheduler::Options { loaded_bytes: loaded_bytes(), ..options };
         let clock = Clock::default();
         // No test cuts the power, and syncing would take most of the tests' time.
         let options = store::Options { directory: directory.path().to_owned(), durability: Durability::ProcessCrash };
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         let writer = tokio::spawn(writer);
         let stopping = CancellationToken::new();
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), workers);
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), Levels::all(summarizer.clone()), scheduling);
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
