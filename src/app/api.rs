@@ -13,7 +13,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
-use crate::store::{self, Caller, SessionKey, Store};
+use crate::store::{self, Caller, Durability, SessionKey, Store};
 use crate::telemetry::span;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
@@ -124,6 +124,11 @@ impl Longhand {
     /// The store.
     pub fn store(&self) -> &Store {
         &self.shared.store
+    }
+
+    /// Durability of an acknowledged write.
+    pub fn durability(&self) -> Durability {
+        self.store().durability()
     }
 
     /// Counters of the resources that clients hold.

@@ -11,7 +11,7 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{self, AppendInput, Caller, Counted, DraftWords, Durability, PageOf, Receipt, Seal, SessionKey};
+use crate::store::{self, AppendInput, Caller, Counted, DraftWords, PageOf, Receipt, Seal, SessionKey};
 pub use crate::store::{DraftWordsToAdd, OpenPart};
 use std::sync::Arc;
 
@@ -45,8 +45,6 @@ pub struct Appended {
     pub seq: Seq,
     /// The current context usage.
     pub context: ContextUsage,
-    /// Durability of the acknowledged write.
-    pub durability: Durability,
 }
 
 /// Parameters of a list of messages.
@@ -116,7 +114,7 @@ impl Longhand {
             due: pending.is_due && is_reached && pending.compaction.is_none(),
             pending: pending.compaction,
         };
-        Appended { ids, existed_count, revision, seq, context, durability: self.store().durability() }
+        Appended { ids, existed_count, revision, seq, context }
     }
 
     /// A session after a write: from memory, or read if that takes no longer than the write. An error here does not

@@ -4,6 +4,7 @@ use super::caller::caller;
 use super::convert::compaction::{
     changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, summary_request,
 };
+use super::convert::session::durability;
 use crate::app::Longhand;
 use crate::app::compactions::NewCompaction;
 use crate::pb;
@@ -47,7 +48,12 @@ impl CompactionService for Compactions {
             return Ok(Response::new(pb::StartCompactionResponse { plan, ..pb::StartCompactionResponse::default() }));
         }
         let (started, joined) = self.app.start_compaction(&session_id, wanted, caller).await?;
-        Ok(Response::new(pb::StartCompactionResponse { compaction: Some(compaction(started)), joined, plan: None }))
+        Ok(Response::new(pb::StartCompactionResponse {
+            compaction: Some(compaction(started)),
+            joined,
+            plan: None,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn report_overflow(
@@ -58,7 +64,11 @@ impl CompactionService for Compactions {
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let (started, joined) = self.app.report_overflow(&session, read_overflow(request), caller).await?;
-        Ok(Response::new(pb::ReportOverflowResponse { compaction: Some(compaction(started)), joined }))
+        Ok(Response::new(pb::ReportOverflowResponse {
+            compaction: Some(compaction(started)),
+            joined,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn supply_summary(
@@ -73,6 +83,7 @@ impl CompactionService for Compactions {
             compaction: Some(compaction(supplied)),
             revision: receipt.revision,
             seq: receipt.seq,
+            durability: durability(self.app.durability()).into(),
         }))
     }
 
@@ -112,7 +123,10 @@ impl CompactionService for Compactions {
         request: Request<pb::ConfirmCompactionRequest>,
     ) -> Result<Response<pb::ConfirmCompactionResponse>, Status> {
         let confirmed = self.app.confirm_compaction(&request.get_ref().compaction_id).await?;
-        Ok(Response::new(pb::ConfirmCompactionResponse { compaction: Some(compaction(confirmed)) }))
+        Ok(Response::new(pb::ConfirmCompactionResponse {
+            compaction: Some(compaction(confirmed)),
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn retry_compaction(
@@ -121,7 +135,11 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::RetryCompactionResponse>, Status> {
         let caller = caller(&request, &request.get_ref().request_id)?;
         let (tried, joined) = self.app.retry_compaction(&request.get_ref().compaction_id, caller).await?;
-        Ok(Response::new(pb::RetryCompactionResponse { compaction: Some(compaction(tried)), joined }))
+        Ok(Response::new(pb::RetryCompactionResponse {
+            compaction: Some(compaction(tried)),
+            joined,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn cancel_compaction(
@@ -130,7 +148,10 @@ impl CompactionService for Compactions {
     ) -> Result<Response<pb::CancelCompactionResponse>, Status> {
         let caller = caller(&request, "")?;
         let cancelled = self.app.cancel_compaction(&request.get_ref().compaction_id, caller).await?;
-        Ok(Response::new(pb::CancelCompactionResponse { compaction: Some(compaction(cancelled)) }))
+        Ok(Response::new(pb::CancelCompactionResponse {
+            compaction: Some(compaction(cancelled)),
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn undo_change(
@@ -141,7 +162,12 @@ impl CompactionService for Compactions {
         let pb::UndoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
         let (undone, receipt) = self.app.undo(&session_id, expected_revision, caller).await?;
         let change = Some(changed(undone));
-        Ok(Response::new(pb::UndoChangeResponse { change, revision: receipt.revision, seq: receipt.seq }))
+        Ok(Response::new(pb::UndoChangeResponse {
+            change,
+            revision: receipt.revision,
+            seq: receipt.seq,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn redo_change(
@@ -152,6 +178,11 @@ impl CompactionService for Compactions {
         let pb::RedoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
         let (redone, receipt) = self.app.redo(&session_id, expected_revision, caller).await?;
         let change = Some(changed(redone));
-        Ok(Response::new(pb::RedoChangeResponse { change, revision: receipt.revision, seq: receipt.seq }))
+        Ok(Response::new(pb::RedoChangeResponse {
+            change,
+            revision: receipt.revision,
+            seq: receipt.seq,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 }

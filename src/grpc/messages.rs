@@ -41,7 +41,7 @@ impl MessageService for Messages {
             revision: appended.revision,
             seq: appended.seq,
             context_usage: Some(context_usage(&appended.context)),
-            durability: durability(appended.durability).into(),
+            durability: durability(self.app.durability()).into(),
         }))
     }
 
@@ -57,7 +57,7 @@ impl MessageService for Messages {
             revision: appended.revision,
             seq: appended.seq,
             context_usage: Some(context_usage(&appended.context)),
-            durability: durability(appended.durability).into(),
+            durability: durability(self.app.durability()).into(),
         }))
     }
 
@@ -86,7 +86,7 @@ impl MessageService for Messages {
             revision: sealed.revision,
             seq: sealed.seq,
             context_usage: Some(context_usage(&sealed.context)),
-            durability: durability(sealed.durability).into(),
+            durability: durability(self.app.durability()).into(),
         }))
     }
 
@@ -145,6 +145,7 @@ impl MessageService for Messages {
             revision: receipt.revision,
             seq: receipt.seq,
             summary_message_id,
+            durability: durability(self.app.durability()).into(),
         }))
     }
 
@@ -161,6 +162,7 @@ impl MessageService for Messages {
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),
             revision: receipt.revision,
             seq: receipt.seq,
+            durability: durability(self.app.durability()).into(),
         }))
     }
 
@@ -171,6 +173,10 @@ impl MessageService for Messages {
         let caller = caller(&request, &request.get_ref().request_id)?;
         let pb::PinMessageRequest { session_id, message_id, unpin, .. } = request.into_inner();
         let receipt = self.app.pin(&session_id, &message_id, unpin, caller).await?;
-        Ok(Response::new(pb::PinMessageResponse { revision: receipt.revision, seq: receipt.seq }))
+        Ok(Response::new(pb::PinMessageResponse {
+            revision: receipt.revision,
+            seq: receipt.seq,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 }

@@ -1,7 +1,7 @@
 //! Sessions over gRPC.
 
 use super::caller::caller;
-use super::convert::session::{read_change, read_new, session};
+use super::convert::session::{durability, read_change, read_new, session};
 use crate::app::Longhand;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::pb;
@@ -28,7 +28,11 @@ impl SessionService for Sessions {
     ) -> Result<Response<pb::CreateSessionResponse>, Status> {
         let caller = caller(&request, "")?;
         let (info, existed) = self.app.create_session(read_new(request.into_inner()), caller).await?;
-        Ok(Response::new(pb::CreateSessionResponse { session: Some(session(info)), existed }))
+        Ok(Response::new(pb::CreateSessionResponse {
+            session: Some(session(info)),
+            existed,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn get_session(
@@ -60,7 +64,12 @@ impl SessionService for Sessions {
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
         let SessionChanged { info, revision, seq } = self.app.update_session(&id, read_change(request), caller).await?;
-        Ok(Response::new(pb::UpdateSessionResponse { session: Some(session(info)), revision, seq }))
+        Ok(Response::new(pb::UpdateSessionResponse {
+            session: Some(session(info)),
+            revision,
+            seq,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn archive_session(
@@ -70,7 +79,12 @@ impl SessionService for Sessions {
         let caller = caller(&request, &request.get_ref().request_id)?;
         let pb::ArchiveSessionRequest { session_id, restore, .. } = request.into_inner();
         let SessionChanged { info, revision, seq } = self.app.archive_session(&session_id, restore, caller).await?;
-        Ok(Response::new(pb::ArchiveSessionResponse { session: Some(session(info)), revision, seq }))
+        Ok(Response::new(pb::ArchiveSessionResponse {
+            session: Some(session(info)),
+            revision,
+            seq,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 
     async fn fork_session(
@@ -85,6 +99,10 @@ impl SessionService for Sessions {
             None => ForkPoint::default(),
         };
         let (info, existed) = self.app.fork_session(&session_id, point, client_id, title, caller).await?;
-        Ok(Response::new(pb::ForkSessionResponse { session: Some(session(info)), existed }))
+        Ok(Response::new(pb::ForkSessionResponse {
+            session: Some(session(info)),
+            existed,
+            durability: durability(self.app.durability()).into(),
+        }))
     }
 }

@@ -89,7 +89,7 @@ impl Served {
     async fn create(&self, client_id: &str) -> pb::Session {
         let request = pb::CreateSessionRequest { client_id: Some(client_id.into()), ..Default::default() };
         let made = self.sessions().create_session(request).await.expect("a session").into_inner();
-        assert!(!made.existed);
+        assert_eq!((made.existed, made.durability()), (false, pb::Durability::ProcessCrash));
         made.session.expect("a session")
     }
 
@@ -135,16 +135,20 @@ async fn a_session_is_made_changed_forked_and_put_away() {
     let title = Some("new".to_owned());
     let request = pb::UpdateSessionRequest { session_id: "mine".into(), title, window, ..Default::default() };
     let changed = sessions.update_session(request).await.expect("a change").into_inner();
+    assert_eq!(changed.durability(), pb::Durability::ProcessCrash);
     let session = changed.session.expect("the session");
     assert_eq!((session.title.as_str(), session.window.expect("a window").max_context_tokens), ("new", 9_000));
     assert_eq!((session.revision, changed.seq), (changed.revision, 2));
 
     let request = pb::ForkSessionRequest { session_id: "mine".into(), title: "fork".into(), ..Default::default() };
-    let fork = sessions.fork_session(request).await.expect("a fork").into_inner().session.expect("the fork");
+    let forked = sessions.fork_session(request).await.expect("a fork").into_inner();
+    assert_eq!(forked.durability(), pb::Durability::ProcessCrash);
+    let fork = forked.session.expect("the fork");
     assert_eq!((fork.source_session_id, fork.source_revision), (Some(made.session_id.clone()), Some(changed.revision)));
 
     let request = pb::ArchiveSessionRequest { session_id: "mine".into(), ..Default::default() };
     let archived = sessions.archive_session(request).await.expect("an archive").into_inner();
+    assert_eq!(archived.durability(), pb::Durability::ProcessCrash);
     assert_eq!(archived.session.expect("the session").state(), pb::SessionState::Archived);
 
     let list = |page_size, page_token: &str, include_archived| pb::ListSessionsRequest {
@@ -192,6 +196,7 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
 
     let request = pb::PinMessageRequest { session_id: "s".into(), message_id: "u1".into(), ..Default::default() };
     let pinned = messages.pin_message(request).await.expect("a pin").into_inner();
+    assert_eq!(pinned.durability(), pb::Durability::ProcessCrash);
     let request = pb::EditMessageRequest {
         session_id: "s".into(),
         message_id: "a1".into(),
@@ -200,6 +205,7 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
         ..Default::default()
     };
     let edited = messages.edit_message(request.clone()).await.expect("an edit").into_inner();
+    assert_eq!(edited.durability(), pb::Durability::ProcessCrash);
     assert!(edited.replacement_message_id().starts_with("msg_") && edited.revision > pinned.revision);
     let stale = messages.edit_message(request).await.expect_err("a refusal");
     assert_eq!((stale.code(), reason(&stale).as_str()), (Code::Aborted, "REVISION_MISMATCH"));
@@ -224,7 +230,8 @@ async fn messages_are_appended_listed_pinned_edited_and_rewound() {
         target: Some(Target::MessageId("u1".into())),
         ..Default::default()
     };
-    messages.rewind_session(request).await.expect("a rewind");
+    let rewound = messages.rewind_session(request).await.expect("a rewind").into_inner();
+    assert_eq!(rewound.durability(), pb::Durability::ProcessCrash);
     let frames = served.view("s").await;
     let [ContextFrame::Header(header), ContextFrame::Messages(shown), ContextFrame::End(end)] = frames.as_slice()
     else {
@@ -337,6 +344,7 @@ async fn a_summary_is_supplied_and_taken_back() {
         ..Default::default()
     };
     let supplied = compactions.supply_summary(request).await.expect("a summary").into_inner();
+    assert_eq!(supplied.durability(), pb::Durability::ProcessCrash);
     let compaction = supplied.compaction.expect("a compaction");
     assert_eq!(
         (compaction.state(), compaction.trigger()),
@@ -364,6 +372,7 @@ async fn a_summary_is_supplied_and_taken_back() {
     assert_eq!((ended.code(), reason(&ended).as_str()), (Code::FailedPrecondition, "COMPACTION_ENDED"));
     let request = pb::UndoChangeRequest { session_id: "s".into(), ..Default::default() };
     let undone = compactions.undo_change(request).await.expect("an undo").into_inner();
+    assert_eq!(undone.durability(), pb::Durability::ProcessCrash);
     let Some(pb::change::Change::Compaction(undone_compaction)) = undone.change.and_then(|change| change.change) else {
         panic!("another change")
     };
@@ -373,6 +382,7 @@ async fn a_summary_is_supplied_and_taken_back() {
     );
     let request = pb::RedoChangeRequest { session_id: "s".into(), ..Default::default() };
     let redone = compactions.redo_change(request).await.expect("a redo").into_inner();
+    assert_eq!(redone.durability(), pb::Durability::ProcessCrash);
     let again = redone.change.and_then(|change| change.change);
     assert_eq!(again, Some(pb::change::Change::Compaction(compaction)));
 }
@@ -390,6 +400,7 @@ async fn a_compaction_is_asked_for_joined_and_stopped() {
     let words = [(user, "u1"), (assistant, "a1"), (user, "u2")].map(|(role, id)| new_message(role, id, "words"));
     served.append("s", words.to_vec()).await;
     let started = compactions.start_compaction(request.clone()).await.expect("a start").into_inner();
+    assert_eq!(started.durability(), pb::Durability::ProcessCrash);
     let compaction = started.compaction.expect("a compaction");
     assert_eq!((compaction.kind(), compaction.state()), (pb::CompactionKind::Summary, pb::CompactionState::Ready));
     let again = compactions.start_compaction(request).await.expect("the same").into_inner();
@@ -397,6 +408,7 @@ async fn a_compaction_is_asked_for_joined_and_stopped() {
 
     let request = pb::CancelCompactionRequest { compaction_id: compaction.compaction_id };
     let stopped = compactions.cancel_compaction(request).await.expect("a stop").into_inner();
+    assert_eq!(stopped.durability(), pb::Durability::ProcessCrash);
     assert_eq!(stopped.compaction.expect("the compaction").state(), pb::CompactionState::Cancelled);
 }
 

@@ -453,6 +453,28 @@ fn the_surface_is_the_reviewed_one() {
 }
 
 #[test]
+fn every_answer_to_a_write_has_its_durability() {
+    // Drafts, leases and the ends of tasks are not stored before they are acknowledged.
+    const NOT_STORED: [&str; 5] =
+        ["AppendDraft", "EditSummaryTask", "CompleteSummaryTask", "FailSummaryTask", "DelegateSummaryTask"];
+    // A scrub and a backup answer with their progress.
+    const READING: [&str; 9] =
+        ["Get", "List", "Expand", "Subscribe", "Check", "Lease", "Extend", "StartScrub", "CreateBackup"];
+    let files = ours();
+    let messages = messages(&files);
+    let has_durability = |name: &str| {
+        let fields = &messages[name.rsplit('.').next().expect("a name")].field;
+        fields.iter().any(|field| field.name() == "durability" && field.type_name() == ".longhand.v1.Durability")
+    };
+    for method in files.iter().flat_map(|file| &file.service).flat_map(|service| &service.method) {
+        let name = method.name();
+        let reads = READING.iter().any(|verb| name.starts_with(verb));
+        let writes = !reads && !NOT_STORED.contains(&name);
+        assert_eq!(has_durability(method.output_type()), writes || name == "GetServerInfo", "{name}");
+    }
+}
+
+#[test]
 fn documented_reasons_exist_and_reasons_are_documented() {
     let known: BTreeSet<&str> = Reason::ALL.iter().map(|reason| reason.as_str()).collect();
     let (reason, as_another) =
