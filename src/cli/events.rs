@@ -4,7 +4,7 @@ use super::brief::{brief, style};
 use super::event_text::sentence;
 use super::failure::Usage;
 use super::ids::short;
-use super::output::{DIMMED, Output, clock_time, time_of_day};
+use super::output::{Output, clock_time, time_of_day};
 use super::times::{self, is_since};
 use super::{Client, Globals, ids};
 use crate::clock::Clock;
@@ -162,7 +162,7 @@ fn print(output: &mut Output, event: &pb::Event) -> anyhow::Result<()> {
         let (time, session) = (clock_time(event.event_time.as_ref()), short(&event.session_id));
         let lead = format!("{:>6}  {time}  {session}  #{:<5} ", event.seq, event.revision);
         let actor = if event.actor.is_empty() { String::new() } else { format!(" ({})", event.actor) };
-        return Ok(output.styled_line(&[(DIMMED, lead), (style(event), brief(event)), (DIMMED, actor)])?);
+        return Ok(output.line_beside(&lead, style(event), &format!("{}{actor}", brief(event)))?);
     }
     let time = time_of_day(event.event_time.as_ref());
     let actor = if event.actor.is_empty() { "-" } else { &event.actor };

@@ -8,6 +8,7 @@ use crate::telemetry::escape;
 use anstyle::{AnsiColor, Style};
 use prost::{Message, Name};
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal as _, Stdout, Write};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
@@ -26,6 +27,9 @@ pub(super) const PENDING: Style = AnsiColor::Yellow.on_default();
 
 /// Width assumed for a terminal that does not state its own.
 const COLUMNS_DEFAULT: usize = 80;
+
+/// Minimum columns of a text that is wrapped.
+const WRAPPED_COLUMNS_MIN: usize = 20;
 
 /// Standard output as text or JSON. It is flushed at the end of a command, and where a reader waits for output.
 pub(super) struct Output {
@@ -86,6 +90,17 @@ impl Output {
         textwrap::wrap(text, options).iter().try_for_each(|line| self.line(line))
     }
 
+    /// Prints a dimmed beginning of a line and a text beside it; on a terminal, a long text is wrapped at words and stays
+    /// beside the beginning.
+    pub(super) fn line_beside(&mut self, beginning: &str, style: Style, text: &str) -> io::Result<()> {
+        let mut beginning = beginning.to_owned();
+        for line in wrapped(text, self.columns.map(|columns| columns.saturating_sub(beginning.width()))) {
+            self.styled_line(&[(DIMMED, &beginning), (style, &line)])?;
+            beginning = " ".repeat(beginning.width());
+        }
+        Ok(())
+    }
+
     /// Prints a text that may have several lines and need not end one. The caller makes sure that no line of foreign
     /// text can pass for one of its own.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
@@ -127,6 +142,14 @@ impl Output {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
+}
+
+/// The lines of a text that is wrapped at words, and within words that are too long, if there is a maximum number of
+/// columns.
+pub(super) fn wrapped(text: &str, columns: Option<usize>) -> Vec<String> {
+    let Some(columns) = columns else { return vec![text.to_owned()] };
+    let options = textwrap::Options::new(columns.max(WRAPPED_COLUMNS_MIN));
+    textwrap::wrap(text, options).into_iter().map(Cow::into_owned).collect()
 }
 
 /// Lines of a text, indented by a margin. Empty lines are not indented.

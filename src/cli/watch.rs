@@ -3,7 +3,7 @@
 
 use super::brief::{brief, style};
 use super::message_text::{part_lines, role};
-use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word};
+use super::output::{DIMMED, HEADING, Output, PLAIN, clock_time, one_line, shorten, width, word, wrapped};
 use super::{Client, Globals, failure, ids};
 use crate::pb;
 use crate::pb::event::Body;
@@ -235,6 +235,17 @@ impl Page {
         line
     }
 
+    /// The description of an event, wrapped beside the beginning of its line.
+    fn description(&mut self, event: &pb::Event) -> Vec<Piece> {
+        let lead_width = self.lead_width(event);
+        let lead = " ".repeat(lead_width);
+        let lines = wrapped(&brief(event), self.columns.map(|columns| columns.saturating_sub(lead_width)));
+        let next = |line| [Piece::End, Piece::Own(DIMMED, lead.clone()), Piece::Own(style(event), line)];
+        let mut lines = lines.into_iter();
+        let first = Piece::Own(style(event), lines.next().unwrap_or_default());
+        self.line(event, std::iter::once(first).chain(lines.flat_map(next)).collect())
+    }
+
     fn event(&mut self, event: &pb::Event) -> Vec<Piece> {
         match (&event.body, &event.message) {
             (Some(Body::MessageAppended(appended)), Some(message))
@@ -258,10 +269,10 @@ impl Page {
                 self.open.remove(&finished.message_id);
                 match finished.reason() {
                     pb::FinishReason::Stop | pb::FinishReason::ToolCalls => self.end_line().into_iter().collect(),
-                    _ => self.line(event, vec![Piece::Own(style(event), brief(event))]),
+                    _ => self.description(event),
                 }
             }
-            (Some(_) | None, _) => self.line(event, vec![Piece::Own(style(event), brief(event))]),
+            (Some(_) | None, _) => self.description(event),
         }
     }
 
@@ -306,15 +317,19 @@ impl Page {
         self.line(event, pieces)
     }
 
-    /// Columns for a text after the beginning of its line.
+    /// Columns for a text after the beginning of its line and a name.
     fn text_width(&self, event: &pb::Event, name: &str) -> usize {
+        let columns = self.columns.unwrap_or(WIDTH_DEFAULT);
+        columns.saturating_sub(self.lead_width(event) + width(name) + 2).max(WIDTH_MIN)
+    }
+
+    /// Columns of the beginning of a line.
+    fn lead_width(&self, event: &pb::Event) -> usize {
         let own = |piece: &Piece| match piece {
             Piece::Own(_, text) | Piece::Foreign(_, text) => width(text),
             Piece::End => 0,
         };
-        let lead: usize = self.lead(&event.session_id, None).iter().map(own).sum();
-        let columns = self.columns.unwrap_or(WIDTH_DEFAULT);
-        columns.saturating_sub(lead + width(name) + 2).max(WIDTH_MIN)
+        self.lead(&event.session_id, None).iter().map(own).sum()
     }
 }
 
@@ -460,5 +475,22 @@ mod tests {
                         22:13:20  user: line\n";
         assert!(printed.starts_with(expected), "{printed}");
         assert!(printed.ends_with("    [… 2 more lines]\n22:13:20  session archived\n"), "{printed}");
+    }
+
+    #[test]
+    fn a_long_description_is_wrapped_on_a_terminal() {
+        let failed = || {
+            let message = "the model answered nothing at all".to_owned();
+            let failure = pb::CompactionFailure { message, ..pb::CompactionFailure::default() };
+            let failure = pb::CompactionFailed { failure: Some(failure), ..pb::CompactionFailed::default() };
+            event(Body::CompactionFailed(failure), None)
+        };
+        let whole = print(&mut Page::default(), vec![failed()]);
+        assert_eq!(whole.lines().count(), 1, "{whole}");
+        let wrapped = print(&mut Page { columns: Some(40), ..Page::default() }, vec![failed()]);
+        assert!(wrapped.lines().count() > 1 && wrapped.lines().all(|line| width(line) <= 40), "{wrapped}");
+        assert!(wrapped.lines().skip(1).all(|line| line.starts_with(&" ".repeat(10))), "{wrapped}");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&wrapped), words(&whole));
     }
 }

@@ -77,7 +77,7 @@ fn a_table_fits_the_terminal_and_is_whole_in_a_pipe() {
     let ids = three_sessions(&daemon);
     daemon.text(&["compact", "two"]);
     for columns in [60, 80, 120] {
-        for arguments in [&["sessions"][..], &["compactions", "two"], &["presets"]] {
+        for arguments in [&["sessions"][..], &["compactions", "two"], &["presets"], &["events"]] {
             let text = plain(&on_terminal(&mut daemon.command(arguments), columns));
             let too_wide = text.lines().find(|line| line.width() > usize::from(columns));
             assert_eq!(too_wide, None, "{arguments:?} in {columns} columns:\n{text}");
