@@ -100,7 +100,7 @@ impl Longhand {
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
-        let planning = scheduler::planning(&policy, &source.window, &source, self.shared.clock.now());
+        let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
         let level_policy = level_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
         let bounds = match self.bounds(key, &source, &wanted, level_policy.map(|(_, level_policy)| level_policy)).await
         {
@@ -222,7 +222,7 @@ impl Longhand {
                 "the view was compacted for this request already: shorten the request, or take a larger window";
             return Err(Error::new(Reason::OverflowAgain, message));
         }
-        let planning = scheduler::planning(&policy, &window, &source, self.shared.clock.now());
+        let planning = scheduler::planning_input(&policy, &window, &source, self.shared.clock.now());
         let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
         let request = replay::recovery_request(planning, context_tokens);
         let condition = Condition::Possible(request.is_some());

@@ -108,7 +108,7 @@ impl Longhand {
         }
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let planning = scheduler::planning(&policy, &source.window, &source, self.shared.clock.now());
+        let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
         let level_policy = level_by_hand(&policy, wanted).filter(|_| wanted.kind != CompactionKind::Prune);
         let level = level_policy.map(|(level, _)| level);
         let bounds = self.bounds(key, &source, wanted, level_policy.map(|(_, level_policy)| level_policy)).await?;

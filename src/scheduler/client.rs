@@ -1,9 +1,10 @@
 //! Summaries by clients: a task is offered to clients before the configured summarizers are asked, and a client's
 //! summary is checked like any other.
 
-use super::prepared::{PreparedCompaction, Proposal};
-use super::worker::{Refusal, Worker, failure, no_gain};
-use crate::model::compaction::{Failure, FailureReason};
+use super::attempt::{AttemptFailure, no_gain};
+use super::prepared::{Candidate, PreparedCompaction};
+use super::worker::Worker;
+use crate::model::compaction::Failure;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
 use crate::model::message::MessageKind;
@@ -94,12 +95,11 @@ impl Worker {
         claim: &Claim,
         planning: PlanningInput<'_>,
         plan: &SummaryPlan,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, AttemptFailure> {
         let Some(covered) = planning.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else {
             return Ok(false);
         };
-        let event = self.store.event_at(claim.session, covered.mark).await;
-        let event = event.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
+        let event = self.store.event_at(claim.session, covered.mark).await?;
         Ok(event.is_some_and(|event| match event.body {
             EventBody::Compacted { trigger, outcome, .. } => outcome.is_supplied(trigger),
             _ => false,
@@ -112,17 +112,15 @@ impl Worker {
         &self,
         claim: &Claim,
         planning: PlanningInput<'_>,
-        proposal: Proposal<'_>,
+        candidate: Candidate<'_>,
         assignment: Assignment,
-    ) -> Result<TaskOutcome, Refusal> {
+    ) -> Result<TaskOutcome, AttemptFailure> {
         if !self.tasks.are_offered() {
             return Ok(TaskOutcome::Left(Box::new(assignment)));
         }
-        let shortened = plan::with_removals(planning.sources, &proposal.work.removals, claim.compaction);
+        let shortened = plan::with_removals(planning.sources, &candidate.work.removals, claim.compaction);
         let here = PlanningInput { sources: &shortened, ..planning };
-        let session = self.store.session(claim.session).await;
-        let (session, _) =
-            session.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
+        let (session, _) = self.store.session(claim.session).await?;
         let task = assignment.task(claim, session.id, &shortened);
         let mut offer = self.tasks.offer(task.clone());
         let mut edited = assignment.clone();
@@ -131,7 +129,7 @@ impl Worker {
                 Request::Edit(edit, answer) => {
                     let changed = edited.edited(here, edit).map_err(Refused::Plan);
                     if let Ok(changed) = &changed {
-                        self.announce(claim, &changed.plan).await?;
+                        self.store_plan(claim, &changed.plan).await?;
                     }
                     let changed = changed.map(|changed| {
                         edited = changed;
@@ -140,7 +138,7 @@ impl Worker {
                     // A client that is gone needs no answer.
                     drop(answer.send(changed));
                 }
-                Request::Complete(reply, answer) => match check(planning, proposal, &edited, reply) {
+                Request::Complete(reply, answer) => match check(planning, candidate, &edited, reply) {
                     Ok(prepared) => {
                         drop(offer);
                         drop(answer.send(Ok(())));
@@ -152,7 +150,7 @@ impl Worker {
                 Request::Release(Release::Permanent) => break,
                 Request::Release(Release::Transient) => {
                     edited = assignment.clone();
-                    self.announce(claim, &edited.plan).await?;
+                    self.store_plan(claim, &edited.plan).await?;
                     offer.renew(task.clone());
                     if !offer.reopen() {
                         break;
@@ -168,7 +166,7 @@ impl Worker {
 /// The compaction with a client's summary, or the reason why the summary is refused.
 fn check(
     planning: PlanningInput<'_>,
-    proposal: Proposal<'_>,
+    candidate: Candidate<'_>,
     assignment: &Assignment,
     reply: TaskReply,
 ) -> Result<PreparedCompaction, Failure> {
@@ -191,9 +189,9 @@ fn check(
     } else {
         output.completed_beside(input, &behind)
     };
-    let Proposal { work, least } = proposal;
+    let Candidate { work, gain_min } = candidate;
     match PreparedCompaction::of(planning, &work.removals, Some((plan, &output))) {
-        Some(prepared) if prepared.gain() >= least => {
+        Some(prepared) if prepared.gain() >= gain_min => {
             Ok(prepared.with_details(assignment.details_json.clone()).supplied(reply.supplied))
         }
         Some(prepared) => Err(no_gain(prepared.gain())),

@@ -3,11 +3,12 @@
 //! A program is started directly, never through a shell, as the leader of a process group of its own, which is killed
 //! when its time is up or the compaction is given up. It gets one JSON object on standard input.
 
+use super::attempt::AttemptFailure;
 use super::client::Assignment;
-use super::worker::{Refusal, Worker, failure};
+use super::worker::Worker;
 use crate::config::Hook;
 use crate::limits;
-use crate::model::compaction::{CompactionState, FailureReason, RevisionRange};
+use crate::model::compaction::{CompactionState, Failure, FailureReason, RevisionRange};
 use crate::model::part::PartBody;
 use crate::store::{self, Claim};
 use crate::summarizer::SummaryInput;
@@ -116,11 +117,13 @@ impl HookChanges {
 impl Worker {
     /// Calls `pre_compact` for a summary that is to be written. A program that fails changes nothing, unless it is
     /// required.
-    pub(super) async fn pre_compact(&self, claim: &Claim, assignment: &Assignment) -> Result<HookChanges, Refusal> {
+    pub(super) async fn pre_compact(
+        &self,
+        claim: &Claim,
+        assignment: &Assignment,
+    ) -> Result<HookChanges, AttemptFailure> {
         let Some(hook) = &self.hooks.pre_compact else { return Ok(HookChanges::default()) };
-        let session = self.store.session(claim.session).await;
-        let (session, _) =
-            session.map_err(|error| Refusal::Retry(failure(FailureReason::Store, error.to_string()), None))?;
+        let (session, _) = self.store.session(claim.session).await?;
         let plan = &assignment.plan;
         let count = plan.covered_count();
         let input = HookInput {
@@ -144,7 +147,8 @@ impl Worker {
         let output = match ask(hook, &input).await.and_then(|output| read(&output, &assignment.input.instructions)) {
             Ok(output) => output,
             Err(why) if hook.required => {
-                return Err(Refusal::Hook(failure(FailureReason::HookFailed, format!("pre_compact {why}"))));
+                let failure = Failure::new(FailureReason::HookFailed, format!("pre_compact {why}"));
+                return Err(AttemptFailure::Refused(failure));
             }
             Err(why) => {
                 tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it changes nothing");
@@ -153,7 +157,7 @@ impl Worker {
         };
         if let Some(why) = output.refuse {
             let why = if why.is_empty() { "pre_compact refused it".to_owned() } else { why };
-            return Err(Refusal::Hook(failure(FailureReason::HookRefused, why)));
+            return Err(AttemptFailure::Refused(Failure::new(FailureReason::HookRefused, why)));
         }
         let vetoes_continuation = output.auto_continue == Some(false);
         Ok(HookChanges { instructions: output.instructions, prompt: output.prompt, vetoes_continuation })

@@ -3,23 +3,29 @@
 //! The loop keeps no state that matters: due marks and jobs are in the database, and everything here can be lost at any
 //! moment.
 
-mod request_log;
-mod client;
-mod prepared;
-mod error;
-mod handle;
-mod health;
-mod hooks;
-mod index;
-mod job;
-mod deltas;
-#[cfg(test)]
-mod model;
-mod retry;
-mod preview;
-mod recover;
 mod step;
 mod worker;
+mod evaluate;
+mod run;
+mod compact;
+mod summarize;
+mod client;
+mod hooks;
+mod commit;
+mod attempt;
+mod prepared;
+mod inputs;
+mod preview;
+mod recover;
+mod retry;
+mod error;
+mod request_log;
+mod deltas;
+mod index;
+mod handle;
+mod health;
+#[cfg(test)]
+mod model;
 
 use crate::clock::{Clock, fresh_id};
 use crate::config::Hooks;
@@ -41,8 +47,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use worker::Worker;
 
-pub use worker::planning;
-
 pub use deltas::SummaryDelta;
 pub use error::Error;
 pub use handle::SchedulerHandle;
@@ -50,6 +54,7 @@ pub use health::{Health, ReadFailure};
 #[doc(hidden)]
 pub use hooks::read_hook_output;
 pub use index::index;
+pub use inputs::planning_input;
 pub use preview::Preview;
 pub use request_log::RequestLog;
 

@@ -1,6 +1,6 @@
 //! Compactions with their measured effect, before they are committed.
 
-use super::worker::Attempt;
+use super::attempt::Attempt;
 use crate::model::changes::{Changes, ReplayChange};
 use crate::model::compaction::Trigger;
 use crate::model::ids::CompactionId;
@@ -11,23 +11,26 @@ use crate::store::Commit;
 use crate::summarizer::SummaryOutput;
 use uuid::Uuid;
 
-/// The fallback for a summary that cannot be made; none if it frees fewer tokens than `least`.
-pub(super) fn prepared_fallback(planning: PlanningInput<'_>, work: &Work, least: i64) -> Option<PreparedCompaction> {
+/// The fallback for a summary that cannot be made: the policy's, or else the other steps alone. None if it frees too
+/// little.
+pub(super) fn prepared_fallback(planning: PlanningInput<'_>, candidate: Candidate<'_>) -> Option<PreparedCompaction> {
+    let Candidate { work, gain_min } = candidate;
     let summary = work.summary.as_ref()?;
     let fallback = plan::fallback(planning, &summary.fallback);
     // Truncations in messages that the summary would have retained are useless without the summary.
     let mut others = work.removals.clone();
     others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
-    let prepared =
-        |removals| PreparedCompaction::of(planning, removals, None).filter(|prepared| prepared.gain() >= least);
+    let prepared = |removals| PreparedCompaction::of_removals(planning, removals, gain_min);
     prepared(&fallback.removals).or_else(|| prepared(&others))
 }
 
-/// The planned work of some steps, and the tokens that it has to free.
+/// Planned work that is committed if it frees enough tokens.
 #[derive(Clone, Copy)]
-pub(super) struct Proposal<'a> {
+pub(super) struct Candidate<'a> {
+    /// The removals and the summary to be made.
     pub(super) work: &'a Work,
-    pub(super) least: i64,
+    /// Minimum number of tokens that it has to free.
+    pub(super) gain_min: i64,
 }
 
 /// A compaction with its measured effect, before it is committed.
@@ -83,6 +86,11 @@ impl PreparedCompaction {
         })
     }
 
+    /// The effect of truncations and omissions alone; none if they free too little.
+    pub(super) fn of_removals(planning: PlanningInput<'_>, removals: &Removals, gain_min: i64) -> Option<Self> {
+        Self::of(planning, removals, None).filter(|prepared| prepared.gain() >= gain_min)
+    }
+
     /// Tokens that it frees.
     pub(super) fn gain(&self) -> i64 {
         self.tokens_before - self.tokens_after
@@ -105,7 +113,7 @@ impl PreparedCompaction {
     }
 
     /// The commit of the compaction.
-    pub(super) fn commit(self, attempt: &Attempt<'_>) -> Commit {
+    pub(super) fn into_commit(self, attempt: &Attempt<'_>) -> Commit {
         let Attempt { claim, planning, guards, .. } = attempt;
         let has_helped = claim.request.trigger == Trigger::Manual || self.gain() > 0;
         Commit {

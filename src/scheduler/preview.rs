@@ -2,14 +2,14 @@
 
 use super::client::Assignment;
 use super::handle::SchedulerHandle;
-use super::prepared::{PreparedCompaction, prepared_fallback};
+use super::prepared::{Candidate, PreparedCompaction, prepared_fallback};
 use crate::model::changes::Changes;
 use crate::model::compaction::{Bounds, Level};
 use crate::policy::plan::{self, PlanningInput};
 use crate::summarizer::{Forecast, SummaryOutput};
 
 /// Minimum gain of a compaction by hand, in tokens.
-const LEAST_GAIN: i64 = 1;
+const GAIN_MIN: i64 = 1;
 
 /// A compaction as it would be, without the text of its summary.
 pub struct Preview {
@@ -61,10 +61,11 @@ impl SchedulerHandle {
         // A blank text takes the summary's position and next to no tokens.
         let blank = SummaryOutput::new(" ", "");
         let prepared = PreparedCompaction::of(planning, &work.removals, Some((planned, &blank)))?;
-        let most = prepared.tokens_before - LEAST_GAIN;
+        let most = prepared.tokens_before - GAIN_MIN;
         if prepared.tokens_after > most {
             // Even the shortest summary would free too little.
-            return prepared_fallback(planning, &work, LEAST_GAIN).map(without_summary);
+            let candidate = Candidate { work: &work, gain_min: GAIN_MIN };
+            return prepared_fallback(planning, candidate).map(without_summary);
         }
         let input = Assignment::of(planning, planned, instructions).input;
         let forecast = self.summarizers.of(level).forecast(&input);

@@ -3,8 +3,9 @@
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::summary_request::SummaryRequest;
+use crate::store::{Claim, Store};
 use crate::summarizer::RequestRecord;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Requests of one attempt that are not stored yet.
 pub struct RequestLog {
@@ -19,8 +20,27 @@ impl RequestLog {
         Self { clock, attempt, requests: Mutex::default() }
     }
 
+    /// Stores the requests of a job. A failure to store them does not fail the compaction: it is tried again later.
+    pub(super) async fn store(self: &Arc<Self>, store: &Store, claim: &Claim) {
+        let (request_log, store, claim) = (self.clone(), store.clone(), claim.clone());
+        // In a task of its own, since the requests of a compaction that is given up meanwhile cost money too.
+        let stored = tokio::spawn(async move {
+            let mut requests = request_log.take().into_iter();
+            while let Some(request) = requests.next() {
+                if let Err(error) = store.add_requests(&claim, vec![request.clone()]).await {
+                    tracing::debug!(%error, "a request to a model is not noted yet");
+                    request_log.put_back(std::iter::once(request).chain(requests).collect());
+                    return;
+                }
+            }
+        });
+        if let Err(error) = stored.await {
+            tracing::warn!(%error, "the request log was not kept");
+        }
+    }
+
     /// Puts back requests that could not be stored.
-    pub fn put_back(&self, mut requests: Vec<SummaryRequest>) {
+    fn put_back(&self, mut requests: Vec<SummaryRequest>) {
         let mut noted = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.append(&mut noted);
         *noted = requests;

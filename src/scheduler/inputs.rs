@@ -1,0 +1,45 @@
+//! Inputs of decisions and plans, from the rows of the store.
+
+use super::error::Error;
+use super::worker::Worker;
+use crate::fold::guards::GuardInput;
+use crate::limits;
+use crate::loaded::{self, counts};
+use crate::model::compaction::Compaction;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
+use crate::policy::Policy;
+use crate::policy::plan::PlanningInput;
+use crate::store::{GuardRows, SessionKey, Source};
+
+/// The planning input for a decision about a session's view.
+pub fn planning_input<'a>(
+    policy: &'a Policy,
+    window: &'a ModelWindow,
+    source: &'a Source,
+    now: Timestamp,
+) -> PlanningInput<'a> {
+    PlanningInput { policy, window, layout: &source.layout, sources: &source.messages, base: source.at, now }
+}
+
+/// The input of a session's guards.
+pub(super) fn guard_input(rows: &GuardRows) -> GuardInput<'_> {
+    GuardInput { ended: &rows.ended, guard_revision: rows.guard_revision, undo_revision: rows.undo_revision }
+}
+
+impl Worker {
+    /// Parses the active policy of a source, and adds the token counts that its messages lack under that policy. New
+    /// counts are stored, so that no text is encoded twice.
+    pub(super) async fn parse_and_count(&self, source: &mut Source) -> Result<Policy, Error> {
+        let policy = loaded::parse_policy(&source.policy, &self.vocabularies)?;
+        let fresh = counts::fill(&self.store, &policy, &mut source.messages).await?;
+        counts::keep(&self.store, fresh).await?;
+        Ok(policy)
+    }
+
+    /// The newest compactions of a session, as many as the answer to an overflow needs.
+    pub(super) async fn newest_compactions(&self, session: SessionKey) -> Result<Vec<Compaction>, Error> {
+        let found = self.store.compactions(session, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
+        Ok(found.into_iter().map(|(_, compaction)| compaction).collect())
+    }
+}
