@@ -43,7 +43,7 @@ impl Longhand {
 
     /// The tokens that passages may take without making the view exceed its window; none if the window is full.
     async fn free_tokens(&self, source: &mut Source, policy: &Policy) -> Result<Option<i64>> {
-        let Some(limit) = overflow::room(&source.window) else { return Ok(Some(i64::MAX)) };
+        let Some(limit) = overflow::input_max(&source.window) else { return Ok(Some(i64::MAX)) };
         counts::fill(self.store(), policy, &mut source.messages).await?;
         let Source { messages, changed_revision, window, .. } = source;
         let fold = Fold::new(FoldInput { policy, messages, changed_revision: *changed_revision }, None);

@@ -243,7 +243,7 @@ pub fn overhead_failure(level_policy: &LevelPolicy, window: &ModelWindow, guards
 /// The failure of the last resort, with everything that it may not remove.
 pub fn last_resort_failure(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Failure {
     let tokens = fold.context_tokens(planning.window);
-    let limit = overflow::room(planning.window).unwrap_or(0);
+    let limit = overflow::input_max(planning.window).unwrap_or(0);
     let overhead = guards.overhead.unseen_tokens;
     let mut fixed = last_resort::fixed(planning);
     fixed.insert(0, ("what no view shows, such as a system prompt and descriptions of tools", overhead));

@@ -136,7 +136,7 @@ impl Fold {
     /// True if a request with the view leaves space for a reply in this window. An unknown window allows any
     /// request.
     pub fn fits(&self, window: &ModelWindow) -> bool {
-        overflow::room(window).is_none_or(|limit| self.context_tokens(window) <= limit)
+        overflow::input_max(window).is_none_or(|limit| self.context_tokens(window) <= limit)
     }
 
     /// The view shortened until it fits the window, as far as possible.
@@ -149,7 +149,7 @@ impl Fold {
             estimated_tokens: self.view.estimated_tokens,
             overhead_tokens: window.overhead,
         };
-        let limit = overflow::room(window).unwrap_or(i64::MAX);
+        let limit = overflow::input_max(window).unwrap_or(i64::MAX);
         let shorter = shorten::shorten(policy, self.view, size.estimate_of(limit).max(0));
         let context_tokens = size.context_tokens_of(shorter.view.estimated_tokens);
         let hashes = hash::hashes(&shorter.view.messages);

@@ -1,6 +1,6 @@
 //! The last resort, after the steps of every policy: truncations and omissions that bring a view into its window.
 //!
-//! It removes as little as possible, in this order, until a twentieth of the window is free beside the room for a
+//! It removes as little as possible, in this order, until a twentieth of the window is free beside the space for a
 //! reply, so that the next message does not require it again:
 //!
 //! 1. outputs of tools and inputs of calls are truncated, the longest first; inputs stay valid JSON;
@@ -48,9 +48,9 @@ pub struct Size {
 /// The truncations and omissions that bring a view of this size into its window; none if it fits already, or cannot be
 /// made to fit.
 pub fn removals(planning: PlanningInput<'_>, size: Size) -> Removals {
-    let room = overflow::room(planning.window).filter(|room| size.context_tokens > *room);
-    let Some(room) = room else { return Removals::default() };
-    let excess = size.excess(room.saturating_sub(planning.window.context / overflow::FREE_PARTS));
+    let limit = overflow::input_max(planning.window).filter(|limit| size.context_tokens > *limit);
+    let Some(limit) = limit else { return Removals::default() };
+    let excess = size.excess(limit.saturating_sub(planning.window.context / overflow::FREE_PARTS));
     let mut last_resort = LastResort::new(planning, excess);
     let request = last_resort.request;
     last_resort.truncate(KEPT_UNITS[0]);
@@ -59,7 +59,7 @@ pub fn removals(planning: PlanningInput<'_>, size: Size) -> Removals {
     last_resort.omit(request..last_resort.sources.len());
     last_resort.truncate_summary();
     let freed = excess.saturating_sub(last_resort.excess);
-    if freed >= size.excess(room) { last_resort.removals() } else { Removals::default() }
+    if freed >= size.excess(limit) { last_resort.removals() } else { Removals::default() }
 }
 
 /// The estimated tokens of all messages that the last resort leaves as they are, by kind.
@@ -101,10 +101,10 @@ impl Size {
         i64::try_from(tokens).unwrap_or(i64::MAX).saturating_add(self.overhead())
     }
 
-    /// The estimated tokens to remove so that a request has at most `room` tokens; at least the whole view if the
-    /// overhead alone fills the room. After a change of the view no usage is valid, so the estimate alone must fit too.
-    fn excess(self, room: i64) -> i64 {
-        let estimate = self.estimate_of(room).min(room.saturating_sub(self.overhead()));
+    /// The estimated tokens to remove so that a request has at most `limit` tokens; at least the whole view if the
+    /// overhead alone fills them. After a change of the view no usage is valid, so the estimate alone must fit too.
+    fn excess(self, limit: i64) -> i64 {
+        let estimate = self.estimate_of(limit).min(limit.saturating_sub(self.overhead()));
         self.estimated_tokens.saturating_sub(estimate)
     }
 
@@ -421,7 +421,7 @@ mod tests {
 
     #[test]
     fn usage_shrinks_with_the_view_and_the_estimate_must_fit_as_well() {
-        for (room, overhead, context, estimated, expected) in [
+        for (limit, overhead, context, estimated, expected) in [
             (900, 0, 2_000, 2_000, 1_100),
             (900, 100, 2_000, 1_900, 1_100),
             // Twice as many tokens as estimated.
@@ -430,7 +430,7 @@ mod tests {
             (1_000, 0, 1_500, 3_000, 2_000),
         ] {
             let size = Size { context_tokens: context, estimated_tokens: estimated, overhead_tokens: overhead };
-            assert_eq!(size.excess(room), expected);
+            assert_eq!(size.excess(limit), expected);
         }
     }
 }

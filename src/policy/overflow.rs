@@ -87,8 +87,8 @@ fn share(tokens: i64, ratio: f64) -> f64 {
     tokens as f64 * ratio
 }
 
-/// The maximum input that leaves room for a reply; none if the window is unknown.
-pub fn room(window: &ModelWindow) -> Option<i64> {
+/// The maximum input that leaves space for a reply, in tokens; none if the window is unknown.
+pub fn input_max(window: &ModelWindow) -> Option<i64> {
     (window.context > 0).then(|| window.input.unwrap_or(window.context - window.output.unwrap_or(0)).max(0))
 }
 
@@ -98,12 +98,12 @@ pub fn rearm_tokens(policy: &Policy, window: &ModelWindow) -> i64 {
 }
 
 /// Tokens that the main level allows in a view; 0 if the window is unknown or too small for the policy. If they exceed
-/// the window, a twentieth of it stays free beside the room for a reply, as in the last resort.
+/// the window, a twentieth of it stays free beside the space for a reply, as in the last resort.
 pub fn usable(policy: &Policy, window: &ModelWindow) -> i64 {
     let main = policy.auto.as_ref().or(policy.deep.as_ref()).or(policy.micro.as_ref());
     let limit = main.map_or(window.context.max(0), |level_policy| level_policy.threshold.limit(window));
-    match room(window) {
-        Some(room) if limit > room => room.saturating_sub(window.context / FREE_PARTS).max(0),
+    match input_max(window) {
+        Some(most) if limit > most => most.saturating_sub(window.context / FREE_PARTS).max(0),
         _ => limit,
     }
 }
@@ -121,7 +121,7 @@ pub fn reached<'a>(
     window: &'a ModelWindow,
     tokens: i64,
 ) -> impl Iterator<Item = (Level, &'a LevelPolicy)> + 'a {
-    let over_window = room(window).is_some_and(|room| tokens > room);
+    let over_window = input_max(window).is_some_and(|most| tokens > most);
     let reaches =
         move |level_policy: &LevelPolicy| level_policy.threshold.due_at(window).is_some_and(|due| tokens >= due);
     let others = policy.levels().filter(move |(_, level_policy)| over_window && !reaches(level_policy));
@@ -133,7 +133,7 @@ impl LevelPolicy {
     /// window is unknown.
     pub fn due_at(&self, window: &ModelWindow) -> Option<i64> {
         let due = self.threshold.due_at(window)?;
-        Some(room(window).map_or(due, |room| due.min(room.saturating_add(1))))
+        Some(input_max(window).map_or(due, |most| due.min(most.saturating_add(1))))
     }
 }
 
@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// The agent's own limit, regardless of the room in the window.
+    /// The agent's own limit, regardless of the space in the window.
     fn main_limit(policy: &Policy, window: &ModelWindow) -> i64 {
         policy.auto.as_ref().expect("a level").threshold.limit(window)
     }

@@ -43,7 +43,7 @@ pub fn overhead(planning: PlanningInput<'_>, before: Option<UsageSample>, now: O
         let since = before.map_or(0, |before| intercept(before, now));
         alone.max(since).clamp(0, now.usage_tokens.max(0))
     });
-    // Usage that leaves less room beside the view overrides the value of the window.
+    // Usage that leaves less space beside the view overrides the value of the window.
     let headroom_tokens = now.map_or(i64::MAX, |now| now.usage_tokens.saturating_sub(now.view_tokens).max(0));
     let unseen = unseen.max(planning.window.overhead.min(headroom_tokens));
     let is_pinned = |source: &&SourceMessage| {
@@ -57,7 +57,7 @@ pub fn overhead(planning: PlanningInput<'_>, before: Option<UsageSample>, now: O
 /// The overhead in tokens from which a level has no effect: it stays due, or the view does not fit. None if the window
 /// is unknown.
 pub fn fills_from(level_policy: &LevelPolicy, window: &ModelWindow) -> Option<i64> {
-    level_policy.due_at(window).map(|due| overflow::room(window).map_or(due, |room| due.min(room)))
+    level_policy.due_at(window).map(|due| overflow::input_max(window).map_or(due, |most| due.min(most)))
 }
 
 /// True if the overhead leaves a level without effect.

@@ -48,7 +48,7 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
 /// differ from `start`.
 pub fn validate_for(policy: &Policy, start: Option<&Policy>, window: &ModelWindow) -> Vec<Violation> {
     let mut check = Check::default();
-    let Some(room) = overflow::room(window) else { return check.violations };
+    let Some(room) = overflow::input_max(window) else { return check.violations };
     let given = |level, index: usize| match start?.level(level)?.steps.get(index)? {
         Step::Summarize(rule) => Some(&rule.tail),
         Step::Prune(_) | Step::Omit(_) => None,

@@ -99,7 +99,7 @@ impl Worker {
         let Candidate { work, gain_min } = candidate;
         let Assignment { plan, input, details_json } = assignment;
         let measure = |output: &SummaryOutput| PreparedCompaction::of(planning, &work.removals, Some((&plan, output)));
-        let limit = overflow::room(planning.window).map(|limit| limit - planning.window.overhead);
+        let limit = overflow::input_max(planning.window).map(|limit| limit - planning.window.overhead);
         let effect = |output: &SummaryOutput| match measure(output) {
             Some(prepared) if prepared.gain() < gain_min => Effect::TooLittle(prepared.gain()),
             Some(prepared) if limit.is_some_and(|limit| prepared.tokens_after > limit) => Effect::TooLarge,

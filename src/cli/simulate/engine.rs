@@ -482,7 +482,7 @@ impl<'a> Session<'a> {
         let is_enough = |prepared: &PreparedCompaction| prepared.gain() >= least;
         let Some(planned) = &work.summary else { return self.prepare(work.removals.clone(), None).filter(is_enough) };
         let mut input = input_of(self.policy, planned);
-        let limit = overflow::room(self.window).map(|limit| limit - self.window.overhead);
+        let limit = overflow::input_max(self.window).map(|limit| limit - self.window.overhead);
         let mut longest = None;
         for _ in 0..limits::SUMMARY_TRIES {
             let prepared =

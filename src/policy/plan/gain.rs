@@ -58,7 +58,7 @@ pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, conte
     let tokens = |sources: &[SourceMessage]| view(policy, sources).estimated_tokens;
     let freed = if is_close { tokens(sources) - tokens(&after) } else { estimated };
     // The limit on cached tokens does not apply to a summary, nor to a view over its window.
-    let asks = work.summary.is_none() && overflow::room(window).is_none_or(|room| context_tokens <= room);
+    let asks = work.summary.is_none() && overflow::input_max(window).is_none_or(|most| context_tokens <= most);
     let is_cheap = |most: u32| {
         let is_same = |(before, after): &(&SourceMessage, &SourceMessage)| {
             before.message.id == after.message.id

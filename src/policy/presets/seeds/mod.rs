@@ -101,7 +101,7 @@ impl Stage {
             (_, name) => name.cloned().unwrap_or_else(|| "?".to_owned()),
         };
         let view = session.view().clone();
-        let room = overflow::room(&self.window).unwrap_or(i64::MAX);
+        let room = overflow::input_max(&self.window).unwrap_or(i64::MAX);
         Played {
             compactions: session
                 .simulated()
