@@ -31,7 +31,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// True if no attempt follows a failure of this one.
+    /// True if this is the last attempt that the policy allows.
     pub(super) fn is_last(&self) -> bool {
         self.claim.attempt >= i64::from(self.planning.policy.guards.max_attempts)
     }
@@ -72,7 +72,7 @@ impl Attempt<'_> {
     }
 
     /// Removals before any step of a level. A view that a provider refused is compacted as if its media were gone, and
-    /// loses them in the same compaction; so does a reply that was cut off for lack of space.
+    /// loses them in the same compaction. A reply that was cut off for lack of space is omitted itself.
     pub(super) fn removals_before_steps(&self) -> Removals {
         match self.claim.request.trigger {
             Trigger::Overflow => replay::given_up(self.planning),
@@ -82,10 +82,10 @@ impl Attempt<'_> {
         }
     }
 
-    /// The failure of an automatic level whose limit is filled by overhead that no compaction removes.
+    /// The failure of a level that a threshold triggered and whose limit is filled by overhead that no compaction removes.
     pub(super) fn overhead_failure(&self, level_policy: &LevelPolicy) -> Option<Failure> {
-        let is_automatic = self.claim.request.trigger == Trigger::Threshold;
-        is_automatic.then(|| guards::overhead_failure(level_policy, self.planning.window, &self.guards)).flatten()
+        let is_by_threshold = self.claim.request.trigger == Trigger::Threshold;
+        is_by_threshold.then(|| guards::overhead_failure(level_policy, self.planning.window, &self.guards)).flatten()
     }
 }
 
@@ -99,12 +99,12 @@ pub(super) enum AttemptFailure {
     },
     /// Another attempt would fail too.
     Permanent(Failure),
-    /// A hook refuses any compaction: neither a smaller tail nor the policy's fallback may replace the summary.
+    /// A hook refuses any compaction, or a required hook failed: neither a smaller tail nor the policy's fallback may replace the summary.
     Refused(Failure),
 }
 
 impl AttemptFailure {
-    /// A failure after which another attempt may succeed, at any time.
+    /// A failure after which another attempt may succeed, without a delay that a provider demands.
     pub(super) fn transient(failure: Failure) -> Self {
         Self::Transient { failure, retry_after_ms: None }
     }
@@ -117,7 +117,6 @@ impl From<store::Error> for AttemptFailure {
 }
 
 /// The consequences of a failed attempt for its job and its session.
-#[derive(Clone)]
 pub(super) struct FailureRules {
     /// Maximum number of the job's attempts.
     pub(super) attempts_max: i64,

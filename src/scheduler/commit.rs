@@ -12,7 +12,7 @@ use crate::store::{self, AttemptEnd, Claim, Commit, Committed, Planned};
 use crate::telemetry::failpoint;
 
 impl Worker {
-    /// Stores the range that is about to be summarized, so that a change of it ends the job at once.
+    /// Registers the range that is about to be summarized with its claim, so that a change of it ends the job at once.
     pub(super) async fn store_plan(&self, claim: &Claim, plan: &SummaryPlan) -> Result<(), AttemptFailure> {
         let planned = Planned { covered: plan.covered.clone(), tail_start: plan.tail_start };
         match self.store.plan(claim.clone(), planned).await {

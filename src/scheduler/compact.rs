@@ -1,7 +1,8 @@
 //! An attempt of a job from the plan to the commit: a level, removals without a level, or the last resort.
 //!
-//! A level's steps are tried with the policy's tail and with smaller ones, until a summary frees enough. If no summary
-//! can be made, the policy's fallback replaces it. If nothing can be removed, the last resort follows.
+//! A level's steps are tried with the policy's tail and with smaller ones, until a summary frees enough or a failure ends
+//! the attempt. If no summary can be made, the policy's fallback replaces it, or else the truncations of the other steps.
+//! If nothing can be removed, a compaction by hand ends without work, and for others the last resort follows.
 
 use super::attempt::{Attempt, AttemptFailure, FailureRules};
 use super::error::Error;
@@ -80,7 +81,7 @@ impl Worker {
                 }
                 Err(failure) => {
                     fallback = fallback.or_else(|| prepared_fallback(planning, candidate));
-                    // Another tail would meet the same failure.
+                    // A failure of the store or of a provider does not depend on the tail.
                     let is_transient = matches!(failure, AttemptFailure::Transient { .. });
                     failed = Some(failure);
                     if is_transient {

@@ -1,5 +1,5 @@
 //! The evaluation of a due session: the compaction that its policy decides is enqueued as a job, and the session is no
-//! longer due. `run` has the work on jobs.
+//! longer due, unless it changed meanwhile. `run` has the work on jobs.
 
 use super::error::Error;
 use super::inputs::{guard_input, planning_input};
@@ -32,7 +32,7 @@ impl Worker {
     }
 
     /// Evaluates a session at its newest revision: enqueues the compaction that is decided, if any, and stores the
-    /// evaluation, which clears the due mark.
+    /// evaluation, which clears the due mark unless the session changed meanwhile.
     async fn evaluate_newest(&self, key: SessionKey) -> Result<(), Error> {
         let (session, pending) = self.newest_session(key).await?;
         span::record("session", session.source.id);
@@ -100,8 +100,9 @@ struct DueSession<'a> {
 }
 
 impl DueSession<'_> {
-    /// The request for an overflow recovery, and the condition under which it is enqueued; none if the last reply
-    /// reports no overflow, or guards hold the recovery back.
+    /// The request for an overflow recovery, and the condition under which it is enqueued, under a policy with automatic
+    /// compactions. None if the last reply reports no overflow, or a compaction answered it already, or guards or the
+    /// minimum gain hold the recovery back.
     ///
     /// No guard does so if the session cannot go on without the recovery. If nothing can be removed, the compaction
     /// fails and its event states so.

@@ -20,7 +20,7 @@ impl RequestLog {
         Self { clock, attempt, requests: Mutex::default() }
     }
 
-    /// Stores the requests of a job. A failure to store them does not fail the compaction: it is tried again later.
+    /// Stores the requests of a job. A failure to store them does not fail the compaction: the next call tries again.
     pub(super) async fn store(self: &Arc<Self>, store: &Store, claim: &Claim) {
         let (request_log, store, claim) = (self.clone(), store.clone(), claim.clone());
         // In a task of its own, since the requests of a compaction that is given up meanwhile cost money too.

@@ -1,6 +1,6 @@
 //! The run of a job by a worker, once for each attempt.
 //!
-//! 1. `run` claims the job; `attempt_under_claim` renews the claim, and drops the attempt if another caller ends the job.
+//! 1. This file claims the job, renews the claim, and drops the attempt if another caller ends the job.
 //! 2. `compact` makes the attempt: it selects the removals and the messages to summarize.
 //! 3. `summarize` has the summary written, by a client or by a summarizer, and measures the effect.
 //! 4. `commit` stores the result, or the failure.
@@ -21,7 +21,7 @@ use tracing::Instrument as _;
 
 impl Worker {
     /// Runs a job: claims it and makes one attempt, unless the daemon stops before. The requests to models that were
-    /// sent until then are stored when this returns.
+    /// sent until then are stored before this returns, unless the store cannot be written.
     pub(super) async fn run(&self, job: i64, cancel: &CancellationToken) -> Result<(), Error> {
         let lease_until = self.clock.now().plus_millis(limits::LEASE_MS);
         let Some(claim) = self.store.claim(job, self.owner, lease_until).await? else { return Ok(()) };
