@@ -278,8 +278,6 @@ pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
 pub const CONTRADICTIONS_MAX: usize = 24;
 /// Characters of such a claim, and of the fact in the history.
 pub const CONTRADICTION_CHARS_MAX: usize = 200;
-/// Attempts of the built-in summarizer at one summary, each with half the budget of the one before.
-pub const SUMMARY_TRIES: usize = 3;
 /// Maximum time for one summary with all its requests and the wait for the provider: a history of many times the
 /// summarizer's window is summarized in pieces. Each request has a timeout of its own in the configuration.
 pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;

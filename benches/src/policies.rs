@@ -151,7 +151,7 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let now = Timestamp((base + 1) * 1_000_000);
     let decide = |window: &ModelWindow| {
         let planning = PlanningInput { policy: &policy, window, layout: &layout, sources: messages, base, now };
-        plan::decide(planning, estimated, |_| true)
+        plan::decide(planning, estimated, |_| true, |_, _| true)
     };
     let (full, roomy) = (window(200_000), window(1_000_000_000));
     let decision = decide(&full);
@@ -160,11 +160,11 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
         decision.map(|decision| plan::work_of(planning, decision, estimated))
     };
     let mut grown = messages.clone();
-    let mut fold = Fold::new(FoldInput { policy: &policy, messages: &grown, changed_revision: 0 }, None);
+    let mut fold = Fold::new(FoldInput { policy: &policy, messages: &grown, changed_revision: 0, window: &full }, None);
     let next = measure(|| {
         grown.extend(counted(&policy, &[source(grown.len())]));
         let sources = grown.as_slice();
-        fold.extend(FoldInput { policy: &policy, messages: sources, changed_revision: 0 }, sources.len() - 1);
+        fold.extend(FoldInput { policy: &policy, messages: sources, changed_revision: 0, window: &full }, sources.len() - 1);
         let planning = PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
         let guards = Guards::new(planning, &fold, GuardInput::default());
         (guards::decide(planning, &fold, &guards), wake::condition(planning, &fold, &guards))

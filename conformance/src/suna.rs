@@ -245,7 +245,7 @@ impl Case {
             now: Timestamp(0),
         };
         let tokens = plan::view(&self.policy, &self.messages).estimated_tokens;
-        let decision = plan::decide(planning, tokens, |_| true);
+        let decision = plan::decide(planning, tokens, |_| true, |_, _| true);
         let removals = decision.map(|decision| plan::work_of(planning, decision, tokens).removals).unwrap_or_default();
         let after = plan::with_removals(&self.messages, &removals, CompactionId(Uuid::nil()));
         after.iter().map(shown).collect()

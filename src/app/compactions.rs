@@ -16,7 +16,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
-use crate::scheduler;
+use crate::scheduler::{self, is_possible};
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
 use crate::summarizer::{self, Evidence};
 
@@ -40,16 +40,29 @@ impl NewCompaction {
     pub fn of(kind: CompactionKind) -> Self {
         Self { kind, level: None, instructions: String::new(), head_start: String::new(), tail_start: String::new() }
     }
+
+    /// The level that it applies; none for a prune, and if the policy does not have it.
+    fn level_policy<'a>(&self, policy: &'a Policy) -> Option<(Level, &'a LevelPolicy)> {
+        let levels = match self.level {
+            _ if self.kind == CompactionKind::Prune => &[][..],
+            Some(level) => &[level],
+            None => &[Level::Auto, Level::Deep, Level::Micro],
+        };
+        levels.iter().find_map(|&level| Some((level, policy.level(level)?)))
+    }
+
+    /// The request; none if the policy does not have the level.
+    pub(super) fn request(&self, policy: &Policy, bounds: Bounds) -> Option<CompactionRequest> {
+        let (kind, level) = match self.level_policy(policy) {
+            Some((level, level_policy)) => (plan::kind(&level_policy.steps), Some(level)),
+            None if self.kind == CompactionKind::Prune => (CompactionKind::Prune, None),
+            None => return None,
+        };
+        let instructions = self.instructions.clone();
+        Some(CompactionRequest { instructions, bounds, ..CompactionRequest::new(kind, Trigger::Manual, level) })
+    }
 }
 
-/// The level that a request by hand applies; none if the policy does not have it.
-pub(super) fn level_by_hand<'a>(policy: &'a Policy, wanted: &NewCompaction) -> Option<(Level, &'a LevelPolicy)> {
-    let levels = match wanted.level {
-        Some(level) => vec![level],
-        None => vec![Level::Auto, Level::Deep, Level::Micro],
-    };
-    levels.into_iter().find_map(|level| Some((level, policy.level(level)?)))
-}
 
 /// A provider's refusal of a view.
 #[derive(Debug, Clone, Default)]
@@ -99,33 +112,20 @@ impl Longhand {
         let key = self.store().find_session(session).await?;
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
-        let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
+        let fold = loaded::fold(&policy, &source);
         let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
-        let level_policy = level_by_hand(&policy, &wanted).filter(|_| wanted.kind != CompactionKind::Prune);
-        let bounds = match self.bounds(key, &source, &wanted, level_policy.map(|(_, level_policy)| level_policy)).await
-        {
+        let bounds = match self.bounds(key, &source, &policy, &wanted).await {
             // A repeated request gets the same answer, wherever the messages are now.
             Err(_) if self.store().kept_answer(key, &caller).await?.is_some() => Bounds::default(),
             found => found?,
         };
-        let work = match level_policy {
-            Some((_, level_policy)) if bounds.is_open() => {
-                plan::apply(planning, &plan::by_hand(level_policy), context_tokens)
-            }
-            Some((_, level_policy)) => plan::summary_within(planning, level_policy, bounds),
-            None if wanted.kind == CompactionKind::Prune => plan::prune_all(planning),
-            None => plan::Work::default(),
-        };
-        let condition = Condition::Possible(!work.is_empty());
-        let usage = WindowUsage { window: source.window.clone(), context_tokens };
-        let request = CompactionRequest {
-            kind: level_policy.map_or(CompactionKind::Prune, |(_, level_policy)| plan::kind(&level_policy.steps)),
-            trigger: Trigger::Manual,
-            level: level_policy.map(|(level, _)| level),
-            instructions: wanted.instructions,
-            notice: String::new(),
-            bounds,
-        };
+        let request = wanted.request(&policy, bounds);
+        let is_possible = request.as_ref().is_some_and(|request| is_possible(planning, &fold, request));
+        let usage =
+            WindowUsage { window: source.window.clone(), context_tokens: fold.context_tokens(&source.window) };
+        let condition = Condition::Possible(is_possible);
+        // The store refuses an impossible request, unless it is a repetition.
+        let request = request.unwrap_or_else(|| CompactionRequest::new(wanted.kind, Trigger::Manual, None));
         let enqueued = self.store().enqueue(key, caller, request, usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.shared.scheduler.wake();
@@ -137,10 +137,11 @@ impl Longhand {
         &self,
         key: SessionKey,
         source: &Source,
+        policy: &Policy,
         wanted: &NewCompaction,
-        level_policy: Option<&LevelPolicy>,
     ) -> Result<Bounds> {
         let sources = &source.messages;
+        let level_policy = wanted.level_policy(policy).map(|(_, level_policy)| level_policy);
         let summarizes =
             |level_policy: &LevelPolicy| level_policy.steps.iter().any(|step| matches!(step, Step::Summarize(_)));
         let position = async |field: &str, id: &str, can_start: fn(&[SourceMessage], Revision) -> bool, why: &str| {

@@ -1,18 +1,17 @@
 //! Plans of compactions by hand, made without writing anything.
 
-use super::compactions::{NewCompaction, level_by_hand};
+use super::compactions::NewCompaction;
 use super::error::{Error, Reason, Result};
 use super::{Longhand, validate};
 use crate::loaded;
 use crate::model::Revision;
 use crate::model::changes::Changes;
-use crate::model::compaction::{CompactionKind, Level, RevisionRange};
+use crate::model::compaction::{CompactionKind, CompactionRequest, Level, RevisionRange};
 use crate::model::ids::{MessageId, PartId};
 use crate::model::layout::Placement;
 use crate::model::part::{MediaSource, PartBody};
 use crate::model::session::SessionState;
 use crate::model::view::SourceMessage;
-use crate::policy::plan;
 use crate::scheduler::{self, Preview};
 use crate::summarizer::Forecast;
 
@@ -109,23 +108,18 @@ impl Longhand {
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
-        let level_policy = level_by_hand(&policy, wanted).filter(|_| wanted.kind != CompactionKind::Prune);
-        let level = level_policy.map(|(level, _)| level);
-        let bounds = self.bounds(key, &source, wanted, level_policy.map(|(_, level_policy)| level_policy)).await?;
-        let has_way = level.is_some() || wanted.kind == CompactionKind::Prune;
-        let preview = if has_way {
-            let context_tokens = loaded::fold(&policy, &source).context_tokens(&source.window);
-            self.shared.scheduler.preview(planning, level, bounds, &wanted.instructions, context_tokens)
-        } else {
-            None
-        };
-        let Some(preview) = preview else {
+        let request = wanted.request(&policy, self.bounds(key, &source, &policy, wanted).await?);
+        let fold = loaded::fold(&policy, &source);
+        let preview = request.and_then(|request| {
+            let preview = self.shared.scheduler.preview(planning, &fold, &request)?;
+            Some((preview, request))
+        });
+        let Some((preview, CompactionRequest { kind, level, .. })) = preview else {
             return Err(Error::new(
                 Reason::NothingToCompact,
                 "nothing in the view can be pruned, omitted or summarized",
             ));
         };
-        let kind = level_policy.map_or(CompactionKind::Prune, |(_, level_policy)| plan::kind(&level_policy.steps));
         let source_layout = &source.layout;
         let is_pinned = |source: &&SourceMessage| {
             source.placement == Some(Placement::Pinned) || source_layout.pinned.contains(&source.message.revision)

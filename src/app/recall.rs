@@ -46,7 +46,7 @@ impl Longhand {
         let Some(limit) = overflow::input_max(&source.window) else { return Ok(Some(i64::MAX)) };
         counts::fill(self.store(), policy, &mut source.messages).await?;
         let Source { messages, changed_revision, window, .. } = source;
-        let fold = Fold::new(FoldInput { policy, messages, changed_revision: *changed_revision }, None);
+        let fold = Fold::new(FoldInput { policy, messages, changed_revision: *changed_revision, window }, None);
         Ok(Some(limit.saturating_sub(fold.context_tokens(window))).filter(|tokens| *tokens > 0))
     }
 

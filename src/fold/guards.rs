@@ -3,30 +3,35 @@
 
 use super::Fold;
 use crate::model::Revision;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionState, Failure, FailureReason, Level, Trigger};
-use crate::model::ids::CompactionId;
+use crate::model::compaction::{
+    Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome, Trigger,
+};
 use crate::model::message::{MessageKind, Role};
 use crate::model::part::are_notes;
 use crate::model::session;
 use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
-use crate::model::usage::{ModelWindow, UsageSample};
+use crate::model::usage::{UsageDoubt, UsageSample};
 use crate::model::view::SourceMessage;
 use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
-use crate::policy::plan::{self, PlanningInput};
-use crate::policy::{LevelPolicy, Policy, continuing, overflow};
-use uuid::Uuid;
+use crate::policy::plan::{self, PlanningInput, gain};
+use crate::policy::replay::{self, Overflow, Reaction};
+use crate::policy::{LevelPolicy, Notice, Policy, continuing, overflow};
 
 /// Divisor of the window. After a failure the view must grow by this fraction of the window before the next automatic
 /// attempt, and by twice as much while the breaker is open.
 pub const RETRY_GROWTH_DIVISOR: i64 = 20;
 
+/// Divisor of the window. After a compaction the view must grow by this fraction of the window before another one that
+/// cannot reach its aim because of overhead.
+const FILLED_GROWTH_DIVISOR: i64 = 4;
+
 /// The past of a session, from which guards follow.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GuardInput<'a> {
     /// The newest compactions that ended, newest first: at least as many as the breaker counts. Finished maintenance
-    /// may be missing.
+    /// may be missing, except for the newest one.
     pub ended: &'a [Compaction],
     /// The newest change by a client other than an append: a rewind, an edit, a pin, an undo, a policy, a window. The
     /// causes of failures before it may be gone.
@@ -50,7 +55,7 @@ pub struct Guards {
     pub overhead: Overhead,
     /// Context usage; none if no reported usage is valid.
     pub usage_tokens: Option<i64>,
-    /// The overhead that the newest failed compaction reported, lowered to the usage of later replies.
+    /// The tokens that no compaction removes, as the newest failure reported them; none if they fit since.
     pub reported_overhead: Option<i64>,
     /// The kind of the newest compaction without progress; none once the view has grown enough for another attempt.
     failed_kind: Option<CompactionKind>,
@@ -59,6 +64,12 @@ pub struct Guards {
     /// True after a last resort that failed for another reason than overhead, until the next message of the user or growth
     /// by a twentieth of the window.
     pub(super) last_resort_failed: bool,
+    /// Tokens by which the view must grow until a level is applied again although overhead leaves it due.
+    filled_growth: Option<i64>,
+    /// True if the newest automatic compaction freed less than the usual minimum, until the next message of the user.
+    /// Figures of the policy's own that allow less do not count meanwhile, because each compaction costs the provider's
+    /// cache.
+    freed_little: bool,
     /// True during a run, under a policy that evaluates thresholds only between runs.
     pub(super) is_in_run: bool,
     /// True during the cooldown, and until the view has grown by the policy's minimum between two compactions. False if
@@ -67,6 +78,24 @@ pub struct Guards {
 }
 
 impl Guards {
+    /// Nothing that holds anything back.
+    pub const NONE: Self = Self {
+        holds_after_undo: false,
+        failure_count: 0,
+        breaker_turns_left: 0,
+        cooldown_end: None,
+        overhead: Overhead { unseen_tokens: 0, pinned_tokens: 0 },
+        usage_tokens: None,
+        reported_overhead: None,
+        failed_kind: None,
+        growth_tokens: None,
+        last_resort_failed: false,
+        filled_growth: None,
+        freed_little: false,
+        is_in_run: false,
+        in_cooldown: false,
+    };
+
     /// The guards of a session at one of its revisions.
     pub fn new(planning: PlanningInput<'_>, fold: &Fold, past: GuardInput<'_>) -> Self {
         let PlanningInput { policy, window, now, .. } = planning;
@@ -90,6 +119,13 @@ impl Guards {
         let cooldown_end = cooldown_end(policy, past.ended, now);
         let rearm = threshold_base(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
         let rearm = rearm.filter(|left| *left > 0);
+        let newest = since_change(past).find(|(_, compaction)| {
+            compaction.state == CompactionState::Done && compaction.request.trigger != Trigger::Maintenance
+        });
+        let filled_growth = newest.map(|(at, compaction)| {
+            growth_left((window.context / FILLED_GROWTH_DIVISOR).max(1), compaction.base_revision.unwrap_or(at))
+        });
+        let filled_growth = filled_growth.filter(|left| *left > 0);
         Self {
             holds_after_undo: past.undo_revision.is_some(),
             failure_count: streak.count,
@@ -99,8 +135,10 @@ impl Guards {
             usage_tokens: fold.usage_sample().map(|sample| sample.usage_tokens),
             reported_overhead: reported_overhead(planning, past),
             failed_kind: retry.map(|(kind, _)| kind),
-            growth_tokens: [retry.map(|(_, left)| left), rearm, last_resort].into_iter().flatten().min(),
+            growth_tokens: [retry.map(|(_, left)| left), rearm, last_resort, filled_growth].into_iter().flatten().min(),
             last_resort_failed: last_resort.is_some(),
+            filled_growth,
+            freed_little: freed_little(planning, past),
             is_in_run: policy.trigger.between_runs && continuing::is_in_run(planning.sources),
             in_cooldown: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
         }
@@ -108,13 +146,38 @@ impl Guards {
 
     /// True if the steps of a level may be taken automatically. The callers check the hold after an undo, because an
     /// overflow overrides it.
-    pub fn allow(&self, planning: PlanningInput<'_>, level: Level) -> bool {
-        let PlanningInput { policy, window, .. } = planning;
+    pub fn allow(&self, policy: &Policy, level: Level) -> bool {
         let kind = policy.level(level).map(|level_policy| plan::kind(&level_policy.steps));
-        !self.in_cooldown
-            && !self.is_in_run
-            && !overhead::is_filled(policy, window, level, self.reported_overhead)
-            && kind.is_none_or(|kind| self.allow_kind(kind))
+        !self.in_cooldown && !self.is_in_run && kind.is_none_or(|kind| self.allow_kind(kind))
+    }
+
+    /// True if a level may be applied for an overflow that its provider answered. A run cannot be waited for.
+    fn allow_recovery(&self, policy: &Policy, level: Level) -> bool {
+        Self { is_in_run: false, ..*self }.allow(policy, level)
+    }
+
+    /// True if an automatic compaction that frees this number of tokens is worth its cost now.
+    pub(super) fn accepts(&self, planning: PlanningInput<'_>, fold: &Fold, decision: plan::Decision, freed: i64) -> bool {
+        let PlanningInput { policy, window, .. } = planning;
+        let is_enough = !self.freed_little || freed >= gain::usual(policy, window);
+        let level_policy = decision.level().and_then(|level| policy.level(level));
+        let is_filled = level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
+        is_enough && (!is_filled || self.filled_growth.is_none())
+    }
+
+    /// True if overhead leaves a level due after a compaction that frees this number of tokens, and the view alone does
+    /// not.
+    fn is_filled(&self, planning: PlanningInput<'_>, fold: &Fold, level_policy: &LevelPolicy, freed: i64) -> bool {
+        let left = fold.view.estimated_tokens.saturating_sub(freed);
+        let tokens = self.size(planning, fold).context_tokens_of(left);
+        level_policy.due_at(planning.window).is_some_and(|due| left < due && tokens >= due)
+    }
+
+    /// The tokens of a request with the view.
+    fn size(&self, planning: PlanningInput<'_>, fold: &Fold) -> Size {
+        let context_tokens = fold.context_tokens(planning.window);
+        let overhead_tokens = self.overhead.unseen_tokens;
+        Size { context_tokens, estimated_tokens: fold.view.estimated_tokens, overhead_tokens }
     }
 
     /// True if no compaction without progress holds back this kind. A failed summary does not hold back a prune.
@@ -122,21 +185,14 @@ impl Guards {
         self.failed_kind.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
     }
 
-    /// True if overhead that no compaction removes fills the level's limit, so that its steps cannot help.
-    pub fn is_filled(&self, planning: PlanningInput<'_>, level: Level) -> bool {
-        overhead::is_filled(planning.policy, planning.window, level, Some(self.overhead.tokens()))
-    }
-
     /// The guards as a session reports them.
-    pub fn to_report(&self, planning: PlanningInput<'_>) -> session::Guards {
-        let mut levels = planning.policy.levels().map(|(level, _)| level);
-        let fills = |level| overhead::is_filled(planning.policy, planning.window, level, self.reported_overhead);
+    pub fn to_report(&self) -> session::Guards {
         session::Guards {
             failure_count: self.failure_count,
             hold_turns: if self.holds_after_undo { 1 } else { self.breaker_turns_left },
             breaker_open: !self.holds_after_undo && self.breaker_turns_left > 0,
             cooldown_end: self.cooldown_end,
-            overhead_tokens: self.reported_overhead.filter(|_| levels.any(fills)),
+            overhead_tokens: self.reported_overhead,
         }
     }
 
@@ -170,74 +226,103 @@ impl Decision {
             Self::LastResort => None,
         }
     }
+
+    /// The request for the compaction, without a notice.
+    pub fn request(self, policy: &Policy) -> CompactionRequest {
+        let level_policy = self.level().and_then(|level| policy.level(level));
+        let kind = plan::kind(level_policy.map_or(&policy.maintenance, |level_policy| &level_policy.steps));
+        let (kind, trigger) = match self {
+            Self::Steps(plan::Decision::Level(_)) => (kind, Trigger::Threshold),
+            Self::Steps(plan::Decision::Maintenance) => (kind, Trigger::Maintenance),
+            Self::LastResort => (CompactionKind::Omission, Trigger::LastResort),
+        };
+        CompactionRequest::new(kind, trigger, self.level())
+    }
+}
+
+/// The recovery from an overflow that the newest reply reports.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Recovery {
+    /// The session cannot go on without it. If nothing can be removed, the compaction fails and its event states so.
+    Needed(CompactionRequest),
+    /// The provider answered nevertheless: guards and the minimum gain apply.
+    Worthwhile(CompactionRequest),
+}
+
+/// The recovery from an overflow that the newest reply reports. None if it reports none, if a compaction answered it
+/// already, or if guards hold it back, which they do only if the session can go on without it.
+///
+/// `compactions` are the newest ones of the session, and `changed_revision` is the newest change of its view.
+pub fn recovery(
+    planning: PlanningInput<'_>,
+    fold: &Fold,
+    guards: &Guards,
+    compactions: &[Compaction],
+    changed_revision: Revision,
+) -> Option<Recovery> {
+    let PlanningInput { policy, window, .. } = planning;
+    if !policy.trigger.auto {
+        return None;
+    }
+    let tokens = fold.context_tokens(window);
+    match replay::reaction(planning, compactions, changed_revision) {
+        Reaction::Nothing => None,
+        // A sum over requests exceeds every window in the end.
+        Reaction::Recover(Overflow::Answered) if fold.usage_doubt() == Some(UsageDoubt::Sum) => None,
+        Reaction::Recover(Overflow::Unanswered) => {
+            Some(Recovery::Needed(replay::recovery_request(planning, tokens).unwrap_or_else(replay::of_media)))
+        }
+        // If the session can go on, levels that guards hold back are not applied for an overflow either, and a level
+        // that needs confirmation is left to its threshold.
+        Reaction::Recover(Overflow::Answered) => {
+            let is_asked = |level| {
+                let notice = policy.level(level).map(|level_policy| &level_policy.notice);
+                matches!(notice, Some(Notice::Confirm { .. }))
+            };
+            let is_allowed = |level| guards.allow_recovery(policy, level) && !is_asked(level);
+            replay::recovery_request(planning, tokens)
+                .filter(|request| !guards.holds_after_undo && request.level.is_none_or(is_allowed))
+                .filter(|request| plan::is_worth_it(planning, request.level, tokens))
+                .map(Recovery::Worthwhile)
+        }
+        Reaction::GiveUp => Some(Recovery::Needed(replay::of_media())),
+    }
 }
 
 /// The automatic compaction of a session at its newest revision; none if nothing is due or guards hold it back.
-///
-/// If the overhead fills every candidate, the first one is decided nevertheless, once: its compaction fails and reports
-/// the overhead.
 pub fn decide(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Option<Decision> {
     let PlanningInput { policy, window, .. } = planning;
     if !policy.trigger.auto || guards.holds_after_undo {
         return None;
     }
-    let tokens = fold.context_tokens(window);
-    let allowed = |level| guards.allow(planning, level);
-    let candidates: Vec<Level> =
-        overflow::reached(policy, window, tokens).map(|(level, _)| level).filter(|level| allowed(*level)).collect();
-    if let Some(level) =
-        candidates.first().filter(|_| candidates.iter().all(|level| guards.is_filled(planning, *level)))
-    {
-        return Some(Decision::Steps(plan::Decision::Level(*level)));
-    }
-    plan::decide(planning, tokens, allowed)
+    let allowed = |level| guards.allow(policy, level);
+    let accepts = |decision, freed| guards.accepts(planning, fold, decision, freed);
+    plan::decide(planning, fold.context_tokens(window), allowed, accepts)
         .filter(|decision| decision.level().is_some() || guards.allow_kind(plan::kind(&policy.maintenance)))
         .map(Decision::Steps)
         .or_else(|| needs_last_resort(planning, fold, guards).then_some(Decision::LastResort))
 }
 
 /// True if a request with the view leaves no space for a reply, and the last resort can shorten it or has to report that
-/// it cannot. That is reported once for an overhead.
+/// it cannot. That is reported once.
 fn needs_last_resort(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> bool {
     let can_remove = || !last_resort_removals(planning, fold, guards).is_empty();
     !fold.fits(planning.window) && !guards.last_resort_failed && (guards.reported_overhead.is_none() || can_remove())
 }
 
-/// The truncations and omissions that bring the view into its window; none if it fits, or cannot be made to fit.
-pub fn last_resort_removals(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Removals {
-    let context_tokens = fold.context_tokens(planning.window);
-    // A report can show a higher overhead than the usage of a larger view; pins are part of the view.
-    let reported = guards.reported_overhead.unwrap_or(0).saturating_sub(guards.overhead.pinned_tokens);
-    let overhead_tokens = guards.overhead.unseen_tokens.max(reported);
-    let size = Size { context_tokens, estimated_tokens: fold.view.estimated_tokens, overhead_tokens };
-    let removals = last_resort::removals(planning, size);
-    // The savings are estimated message by message; the estimate of the resulting view decides.
-    let after =
-        || plan::view(planning.policy, &plan::with_removals(planning.sources, &removals, CompactionId(Uuid::nil())));
-    if !removals.is_empty() && after().estimated_tokens < size.estimated_tokens {
-        removals
-    } else {
-        Removals::default()
-    }
-}
-
-/// The failure of a level whose limit is filled by overhead that no compaction removes. None if the level's steps may
-/// help.
+/// The removals that bring the view into its window, or as close to it as possible; none if it fits, or if nothing worth
+/// while can be removed.
 ///
-/// The reported tokens are at most the context usage, if some is valid, because pins are only estimated.
-pub fn overhead_failure(level_policy: &LevelPolicy, window: &ModelWindow, guards: &Guards) -> Option<Failure> {
-    let overhead = guards.overhead;
-    let full = overhead::fills_from(level_policy, window)?;
-    let (tokens, unseen, pinned) = (overhead.tokens(), overhead.unseen_tokens, overhead.pinned_tokens);
-    (tokens >= full).then(|| Failure {
-        reason: FailureReason::FixedOverhead,
-        message: format!(
-            "{tokens} tokens that no compaction takes away ({unseen} outside of the view, such as a system prompt and \
-             descriptions of tools, and {pinned} of pinned messages) fill the {full} that the view may have; automatic \
-             compactions stop until the window, the policy or the pins change, usage falls, or somebody compacts by hand"
-        ),
-        overhead_tokens: Some(guards.usage_tokens.map_or(tokens, |usage| usage.min(tokens))),
-    })
+/// If only usage shows that the view does not fit, and removals cannot change that, they wait until the view has grown:
+/// the usage may be wrong.
+pub fn last_resort_removals(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Removals {
+    let reduction = last_resort::reduction(planning, guards.size(planning, fold));
+    let by_estimate = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
+    let fits_by_estimate = overflow::input_max(planning.window).is_none_or(|limit| by_estimate <= limit);
+    match reduction.fits || !fits_by_estimate || guards.filled_growth.is_none() {
+        true => reduction.removals,
+        false => Removals::default(),
+    }
 }
 
 /// The failure of the last resort, with everything that it may not remove.
@@ -316,34 +401,31 @@ fn since_change(past: GuardInput<'_>) -> impl Iterator<Item = (Revision, &Compac
     ended.filter(move |(revision, _)| *revision > past.guard_revision)
 }
 
-/// The overhead of the newest failure report, after the last compaction by hand or for a provider's overflow, lowered
-/// to the usage of later replies.
+/// The tokens of the newest report that no compaction removes them, after the last compaction by hand or for a provider's
+/// overflow. A later compaction after which the view fitted its window ends the report.
 fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Option<i64> {
-    let is_asked_for = |compaction: &Compaction| {
-        compaction.state == CompactionState::Done
-            && (is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow)
+    let limit = overflow::input_max(planning.window)?;
+    let ends_report = |compaction: &Compaction| {
+        let is_asked_for = is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow;
+        let tokens = |outcome: &Outcome| outcome.tokens_after.saturating_add(outcome.overhead_tokens);
+        let fits = compaction.outcome.as_ref().is_some_and(|outcome| tokens(outcome) <= limit);
+        compaction.state == CompactionState::Done && (is_asked_for || fits)
     };
-    let mut newest = since_change(past).take_while(|(_, compaction)| !is_asked_for(compaction));
-    let (revision, tokens) =
-        newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
-    // A later success of a level that this overhead fills disproves the report.
+    let mut newest = since_change(past).take_while(|(_, compaction)| !ends_report(compaction));
+    newest.find_map(|(_, compaction)| compaction.failure.as_ref()?.overhead_tokens)
+}
+
+/// True if the newest automatic compaction freed less than the usual minimum, and no message of the user came since.
+fn freed_little(planning: PlanningInput<'_>, past: GuardInput<'_>) -> bool {
     let PlanningInput { policy, window, .. } = planning;
-    let has_helped = since_change(past).take_while(|(at, _)| *at > revision).any(|(_, compaction)| {
-        let level = compaction.request.level.filter(|_| compaction.state == CompactionState::Done);
-        level.is_some_and(|level| overhead::is_filled(policy, window, level, Some(tokens)))
-    });
-    if has_helped {
-        return None;
-    }
-    // The usage of a whole request is an upper bound of its overhead.
-    let used = planning.sources.iter().filter_map(|source| {
-        let message = &source.message;
-        let usage =
-            message.finish.usage.as_ref().filter(|_| message.sealed_revision.is_some_and(|at| at > revision))?;
-        let is_whole = message.finish.view.as_ref().is_none_or(|view| !view.shortened);
-        Some(policy.counting.usage.tokens(usage)).filter(|used| is_whole && *used > 0)
-    });
-    Some(used.fold(tokens, i64::min))
+    let newest = since_change(past).find(|(_, compaction)| compaction.state == CompactionState::Done);
+    newest.is_some_and(|(revision, compaction)| {
+        let freed = |outcome: &Outcome| outcome.tokens_before.saturating_sub(outcome.tokens_after);
+        let is_little = |outcome| freed(outcome) < gain::usual(policy, window);
+        !is_by_hand(compaction)
+            && compaction.outcome.as_ref().is_some_and(is_little)
+            && user_messages_since(planning, revision) == 0
+    })
 }
 
 /// The usage and the estimate before the newest compaction whose start had valid usage.

@@ -12,8 +12,9 @@ use proptest::test_runner::{Config, TestError, TestRunner};
 use serde_json::Value;
 use uuid::Uuid;
 
+use super::attempt::{Answer, Attempt, AttemptInput, Step as AttemptStep, Writer};
 use super::guards::{self, Decision, GuardInput, Guards};
-use super::{Fold, FoldInput};
+use super::{Fold, FoldInput, PreparedCompaction};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{
@@ -24,12 +25,11 @@ use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::PartBody;
-use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, View, ViewKind};
 use crate::policy::overflow;
-use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, gain};
-use crate::policy::{LevelPolicy, Policy, pairing, presets, tokens, validate};
+use crate::policy::plan::{self, PlanningInput, Work, WrittenSummary, gain};
+use crate::policy::{Policy, pairing, presets, tokens, validate};
 
 mod stored_session;
 
@@ -103,13 +103,6 @@ fn counted(policy: &Policy, sources: &[SourceMessage]) -> Vec<SourceMessage> {
     sources.iter().map(with_counts).collect()
 }
 
-/// A compaction that frees tokens, before it is committed.
-struct PreparedCompaction {
-    removals: Removals,
-    summary: Option<(SummaryPlan, String)>,
-    after: View,
-}
-
 /// A decision with its inputs.
 struct Evaluated<'a> {
     planning: PlanningInput<'a>,
@@ -136,11 +129,11 @@ impl Session<'_> {
             self.snapshots.push(before.clone());
             let mut burst = vec![before];
             match step {
-                Step::Prune => {
-                    let work = plan::prune_all(self.stored.planning(&burst[0]));
-                    self.by_hand(work, &mut burst);
+                Step::Prune => self.by_hand(None, &mut burst),
+                Step::ApplyLevel => {
+                    let highest = self.stored.policy.levels().next_back().map(|(level, _)| level);
+                    highest.into_iter().for_each(|level| self.by_hand(Some(level), &mut burst));
                 }
-                Step::ApplyLevel => self.apply_level_by_hand(&mut burst),
                 _ if wrote => self.compact(&mut burst),
                 _ => {}
             }
@@ -155,7 +148,8 @@ impl Session<'_> {
     fn decide<'a>(&self, planning: PlanningInput<'a>) -> Evaluated<'a> {
         let (changed_revision, undo_revision) = self.stored.changes();
         let past = GuardInput { ended: &self.ended, guard_revision: changed_revision, undo_revision };
-        let rows = FoldInput { policy: planning.policy, messages: planning.sources, changed_revision };
+        let PlanningInput { policy, sources: messages, window, .. } = planning;
+        let rows = FoldInput { policy, messages, changed_revision, window };
         let fold = Fold::new(rows, None);
         let guards = Guards::new(planning, &fold, past);
         let decision = guards::decide(planning, &fold, &guards);
@@ -179,60 +173,43 @@ impl Session<'_> {
             };
             assert!(decisions < DECISIONS_MAX, "no end of it: {decision:?}");
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
-            let (trigger, level) = match decision {
-                Decision::Steps(plan::Decision::Level(level)) => (Trigger::Threshold, Some(level)),
-                Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, None),
-                Decision::LastResort => (Trigger::LastResort, None),
-            };
-            match self.execute(&before, &evaluated, decision) {
-                Ok(prepared) => {
+            let request = decision.request(&self.stored.policy);
+            let (usage_before, overhead) = (evaluated.guards.usage_tokens, evaluated.guards.overhead.unseen_tokens);
+            match self.attempt(&evaluated, &request) {
+                AttemptStep::Done(prepared) => {
                     let outcome = Outcome {
                         tokens_before: before.view.estimated_tokens,
                         tokens_after: prepared.after.estimated_tokens,
-                        usage_before: evaluated.guards.usage_tokens,
-                        overhead_tokens: evaluated.guards.overhead.unseen_tokens,
+                        usage_before,
+                        overhead_tokens: overhead,
                         ..Outcome::default()
                     };
-                    self.counts.last_resorts += usize::from(trigger == Trigger::LastResort);
-                    self.commit(&before, prepared, trigger, burst);
-                    self.end(trigger, level, Ok(outcome));
+                    self.counts.last_resorts += usize::from(request.trigger == Trigger::LastResort);
+                    self.commit(&before, *prepared, request.trigger, burst);
+                    self.end(request, Ok(outcome));
                 }
-                Err(failure) => {
+                AttemptStep::Failed(failure) => {
                     self.counts.refused += 1;
-                    self.end(trigger, level, Err(failure));
+                    self.end(request, Err(failure));
                 }
+                step => panic!("P7: {request:?} began, and ends in {step:?}"),
             }
         }
     }
 
-    /// The work of a decision, as its job does it; the failure if it has no effect.
-    fn execute(
-        &self,
-        before: &Snapshot,
-        evaluated: &Evaluated<'_>,
-        decision: Decision,
-    ) -> Result<PreparedCompaction, Failure> {
+    /// An attempt of a compaction to its end, with the summaries of this conversation.
+    fn attempt(&self, evaluated: &Evaluated<'_>, request: &CompactionRequest) -> AttemptStep {
         let Evaluated { planning, fold, guards, .. } = evaluated;
-        let (planning, tokens) = (*planning, fold.context_tokens(planning.window));
-        match decision {
-            Decision::Steps(plan::Decision::Level(level)) => {
-                let level_policy = planning.policy.level(level).expect("the level that was decided on");
-                if let Some(failure) = guards::overhead_failure(level_policy, planning.window, guards) {
-                    return Err(failure);
-                }
-                self.apply_level(before, level_policy, tokens).ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
-            }
-            Decision::Steps(plan::Decision::Maintenance) => {
-                let least = gain::least(planning.policy, planning.window, &planning.policy.maintenance, false);
-                self.prepared(before, plan::maintenance(planning).removals, None, least)
-                    .ok_or_else(|| Failure::new(FailureReason::NoGain, ""))
-            }
-            Decision::LastResort => {
-                let removals = guards::last_resort_removals(planning, fold, guards);
-                self.prepared(before, removals, None, 1)
-                    .ok_or_else(|| guards::last_resort_failure(planning, fold, guards))
-            }
+        let (planning, writer) = (*planning, Writer::BuiltIn);
+        let mut attempt = Attempt::new(AttemptInput { planning, fold, guards, request, writer, is_last: true });
+        let mut step = attempt.begin();
+        while let AttemptStep::Write(task) = step {
+            step = attempt.answer(match &self.stored.summary {
+                Some(text) => Answer::Written(WrittenSummary::new(&task.plan, text)),
+                None => Answer::Failed(Failure::new(FailureReason::SummarizerFailed, "it refuses every summary")),
+            });
         }
+        step
     }
 
     /// P15: after all decisions a view fits its window, or a guard names the reason why not.
@@ -251,19 +228,8 @@ impl Session<'_> {
         }
         let tokens = fold.context_tokens(planning.window);
         let reached =
-            overflow::reached(policy, planning.window, tokens).filter(|(level, _)| guards.allow(planning, *level));
-        let reached: Vec<_> = reached.collect();
-        if let Some((level, _)) =
-            reached.first().filter(|_| reached.iter().all(|(level, _)| guards.is_filled(planning, *level)))
-        {
-            assert_eq!(
-                *decision,
-                Some(Decision::Steps(plan::Decision::Level(*level))),
-                "the failure names the overhead"
-            );
-            return;
-        }
-        let level_policies = reached.into_iter().flat_map(|(level, level_policy)| {
+            overflow::reached(policy, planning.window, tokens).filter(|(level, _)| guards.allow(policy, *level));
+        let level_policies = reached.flat_map(|(level, level_policy)| {
             plan::tail_fallbacks(level_policy).into_iter().map(move |level_policy| (level, level_policy))
         });
         let works = level_policies.map(|(level, level_policy)| {
@@ -280,95 +246,33 @@ impl Session<'_> {
                 return;
             }
             let is_free = policy.guards.max_reread_per_freed.is_none();
-            let passed_over = work.is_empty() || freed < least || !is_free;
+            let is_refused = !guards.accepts(planning, fold, candidate, freed);
+            let passed_over = work.is_empty() || freed < least || !is_free || is_refused;
             assert!(passed_over, "{decision:?} and not {candidate:?}, which frees {freed} of {least}");
         }
         assert!(matches!(decision, None | Some(Decision::LastResort)), "{decision:?} came from nowhere");
     }
 
-    /// The steps of a level with their summary, with the policy's tail or a smaller one, or else their fallback.
-    fn apply_level(&self, before: &Snapshot, level_policy: &LevelPolicy, tokens: i64) -> Option<PreparedCompaction> {
-        let mut prepared_fallback = None;
-        for level_policy in plan::tail_fallbacks(level_policy) {
-            let planning = self.stored.planning(before);
-            let work = plan::apply(planning, &level_policy, tokens);
-            let least = gain::least(planning.policy, planning.window, &level_policy.steps, work.summary.is_some());
-            let prepared = self.propose(before, &work, least);
-            if prepared.is_some() {
-                return prepared;
-            }
-            if prepared_fallback.is_none() {
-                prepared_fallback = self.prepared_fallback(before, work, least);
-            }
-        }
-        prepared_fallback
-    }
-
-    fn propose(&self, before: &Snapshot, work: &Work, least: i64) -> Option<PreparedCompaction> {
-        let Some(planned) = &work.summary else { return self.prepared(before, work.removals.clone(), None, least) };
-        let text = self.stored.summary.clone()?;
-        self.prepared(before, work.removals.clone(), Some((planned, text)), least)
-    }
-
-    fn prepared_fallback(&self, before: &Snapshot, work: Work, least: i64) -> Option<PreparedCompaction> {
-        let summary = work.summary?;
-        let fallback = plan::fallback(self.stored.planning(before), &summary.fallback);
-        let mut others = work.removals;
-        others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
-        self.prepared(before, fallback.removals, None, least).or_else(|| self.prepared(before, others, None, least))
-    }
-
-    /// The effect of truncations, omissions and a summary; none if they would free too little.
-    fn prepared(
-        &self,
-        before: &Snapshot,
-        removals: Removals,
-        summary: Option<(&SummaryPlan, String)>,
-        least: i64,
-    ) -> Option<PreparedCompaction> {
-        if removals.is_empty() && summary.is_none() {
-            return None;
-        }
+    /// A compaction by hand: of the highest level, or a prune.
+    fn by_hand(&mut self, level: Option<Level>, burst: &mut Vec<Snapshot>) {
         let policy = &self.stored.policy;
-        let mut sources = plan::with_removals(&before.sources, &removals, CompactionId(Uuid::nil()));
-        if let Some((planned, text)) = &summary {
-            let (boundary, attachments) = (planned.boundary(), &planned.attachments);
-            sources = plan::with_summary(policy, &before.layout, &sources, &boundary, text, attachments);
-        }
-        let after = plan::view(policy, &sources);
-        let summary = summary.map(|(planned, text)| (planned.clone(), text));
-        (before.view.estimated_tokens - after.estimated_tokens >= least).then_some(PreparedCompaction {
-            removals,
-            summary,
-            after,
-        })
-    }
-
-    fn by_hand(&mut self, work: Work, burst: &mut Vec<Snapshot>) {
+        let kind = level.and_then(|level| policy.level(level)).map_or(CompactionKind::Prune, |it| plan::kind(&it.steps));
+        let request = CompactionRequest::new(kind, Trigger::Manual, level);
         let before = self.stored.current();
-        if let Some(prepared) = self.propose(&before, &work, 1) {
+        if let AttemptStep::Done(prepared) = self.attempt(&self.decide(self.stored.planning(&before)), &request) {
             let (tokens_before, tokens_after) = (before.view.estimated_tokens, prepared.after.estimated_tokens);
-            self.commit(&before, prepared, Trigger::Manual, burst);
-            self.end(Trigger::Manual, None, Ok(Outcome { tokens_before, tokens_after, ..Outcome::default() }));
+            self.commit(&before, *prepared, Trigger::Manual, burst);
+            self.end(request, Ok(Outcome { tokens_before, tokens_after, ..Outcome::default() }));
         }
-    }
-
-    fn apply_level_by_hand(&mut self, burst: &mut Vec<Snapshot>) {
-        let policy = &self.stored.policy;
-        let Some(level_policy) = policy.levels().next_back().map(|(_, level_policy)| level_policy) else { return };
-        let level_policy = LevelPolicy { stop_when_enough: false, ..level_policy.clone() };
-        let work = plan::apply(self.stored.planning(&burst[0]), &level_policy, burst[0].view.estimated_tokens);
-        self.by_hand(work, burst);
     }
 
     /// Commits a compaction, and checks the resulting view against the laws.
     fn commit(&mut self, before: &Snapshot, prepared: PreparedCompaction, trigger: Trigger, burst: &mut Vec<Snapshot>) {
-        let PreparedCompaction { removals, summary, after } = prepared;
-        self.counts.shortened += usize::from(!removals.parts.is_empty());
-        self.counts.omitted += usize::from(!removals.omitted.is_empty());
-        self.counts.summaries += usize::from(summary.is_some());
-        let summary = summary.as_ref().map(|(planned, text)| (planned, text.as_str()));
-        self.stored.commit(before, &removals, summary);
+        let PreparedCompaction { changes, after, .. } = prepared;
+        self.counts.shortened += usize::from(!changes.parts.is_empty());
+        self.counts.omitted += usize::from(!changes.omitted.is_empty());
+        self.counts.summaries += usize::from(changes.summary.is_some());
+        self.stored.commit(before, changes);
         let snapshot = self.stored.current();
         assert_eq!(shown(&snapshot.view), shown(&after), "what was measured is what is in force");
         assert!(snapshot.view.estimated_tokens < before.view.estimated_tokens, "a compaction adds nothing");
@@ -379,13 +283,8 @@ impl Session<'_> {
     }
 
     /// Records the end of a compaction, at a revision of its own.
-    fn end(&mut self, trigger: Trigger, level: Option<Level>, end: Result<Outcome, Failure>) {
+    fn end(&mut self, request: CompactionRequest, end: Result<Outcome, Failure>) {
         let end_revision = self.stored.tick();
-        let policy = &self.stored.policy;
-        let steps =
-            level.and_then(|level| policy.level(level)).map_or(&policy.maintenance, |level_policy| &level_policy.steps);
-        let kind = if trigger == Trigger::LastResort { CompactionKind::Omission } else { plan::kind(steps) };
-        let request = CompactionRequest::new(kind, trigger, level);
         let (id, window, now) = (CompactionId(Uuid::nil()), &self.stored.window, self.stored.now);
         let ended = Compaction::ended(id, request, window.context, end, end_revision, now);
         self.ended.insert(0, ended);

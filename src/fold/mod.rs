@@ -1,11 +1,14 @@
 //! The fold: a pure function from a session's messages and policy at a revision to its view, the view's running hash, its
 //! estimate and the context usage. `Fold::extend` folds newer messages with the same result as a fold from scratch.
 
+pub mod attempt;
 pub mod guards;
 mod hash;
 #[cfg(test)]
 mod laws;
 mod original_fields;
+mod prepared;
+mod reports;
 mod resume;
 #[cfg(test)]
 mod tests;
@@ -14,15 +17,17 @@ pub mod wake;
 
 use crate::model::Revision;
 use crate::model::ids::MessageId;
-use crate::model::usage::{ModelWindow, UsageSample};
+use crate::model::usage::{ModelWindow, UsageDoubt, UsageSample};
 use crate::model::view::{SourceMessage, View, ViewMessage};
 use crate::policy::last_resort::Size;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
 use crate::policy::{Policy, overflow, recall, render, shorten};
 use resume::ResumePoints;
-use usage::{CurrentUsage, Reply};
+use reports::Reports;
+use usage::CurrentUsage;
 
+pub use prepared::PreparedCompaction;
 pub use resume::ResumePoint;
 
 /// The messages and the policy of a session at one revision.
@@ -35,6 +40,8 @@ pub struct FoldInput<'a> {
     /// The newest change of the view by anything but an append: a mark, a policy, a window. Usage that was reported for an
     /// older view is not valid.
     pub changed_revision: Revision,
+    /// The session's window. More usage than it holds is not believed, unless a reply names the view of a larger one.
+    pub window: &'a ModelWindow,
 }
 
 /// Passages that are retrieved from hidden messages, and the user's request before which the view shows them.
@@ -54,6 +61,7 @@ pub struct Fold {
     /// The running hash of the view: the entry of a message covers it and all messages before it.
     pub hashes: Vec<[u8; 32]>,
     usage: Option<CurrentUsage>,
+    usage_doubt: Option<UsageDoubt>,
     /// The state from which later messages are folded; none if the view contains passages.
     incremental: Option<Incremental>,
 }
@@ -63,20 +71,27 @@ pub struct Fold {
 struct Incremental {
     resume_points: ResumePoints,
     estimate: RunningEstimate,
-    reply: Option<Reply>,
+    reports: Reports,
 }
 
 impl Fold {
     /// The fold of these rows, from scratch.
     pub fn new(input: FoldInput<'_>, passages: Option<Passages>) -> Self {
         let mut fold =
-            Self { view: View::default(), hashes: Vec::new(), usage: None, incremental: Some(Incremental::default()) };
+            Self {
+                view: View::default(),
+                hashes: Vec::new(),
+                usage: None,
+                usage_doubt: None,
+                incremental: Some(Incremental::default()),
+            };
         fold.extend(input, 0);
         if let Some(Passages { request, message }) = passages {
             fold.view = recall::join(input.policy, fold.view, request, message);
             fold.hashes = hash::hashes(&fold.view.messages);
-            let reply = fold.incremental.take().and_then(|incremental| incremental.reply);
-            fold.usage = reply.map(|reply| usage::current(input.policy, input.messages, &fold.view, &reply));
+            let reports = fold.incremental.take().map(|incremental| incremental.reports);
+            let reply = reports.as_ref().and_then(Reports::believed);
+            fold.usage = reply.map(|reply| usage::current(input.policy, input.messages, &fold.view, reply));
         }
         fold
     }
@@ -87,7 +102,7 @@ impl Fold {
     /// Not for a fold with passages: these are retrieved anew for each view.
     pub fn extend(&mut self, input: FoldInput<'_>, unchanged: usize) -> ResumePoint {
         debug_assert!(self.incremental.is_some(), "the view has passages");
-        let FoldInput { policy, messages, changed_revision } = input;
+        let FoldInput { policy, messages, .. } = input;
         let mut incremental = self.incremental.take().unwrap_or_default();
         // Everything from this point on is replaced.
         let from = incremental.resume_points.before(messages, unchanged);
@@ -102,9 +117,10 @@ impl Fold {
         incremental.estimate.truncate(from.shown);
         incremental.estimate.extend(policy, &self.view.messages[from.shown..], newer);
         self.view.estimated_tokens = incremental.estimate.tokens(policy);
-        let earlier_reply = incremental.reply.take().filter(|reply| reply.index < from.sources);
-        incremental.reply = usage::newest_reply(policy, messages, from.sources, changed_revision, earlier_reply);
-        self.usage = incremental.reply.as_ref().map(|reply| usage::current(policy, messages, &self.view, reply));
+        incremental.reports.extend(input, from.sources);
+        let believed = incremental.reports.believed();
+        self.usage = believed.map(|reply| usage::current(policy, messages, &self.view, reply));
+        self.usage_doubt = incremental.reports.newest_doubt();
         self.incremental = Some(incremental);
         from
     }
@@ -119,6 +135,11 @@ impl Fold {
     /// window's overhead.
     pub fn context_tokens(&self, window: &ModelWindow) -> i64 {
         self.usage.map_or(self.view.estimated_tokens + window.overhead, |usage| usage.tokens())
+    }
+
+    /// The reason for which the newest reported usage is not believed; none if it is, or if there is none.
+    pub fn usage_doubt(&self) -> Option<UsageDoubt> {
+        self.usage_doubt
     }
 
     /// The usage of the view and its estimate, if usage is valid. Both include the newest reply, also under a policy whose

@@ -15,7 +15,7 @@ fn window(context: i64) -> ModelWindow {
 }
 
 fn fold(policy: &Policy, messages: &[SourceMessage], changed_revision: Revision) -> Fold {
-    Fold::new(FoldInput { policy, messages, changed_revision }, None)
+    Fold::new(FoldInput { policy, messages, changed_revision, window: &window(60_000) }, None)
 }
 
 /// The context tokens of `TALK` if the model was given this view for its reply.
@@ -140,12 +140,12 @@ fn a_fold_that_is_extended_is_the_one_from_scratch() {
          a7 usage=2000/10 10c\n  call read#c3\n  call read#c4\nt2\n  result c4 out=9t done\nu8 10c\nt3\n  \
          result c4 out=9t done\n  result c3 out=9t done"
     );
-    let talk = dsl::parse(&talk);
+    let (talk, window) = (dsl::parse(&talk), window(60_000));
     for policy in presets::all().iter().map(|preset| preset.policy()) {
         for before in 0..=talk.len() {
             let known = fold(&policy, &talk[..before], 1);
             for after in before..=talk.len() {
-                let rows = FoldInput { policy: &policy, messages: &talk[..after], changed_revision: 1 };
+                let rows = FoldInput { policy: &policy, messages: &talk[..after], changed_revision: 1, window: &window };
                 let scratch = Fold::new(rows, None);
                 // Any part of the known messages may have changed.
                 for kept in 0..=before {
@@ -188,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn a_fold_may_be_extended_message_by_message(messages in tangled(), summary in any::<bool>(), open in 1..4_usize) {
-        let mut messages = messages;
+        let (mut messages, window) = (messages, window(60_000));
         if summary {
             messages[0].placement = Some(Placement::Summary);
             messages[0].message.kind = MessageKind::Summary;
@@ -196,7 +196,7 @@ proptest! {
         for policy in [presets::opencode::seed(), presets::find("gemini-cli@0.26").expect("a preset").policy()] {
             let mut known = fold(&policy, &[], 1);
             for count in 1..=messages.len() {
-                let rows = FoldInput { policy: &policy, messages: &messages[..count], changed_revision: 1 };
+                let rows = FoldInput { policy: &policy, messages: &messages[..count], changed_revision: 1, window: &window };
                 // The newest messages may be open, and then they are read again.
                 known.extend(rows, (count - 1).saturating_sub(open - 1));
                 let scratch = Fold::new(rows, None);

@@ -127,42 +127,38 @@ pub(super) struct Reply {
     /// The index of its message.
     pub(super) index: usize,
     revision: Revision,
-    sealed: Revision,
+    pub(super) sealed: Revision,
     /// The newest revision that the reported tokens include.
-    seen: Revision,
-    tokens: i64,
+    pub(super) seen: Revision,
+    pub(super) tokens: i64,
     /// Results in the reply itself that the model has not read: it wrote nothing after them.
     unread: Vec<PartId>,
 }
 
-/// The newest reply with valid usage, among the messages from an index on and a known earlier reply.
+/// A reply that reports usage of a whole view, and true if that is the present view, apart from later messages. None if
+/// the policy does not count by usage, or the reply reports none.
 ///
 /// The usage of a reply that names its view is valid as long as that view was whole and nothing changed since;
 /// everything after the view, by any writer and of any age, is estimated on top. The usage of a reply without a view is
 /// valid until the session's first change, and includes everything that was there when the reply was sealed.
-pub(super) fn newest_reply(
+pub(super) fn reply(
     policy: &Policy,
-    messages: &[SourceMessage],
-    from: usize,
+    index: usize,
+    message: &Message,
     changed_revision: Revision,
-    known: Option<Reply>,
-) -> Option<Reply> {
-    let indexed = messages.iter().enumerate().skip(from);
-    let replies = indexed.filter_map(|(index, source)| reply(policy, index, &source.message, changed_revision));
-    known.into_iter().chain(replies).max_by_key(|reply| reply.sealed)
-}
-
-fn reply(policy: &Policy, index: usize, message: &Message, changed_revision: Revision) -> Option<Reply> {
+) -> Option<(Reply, bool)> {
     let sealed = message.sealed_revision?;
     let tokens = policy.counting.usage.tokens(message.finish.usage.as_ref()?);
-    let seen = match &message.finish.view {
-        Some(view) => (!view.shortened && view.revision >= changed_revision).then_some(view.revision)?,
-        None => (changed_revision <= FIRST_REVISION).then_some(sealed)?,
+    let (seen, is_current) = match &message.finish.view {
+        Some(view) if view.shortened => return None,
+        Some(view) => (view.revision, view.revision >= changed_revision),
+        None => (sealed, changed_revision <= FIRST_REVISION),
     };
     let trailing = message.parts.iter().rev().take_while(|part| !is_speech(&part.body));
     let results = trailing.filter(|part| matches!(*part.body, PartBody::ToolResult(_)));
     let unread = results.map(|part| part.id).collect();
-    (tokens > 0).then_some(Reply { index, revision: message.revision, sealed, seen, tokens, unread })
+    let reply = Reply { index, revision: message.revision, sealed, seen, tokens, unread };
+    (tokens > 0).then_some((reply, is_current))
 }
 
 /// True for content that the model wrote itself.

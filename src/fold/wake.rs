@@ -64,7 +64,7 @@ impl Levels {
             policy.levels().filter_map(|(_, level_policy)| Some(level_policy.due_at(window)?.saturating_sub(tokens)));
         Self {
             is_reached: overflow::reached(policy, window, tokens).next().is_some(),
-            is_open: overflow::reached(policy, window, tokens).any(|(level, _)| guards.allow(planning, level)),
+            is_open: overflow::reached(policy, window, tokens).any(|(level, _)| guards.allow(policy, level)),
             remaining_tokens: remaining.filter(|tokens| *tokens > 0).min(),
         }
     }

@@ -180,7 +180,8 @@ pub fn fold(policy: &Policy, source: &Source) -> Fold {
 }
 
 fn fold_input<'a>(source: &'a Source, policy: &'a Policy) -> FoldInput<'a> {
-    FoldInput { policy, messages: &source.messages, changed_revision: source.changed_revision }
+    let Source { messages, changed_revision, window, .. } = source;
+    FoldInput { policy, messages, changed_revision: *changed_revision, window }
 }
 
 /// The messages of a layout that a view does not show because they have no content left, ascending. Records are in no

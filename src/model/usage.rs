@@ -69,6 +69,34 @@ impl Usage {
     }
 }
 
+/// The reason for which reported usage is not believed to be the size of a view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UsageDoubt {
+    /// It has no input count.
+    NoInput,
+    /// It is less than the view can have, such as the input that no cache served.
+    BelowView,
+    /// It is more than the window holds: a report of overflow, and no size.
+    AboveWindow,
+    /// It is above the report before it by a whole context, as a sum of all requests is.
+    Sum,
+    /// It is the report before it once more, although the view has grown.
+    Stale,
+}
+
+impl UsageDoubt {
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoInput => "no_input",
+            Self::BelowView => "below_view",
+            Self::AboveWindow => "above_window",
+            Self::Sum => "sum",
+            Self::Stale => "stale",
+        }
+    }
+}
+
 /// The token limits of a model. Zero context means "unknown", which never triggers anything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelWindow {

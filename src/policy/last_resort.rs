@@ -9,8 +9,9 @@
 //! 4. messages after the newest request are omitted;
 //! 5. the active summary is truncated.
 //!
-//! System messages, pins, the newest request, open messages and running calls stay. If these alone do not fit, nothing
-//! is removed, because that would not help. The next summary is made from the whole text of a truncated one.
+//! System messages, pins, the newest request, open messages and running calls stay. If these and the overhead alone do
+//! not fit, everything else is reduced to a twentieth of the window: the newest replies stay, and the view remains
+//! bounded. The next summary is made from the whole text of a truncated one.
 
 use super::calls::Calls;
 use super::plan::{self, PlanningInput};
@@ -45,21 +46,54 @@ pub struct Size {
     pub overhead_tokens: i64,
 }
 
-/// The truncations and omissions that bring a view of this size into its window; none if it fits already, or cannot be
-/// made to fit.
-pub fn removals(planning: PlanningInput<'_>, size: Size) -> Removals {
+/// The result of the last resort.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reduction {
+    /// The truncations and omissions; none if they are not needed, or free too little.
+    pub removals: Removals,
+    /// The estimated tokens of the view after them.
+    pub estimated_tokens: i64,
+    /// True if that view fits its window.
+    pub fits: bool,
+}
+
+/// The reduction that brings a view of this size into its window, or as close to it as possible.
+///
+/// If what stays does not fit, a reduction frees at least a twentieth of the window, so that no message causes another
+/// one that hardly frees anything.
+pub fn reduction(planning: PlanningInput<'_>, size: Size) -> Reduction {
+    let unchanged = |fits| Reduction { removals: Removals::default(), estimated_tokens: size.estimated_tokens, fits };
     let limit = overflow::input_max(planning.window).filter(|limit| size.context_tokens > *limit);
-    let Some(limit) = limit else { return Removals::default() };
-    let excess = size.excess(limit.saturating_sub(planning.window.context / overflow::FREE_PARTS));
-    let mut last_resort = LastResort::new(planning, excess);
-    let request = last_resort.request;
-    last_resort.truncate(KEPT_UNITS[0]);
-    last_resort.omit(0..request);
-    last_resort.truncate(KEPT_UNITS[1]);
-    last_resort.omit(request..last_resort.sources.len());
-    last_resort.truncate_summary();
-    let freed = excess.saturating_sub(last_resort.excess);
-    if freed >= size.excess(limit) { last_resort.removals() } else { Removals::default() }
+    let Some(limit) = limit else { return unchanged(true) };
+    let free = planning.window.context / overflow::FREE_PARTS;
+    let (removals, estimated_tokens) = reduced(planning, size, size.target(limit.saturating_sub(free)));
+    if estimated_tokens <= size.target(limit) {
+        return Reduction { removals, estimated_tokens, fits: true };
+    }
+    let (removals, estimated_tokens) = reduced(planning, size, estimated_tokens.saturating_add(free));
+    if size.estimated_tokens.saturating_sub(estimated_tokens) < free.max(1) {
+        return unchanged(false);
+    }
+    Reduction { removals, estimated_tokens, fits: false }
+}
+
+/// The removals that reduce the estimate of a view to a target, as far as possible, and the estimate of the result.
+fn reduced(planning: PlanningInput<'_>, size: Size, target: i64) -> (Removals, i64) {
+    let mut excess = size.estimated_tokens.saturating_sub(target);
+    let mut correction = 1;
+    loop {
+        let mut last_resort = LastResort::new(planning, excess);
+        let is_enough = last_resort.run();
+        let removals = last_resort.removals();
+        let after = plan::with_removals(planning.sources, &removals, CompactionId(Uuid::nil()));
+        let estimated_tokens = plan::view(planning.policy, &after).estimated_tokens;
+        if estimated_tokens <= target || !is_enough {
+            return (removals, estimated_tokens);
+        }
+        // Savings are estimated message by message; the estimate of the resulting view decides.
+        excess = excess.saturating_add(correction * (estimated_tokens - target));
+        correction *= 2;
+    }
 }
 
 /// The estimated tokens of all messages that the last resort leaves as they are, by kind.
@@ -101,11 +135,10 @@ impl Size {
         i64::try_from(tokens).unwrap_or(i64::MAX).saturating_add(self.overhead())
     }
 
-    /// The estimated tokens to remove so that a request has at most `limit` tokens; at least the whole view if the
-    /// overhead alone fills them. After a change of the view no usage is valid, so the estimate alone must fit too.
-    fn excess(self, limit: i64) -> i64 {
-        let estimate = self.estimate_of(limit).min(limit.saturating_sub(self.overhead()));
-        self.estimated_tokens.saturating_sub(estimate)
+    /// The largest estimate of a view after which a request has at most `limit` tokens; negative if the overhead alone
+    /// exceeds them. After a change of the view no usage is valid, so the estimate alone must fit too.
+    fn target(self, limit: i64) -> i64 {
+        self.estimate_of(limit).min(limit.saturating_sub(self.overhead()))
     }
 
     fn overhead(self) -> i64 {
@@ -162,6 +195,16 @@ impl<'a> LastResort<'a> {
             }
         }
         Self { planning, sources, partners, is_fixed, request, truncated: HashMap::new(), omitted: Vec::new(), excess }
+    }
+
+    /// Takes all steps, each until enough is removed. Returns true if it is.
+    fn run(&mut self) -> bool {
+        self.truncate(KEPT_UNITS[0]);
+        self.omit(0..self.request);
+        self.truncate(KEPT_UNITS[1]);
+        self.omit(self.request..self.sources.len());
+        self.truncate_summary();
+        self.excess <= 0
     }
 
     /// Truncates outputs and inputs to `units` units, the longest first.
@@ -342,7 +385,7 @@ mod tests {
         let planning =
             PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &sources, base, now };
         let estimated = plan::view(&policy, &sources).estimated_tokens;
-        let removals = removals(planning, size(estimated));
+        let Reduction { removals, .. } = reduction(planning, size(estimated));
         let after = plan::with_removals(&sources, &removals, CompactionId(Uuid::nil()));
         for source in &after {
             for part in &source.message.parts {
@@ -405,17 +448,42 @@ mod tests {
         check(talk, 240, &["u1", "a2"], |_, _| ());
     }
 
-    #[test]
-    fn a_view_that_fits_or_cannot_be_made_to_is_left_alone() {
+    /// The reduction of `TALK` in a window with this overhead.
+    fn reduced(talk: &str, context: i64, overhead_tokens: i64) -> (Reduction, i64) {
         let policy = presets::pi::v1_5();
-        let sources = dsl::parse(TALK);
-        let layout = Layout::everything();
-        for context in [0, 8_000, 90] {
-            let window = ModelWindow { context, ..ModelWindow::default() };
-            let now = Timestamp(0);
-            let planning =
-                PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 8, now };
-            assert!(removals(planning, size(7_000)).is_empty(), "in {context}");
+        let (sources, layout, now) = (dsl::parse(talk), Layout::everything(), Timestamp(0));
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let planning =
+            PlanningInput { policy: &policy, window: &window, layout: &layout, sources: &sources, base: 8, now };
+        let before = plan::view(&policy, &sources).estimated_tokens;
+        let size = Size { context_tokens: before + overhead_tokens, estimated_tokens: before, overhead_tokens };
+        (reduction(planning, size), before)
+    }
+
+    #[test]
+    fn a_view_that_fits_is_left_alone() {
+        for context in [0, 8_000] {
+            let (reduction, before) = reduced(TALK, context, 0);
+            let removals = Removals::default();
+            assert_eq!(reduction, Reduction { removals, estimated_tokens: before, fits: true }, "in {context}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_fit_becomes_small_and_stays_so() {
+        let newest = "u2 400c\n";
+        let long = TALK.replace(newest, "u2 40000c\n");
+        // An overhead that fills the window, and a newest request that does.
+        for (talk, request, overhead) in [(TALK, 100, 9_100), (&*long, 10_000, 0)] {
+            let (reduction, before) = reduced(talk, 9_000, overhead);
+            assert!(!reduction.fits && !reduction.removals.is_empty());
+            let left = reduction.estimated_tokens - request;
+            assert!((200..=450).contains(&left), "{left} tokens are left of {before}");
+            // The same view with a little more has nothing that is worth another reduction.
+            let small = format!("u1 400c\na1 400c\nu2 {}c\na2 1000c\n", 4 * request);
+            let (again, before) = reduced(&small, 9_000, overhead);
+            let removals = Removals::default();
+            assert_eq!(again, Reduction { removals, estimated_tokens: before, fits: false });
         }
     }
 
@@ -430,7 +498,7 @@ mod tests {
             (1_000, 0, 1_500, 3_000, 2_000),
         ] {
             let size = Size { context_tokens: context, estimated_tokens: estimated, overhead_tokens: overhead };
-            assert_eq!(size.excess(limit), expected);
+            assert_eq!(size.target(limit), estimated - expected);
         }
     }
 }

@@ -2,11 +2,10 @@
 //! pinned messages.
 
 use super::plan::PlanningInput;
-use super::{LevelPolicy, Policy, overflow, tokens};
-use crate::model::compaction::Level;
+use super::tokens;
 use crate::model::layout::Placement;
 use crate::model::part::PartBody;
-use crate::model::usage::{ModelWindow, UsageSample};
+use crate::model::usage::UsageSample;
 use crate::model::view::SourceMessage;
 
 /// Tokens that no compaction removes.
@@ -26,7 +25,7 @@ impl Overhead {
 }
 
 /// Maximum real tokens per estimated token, in scripts with a token for every character.
-const UNDERESTIMATE_MAX: i64 = 4;
+pub const UNDERESTIMATE_MAX: i64 = 4;
 
 /// Minimum fall of the estimate between two usable samples: the earlier estimate divided by this number.
 const FALL_PARTS: i64 = 4;
@@ -54,18 +53,6 @@ pub fn overhead(planning: PlanningInput<'_>, before: Option<UsageSample>, now: O
     Overhead { unseen_tokens: unseen, pinned_tokens }
 }
 
-/// The overhead in tokens from which a level has no effect: it stays due, or the view does not fit. None if the window
-/// is unknown.
-pub fn fills_from(level_policy: &LevelPolicy, window: &ModelWindow) -> Option<i64> {
-    level_policy.due_at(window).map(|due| overflow::input_max(window).map_or(due, |most| due.min(most)))
-}
-
-/// True if the overhead leaves a level without effect.
-pub fn is_filled(policy: &Policy, window: &ModelWindow, level: Level, overhead_tokens: Option<i64>) -> bool {
-    let full = policy.level(level).and_then(|level_policy| fills_from(level_policy, window));
-    overhead_tokens.zip(full).is_some_and(|(overhead, full)| overhead >= full)
-}
-
 /// Tokens that the worst estimate of the view does not explain.
 fn beyond_estimate(now: UsageSample) -> i64 {
     now.usage_tokens.saturating_sub(now.view_tokens.saturating_mul(UNDERESTIMATE_MAX))
@@ -84,7 +71,7 @@ fn intercept(before: UsageSample, now: UsageSample) -> i64 {
 }
 
 /// True if a message contains media or provider blocks, which are estimated only roughly.
-fn has_rough_estimate(source: &SourceMessage) -> bool {
+pub fn has_rough_estimate(source: &SourceMessage) -> bool {
     source.message.parts.iter().any(|part| part.body.brings_media() || matches!(*part.body, PartBody::Opaque(_)))
 }
 
@@ -93,6 +80,7 @@ mod tests {
     use super::*;
     use crate::model::layout::Layout;
     use crate::model::time::Timestamp;
+    use crate::model::usage::ModelWindow;
     use crate::policy::presets;
 
     fn unseen(before: Option<(i64, i64)>, now: Option<(i64, i64)>) -> i64 {

@@ -67,15 +67,27 @@ pub fn kind(steps: &[Step]) -> CompactionKind {
 }
 
 /// The automatic compaction of a view with `context_tokens` tokens: the highest reached level that `allowed` permits
-/// and whose steps are worth their cost, or else maintenance, or none.
-pub fn decide(planning: PlanningInput<'_>, context_tokens: i64, allowed: impl Fn(Level) -> bool) -> Option<Decision> {
+/// and whose steps are worth their cost, or else maintenance, or none. `accepts` gets each candidate with the tokens
+/// that it frees, and may refuse it.
+pub fn decide(
+    planning: PlanningInput<'_>,
+    context_tokens: i64,
+    allowed: impl Fn(Level) -> bool,
+    accepts: impl Fn(Decision, i64) -> bool,
+) -> Option<Decision> {
     let PlanningInput { policy, window, .. } = planning;
     if !policy.trigger.auto {
         return None;
     }
     let mut reached = overflow::reached(policy, window, context_tokens).filter(|(level, _)| allowed(*level));
-    let level = reached.find(|(_, level_policy)| worthwhile_work(planning, level_policy, context_tokens).is_some());
-    let maintenance_pays = || gain::is_enough(planning, &policy.maintenance, &maintenance(planning), context_tokens);
+    let level = reached.find(|(level, level_policy)| {
+        let accepts = |freed| accepts(Decision::Level(*level), freed);
+        worthwhile_work(planning, level_policy, context_tokens, accepts).is_some()
+    });
+    let maintenance_pays = || {
+        let freed = gain::worthwhile(planning, &policy.maintenance, &maintenance(planning), context_tokens);
+        freed.is_some_and(|freed| accepts(Decision::Maintenance, freed))
+    };
     level.map(|(level, _)| Decision::Level(level)).or_else(|| maintenance_pays().then_some(Decision::Maintenance))
 }
 
@@ -85,7 +97,7 @@ pub fn work_of(planning: PlanningInput<'_>, decision: Decision, context_tokens: 
         Decision::Level(level) => {
             let level_policy = planning.policy.level(level);
             level_policy
-                .and_then(|level_policy| worthwhile_work(planning, level_policy, context_tokens))
+                .and_then(|level_policy| worthwhile_work(planning, level_policy, context_tokens, |_| true))
                 .unwrap_or_default()
         }
         Decision::Maintenance => maintenance(planning),
@@ -109,17 +121,23 @@ fn steps_have_work(planning: PlanningInput<'_>, steps: &[Step]) -> bool {
     quick.iter().any(has_work) || slow.iter().any(has_work)
 }
 
-/// The result of a level's steps, with its own tail or a smaller one, if it is worth its cost.
-fn worthwhile_work(planning: PlanningInput<'_>, level_policy: &LevelPolicy, context_tokens: i64) -> Option<Work> {
+/// The result of a level's steps, with its own tail or a smaller one, if it is worth its cost and `accepts` permits it
+/// with the tokens that it frees.
+fn worthwhile_work(
+    planning: PlanningInput<'_>,
+    level_policy: &LevelPolicy,
+    context_tokens: i64,
+    accepts: impl Fn(i64) -> bool,
+) -> Option<Work> {
     let mut works =
         tail_fallbacks(level_policy).into_iter().map(|level_policy| apply(planning, &level_policy, context_tokens));
-    works.find(|work| gain::is_enough(planning, &level_policy.steps, work, context_tokens))
+    works.find(|work| gain::worthwhile(planning, &level_policy.steps, work, context_tokens).is_some_and(&accepts))
 }
 
 /// True if the steps of a level are worth their cost.
 pub fn is_worth_it(planning: PlanningInput<'_>, level: Option<Level>, context_tokens: i64) -> bool {
     let level_policy = level.and_then(|level| planning.policy.level(level));
-    level_policy.is_some_and(|level_policy| worthwhile_work(planning, level_policy, context_tokens).is_some())
+    level_policy.is_some_and(|level_policy| worthwhile_work(planning, level_policy, context_tokens, |_| true).is_some())
 }
 
 /// The level for overflow recovery, which removes most from a view that is too large, regardless of the thresholds: the

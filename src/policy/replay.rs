@@ -12,7 +12,7 @@ use crate::model::layout::Placement;
 use crate::model::message::{Finish, FinishReason, MessageKind};
 use crate::model::part::{Part, PartBody};
 use crate::model::truncation::Removals;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::SourceMessage;
 use crate::model::{FIRST_REVISION, Revision};
 use uuid::Uuid;
@@ -39,15 +39,31 @@ pub enum Overflow {
 
 /// The overflow that a reply indicates; none without one, and under a policy without automatic compaction.
 pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> Option<Overflow> {
-    let reason = finish.reason.filter(|_| policy.trigger.auto)?;
-    let said = overflow_errors::ProviderError { message: &finish.detail, ..Default::default() };
-    if reason == FinishReason::Error {
+    if !policy.trigger.auto {
+        return None;
+    }
+    if finish.reason == Some(FinishReason::Error) {
+        let said = overflow_errors::ProviderError { message: &finish.detail, ..Default::default() };
         return overflow_errors::is_overflow(&said).then_some(Overflow::Unanswered);
     }
-    let usage = finish.usage.as_ref()?;
-    let outcome = if reason == FinishReason::Stop { Overflow::Answered } else { Overflow::Unanswered };
-    let is_silent = policy.trigger.silent_overflow && overflow_errors::is_silent(reason, usage, window.context);
-    (is_silent || is_truncated_reply(policy, window, finish)).then_some(outcome)
+    let is_silent = policy.trigger.silent_overflow
+        && finish.reason.zip(finish.usage.as_ref()).is_some_and(|(reason, usage)| {
+            overflow_errors::is_silent(reason, usage, window.context)
+        });
+    if is_silent || is_truncated_reply(policy, window, finish) {
+        let is_answered = finish.reason == Some(FinishReason::Stop);
+        return Some(if is_answered { Overflow::Answered } else { Overflow::Unanswered });
+    }
+    // More usage than the window holds is no size: the provider dropped part of the input.
+    let is_complete = !matches!(finish.reason, Some(FinishReason::Aborted | FinishReason::ContentFilter));
+    (is_complete && exceeds(policy, window, finish)).then_some(Overflow::Answered)
+}
+
+/// True if a reply reports more usage than the window holds.
+fn exceeds<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<View>) -> bool {
+    let tokens = |usage| policy.counting.usage.tokens(usage);
+    let has_input = |usage: &&Usage| usage.prompt_tokens() > 0;
+    window.context > 0 && finish.usage.as_ref().filter(has_input).is_some_and(|usage| tokens(usage) > window.context)
 }
 
 /// True for a reply that ended because of its length and is shorter than the model may write, under a policy that
@@ -108,7 +124,14 @@ pub fn reaction(planning: PlanningInput<'_>, compactions: &[Compaction], changed
             && compaction.state != CompactionState::Superseded
             && (compaction.state.is_active() || compaction.end_revision.is_some_and(|end| end > given))
     };
-    if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || compactions.iter().any(settles) {
+    // Figures that stay above the window, whatever the view is, tell nothing more.
+    let is_repeated = overflow == Overflow::Answered && compactions.iter().any(|compaction| {
+        compaction.request.trigger == Trigger::Overflow
+            && compaction.state == CompactionState::Done
+            && compaction.end_revision.is_some_and(|end| !has_credible_usage(planning, end))
+    });
+    let is_settled = compactions.iter().any(settles) || is_repeated;
+    if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || is_settled {
         Reaction::Nothing
     } else if !is_answered(sources, compactions) {
         Reaction::Recover(overflow)
@@ -118,6 +141,17 @@ pub fn reaction(planning: PlanningInput<'_>, compactions: &[Compaction], changed
             Overflow::Answered => Reaction::Nothing,
         }
     }
+}
+
+/// True if a reply after a revision reports usage that its window holds.
+fn has_credible_usage(planning: PlanningInput<'_>, after: Revision) -> bool {
+    let PlanningInput { policy, window, sources, .. } = planning;
+    let messages = sources.iter().map(|source| &source.message);
+    let mut replies = messages.filter(|message| message.sealed_revision.is_some_and(|sealed| sealed > after));
+    replies.any(|reply| {
+        let has_input = reply.finish.usage.as_ref().is_some_and(|usage| usage.prompt_tokens() > 0);
+        has_input && !exceeds(policy, window, &reply.finish)
+    })
 }
 
 /// The compaction for a view that a provider refused; none if nothing can be removed.
@@ -198,7 +232,6 @@ mod tests {
     use crate::model::layout::{Covered, Layout};
     use crate::model::message::GivenView;
     use crate::model::time::Timestamp;
-    use crate::model::usage::Usage;
     use crate::policy::{dsl, presets};
 
     fn window() -> ModelWindow {
@@ -228,11 +261,13 @@ mod tests {
             (&words, Some(Overflow::Unanswered), Some(Overflow::Unanswered)),
             (&failed("rate limit reached, too many requests"), None, None),
             (&Finish { detail: "prompt is too long".to_owned(), ..finished(FinishReason::Stop, 0, 0) }, None, None),
-            (&read, None, Some(Overflow::Answered)),
+            (&read, Some(Overflow::Answered), Some(Overflow::Answered)),
             (&full, None, Some(Overflow::Unanswered)),
             (&finished(FinishReason::Stop, 100, 5), None, None),
             (&Finish { usage: None, ..read.clone() }, None, None),
-            (&Finish { reason: None, ..read.clone() }, None, None),
+            (&Finish { reason: None, ..read.clone() }, Some(Overflow::Answered), Some(Overflow::Answered)),
+            (&finished(FinishReason::ToolCalls, 101, 5), Some(Overflow::Answered), Some(Overflow::Answered)),
+            (&finished(FinishReason::Aborted, 101, 5), None, None),
         ] {
             assert_eq!(overflow(&policy(true, false), &window(), finish), spoken, "{finish:?}");
             assert_eq!(overflow(&policy(true, true), &window(), finish), silent, "{finish:?}");

@@ -103,6 +103,27 @@ impl RunningEstimate {
         }));
     }
 
+    /// Adds stored messages; those that are not counted have size 0.
+    pub fn extend_stored(
+        &mut self,
+        policy: &Policy,
+        sources: &[SourceMessage],
+        is_counted: impl Fn(&SourceMessage) -> bool,
+    ) {
+        let mut sum = self.sums.last().copied().unwrap_or(0);
+        self.sums.extend(sources.iter().map(|source| {
+            let units = if is_counted(source) { source_units(policy, source) } else { 0 };
+            sum = sum.saturating_add(addend(&policy.counting, units));
+            sum
+        }));
+    }
+
+    /// The tokens of the first `count` messages.
+    pub fn tokens_of(&self, policy: &Policy, count: usize) -> i64 {
+        let sum = count.checked_sub(1).and_then(|last| self.sums.get(last)).copied().unwrap_or(0);
+        list_tokens(&policy.counting, sum)
+    }
+
     /// Keeps only the first `count` messages.
     pub fn truncate(&mut self, count: usize) {
         self.sums.truncate(count);

@@ -1,15 +1,15 @@
 //! Summaries by clients: a task is offered to clients before the configured summarizers are asked, and a client's
 //! summary is checked like any other.
 
-use super::attempt::{AttemptFailure, no_gain};
-use super::prepared::{Candidate, PreparedCompaction};
+use super::summarize::interrupted;
 use super::worker::Worker;
+use crate::fold::PreparedCompaction;
+use crate::fold::attempt::{Answer, Attempt};
 use crate::model::compaction::Failure;
 use crate::model::event::EventBody;
 use crate::model::ids::{MessageId, SessionId};
-use crate::model::message::MessageKind;
 use crate::model::view::SourceMessage;
-use crate::policy::plan::{self, PlanningInput, SummaryPlan};
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
 use crate::policy::prompt::{self, Expected};
 use crate::store::Claim;
 use crate::summarizer::{
@@ -27,28 +27,30 @@ pub(super) struct Assignment {
 impl Assignment {
     /// The assignment of a plan.
     pub(super) fn of(planning: PlanningInput<'_>, plan: &SummaryPlan, instructions: &str) -> Self {
-        let input = SummaryInput {
-            messages: summarizable(&plan.head),
-            split_turn: summarizable(&plan.split_turn),
-            previous: plan.previous.clone(),
-            previous_is_supplied: false,
-            rules: plan.rules.clone(),
-            counting: planning.policy.counting.clone(),
-            instructions: instructions.to_owned(),
-            budget_tokens: plan.rules.max_tokens,
-        };
+        let input = SummaryInput::of(plan, &planning.policy.counting, instructions);
         Self { plan: plan.clone(), input, details_json: None }
+    }
+
+    /// The plan with its summary. `supplied` is true if a client wrote it on its own.
+    pub(super) fn written<'a>(&'a self, output: &'a SummaryOutput, supplied: bool) -> WrittenSummary<'a> {
+        WrittenSummary {
+            plan: &self.plan,
+            text: &output.text,
+            summarizer: &output.summarizer,
+            usage: output.usage,
+            supplied,
+            details_json: self.details_json.as_deref(),
+            contradictions: &output.contradictions,
+        }
     }
 
     /// The assignment with a client's changes.
     fn edited(&self, planning: PlanningInput<'_>, edit: TaskEdit) -> Result<Self, &'static str> {
         let plan = plan::edited(planning, &self.plan, &edit.plan)?;
-        let input = SummaryInput {
-            messages: summarizable(&plan.head),
-            split_turn: summarizable(&plan.split_turn),
-            instructions: edit.instructions.unwrap_or_else(|| self.input.instructions.clone()),
-            ..self.input.clone()
-        };
+        let instructions = edit.instructions.as_ref().unwrap_or(&self.input.instructions);
+        let SummaryInput { messages, split_turn, .. } = SummaryInput::of(&plan, &self.input.counting, instructions);
+        let input =
+            SummaryInput { messages, split_turn, instructions: instructions.clone(), ..self.input.clone() };
         Ok(Self { plan, input, details_json: edit.details_json.or_else(|| self.details_json.clone()) })
     }
 
@@ -75,19 +77,6 @@ impl Assignment {
     }
 }
 
-/// The messages that are worth summarizing: all but Longhand's own continuations.
-fn summarizable(messages: &[SourceMessage]) -> Vec<SourceMessage> {
-    messages.iter().filter(|source| source.message.kind != MessageKind::Continuation).cloned().collect()
-}
-
-/// Result of offering a summary to the clients.
-pub(super) enum TaskOutcome {
-    /// A client wrote the summary, and it was accepted.
-    Written(Box<PreparedCompaction>),
-    /// The configured summarizers are to write it.
-    Left(Box<Assignment>),
-}
-
 impl Worker {
     /// True if the summary that a new one replaces was a client's own.
     pub(super) async fn previous_is_supplied(
@@ -95,11 +84,11 @@ impl Worker {
         claim: &Claim,
         planning: PlanningInput<'_>,
         plan: &SummaryPlan,
-    ) -> Result<bool, AttemptFailure> {
+    ) -> Result<bool, Answer<'static>> {
         let Some(covered) = planning.layout.covered.as_ref().filter(|_| plan.previous.is_some()) else {
             return Ok(false);
         };
-        let event = self.store.event_at(claim.session, covered.mark).await?;
+        let event = self.store.event_at(claim.session, covered.mark).await.map_err(interrupted)?;
         Ok(event.is_some_and(|event| match event.body {
             EventBody::Compacted { trigger, outcome, .. } => outcome.is_supplied(trigger),
             _ => false,
@@ -107,20 +96,20 @@ impl Worker {
     }
 
     /// Offers a summary to clients, and waits for a client that leases it, and then for its summary, as long as the
-    /// lease holds.
+    /// lease holds. Returns the assignment for the configured summarizers if no client wrote an acceptable summary.
     pub(super) async fn ask_clients(
         &self,
         claim: &Claim,
         planning: PlanningInput<'_>,
-        candidate: Candidate<'_>,
+        attempt: &Attempt<'_>,
         assignment: Assignment,
-    ) -> Result<TaskOutcome, AttemptFailure> {
+    ) -> Result<Assignment, Answer<'static>> {
         if !self.tasks.are_offered() {
-            return Ok(TaskOutcome::Left(Box::new(assignment)));
+            return Ok(assignment);
         }
-        let shortened = plan::with_removals(planning.sources, &candidate.work.removals, claim.compaction);
+        let shortened = attempt.shortened();
         let here = PlanningInput { sources: &shortened, ..planning };
-        let (session, _) = self.store.session(claim.session).await?;
+        let (session, _) = self.store.session(claim.session).await.map_err(interrupted)?;
         let task = assignment.task(claim, session.id, &shortened);
         let mut offer = self.tasks.offer(task.clone());
         let mut edited = assignment.clone();
@@ -138,15 +127,15 @@ impl Worker {
                     // A client that is gone needs no answer.
                     drop(answer.send(changed));
                 }
-                Request::Complete(reply, answer) => match check(planning, candidate, &edited, reply) {
+                Request::Complete(reply, answer) => match check(planning, attempt, &edited, reply) {
                     Ok(prepared) => {
                         drop(offer);
                         drop(answer.send(Ok(())));
-                        return Ok(TaskOutcome::Written(Box::new(prepared)));
+                        return Err(Answer::Accepted(Box::new(prepared)));
                     }
                     Err(why) => drop(answer.send(Err(Refused::Summary(why)))),
                 },
-                Request::Release(Release::Delegated) => return Ok(TaskOutcome::Left(Box::new(edited))),
+                Request::Release(Release::Delegated) => return Ok(edited),
                 Request::Release(Release::Permanent) => break,
                 Request::Release(Release::Transient) => {
                     edited = assignment.clone();
@@ -159,14 +148,14 @@ impl Worker {
             }
         }
         tracing::debug!(compaction = %claim.compaction, "no client wrote the summary");
-        Ok(TaskOutcome::Left(Box::new(assignment)))
+        Ok(assignment)
     }
 }
 
 /// The compaction with a client's summary, or the reason why the summary is refused.
 fn check(
     planning: PlanningInput<'_>,
-    candidate: Candidate<'_>,
+    attempt: &Attempt<'_>,
     assignment: &Assignment,
     reply: TaskReply,
 ) -> Result<PreparedCompaction, Failure> {
@@ -189,12 +178,5 @@ fn check(
     } else {
         output.completed_beside(input, &behind)
     };
-    let Candidate { work, gain_min } = candidate;
-    match PreparedCompaction::of(planning, &work.removals, Some((plan, &output))) {
-        Some(prepared) if prepared.gain() >= gain_min => {
-            Ok(prepared.with_details(assignment.details_json.clone()).supplied(reply.supplied))
-        }
-        Some(prepared) => Err(no_gain(prepared.gain())),
-        None => Err(no_gain(0)),
-    }
+    attempt.check(assignment.written(&output, reply.supplied))
 }

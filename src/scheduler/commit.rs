@@ -1,9 +1,12 @@
 //! The writes of a worker to its job: the plan of the summary, the commit, and the ends without a commit.
 
-use super::attempt::{AttemptFailure, FailureRules};
 use super::error::Error;
 use super::retry::{backoff, with_retry};
+use super::summarize::interrupted;
 use super::worker::Worker;
+use crate::fold::PreparedCompaction;
+use crate::fold::attempt::Answer;
+use crate::fold::guards::Guards;
 use crate::model::changes::ContinuationChange;
 use crate::model::compaction::{Failure, FailureReason, Trigger};
 use crate::policy::plan::SummaryPlan;
@@ -13,11 +16,11 @@ use crate::telemetry::failpoint;
 
 impl Worker {
     /// Registers the range that is about to be summarized with its claim, so that a change of it ends the job at once.
-    pub(super) async fn store_plan(&self, claim: &Claim, plan: &SummaryPlan) -> Result<(), AttemptFailure> {
+    pub(super) async fn store_plan(&self, claim: &Claim, plan: &SummaryPlan) -> Result<(), Answer<'static>> {
         let planned = Planned { covered: plan.covered.clone(), tail_start: plan.tail_start };
         match self.store.plan(claim.clone(), planned).await {
             Ok(()) => Ok(()),
-            Err(error @ store::Error::LeaseLost) => Err(error.into()),
+            Err(error @ store::Error::LeaseLost) => Err(interrupted(error)),
             Err(error) => {
                 // The commit compares the range again.
                 tracing::debug!(%error, compaction = %claim.compaction, "the store does not know the plan");
@@ -43,6 +46,28 @@ impl Worker {
         Ok(continuing::is_interrupted(&source.messages).then_some(continuation))
     }
 
+    /// The commit of a compaction.
+    pub(super) fn commit_of(
+        &self,
+        claim: &Claim,
+        guards: &Guards,
+        policy: &Policy,
+        prepared: PreparedCompaction,
+    ) -> Commit {
+        let has_helped = claim.request.trigger == Trigger::Manual || prepared.gain() > 0;
+        Commit {
+            claim: claim.clone(),
+            tokens_before: prepared.tokens_before,
+            tokens_after: prepared.after.estimated_tokens,
+            first_changed_index: prepared.first_changed_index,
+            invalidated_tokens: prepared.invalidated_tokens,
+            usage_before: guards.usage_tokens,
+            overhead_tokens: guards.overhead.unseen_tokens,
+            stopped: if has_helped { None } else { guards.failure_of_one_more(policy) },
+            changes: prepared.changes,
+        }
+    }
+
     /// Commits a compaction, and retries if the store cannot commit now: the summary is not made twice because of a
     /// full queue or a failed transaction.
     pub(super) async fn commit(&self, commit: Commit) -> Result<(), Error> {
@@ -55,25 +80,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Fails a job after a failed attempt, or returns it to the queue for another one.
-    pub(super) async fn fail_attempt(
+    /// Returns a job to the queue for another attempt, not before the delay that a provider demands.
+    pub(super) async fn retry_job(
         &self,
         claim: &Claim,
-        rules: &FailureRules,
-        failure: AttemptFailure,
+        failure: Failure,
+        retry_after_ms: Option<i64>,
     ) -> Result<(), Error> {
-        match failure {
-            AttemptFailure::Transient { failure, retry_after_ms } if claim.attempt < rules.attempts_max => {
-                let wait = retry_after_ms.unwrap_or(0).max(backoff(claim.attempt));
-                let at = self.clock.now().plus_millis(wait);
-                let retry = || self.store.retry_job(claim.clone(), failure.clone(), at, AttemptEnd::Reported);
-                Ok(with_retry(retry).await?)
-            }
-            AttemptFailure::Transient { failure, .. } => self.fail_job(claim, rules.explain(failure), true).await,
-            AttemptFailure::Permanent(failure) | AttemptFailure::Refused(failure) => {
-                self.fail_job(claim, rules.explain(failure), false).await
-            }
-        }
+        let at = self.clock.now().plus_millis(retry_after_ms.unwrap_or(0).max(backoff(claim.attempt)));
+        let retry = || self.store.retry_job(claim.clone(), failure.clone(), at, AttemptEnd::Reported);
+        Ok(with_retry(retry).await?)
     }
 
     /// Fails a job; `is_exhausted` if it reached its maximum number of attempts.

@@ -4,15 +4,14 @@
 use super::error::Error;
 use super::inputs::{guard_input, planning_input};
 use super::worker::Worker;
-use crate::fold::guards::{self, Decision, Guards};
+use crate::fold::guards::{self, Decision, Guards, Recovery};
 use crate::fold::{Fold, wake};
 use crate::loaded::LoadedSession;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, Level, Trigger};
+use crate::model::compaction::CompactionRequest;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::policy::plan::{self, PlanningInput};
-use crate::policy::replay::{self, Overflow, Reaction};
-use crate::policy::{Notice, Policy};
+use crate::policy::Notice;
+use crate::policy::plan::PlanningInput;
 use crate::store::{self, Caller, Condition, Enqueued, Evaluation, Pending, SessionKey, Source, WindowUsage};
 use crate::telemetry::span;
 use std::sync::Arc;
@@ -42,9 +41,7 @@ impl Worker {
         let planning = planning_input(policy, &source.window, source, self.clock.now());
         let guards = Guards::new(planning, fold, guard_input(&rows));
         let due = DueSession { source, planning, fold, guards };
-        if policy.trigger.auto {
-            self.enqueue_recovery(&due).await?;
-        }
+        self.enqueue_recovery(&due).await?;
         if pending.compaction.is_none()
             && let Some(decision) = guards::decide(planning, fold, &guards)
         {
@@ -71,7 +68,13 @@ impl Worker {
     /// Enqueues an overflow recovery if the last reply reports that the view was too large for its provider.
     async fn enqueue_recovery(&self, due: &DueSession<'_>) -> Result<(), Error> {
         let compactions = self.newest_compactions(due.source.session).await?;
-        let Some((request, condition)) = due.recovery_request(&compactions) else { return Ok(()) };
+        let DueSession { source, planning, fold, ref guards } = *due;
+        let (request, condition) =
+            match guards::recovery(planning, fold, guards, &compactions, source.changed_revision) {
+                None => return Ok(()),
+                Some(Recovery::Needed(request)) => (request, Condition::Possible(true)),
+                Some(Recovery::Worthwhile(request)) => (request, Condition::Due { at: source.at }),
+            };
         match self.store.enqueue(due.source.session, Caller::default(), request, due.usage(), condition, None).await {
             Ok(_) | Err(store::Error::Archived) => Ok(()),
             Err(error) => Err(error.into()),
@@ -100,40 +103,11 @@ struct DueSession<'a> {
 }
 
 impl DueSession<'_> {
-    /// The request for an overflow recovery, and the condition under which it is enqueued, under a policy with automatic
-    /// compactions. None if the last reply reports no overflow, or a compaction answered it already, or guards or the
-    /// minimum gain hold the recovery back.
-    ///
-    /// No guard does so if the session cannot go on without the recovery. If nothing can be removed, the compaction
-    /// fails and its event states so.
-    fn recovery_request(&self, compactions: &[Compaction]) -> Option<(CompactionRequest, Condition)> {
-        let Self { source, planning, ref guards, .. } = *self;
-        let tokens = self.tokens();
-        match replay::reaction(planning, compactions, source.changed_revision) {
-            Reaction::Nothing => None,
-            Reaction::Recover(Overflow::Unanswered) => {
-                let request = replay::recovery_request(planning, tokens).unwrap_or_else(replay::of_media);
-                Some((request, Condition::Possible(true)))
-            }
-            // If the session can go on, levels that guards hold back are not applied for an overflow either, and a
-            // level that needs confirmation is left to its threshold.
-            Reaction::Recover(Overflow::Answered) => {
-                let is_allowed = |level| guards.allow(planning, level) && !needs_confirmation(planning.policy, level);
-                replay::recovery_request(planning, tokens)
-                    .filter(|request| !guards.holds_after_undo && request.level.is_none_or(is_allowed))
-                    .filter(|request| plan::is_worth_it(planning, request.level, tokens))
-                    .map(|request| (request, Condition::Due { at: source.at }))
-            }
-            Reaction::GiveUp => Some((replay::of_media(), Condition::Possible(true))),
-        }
-    }
-
-    /// The request for the compaction of a decision, and the end of the wait for confirmation, if its level needs one.
+    /// The request for the compaction of a decision, and the end of the wait for confirmation, if its level needs one. A
+    /// session whose view exceeds its window cannot wait: people are informed.
     fn decided_request(&self, decision: Decision) -> (CompactionRequest, Option<Timestamp>) {
         let PlanningInput { policy, window, now, .. } = self.planning;
-        let level = decision.level();
-        let level_policy = level.and_then(|level| policy.level(level));
-        let steps = level_policy.map_or(&policy.maintenance, |level_policy| &level_policy.steps);
+        let level_policy = decision.level().and_then(|level| policy.level(level));
         let with_percent = |text: &str| text.replace("{percent}", &percent(self.tokens(), window).to_string());
         let (notice, confirm_until) = match level_policy.map(|level_policy| &level_policy.notice) {
             None | Some(Notice::None) => (String::new(), None),
@@ -142,15 +116,8 @@ impl DueSession<'_> {
                 (with_percent(text), Some(now.plus_millis(i64::from(*wait_seconds) * 1_000)))
             }
         };
-        let (trigger, kind) = match decision {
-            Decision::Steps(plan::Decision::Level(_)) => (Trigger::Threshold, plan::kind(steps)),
-            Decision::Steps(plan::Decision::Maintenance) => (Trigger::Maintenance, plan::kind(steps)),
-            Decision::LastResort => (Trigger::LastResort, CompactionKind::Omission),
-        };
-        // No confirmation is asked for a compaction that cannot succeed.
-        let fails = level.is_some_and(|level| self.guards.is_filled(self.planning, level));
-        let request = CompactionRequest { notice, ..CompactionRequest::new(kind, trigger, level) };
-        (request, confirm_until.filter(|_| !fails))
+        let request = CompactionRequest { notice, ..decision.request(policy) };
+        (request, confirm_until.filter(|_| self.fold.fits(window)))
     }
 
     /// The stored result: the guards, and the wake condition of the next evaluation.
@@ -161,7 +128,7 @@ impl DueSession<'_> {
             at: source.at,
             appended_bytes: source.appended_bytes,
             context_tokens: tokens,
-            guards: guards.to_report(planning),
+            guards: guards.to_report(),
             condition: wake::condition(planning, fold, guards),
             over_window: source.window.request_max().is_some_and(|limit| tokens > limit),
         }
@@ -174,11 +141,6 @@ impl DueSession<'_> {
     fn usage(&self) -> WindowUsage {
         WindowUsage { window: self.source.window.clone(), context_tokens: self.tokens() }
     }
-}
-
-/// True if a level needs confirmation.
-fn needs_confirmation(policy: &Policy, level: Level) -> bool {
-    policy.level(level).is_some_and(|level_policy| matches!(level_policy.notice, Notice::Confirm { .. }))
 }
 
 /// Context usage in whole percent of a window.

@@ -3,10 +3,11 @@
 //! A program is started directly, never through a shell, as the leader of a process group of its own, which is killed
 //! when its time is up or the compaction is given up. It gets one JSON object on standard input.
 
-use super::attempt::AttemptFailure;
 use super::client::Assignment;
+use super::summarize::interrupted;
 use super::worker::Worker;
 use crate::config::Hook;
+use crate::fold::attempt::Answer;
 use crate::limits;
 use crate::model::compaction::{CompactionState, Failure, FailureReason, RevisionRange};
 use crate::model::part::PartBody;
@@ -121,9 +122,9 @@ impl Worker {
         &self,
         claim: &Claim,
         assignment: &Assignment,
-    ) -> Result<HookChanges, AttemptFailure> {
+    ) -> Result<HookChanges, Answer<'static>> {
         let Some(hook) = &self.hooks.pre_compact else { return Ok(HookChanges::default()) };
-        let (session, _) = self.store.session(claim.session).await?;
+        let (session, _) = self.store.session(claim.session).await.map_err(interrupted)?;
         let plan = &assignment.plan;
         let count = plan.covered_count();
         let input = HookInput {
@@ -148,7 +149,7 @@ impl Worker {
             Ok(output) => output,
             Err(why) if hook.required => {
                 let failure = Failure::new(FailureReason::HookFailed, format!("pre_compact {why}"));
-                return Err(AttemptFailure::Refused(failure));
+                return Err(Answer::Refused(failure));
             }
             Err(why) => {
                 tracing::warn!(compaction = %claim.compaction, "pre_compact {why}; it changes nothing");
@@ -157,7 +158,7 @@ impl Worker {
         };
         if let Some(why) = output.refuse {
             let why = if why.is_empty() { "pre_compact refused it".to_owned() } else { why };
-            return Err(AttemptFailure::Refused(Failure::new(FailureReason::HookRefused, why)));
+            return Err(Answer::Refused(Failure::new(FailureReason::HookRefused, why)));
         }
         let vetoes_continuation = output.auto_continue == Some(false);
         Ok(HookChanges { instructions: output.instructions, prompt: output.prompt, vetoes_continuation })

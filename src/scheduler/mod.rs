@@ -12,8 +12,6 @@ mod summarize;
 mod client;
 mod hooks;
 mod commit;
-mod attempt;
-mod prepared;
 mod inputs;
 mod preview;
 mod recover;
@@ -55,7 +53,7 @@ pub use health::{Health, ReadFailure};
 pub use hooks::read_hook_output;
 pub use index::index;
 pub use inputs::planning_input;
-pub use preview::Preview;
+pub use preview::{Preview, is_possible};
 pub use request_log::RequestLog;
 
 /// Options of the scheduler.

@@ -1,15 +1,13 @@
 //! Plans of compactions by hand, made by the code that runs them and not written anywhere.
 
-use super::client::Assignment;
 use super::handle::SchedulerHandle;
-use super::prepared::{Candidate, PreparedCompaction, prepared_fallback};
+use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step, Writer};
+use crate::fold::guards::Guards;
+use crate::fold::{Fold, PreparedCompaction};
 use crate::model::changes::Changes;
-use crate::model::compaction::{Bounds, Level};
-use crate::policy::plan::{self, PlanningInput};
-use crate::summarizer::{Forecast, SummaryOutput};
-
-/// Minimum gain of a compaction by hand, in tokens.
-const GAIN_MIN: i64 = 1;
+use crate::model::compaction::{CompactionRequest, Failure, FailureReason};
+use crate::policy::plan::{PlanningInput, WrittenSummary};
+use crate::summarizer::{Forecast, SummaryInput};
 
 /// A compaction as it would be, without the text of its summary.
 pub struct Preview {
@@ -27,55 +25,61 @@ pub struct Preview {
     pub forecast: Option<Forecast>,
 }
 
-impl SchedulerHandle {
-    /// The preview of a request by hand: for a level, with bounds of its own if given, or for every clearing. None if
-    /// nothing can be removed.
-    pub fn preview(
-        &self,
-        planning: PlanningInput<'_>,
-        level: Option<Level>,
-        bounds: Bounds,
-        instructions: &str,
-        context_tokens: i64,
-    ) -> Option<Preview> {
-        let policy = planning.policy;
-        let work = match level.and_then(|level| policy.level(level)) {
-            Some(level_policy) if bounds.is_open() => {
-                let tokens = plan::view(policy, planning.sources).estimated_tokens.max(context_tokens);
-                plan::apply(planning, &plan::by_hand(level_policy), tokens)
-            }
-            Some(level_policy) => plan::summary_within(planning, level_policy, bounds),
-            None => plan::prune_all(planning),
-        };
-        let without_summary = |prepared: PreparedCompaction| Preview {
+impl From<PreparedCompaction> for Preview {
+    fn from(prepared: PreparedCompaction) -> Self {
+        Self {
             changes: prepared.changes,
             tokens_before: prepared.tokens_before,
-            tokens_after: prepared.tokens_after,
+            tokens_after: prepared.after.estimated_tokens,
             first_changed_index: prepared.first_changed_index,
             summary_tokens: 0,
             forecast: None,
-        };
-        let Some(planned) = &work.summary else {
-            return PreparedCompaction::of(planning, &work.removals, None).map(without_summary);
-        };
-        // A blank text takes the summary's position and next to no tokens.
-        let blank = SummaryOutput::new(" ", "");
-        let prepared = PreparedCompaction::of(planning, &work.removals, Some((planned, &blank)))?;
-        let most = prepared.tokens_before - GAIN_MIN;
-        if prepared.tokens_after > most {
-            // Even the shortest summary would free too little.
-            let candidate = Candidate { work: &work, gain_min: GAIN_MIN };
-            return prepared_fallback(planning, candidate).map(without_summary);
         }
-        let input = Assignment::of(planning, planned, instructions).input;
-        let forecast = self.summarizers.of(level).forecast(&input);
-        let summary_tokens = input.most_tokens(!forecast.requests.is_empty());
-        Some(Preview {
-            // A summary that would free too little is written again, shorter.
-            tokens_after: prepared.tokens_after.saturating_add(summary_tokens).min(most),
-            summary_tokens,
-            forecast: Some(forecast),
-            ..without_summary(prepared)
-        })
+    }
+}
+
+/// The only attempt of a request by hand, which no guard affects.
+fn attempt<'a>(planning: PlanningInput<'a>, fold: &'a Fold, request: &'a CompactionRequest) -> Attempt<'a> {
+    const NO_GUARDS: &Guards = &Guards::NONE;
+    let writer = Writer::BuiltIn;
+    Attempt::new(AttemptInput { planning, fold, guards: NO_GUARDS, request, writer, is_last: true })
+}
+
+/// True if a request by hand would find anything to remove or to summarize.
+pub fn is_possible(planning: PlanningInput<'_>, fold: &Fold, request: &CompactionRequest) -> bool {
+    matches!(attempt(planning, fold, request).begin(), Step::Write(_) | Step::Done(_))
+}
+
+impl SchedulerHandle {
+    /// The preview of a request by hand. None if nothing can be removed.
+    pub fn preview(
+        &self,
+        planning: PlanningInput<'_>,
+        fold: &Fold,
+        request: &CompactionRequest,
+    ) -> Option<Preview> {
+        let mut attempt = attempt(planning, fold, request);
+        let mut step = attempt.begin();
+        if let Step::Write(task) = &step
+            // A blank text takes the summary's position and next to no tokens.
+            && let Ok(prepared) = attempt.check(WrittenSummary::new(&task.plan, " "))
+        {
+            let input = SummaryInput::of(&task.plan, &planning.policy.counting, &request.instructions);
+            let forecast = self.summarizers.of(request.level).forecast(&input);
+            let summary_tokens = input.most_tokens(!forecast.requests.is_empty());
+            let preview = Preview::from(prepared);
+            return Some(Preview {
+                // A summary that would free too little is written again, shorter.
+                tokens_after: preview.tokens_after.saturating_add(summary_tokens).min(preview.tokens_before - 1),
+                summary_tokens,
+                forecast: Some(forecast),
+                ..preview
+            });
+        }
+        // Even the shortest summary would free too little.
+        while let Step::Write(_) = step {
+            step = attempt.answer(Answer::Failed(Failure::new(FailureReason::NoGain, "")));
+        }
+        if let Step::Done(prepared) = step { Some((*prepared).into()) } else { None }
     }
 }

@@ -1,37 +1,36 @@
-//! The summary of an attempt: a hook may change the request, a client or a summarizer writes the text, and its effect is
-//! measured.
+//! The summaries of an attempt: a hook may change the request, and a client or a summarizer writes the text.
 
-use super::attempt::{Attempt, AttemptFailure, no_gain};
-use super::client::{Assignment, TaskOutcome};
+use super::client::Assignment;
 use super::deltas::Notifier;
 use super::hooks::HookChanges;
-use super::prepared::{Candidate, PreparedCompaction};
 use super::worker::Worker;
+use crate::fold::attempt::{Answer, Attempt, Step, SummaryTask, Writer};
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
-use crate::policy::overflow;
+use crate::policy::plan::PlanningInput;
+use crate::store::{self, Claim};
 use crate::summarizer::{self, Extractive, Observer, Summarizer, SummaryInput, SummaryOutput};
 use std::time::Duration;
 
-/// The summarizer of an attempt, and its state between two summaries.
-pub(super) struct AttemptSummarizer<'a> {
+/// The summarizer of an attempt, and the summary that is being written.
+pub(super) struct Summarizing<'a> {
     summarizer: &'a dyn Summarizer,
-    /// True if a transient failure may be left to a later attempt. There is none after the last one, and a session
-    /// whose view exceeds its window cannot go on meanwhile.
-    may_wait: bool,
-    /// The transient failure of the configured summarizer, if no later attempt is waited for: the built-in one writes
-    /// from then on.
-    pub(super) unavailable: Option<Failure>,
+    claim: &'a Claim,
+    planning: PlanningInput<'a>,
     /// The changes by the hook `pre_compact`; none before it is asked.
     hook_changes: Option<HookChanges>,
+    /// The number of the plan, and its assignment.
+    assignment: Option<(usize, Assignment)>,
 }
 
-impl<'a> AttemptSummarizer<'a> {
-    /// The configured summarizer of an attempt.
-    pub(super) fn of(summarizer: &'a dyn Summarizer, attempt: &Attempt<'_>) -> Self {
-        let window = attempt.planning.window;
-        let is_over_window = window.request_max().is_some_and(|limit| attempt.tokens() > limit);
-        Self { summarizer, may_wait: !attempt.is_last() && !is_over_window, unavailable: None, hook_changes: None }
+impl<'a> Summarizing<'a> {
+    pub(super) fn new(summarizer: &'a dyn Summarizer, claim: &'a Claim, planning: PlanningInput<'a>) -> Self {
+        Self { summarizer, claim, planning, hook_changes: None, assignment: None }
+    }
+
+    /// The first writer of each summary.
+    pub(super) fn writer(&self) -> Writer {
+        if self.summarizer.name() == Extractive.name() { Writer::BuiltIn } else { Writer::Configured }
     }
 
     /// True if a hook forbids the continuation after the compaction.
@@ -40,160 +39,87 @@ impl<'a> AttemptSummarizer<'a> {
     }
 }
 
-/// The effect of a summary on the view.
-enum Effect {
-    /// It frees enough, and the view fits into the window.
-    Fits,
-    /// It frees enough, but the view needs a second compaction.
-    TooLarge,
-    /// It frees only this number of tokens.
-    TooLittle(i64),
-}
-
-type EffectOf<'a> = &'a (dyn Fn(&SummaryOutput) -> Effect + Sync);
-type Written = Result<SummaryOutput, AttemptFailure>;
-
 impl Worker {
-    /// Prepares a compaction: has the summary of a candidate written, if it has one, and measures the effect of the
-    /// whole. None if it frees too little. The operator's program and clients are asked for the first summary of an
-    /// attempt only; the program's changes apply to all of its summaries.
-    pub(super) async fn prepare(
+    /// Has the summary of a task written, and continues the attempt with it. The operator's program and clients are asked
+    /// for the first summary of an attempt only; the program's changes apply to all of its summaries.
+    pub(super) async fn write(
         &self,
-        attempt: &Attempt<'_>,
-        candidate: Candidate<'_>,
-        summarizer: &mut AttemptSummarizer<'_>,
-    ) -> Result<Option<PreparedCompaction>, AttemptFailure> {
-        let Attempt { claim, planning, .. } = *attempt;
-        let Candidate { work, gain_min } = candidate;
-        let Some(plan) = &work.summary else {
-            return Ok(PreparedCompaction::of_removals(planning, &work.removals, gain_min));
+        attempt: &mut Attempt<'_>,
+        task: &SummaryTask,
+        summarizing: &mut Summarizing<'_>,
+    ) -> Step {
+        let claim = summarizing.claim;
+        let assignment = match summarizing.assignment.take() {
+            Some((number, assignment)) if number == task.number => assignment,
+            _ => match self.assign(attempt, task, summarizing).await {
+                Ok(assignment) => assignment,
+                Err(answer) => return attempt.answer(answer),
+            },
         };
-        self.store_plan(claim, plan).await?;
-        let mut assignment = Assignment::of(planning, plan, &claim.request.instructions);
-        assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, plan).await?;
-        let is_first = summarizer.hook_changes.is_none();
-        if is_first {
-            summarizer.hook_changes = Some(self.pre_compact(claim, &assignment).await?);
-        }
-        if let Some(changes) = &summarizer.hook_changes {
-            changes.apply(&mut assignment.input);
-        }
-        if is_first {
-            match self.ask_clients(claim, planning, candidate, assignment).await? {
-                TaskOutcome::Written(prepared) => return Ok(Some(*prepared)),
-                TaskOutcome::Left(left) => assignment = *left,
-            }
-        }
-        self.summarize(attempt, candidate, assignment, summarizer).await
-    }
-
-    /// Has a summarizer write the assigned summary, and measures the effect of the compaction with it.
-    async fn summarize(
-        &self,
-        attempt: &Attempt<'_>,
-        candidate: Candidate<'_>,
-        assignment: Assignment,
-        summarizer: &mut AttemptSummarizer<'_>,
-    ) -> Result<Option<PreparedCompaction>, AttemptFailure> {
-        let Attempt { claim, planning, .. } = *attempt;
-        let Candidate { work, gain_min } = candidate;
-        let Assignment { plan, input, details_json } = assignment;
-        let measure = |output: &SummaryOutput| PreparedCompaction::of(planning, &work.removals, Some((&plan, output)));
-        let limit = overflow::input_max(planning.window).map(|limit| limit - planning.window.overhead);
-        let effect = |output: &SummaryOutput| match measure(output) {
-            Some(prepared) if prepared.gain() < gain_min => Effect::TooLittle(prepared.gain()),
-            Some(prepared) if limit.is_some_and(|limit| prepared.tokens_after > limit) => Effect::TooLarge,
-            Some(_) => Effect::Fits,
-            None => Effect::TooLittle(0),
-        };
+        let input = SummaryInput { budget_tokens: task.budget_tokens, ..assignment.input.clone() };
         let notifier = Notifier::new(&self.deltas, &self.request_log, claim.session, claim.compaction);
-        let output = summarizer.write(&input, &notifier, &effect).await;
+        let output = match task.writer {
+            Writer::Configured => call(summarizing.summarizer, &input, &notifier).await,
+            Writer::BuiltIn => call(&Extractive, &input, &notifier).await,
+        };
         // The request log is stored before the compaction is done, so that subscribers to it find the log.
         self.request_log.store(&self.store, claim).await;
-        Ok(measure(&output?).map(|prepared| prepared.with_details(details_json)))
+        let step = match output {
+            Ok(output) => attempt.answer(Answer::Written(assignment.written(&output, false))),
+            Err(answer) => {
+                tracing::warn!(?answer, "the summarizer does not write");
+                attempt.answer(answer)
+            }
+        };
+        summarizing.assignment = Some((task.number, assignment));
+        step
+    }
+
+    /// The assignment of a task, as the operator's program and clients change it.
+    async fn assign(
+        &self,
+        attempt: &Attempt<'_>,
+        task: &SummaryTask,
+        summarizing: &mut Summarizing<'_>,
+    ) -> Result<Assignment, Answer<'static>> {
+        let (claim, planning) = (summarizing.claim, summarizing.planning);
+        self.store_plan(claim, &task.plan).await?;
+        let mut assignment = Assignment::of(planning, &task.plan, &claim.request.instructions);
+        assignment.input.previous_is_supplied = self.previous_is_supplied(claim, planning, &task.plan).await?;
+        let is_first = summarizing.hook_changes.is_none();
+        if is_first {
+            summarizing.hook_changes = Some(self.pre_compact(claim, &assignment).await?);
+        }
+        if let Some(changes) = &summarizing.hook_changes {
+            changes.apply(&mut assignment.input);
+        }
+        if is_first { self.ask_clients(claim, planning, attempt, assignment).await } else { Ok(assignment) }
     }
 }
 
-impl AttemptSummarizer<'_> {
-    /// Has a summary written by the configured summarizer, or by the built-in one if that fails.
-    async fn write(&mut self, input: &SummaryInput, observer: &dyn Observer, effect: EffectOf<'_>) -> Written {
-        if self.summarizer.name() == Extractive.name() {
-            return write_built_in(input, observer, effect, no_gain(0)).await;
-        }
-        match self.write_configured(input, observer, effect).await {
-            Err(AttemptFailure::Permanent(failure)) => write_built_in(input, observer, effect, failure).await,
-            result => result,
-        }
-    }
-
-    /// Has a summary written by the configured summarizer; a permanent failure if it is empty or frees too little. If
-    /// the summarizer is unavailable and cannot be waited for, the built-in one replaces it for the rest of the attempt.
-    async fn write_configured(
-        &mut self,
-        input: &SummaryInput,
-        observer: &dyn Observer,
-        effect: EffectOf<'_>,
-    ) -> Written {
-        match call(self.summarizer, input, observer).await {
-            Ok(output) if output.text.trim().is_empty() => {
-                Err(AttemptFailure::Permanent(Failure::new(FailureReason::SummaryEmpty, "the summary is empty")))
-            }
-            Ok(output) => match effect(&output) {
-                // A summary that cost money is used, even if the view then needs a second compaction.
-                Effect::Fits | Effect::TooLarge => Ok(output),
-                Effect::TooLittle(gain) => Err(AttemptFailure::Permanent(no_gain(gain))),
-            },
-            Err(AttemptFailure::Transient { failure, .. }) if !self.may_wait => {
-                let Failure { reason, message, .. } = &failure;
-                tracing::warn!(reason = reason.as_str(), message, "the built-in summarizer writes instead");
-                self.unavailable = Some(failure.clone());
-                self.summarizer = &Extractive;
-                Err(AttemptFailure::Permanent(failure))
-            }
-            Err(failure) => Err(failure),
-        }
-    }
-}
-
-/// Has a summary written by the built-in summarizer; `failure`, or a newer one, if none frees enough. It is tried again
-/// with half the budget each time, since a session with little to cover may need a shorter summary, or the view a
-/// smaller one for its window.
-async fn write_built_in(
-    input: &SummaryInput,
-    observer: &dyn Observer,
-    effect: EffectOf<'_>,
-    mut failure: Failure,
-) -> Written {
-    let mut input = input.clone();
-    let mut longest = None;
-    for _ in 0..limits::SUMMARY_TRIES {
-        if let Ok(output) = call(&Extractive, &input, observer).await {
-            match effect(&output) {
-                Effect::Fits => return Ok(output),
-                Effect::TooLarge => longest = longest.or(Some(output)),
-                Effect::TooLittle(gain) => failure = no_gain(gain),
-            }
-        }
-        input.budget_tokens /= 2;
-    }
-    longest.ok_or(AttemptFailure::Permanent(failure))
+/// The answer of a task for which the store failed.
+pub(super) fn interrupted(error: store::Error) -> Answer<'static> {
+    Answer::Interrupted(Failure::new(FailureReason::Store, error.to_string()))
 }
 
 /// Calls a summarizer, within a time limit.
-async fn call(summarizer: &dyn Summarizer, input: &SummaryInput, observer: &dyn Observer) -> Written {
+async fn call(
+    summarizer: &dyn Summarizer,
+    input: &SummaryInput,
+    observer: &dyn Observer,
+) -> Result<SummaryOutput, Answer<'static>> {
     let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
+    let unavailable = |reason, message: String, retry_after_ms| {
+        Err(Answer::Unavailable { failure: Failure::new(reason, message), retry_after_ms })
+    };
     match tokio::time::timeout(limit, summarizer.summarize(input, observer)).await {
         Ok(Ok(output)) => Ok(output.completed(input)),
         Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
-            let failure = Failure::new(FailureReason::SummarizerUnavailable, message);
-            Err(AttemptFailure::Transient { failure, retry_after_ms })
+            unavailable(FailureReason::SummarizerUnavailable, message, retry_after_ms)
         }
         Ok(Err(summarizer::Error::Permanent { message })) => {
-            Err(AttemptFailure::Permanent(Failure::new(FailureReason::SummarizerFailed, message)))
+            Err(Answer::Failed(Failure::new(FailureReason::SummarizerFailed, message)))
         }
-        Err(_) => {
-            let failure = Failure::new(FailureReason::SummarizerTimeout, "the summarizer took too long");
-            Err(AttemptFailure::transient(failure))
-        }
+        Err(_) => unavailable(FailureReason::SummarizerTimeout, "the summarizer took too long".to_owned(), None),
     }
 }

@@ -141,7 +141,8 @@ const DUE: &str = "select id from session where due_revision is not null order b
 const GUARD: &str = "select guard_revision, undo_revision from session where id = ?1";
 // Guards ignore cancelled and superseded compactions, and finished maintenance, of which there are many.
 const ENDED: &str = select_job!(
-    "where j.session_id = ?1 and (j.state in (4, 7) or j.state = 3 and j.trigger <> 2) order by j.id desc limit +?2"
+    "where j.session_id = ?1 and (j.state in (4, 7) or j.state = 3 and (j.trigger <> 2 or j.id = \
+     (select max(id) from job where session_id = ?1 and state = 3 and trigger = 2))) order by j.id desc limit +?2"
 );
 const NEXT_WAKE: &str = "select wake_time from session where wake_time is not null order by wake_time limit 1";
 const ASLEEP: &str =
@@ -316,7 +317,7 @@ pub(crate) fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<SessionKey>
 /// The rows from which guards follow, besides a session's view, read in one snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct GuardRows {
-    /// The newest compactions that succeeded or failed, newest first, without finished maintenance.
+    /// The newest compactions that succeeded or failed, newest first; of finished maintenance only the newest one.
     pub ended: Vec<Compaction>,
     /// The newest change of history, policy or window that was not a compaction.
     pub guard_revision: Revision,

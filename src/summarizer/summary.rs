@@ -4,9 +4,11 @@ use super::observer::Observer;
 use super::provider::gate::GateState;
 use crate::model::compaction::Contradiction;
 use crate::model::usage::Usage;
+use crate::model::message::MessageKind;
 use crate::model::view::SourceMessage;
-use crate::policy;
+use crate::policy::plan::SummaryPlan;
 use crate::policy::prompt::Prompt;
+use crate::policy::{self, Counting};
 use futures::future::BoxFuture;
 
 /// Input of a summarizer.
@@ -24,11 +26,30 @@ pub struct SummaryInput {
     /// Format and limits of the summary.
     pub rules: policy::Summary,
     /// Token counting.
-    pub counting: policy::Counting,
+    pub counting: Counting,
     /// Custom instructions of the requester; empty for none.
     pub instructions: String,
     /// Maximum size of the text, in tokens by `counting`. Never more than `rules.max_tokens`.
     pub budget_tokens: i64,
+}
+
+impl SummaryInput {
+    /// The input for a planned summary. Longhand's own continuations are not worth summarizing.
+    pub fn of(plan: &SummaryPlan, counting: &Counting, instructions: &str) -> Self {
+        let summarizable = |messages: &[SourceMessage]| {
+            messages.iter().filter(|source| source.message.kind != MessageKind::Continuation).cloned().collect()
+        };
+        Self {
+            messages: summarizable(&plan.head),
+            split_turn: summarizable(&plan.split_turn),
+            previous: plan.previous.clone(),
+            previous_is_supplied: false,
+            rules: plan.rules.clone(),
+            counting: counting.clone(),
+            instructions: instructions.to_owned(),
+            budget_tokens: plan.rules.max_tokens,
+        }
+    }
 }
 
 /// Output of a summarizer.

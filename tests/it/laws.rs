@@ -553,7 +553,7 @@ impl Fixture {
             let GuardRows { ended, guard_revision, undo_revision } = store.guard_rows(key).await.expect("read");
             let policy = loaded::parse_policy(&source.policy, &[]).expect("a policy");
             let (messages, window) = (source.messages.as_slice(), &source.window);
-            let rows = FoldInput { policy: &policy, messages, changed_revision: source.changed_revision };
+            let rows = FoldInput { policy: &policy, messages, changed_revision: source.changed_revision, window };
             let (fold, now) = (Fold::new(rows, None), self.test.clock.now());
             let planning = PlanningInput {
                 policy: &policy,

@@ -12,7 +12,7 @@ use crate::harness::{Asker, Comparison, Peer, PeerFailure, Run, System, at_once}
 use crate::report::{Class, Reason, Report};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand::cli::simulate::engine::{Session, input_of};
+use longhand::cli::simulate::engine::Session;
 use longhand::model::compaction::Level;
 use longhand::model::layout::Placement;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
@@ -639,7 +639,7 @@ impl Course<'_> {
 
     /// The transcript for our summarizer, and the previous summary.
     fn summary_input(&self, made: &Made) -> Value {
-        let input = input_of(&self.scenario.policy, &made.plan);
+        let input = SummaryInput::of(&made.plan, &self.scenario.policy.counting, "");
         let rules = self.scenario.policy.summarize(Level::Auto).map(|rule| &rule.summary.transcript);
         let messages: Vec<&SourceMessage> = made.plan.head.iter().collect();
         let text = rules.map(|rules| {

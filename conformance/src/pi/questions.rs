@@ -106,7 +106,8 @@ impl Pi {
 
     /// Asks for the context usage.
     pub(super) fn context_usage<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
-        let fold = Fold::new(FoldInput { policy, messages: session.messages(), changed_revision: 0 }, None);
+        let (messages, window) = (session.messages(), &ModelWindow::default());
+        let fold = Fold::new(FoldInput { policy, messages, changed_revision: 0, window }, None);
         Question {
             read: |_, value| value["tokens"].clone(),
             explain: |session, ours, theirs| explain_usage(session, ours, theirs),
@@ -114,7 +115,7 @@ impl Pi {
                 session,
                 "estimateContextTokens",
                 json!({ "messages": session.raw_messages() }),
-                json!(fold.context_tokens(&ModelWindow::default())),
+                json!(fold.context_tokens(window)),
             )
         }
     }

@@ -3,7 +3,7 @@
 use super::session::{self, message_tokens};
 use crate::generate::{Conversation, Profile, Results, text};
 use crate::harness::PeerFailure;
-use longhand::cli::simulate::engine::{Session, WriteSummary, input_of};
+use longhand::cli::simulate::engine::{Session, WriteSummary};
 use longhand::model::Revision;
 use longhand::model::compaction::Level;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
@@ -384,7 +384,7 @@ impl Side for Ours<'_> {
 
 impl Ours<'_> {
     fn made(&self, plan: SummaryPlan, inline: Vec<SourceMessage>, number: usize) -> Made {
-        let input = input_of(&self.scenario.policy, &plan);
+        let input = SummaryInput::of(&plan, &self.scenario.policy.counting, "");
         let transcript = |messages: &[SourceMessage]| {
             let rules = &plan.rules.transcript;
             let messages: Vec<&SourceMessage> = spoken(messages).collect();

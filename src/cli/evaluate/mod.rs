@@ -7,7 +7,7 @@ mod report;
 use super::Globals;
 use super::failure::note;
 use super::progress::Progress;
-use super::simulate::engine::{TranscriptEntry, first_summary, input_of};
+use super::simulate::engine::{TranscriptEntry, first_summary};
 use super::simulate::{chosen, entries, main_model};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -238,7 +238,7 @@ impl Evaluation<'_> {
             let sizes = self.arguments.tokens.iter().copied().map(Some);
             let sizes: Vec<Option<i64>> = if self.arguments.tokens.is_empty() { vec![None] } else { sizes.collect() };
             for size in sizes {
-                let mut input = input_of(&policy, &first.plan);
+                let mut input = SummaryInput::of(&first.plan, &policy.counting, "");
                 if let Some(tokens) = size {
                     (input.counting, input.budget_tokens) = (by_characters(), tokens);
                 }

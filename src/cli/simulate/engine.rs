@@ -1,16 +1,17 @@
 //! Simulation of one session under one policy, message by message: the decisions of a daemon, without a daemon.
 //!
-//! The view is the real one: compactions become marks, `model::layouts` derives the layout, and `policy` renders it.
-//! The built-in summarizer writes the summaries, unless the caller passes another writer; a summary is refused for the
-//! same reasons as by the scheduler. Only time is simplified: a compaction is active before the next message comes.
+//! The view is the real one: `fold::attempt` makes the compactions, they become marks, `model::layouts` derives the
+//! layout, and `policy` renders it. The built-in summarizer writes the summaries, unless the caller passes another
+//! writer. Only time is simplified: a compaction is active before the next message comes.
 
-use crate::fold::guards::{self, Decision, GuardInput, Guards};
-use crate::fold::{Fold, FoldInput};
+use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step, SummaryTask, Writer};
+use crate::fold::guards::{self, GuardInput, Guards, Recovery};
+use crate::fold::{Fold, FoldInput, PreparedCompaction};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::changes::{self, Row};
+use crate::model::changes::{self, Changes, Row};
 use crate::model::compaction::{
-    Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome as CompactionOutcome, Trigger,
+    Compaction, CompactionKind, CompactionRequest, Failure, FailureReason, Level, Outcome as CompactionOutcome,
 };
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
@@ -19,11 +20,10 @@ use crate::model::mark::Mark;
 use crate::model::message::{Finish, GivenView, Message, MessageKind, NewMessage, Role};
 use crate::model::part::{NewPart, Part, PartBody};
 use crate::model::time::Timestamp;
-use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Counts, Pruned, SourceMessage, View};
-use crate::policy::plan::{self, PlanningInput, SummaryPlan, Work, WrittenSummary, gain};
-use crate::policy::{LevelPolicy, Policy, overflow, tokens};
+use crate::policy::plan::{PlanningInput, SummaryPlan, WrittenSummary};
+use crate::policy::{Policy, overflow, tokens};
 use crate::summarizer::{SummaryInput, extract};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -158,20 +158,6 @@ pub(in crate::cli) fn first_summary(
     None
 }
 
-/// Input of a summarizer for a planned summary.
-pub fn input_of(policy: &Policy, planned: &SummaryPlan) -> SummaryInput {
-    SummaryInput {
-        messages: planned.head.clone(),
-        split_turn: planned.split_turn.clone(),
-        previous: planned.previous.clone(),
-        previous_is_supplied: false,
-        rules: planned.rules.clone(),
-        counting: policy.counting.clone(),
-        instructions: String::new(),
-        budget_tokens: planned.rules.max_tokens,
-    }
-}
-
 /// State of a simulated session: the rows and the fold that a daemon has of it.
 pub struct Session<'a> {
     policy: &'a Policy,
@@ -205,21 +191,6 @@ pub struct Session<'a> {
     new_summary: Option<SummaryPlan>,
 }
 
-/// A compaction and its effect on the view, before it is applied.
-struct PreparedCompaction {
-    removals: Removals,
-    summary: Option<(SummaryPlan, String)>,
-    before: View,
-    after: View,
-}
-
-impl PreparedCompaction {
-    /// Tokens that it frees.
-    fn gain(&self) -> i64 {
-        self.before.estimated_tokens - self.after.estimated_tokens
-    }
-}
-
 impl<'a> Session<'a> {
     /// A session without messages.
     pub fn new(policy: &'a Policy, window: &'a ModelWindow, writer: WriteSummary<'a>) -> Self {
@@ -237,7 +208,7 @@ impl<'a> Session<'a> {
             now: Timestamp::default(),
             count: 0,
             ids: 0,
-            fold: Rc::new(Fold::new(FoldInput { policy, messages: &[], changed_revision: 0 }, None)),
+            fold: Rc::new(Fold::new(FoldInput { policy, messages: &[], changed_revision: 0, window }, None)),
             ended: Vec::new(),
             changed_revision: 0,
             simulated: Vec::new(),
@@ -288,8 +259,9 @@ impl<'a> Session<'a> {
 
     /// Folds the session from scratch, after a change of existing messages.
     fn fold_anew(&mut self) {
-        let Self { policy, changed_revision, .. } = *self;
-        self.fold = Rc::new(Fold::new(FoldInput { policy, messages: &self.sources, changed_revision }, None));
+        let Self { policy, window, changed_revision, .. } = *self;
+        let rows = FoldInput { policy, messages: &self.sources, changed_revision, window };
+        self.fold = Rc::new(Fold::new(rows, None));
     }
 
     fn next_id(&mut self) -> Uuid {
@@ -367,8 +339,8 @@ impl<'a> Session<'a> {
         self.count += 1;
         let kept = self.sources.len();
         self.sources.push(self.source(&message, None));
-        let Self { policy, sources, changed_revision, fold, .. } = self;
-        let rows = FoldInput { policy, messages: sources, changed_revision: *changed_revision };
+        let Self { policy, window, sources, changed_revision, fold, .. } = self;
+        let rows = FoldInput { policy, messages: sources, changed_revision: *changed_revision, window };
         Rc::make_mut(fold).extend(rows, kept);
         self.note_context_usage();
     }
@@ -388,216 +360,128 @@ impl<'a> Session<'a> {
     /// Makes one decision. Returns true if a compaction was applied or failed, so that another decision follows.
     pub fn compact_once(&mut self) -> bool {
         let fold = self.fold.clone();
-        let context_tokens = self.context_tokens();
         let past = GuardInput { ended: &self.ended, guard_revision: 0, undo_revision: None };
         let guards = Guards::new(self.planning(), &fold, past);
-        match guards::decide(self.planning(), &fold, &guards) {
-            Some(Decision::Steps(plan::Decision::Level(level))) => self.apply_level(level, context_tokens, &guards),
-            Some(Decision::Steps(plan::Decision::Maintenance)) => {
-                let least = gain::least(self.policy, self.window, &self.policy.maintenance, false);
-                match self
-                    .prepare(plan::maintenance(self.planning()).removals, None)
-                    .filter(|prepared| prepared.gain() >= least)
-                {
-                    Some(prepared) => {
-                        self.commit(prepared, Trigger::Maintenance, None, context_tokens, &guards);
-                        true
-                    }
-                    // The steps of maintenance freed too little.
-                    None => self.apply_last_resort(&fold, &guards),
-                }
-            }
-            Some(Decision::LastResort) => self.apply_last_resort(&fold, &guards),
-            None => false,
+        let request = match guards::recovery(self.planning(), &fold, &guards, &self.ended, self.changed_revision) {
+            Some(Recovery::Needed(request) | Recovery::Worthwhile(request)) => request,
+            None => match guards::decide(self.planning(), &fold, &guards) {
+                Some(decision) => decision.request(self.policy),
+                None => return false,
+            },
+        };
+        let (step, plan) = self.attempt(&fold, &guards, &request);
+        match step {
+            Step::Done(prepared) => self.commit(*prepared, request, plan, &guards),
+            Step::Failed(failure) | Step::Retry { failure, .. } => self.fail(request, failure, plan.is_some()),
+            Step::Nothing | Step::Write(_) => return false,
         }
-    }
-
-    /// Applies the last resort, or records once what fills the window. Returns true if a compaction was applied.
-    fn apply_last_resort(&mut self, fold: &Fold, guards: &Guards) -> bool {
-        let removals = guards::last_resort_removals(self.planning(), fold, guards);
-        if let Some(prepared) = self.prepare(removals, None) {
-            self.commit(prepared, Trigger::LastResort, None, fold.context_tokens(self.window), guards);
-            return true;
-        }
-        if !fold.fits(self.window) && guards.reported_overhead.is_none() {
-            let why = guards::last_resort_failure(self.planning(), fold, guards);
-            self.end(Trigger::LastResort, None, CompactionKind::Omission, Err(why));
-        }
-        false
-    }
-
-    /// Applies a level's steps, with a smaller and smaller tail if a summary would free too little. Returns true if a
-    /// compaction was applied or failed, so that another decision follows.
-    fn apply_level(&mut self, level: Level, context_tokens: i64, guards: &Guards) -> bool {
-        let policy = self.policy;
-        let Some(level_policy) = policy.level(level) else { return false };
-        let kind = plan::kind(&level_policy.steps);
-        if let Some(why) = guards::overhead_failure(level_policy, self.window, guards) {
-            self.end(Trigger::Threshold, Some(level), kind, Err(why));
-            return true;
-        }
-        let tokens = context_tokens.max(self.estimated_tokens());
-        let mut refused = None;
-        let mut prepared_fallback = None;
-        for candidate in plan::tail_fallbacks(level_policy) {
-            let work = plan::apply(self.planning(), &candidate, tokens);
-            if !gain::is_enough(self.planning(), &level_policy.steps, &work, tokens) {
-                continue;
-            }
-            let is_summary = work.summary.is_some();
-            let least = gain::least(policy, self.window, &level_policy.steps, is_summary);
-            if let Some(prepared) = self.propose(&work, least) {
-                self.commit(prepared, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
-                return true;
-            }
-            if is_summary {
-                refused.get_or_insert(CompactionKind::Summary);
-                prepared_fallback = prepared_fallback.or_else(|| self.prepare_fallback(work, least));
-            }
-        }
-        if let Some(prepared) = prepared_fallback {
-            self.commit(prepared, Trigger::Threshold, Some((level, level_policy)), context_tokens, guards);
-            return true;
-        }
-        self.end(Trigger::Threshold, Some(level), kind, Err(Failure::new(FailureReason::NoGain, "")));
-        self.simulated.push(SimulatedCompaction {
-            message: self.count,
-            level: Some(level),
-            kind: refused.unwrap_or(kind),
-            refused: true,
-            context_tokens,
-            before_tokens: self.estimated_tokens(),
-            after_tokens: self.estimated_tokens(),
-            kept: shown(&self.sources),
-            cleared: 0,
-            summarized: 0,
-            omitted: 0,
-            reread_tokens: 0,
-        });
         true
     }
 
-    /// A level's compaction with its summary written; none if it frees too little.
-    fn propose(&self, work: &Work, least: i64) -> Option<PreparedCompaction> {
-        let is_enough = |prepared: &PreparedCompaction| prepared.gain() >= least;
-        let Some(planned) = &work.summary else { return self.prepare(work.removals.clone(), None).filter(is_enough) };
-        let mut input = input_of(self.policy, planned);
-        let limit = overflow::input_max(self.window).map(|limit| limit - self.window.overhead);
-        let mut longest = None;
-        for _ in 0..limits::SUMMARY_TRIES {
-            let prepared =
-                self.prepare(work.removals.clone(), Some((planned, (self.writer)(&input)))).filter(is_enough);
-            match prepared {
-                Some(prepared) if limit.is_none_or(|limit| prepared.after.estimated_tokens <= limit) => {
-                    return Some(prepared);
-                }
-                prepared => longest = longest.or(prepared),
-            }
-            input.budget_tokens /= 2;
+    /// An attempt with the writer of this session, to its end, and the plan of the newest summary.
+    fn attempt(&self, fold: &Fold, guards: &Guards, request: &CompactionRequest) -> (Step, Option<SummaryPlan>) {
+        let (planning, writer) = (self.planning(), Writer::BuiltIn);
+        let mut attempt = Attempt::new(AttemptInput { planning, fold, guards, request, writer, is_last: true });
+        let mut step = attempt.begin();
+        let mut plan = None;
+        while let Step::Write(task) = step {
+            let SummaryTask { plan: planned, budget_tokens, .. } = *task;
+            let input = SummaryInput { budget_tokens, ..SummaryInput::of(&planned, &self.policy.counting, "") };
+            step = attempt.answer(Answer::Written(WrittenSummary::new(&planned, &(self.writer)(&input))));
+            plan = Some(planned);
         }
-        longest
-    }
-
-    /// Fallback for a summary that cannot be made: the policy's fallback, or the level's other steps alone.
-    fn prepare_fallback(&self, work: Work, least: i64) -> Option<PreparedCompaction> {
-        let summary = work.summary?;
-        let fallback = plan::fallback(self.planning(), &summary.fallback);
-        let mut others = work.removals;
-        others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
-        let prepared = |removals| self.prepare(removals, None).filter(|prepared| prepared.gain() >= least);
-        prepared(fallback.removals).or_else(|| prepared(others))
-    }
-
-    /// A compaction with `removals` and `summary`; none if it is empty, or the view would not shrink.
-    fn prepare(&self, removals: Removals, summary: Option<(&SummaryPlan, String)>) -> Option<PreparedCompaction> {
-        if removals.is_empty() && summary.is_none() {
-            return None;
-        }
-        let before = plan::view(self.policy, &self.sources);
-        let mut sources = plan::with_removals(&self.sources, &removals, CompactionId(Uuid::nil()));
-        if let Some((planned, text)) = &summary {
-            let (boundary, attachments) = (planned.boundary(), &planned.attachments);
-            sources = plan::with_summary(self.policy, &self.layout, &sources, &boundary, text, attachments);
-        }
-        let after = plan::view(self.policy, &sources);
-        let summary = summary.map(|(planned, text)| (planned.clone(), text));
-        (after.estimated_tokens < before.estimated_tokens).then_some(PreparedCompaction {
-            removals,
-            summary,
-            before,
-            after,
-        })
+        (step, plan)
     }
 
     /// Applies a compaction, and records its effect.
     fn commit(
         &mut self,
         prepared: PreparedCompaction,
-        trigger: Trigger,
-        level_policy: Option<(Level, &LevelPolicy)>,
-        context_tokens: i64,
+        request: CompactionRequest,
+        plan: Option<SummaryPlan>,
         guards: &Guards,
     ) {
-        let PreparedCompaction { removals, summary, before, after } = prepared;
-        let same = usize::try_from(plan::first_changed(&before, &after)).unwrap_or(usize::MAX);
+        let PreparedCompaction { changes, tokens_before, after, first_changed_index, .. } = prepared;
+        let same = usize::try_from(first_changed_index).unwrap_or(usize::MAX);
         let changed = after.messages.get(same..).unwrap_or_default();
-        let covers = SummaryPlan::covered_count;
+        let summary = changes.summary.as_ref();
+        let kind = match (summary, changes.omitted.is_empty()) {
+            (Some(_), _) => CompactionKind::Summary,
+            (None, true) => CompactionKind::Prune,
+            (None, false) => CompactionKind::Omission,
+        };
+        let summarized = summary.map_or(0, |summary| {
+            usize::try_from(summary.covered_count).unwrap_or(usize::MAX).saturating_sub(summary.retained.len())
+        });
         let compaction = SimulatedCompaction {
             message: self.count,
-            level: level_policy.map(|(level, _)| level),
-            kind: kind(&removals, summary.is_some()),
+            level: request.level,
+            kind,
             refused: false,
-            context_tokens,
-            before_tokens: before.estimated_tokens,
+            context_tokens: self.context_tokens(),
+            before_tokens: tokens_before,
             after_tokens: after.estimated_tokens,
             kept: 0,
-            cleared: removals.parts.len(),
-            summarized: summary.as_ref().map_or(0, |(plan, _)| covers(plan).saturating_sub(plan.retained.len())),
-            omitted: removals.omitted.len(),
+            cleared: changes.parts.len(),
+            summarized,
+            omitted: usize::try_from(changes.omitted_count).unwrap_or(usize::MAX),
             reread_tokens: tokens::estimate_messages(self.policy, changed),
         };
-        if let Some((plan, _)) = &summary {
-            self.new_summary.get_or_insert_with(|| plan.clone());
+        if summary.is_some() {
+            self.new_summary = self.new_summary.take().or(plan);
         }
-        self.write(&removals, summary.as_ref());
-        // Usage in later replies is about the view that the agent itself gave its model, which is no longer this view.
-        self.changed_revision = self.revision;
-        self.fold_anew();
         let outcome = CompactionOutcome {
-            tokens_before: before.estimated_tokens,
+            tokens_before,
             tokens_after: after.estimated_tokens,
             usage_before: guards.usage_tokens,
             overhead_tokens: guards.overhead.unseen_tokens,
             ..CompactionOutcome::default()
         };
-        let asked = level_policy.map_or(&self.policy.maintenance, |(_, level_policy)| &level_policy.steps);
-        let kind = if trigger == Trigger::LastResort { CompactionKind::Omission } else { plan::kind(asked) };
-        self.end(trigger, level_policy.map(|(level, _)| level), kind, Ok(outcome));
+        let base = self.revision;
+        self.write(changes);
+        // Usage in later replies is about the view that the agent itself gave its model, which is no longer this view.
+        self.changed_revision = self.revision;
+        self.fold_anew();
+        self.end(request, base, Ok(outcome));
         self.simulated.push(SimulatedCompaction { kept: shown(&self.sources), ..compaction });
         self.note_context_usage();
     }
 
-    /// Records the end of a compaction.
-    fn end(
-        &mut self,
-        trigger: Trigger,
-        level: Option<Level>,
-        kind: CompactionKind,
-        end: Result<CompactionOutcome, Failure>,
-    ) {
+    /// Records a compaction that failed. One of a level is listed among the compactions.
+    fn fail(&mut self, request: CompactionRequest, failure: Failure, asked_for_summary: bool) {
+        let is_listed = request.level.is_some() && failure.reason != FailureReason::FixedOverhead;
+        if is_listed {
+            self.simulated.push(SimulatedCompaction {
+                message: self.count,
+                level: request.level,
+                kind: if asked_for_summary { CompactionKind::Summary } else { request.kind },
+                refused: true,
+                context_tokens: self.context_tokens(),
+                before_tokens: self.estimated_tokens(),
+                after_tokens: self.estimated_tokens(),
+                kept: shown(&self.sources),
+                cleared: 0,
+                summarized: 0,
+                omitted: 0,
+                reread_tokens: 0,
+            });
+        }
+        self.end(request, self.revision, Err(failure));
+    }
+
+    /// Records the end of a compaction of the view at `base`.
+    fn end(&mut self, request: CompactionRequest, base: Revision, end: Result<CompactionOutcome, Failure>) {
         let id = CompactionId(self.next_id());
-        let request = CompactionRequest::new(kind, trigger, level);
         let ended = Compaction::ended(id, request, self.window.context, end, self.revision, self.now);
+        let ended = Compaction { base_revision: Some(base), ..ended };
         self.ended.insert(0, ended);
         self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).unwrap_or(usize::MAX));
     }
 
-    /// Writes a compaction into the history: as marks, from which the layout is derived.
-    fn write(&mut self, removals: &Removals, summary: Option<&(SummaryPlan, String)>) {
+    /// Writes a compaction into the history: as marks, from which the layout is derived. No continuation follows a
+    /// summary: the transcript goes on with its own messages.
+    fn write(&mut self, changes: Changes) {
         let compaction = CompactionId(self.next_id());
-        let written = summary.map(|(plan, text)| WrittenSummary { plan, text, summarizer: "", usage: None });
-        // No continuation follows the summary: the transcript goes on with its own messages.
-        let changes = plan::changes(self.planning(), removals, written);
         for row in changes::rows(self.revision + 1, self.revision, compaction, changes) {
             match row {
                 Row::Message { kind, role, bodies, metadata_json: _ } => {
@@ -646,15 +530,6 @@ impl<'a> Session<'a> {
         let pruned = message.parts.iter().filter_map(|part| self.pruned.get(&part.id).cloned()).collect();
         let counts = self.counts.get(&message.revision).cloned();
         SourceMessage { message: message.clone().into(), placement, pruned, counts }
-    }
-}
-
-/// Kind of the strongest step of a compaction.
-fn kind(removals: &Removals, has_summary: bool) -> CompactionKind {
-    match (has_summary, removals.omitted.is_empty()) {
-        (true, _) => CompactionKind::Summary,
-        (false, true) => CompactionKind::Prune,
-        (false, false) => CompactionKind::Omission,
     }
 }
 

@@ -1,4 +1,4 @@
-use super::{Decision, GuardInput, Guards, decide, overhead_failure};
+use super::{Decision, GuardInput, Guards, decide};
 use crate::fold::{Fold, FoldInput};
 use crate::model::Revision;
 use crate::model::compaction::{
@@ -8,7 +8,6 @@ use crate::model::ids::CompactionId;
 use crate::model::layout::Layout;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::policy::overhead::Overhead;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Policy, dsl, presets};
 use uuid::Uuid;
@@ -65,7 +64,7 @@ fn guards_of(talk: &str, policy: &Policy, past: GuardInput<'_>) -> (Guards, bool
     let messages = dsl::parse(talk);
     let layout = Layout::everything();
     let planning = PlanningInput { policy, window: &WINDOW, layout: &layout, sources: &messages, base: 12, now: NOW };
-    let fold = Fold::new(FoldInput { policy, messages: &messages, changed_revision: 0 }, None);
+    let fold = Fold::new(FoldInput { policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     let guards = Guards::new(planning, &fold, past);
     // If guards hold the levels back, the last resort brings the view into its window.
     let decision = decide(planning, &fold, &guards);
@@ -77,7 +76,7 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let mut policy = policy();
     let messages = dsl::parse(TALK);
     let layout = Layout::everything();
-    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0 }, None);
+    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     let decided = |policy: &Policy, window: &ModelWindow, past: GuardInput<'_>| {
         let planning = PlanningInput { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
         decide(planning, &fold, &Guards::new(planning, &fold, past))
@@ -119,44 +118,27 @@ fn each_guard_is_ended_by_what_it_names() {
     is(false, "maintenance does not", 0, None, &[asked(done(12, 100), Trigger::Maintenance), failed(12)]);
     is(true, "whoever asks by hand does", 0, None, &[asked(done(12, 5_000), Trigger::Manual), failed(12)]);
     is(false, "an undo holds", 0, Some(12), &[]);
-    is(false, "the overhead fills the window", 0, None, &[reports(9, 5_000)]);
-    is(true, "it does not", 0, None, &[reports(9, 4_999)]);
-    is(
-        true,
-        "somebody compacted by hand since",
-        0,
-        None,
-        &[asked(done(10, 100), Trigger::Supplied), reports(9, 5_000)],
-    );
+    is(true, "a report of what fills the window does not", 0, None, &[reports(9, 5_000)]);
 }
 
 #[test]
-fn a_reported_overhead_ends_for_good_with_a_smaller_request() {
-    let of = |usages: [&str; 2], ended: &[Compaction]| {
-        let [first, second] = usages;
-        let talk = format!("u1 400c\na1 {first} 400c\nu2 400c\na2 {second} 400c");
-        guards_of(&talk, &policy(), GuardInput { ended, ..GuardInput::default() }).0.reported_overhead
-    };
-    let reported = [reports(1, 5_000)];
-    assert_eq!(of(["usage=5000/0", "usage=5200/0"], &reported), Some(5_000));
-    assert_eq!(of(["usage=4999/0", "usage=5200/0"], &reported), Some(4_999), "it was smaller once");
-    assert_eq!(of(["usage=4999/0", "usage=5200/0"], &[reports(2, 5_000)]), Some(5_000), "that was before");
-    assert_eq!(of(["", ""], &reported), Some(5_000), "nothing is known");
-    assert_eq!(of(["", ""], &[done(3, 100), reports(1, 5_000)]), None, "the level has helped since");
-    assert_eq!(of(["", ""], &[done(3, 100), reports(1, 4_000)]), Some(4_000), "it never filled that level");
+fn a_report_of_what_fills_the_window_ends_with_a_view_that_fits() {
+    let of = |ended: &[Compaction]| guards(&policy(), GuardInput { ended, ..GuardInput::default() }).0.reported_overhead;
+    assert_eq!(of(&[]), None);
+    assert_eq!(of(&[reports(9, 5_000)]), Some(5_000));
+    assert_eq!(of(&[done(10, 5_001), reports(9, 5_000)]), Some(5_000), "the view was still too large");
+    assert_eq!(of(&[done(10, 5_000), reports(9, 5_000)]), None, "it fitted");
+    assert_eq!(of(&[asked(done(10, 5_001), Trigger::Manual), reports(9, 5_000)]), None, "somebody compacted by hand");
 }
 
 #[test]
-fn no_more_overhead_is_reported_than_usage_says() {
-    let (mut found, _) = guards(&policy(), GuardInput::default());
-    found.overhead = Overhead { unseen_tokens: 0, pinned_tokens: 6_000 };
-    let policy = policy();
-    let level_policy = policy.auto.as_ref().expect("a level");
-    for (usage_tokens, expected) in [(None, 6_000), (Some(5_200), 5_200), (Some(7_000), 6_000)] {
-        let failure =
-            overhead_failure(level_policy, &WINDOW, &Guards { usage_tokens, ..found }).expect("it fills the window");
-        assert_eq!(failure.overhead_tokens, Some(expected));
-    }
+fn a_policys_own_figure_does_not_count_after_a_compaction_that_freed_little() {
+    let of = |ended: &[Compaction]| guards(&policy(), GuardInput { ended, ..GuardInput::default() }).0.freed_little;
+    assert!(!of(&[]));
+    assert!(of(&[asked(done(12, 5_701), Trigger::Maintenance)]), "less than a twentieth");
+    assert!(!of(&[asked(done(12, 5_700), Trigger::Maintenance)]));
+    assert!(!of(&[asked(done(12, 5_701), Trigger::Manual)]), "whoever asks by hand");
+    assert!(!of(&[asked(done(10, 5_701), Trigger::Maintenance)]), "a message of the user came since");
 }
 
 #[test]
@@ -203,7 +185,7 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let layout = Layout::everything();
     let planning =
         PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources: &messages, base: 12, now: NOW };
-    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0 }, None);
+    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     for (seconds_ago, expected) in [(59, false), (60, true)] {
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
         let guards = Guards::new(planning, &fold, GuardInput { ended: &ended, ..GuardInput::default() });

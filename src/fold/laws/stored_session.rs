@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use uuid::Uuid;
 
 use crate::model::Revision;
-use crate::model::changes::{self, Row};
+use crate::model::changes::{self, Changes, Row};
 use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::layouts;
@@ -14,11 +14,10 @@ use crate::model::mark::{Mark, MarkBody};
 use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
 use crate::model::part::{Answers, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
-use crate::model::truncation::Removals;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::Policy;
-use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
+use crate::policy::plan::{self, PlanningInput};
 
 /// A step of a client. The numbers choose among the existing items.
 #[derive(Debug, Clone)]
@@ -410,15 +409,12 @@ impl StoredSession {
     }
 
     /// Commits a compaction: the rows that the store writes.
-    pub(super) fn commit(&mut self, snapshot: &Snapshot, removals: &Removals, summary: Option<(&SummaryPlan, &str)>) {
+    pub(super) fn commit(&mut self, snapshot: &Snapshot, changes: Changes) {
         let compaction = CompactionId(self.id());
-        if let Some((planned, _)) = summary {
-            let (covered, tail_start) = (&planned.covered, planned.tail_start);
+        if let Some(summary) = &changes.summary {
+            let (covered, tail_start) = (&summary.covered, summary.tail_start);
             assert!(layouts::still_applies(&self.marks, snapshot.at, covered, tail_start, self.revision));
         }
-        let written = summary.map(|(plan, text)| WrittenSummary { plan, text, summarizer: "", usage: None });
-        let changes = plan::changes(self.planning(snapshot), removals, written);
-        assert_eq!(changes.parts.len(), removals.parts.len(), "only parts of the view are shortened");
         for row in changes::rows(self.revision + 1, snapshot.at, compaction, changes) {
             match row {
                 Row::Message { kind, role, bodies, metadata_json: _ } => {

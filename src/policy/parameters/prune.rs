@@ -18,7 +18,7 @@ pub struct Prune {
     pub condition: Condition,
     /// Minimum number of tokens that can be freed; with less, nothing is pruned.
     pub minimum_tokens: i64,
-    /// Batch size: nothing is pruned until more parts than this can be pruned; then this number of the oldest is. It
+    /// Batch size: nothing is pruned until more parts than this can be pruned; then the oldest are, in whole batches. It
     /// keeps the provider's cache valid between two batches. Absent: no batches.
     pub batch: Option<Count>,
     /// The treatment of outputs of calls that failed or were interrupted.

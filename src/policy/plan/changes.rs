@@ -4,6 +4,7 @@ use super::after::marker_text;
 use super::input::{PlanningInput, SummaryPlan};
 use super::sources::omitted_ranges;
 use crate::model::changes::{Changes, SummaryChange};
+use crate::model::compaction::Contradiction;
 use crate::model::ids::PartId;
 use crate::model::part::Part;
 use crate::model::truncation::{Removals, Truncation};
@@ -22,6 +23,19 @@ pub struct WrittenSummary<'a> {
     pub summarizer: &'a str,
     /// Usage of the requests for it.
     pub usage: Option<Usage>,
+    /// True if a client wrote it on its own, false if a summarizer was asked.
+    pub supplied: bool,
+    /// Free JSON that is kept with it.
+    pub details_json: Option<&'a str>,
+    /// Its claims that the history contradicts.
+    pub contradictions: &'a [Contradiction],
+}
+
+impl<'a> WrittenSummary<'a> {
+    /// A text without an author.
+    pub fn new(plan: &'a SummaryPlan, text: &'a str) -> Self {
+        Self { plan, text, summarizer: "", usage: None, supplied: false, details_json: None, contradictions: &[] }
+    }
 }
 
 /// Returns the changes of truncations, omissions and a summary.
@@ -45,7 +59,7 @@ pub fn changes(planning: PlanningInput<'_>, removals: &Removals, summary: Option
 }
 
 fn summary_change(planning: PlanningInput<'_>, written: WrittenSummary<'_>) -> SummaryChange {
-    let WrittenSummary { plan, text, summarizer, usage } = written;
+    let WrittenSummary { plan, text, summarizer, usage, supplied, details_json, contradictions } = written;
     SummaryChange {
         text: text.to_owned(),
         marker_text: marker_text(planning.policy),
@@ -58,8 +72,8 @@ fn summary_change(planning: PlanningInput<'_>, written: WrittenSummary<'_>) -> S
         attachments: plan.attachments.clone(),
         summarizer: summarizer.to_owned(),
         usage,
-        supplied: false,
-        details_json: None,
-        contradictions: Vec::new(),
+        supplied,
+        details_json: details_json.map(str::to_owned),
+        contradictions: contradictions.to_vec(),
     }
 }

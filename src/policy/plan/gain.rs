@@ -1,5 +1,5 @@
-//! Minimum gain: tokens that an automatic compaction must free. Each compaction invalidates the provider's cache from
-//! the first changed position on, so that one which frees little costs more than it saves.
+//! Gain: tokens that a compaction frees, and the minimum for automatic ones. Each compaction invalidates the provider's
+//! cache from the first changed position on, so that one which frees little costs more than it saves.
 
 use super::after::{foreseen, view};
 use super::input::{PlanningInput, Work};
@@ -19,33 +19,34 @@ const RESULT_TOKENS: i64 = 100;
 
 /// The tokens that an automatic compaction by these steps must free; at least 1.
 ///
-/// Prunes with a limit of their own need no other minimum: a minimum number of tokens, a batch (a refused batch would
-/// block all later ones), a length limit with a lower target, or an idle time after which no provider has the view in
-/// its cache.
+/// Prunes with a figure of their own need no other minimum: a minimum number of tokens, or an idle time after which no
+/// provider has the view in its cache.
 pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
     let has_figure = |step: &Step| match step {
-        Step::Prune(prune) => {
-            let is_conditional = matches!(prune.condition, Condition::Length { .. } | Condition::Idle { .. });
-            prune.minimum_tokens > 0 || prune.batch.is_some() || is_conditional
-        }
+        Step::Prune(prune) => prune.minimum_tokens > 0 || matches!(prune.condition, Condition::Idle { .. }),
         Step::Omit(_) => false,
         Step::Summarize(_) => true,
     };
     if !has_summary && !steps.is_empty() && steps.iter().all(has_figure) {
         return 1;
     }
+    usual(policy, window)
+}
+
+/// The minimum of a policy for steps without a figure of their own; a twentieth of the window, if the policy has none.
+pub fn usual(policy: &Policy, window: &ModelWindow) -> i64 {
     policy.guards.minimum_gain_tokens.unwrap_or(window.context / WINDOW_PARTS).max(1)
 }
 
-/// True if the result of these steps is worth its cost. The size of a summary is known only when it is written: the
-/// estimate here assumes the size of the summary that it replaces, as the view shows it.
+/// The tokens that the result of these steps frees; none if it is not worth its cost. The size of a summary is known only
+/// when it is written: the estimate here assumes the size of the summary that it replaces, as the view shows it.
 ///
 /// Every decision calls this, so the gain is first estimated from stored messages. Views are rendered only if that is
 /// close to the minimum: they add text around a summary, and differ where calls and results are not paired.
-pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> bool {
+pub fn worthwhile(planning: PlanningInput<'_>, steps: &[Step], work: &Work, context_tokens: i64) -> Option<i64> {
     let PlanningInput { policy, sources, window, .. } = planning;
     if work.is_empty() {
-        return false;
+        return None;
     }
     let least = least(policy, window, steps, work.summary.is_some());
     let after = foreseen(planning, work);
@@ -68,7 +69,7 @@ pub fn is_enough(planning: PlanningInput<'_>, steps: &[Step], work: &Work, conte
         let same = sources.iter().zip(after.iter()).take_while(is_same).count();
         tokens::estimate_sources(policy, &after[same..]) <= freed.saturating_mul(i64::from(most))
     };
-    freed >= least && policy.guards.max_reread_per_freed.filter(|_| asks).is_none_or(is_cheap)
+    (freed >= least && policy.guards.max_reread_per_freed.filter(|_| asks).is_none_or(is_cheap)).then_some(freed)
 }
 
 /// Bound of the tokens by which stored messages and their view differ because of pairing: results without a call, which

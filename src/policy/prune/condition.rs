@@ -55,8 +55,9 @@ pub(super) fn limit<'a>(prune: &Prune, window: &ModelWindow, search: Search<'a>)
     };
     let goes = match &prune.batch {
         Some(batch) => {
-            let batch = usize::try_from(batch.of(window)).unwrap_or(usize::MAX);
-            if goes > batch { batch } else { 0 }
+            // Whole batches: one that frees too little by itself goes together with the next.
+            let batch = usize::try_from(batch.of(window)).unwrap_or(usize::MAX).max(1);
+            goes.saturating_sub(1) / batch * batch
         }
         None => goes,
     };

@@ -3,7 +3,7 @@ use crate::fold::guards::RETRY_GROWTH_DIVISOR;
 use crate::model::message::{FinishReason, NewFinish};
 use crate::model::part::{Answers, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::usage::Usage;
-use crate::policy::presets;
+use crate::policy::{plan, presets};
 use proptest::prelude::*;
 
 fn message(role: Role, bodies: Vec<PartBody>, finish: Option<NewFinish>) -> TranscriptEntry {
@@ -96,9 +96,9 @@ fn the_overhead_of_requests_is_counted_and_its_usage_is_left_alone() {
     assert_eq!(fired(&with(45_000)), [], "nothing that a compaction could take away fills the window");
     // Reported usage includes the overhead.
     let usage = |input| message(Role::Assistant, vec![text(100)], Some(finish(FinishReason::Stop, Some(input))));
-    let entries: Vec<TranscriptEntry> = (0..8).flat_map(|_| [user(100), usage(20_000)]).collect();
+    let entries: Vec<TranscriptEntry> = (1..=8).flat_map(|turn| [user(100), usage(20_000 + turn)]).collect();
     let outcome = simulate(&policy, &ModelWindow { overhead: 15_000, ..window(50_000) }, &entries);
-    assert_eq!((fired(&outcome), outcome.final_tokens()), (vec![], 20_000));
+    assert_eq!((fired(&outcome), outcome.final_tokens()), (vec![], 20_008));
 }
 
 #[test]
@@ -119,10 +119,11 @@ fn old_outputs_are_cleared_long_before_the_window_is_full() {
 fn reported_usage_counts_until_something_was_reduced() {
     let policy = preset("pi@1.5");
     let usage = |input| message(Role::Assistant, vec![text(2_000)], Some(finish(FinishReason::Stop, Some(input))));
-    let mut talk: Vec<TranscriptEntry> = (0..15).flat_map(|_| [user(10), usage(1_000)]).collect();
+    // Half of what the estimate says.
+    let mut talk: Vec<TranscriptEntry> = (1..=15).flat_map(|turn| [user(10), usage(1_000 * turn)]).collect();
     let without_compactions = simulate(&policy, &window(50_000), &talk);
-    assert_eq!((fired(&without_compactions), without_compactions.final_tokens()), (vec![], 1_000));
-    talk.push(user(10));
+    assert_eq!((fired(&without_compactions), without_compactions.final_tokens()), (vec![], 15_000));
+    talk.push(user(5_000));
     talk.push(usage(40_000));
     talk.push(user(10));
     talk.push(usage(40_000));

@@ -21,7 +21,8 @@ pub const V0_8: Preset = Preset {
         "The last request, results that no reply has read, open messages and running calls are never summarized.",
         "An old call keeps its position, and its output becomes a description made without a model; goose lets a model \
          write a user message in place of both.",
-        "A batch of calls is described as soon as more than a whole batch is beyond the cutoff.",
+        "A batch of calls is described as soon as more than a whole batch is beyond the cutoff and it frees a twentieth \
+         of the window; batches that free less are described together, since each costs the provider's cache.",
         "The model is said to have continued in the same words after every compaction; goose has words for a \
          conversation, for a loop of tools and for a request by hand.",
         "A summary that would be too large for its writer is made in pieces; goose leaves out results from the middle \

@@ -2,13 +2,13 @@
 //! JoyAgent, and Gemini CLI, of which Qwen Code was a copy.
 
 use super::{Stage, asked, check, deviates, dsl, in_order, noticed, row, words};
-use crate::cli::simulate::engine::input_of;
 use crate::model::compaction::Level;
 use crate::model::layout::Layout;
 use crate::model::message::Role;
 use crate::model::time::Timestamp;
 use crate::policy::plan::{self, PlanningInput};
 use crate::policy::prompt::Scope;
+use crate::summarizer::SummaryInput;
 
 /// Sets the minimum gain to one token: the numbers here are small.
 const ANY_GAIN: &str = r#"{"guards": {"minimum_gain_tokens": 1}}"#;
@@ -235,7 +235,7 @@ fn joyagent_renders_a_task_with_short_outputs() {
         let planning = PlanningInput { policy, window, layout: &layout, sources: &sources, base: 3, now: Timestamp(0) };
         let level_policy = policy.level(Level::Deep).expect("a summary by hand");
         let summary = plan::apply(planning, &plan::by_hand(level_policy), 0).summary.expect("a summary");
-        let input = input_of(policy, &summary);
+        let input = SummaryInput::of(&summary, &policy.counting, "");
         let user = asked(&input, Scope::History, &input.messages, None).user;
         assert!(user.matches('x').count() > limit, "{length}");
         assert_eq!(user.contains("[truncated]"), length > limit, "{length}");

@@ -122,7 +122,7 @@ impl Stage {
         let layout = Layout::everything();
         let base = sources.iter().map(|source| source.message.revision).max().unwrap_or(0);
         let planning = PlanningInput { policy, window, layout: &layout, sources, base, now: Timestamp(0) };
-        let fold = Fold::new(FoldInput { policy, messages: sources, changed_revision: 0 }, None);
+        let fold = Fold::new(FoldInput { policy, messages: sources, changed_revision: 0, window }, None);
         let guards = Guards::new(planning, &fold, GuardInput::default());
         let decision = guards::decide(planning, &fold, &guards);
         let work = match decision {

@@ -39,16 +39,16 @@ impl Policies {
         let layout = Layout::everything();
         let base = i64::try_from(self.sources.len()).unwrap_or(i64::MAX);
         let view = plan::view(policy, &self.sources);
-        let fold = Fold::new(FoldInput { policy, messages: &self.sources, changed_revision: 0 }, None);
         for window in &self.windows {
             if !validate::validate_for(policy, None, window).is_empty() {
                 continue;
             }
             let (sources, now) = (self.sources.as_slice(), Timestamp(1_800_000_000_000_000));
+            let fold = Fold::new(FoldInput { policy, messages: sources, changed_revision: 0, window }, None);
             let planning = PlanningInput { policy, window, layout: &layout, sources, base, now };
             for tokens in [0, view.estimated_tokens, window.context, i64::MAX / 4] {
                 replay::recovery_request(planning, tokens);
-                let Some(decision) = plan::decide(planning, tokens, |_| true) else { continue };
+                let Some(decision) = plan::decide(planning, tokens, |_| true, |_, _| true) else { continue };
                 let work = plan::work_of(planning, decision, tokens);
                 let after = plan::with_removals(&self.sources, &work.removals, CompactionId(Uuid::nil()));
                 plan::first_changed(&view, &plan::view(policy, &after));

@@ -1,0 +1,99 @@
+//! Compactions with their measured effect, before they are committed.
+
+use crate::model::changes::{Changes, ReplayChange};
+use crate::model::ids::CompactionId;
+use crate::model::truncation::Removals;
+use crate::model::view::View;
+use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
+use crate::policy::{replay, tokens};
+use uuid::Uuid;
+
+/// A compaction with its measured effect, before it is committed.
+#[derive(Debug, Clone)]
+pub struct PreparedCompaction {
+    /// Its changes.
+    pub changes: Changes,
+    /// Tokens of the view before, by the policy's estimate.
+    pub tokens_before: i64,
+    /// The view after it.
+    pub after: View,
+    /// Index of the first view message that changes.
+    pub first_changed_index: i64,
+    /// Tokens of the view before from that message on, by the policy's estimate.
+    pub invalidated_tokens: i64,
+}
+
+impl PreparedCompaction {
+    /// The effect of removals and a summary on a view; none if they change nothing, or, without a summary, free
+    /// nothing.
+    pub fn of(planning: PlanningInput<'_>, removals: &Removals, summary: Option<WrittenSummary<'_>>) -> Option<Self> {
+        let PlanningInput { policy, layout, sources, .. } = planning;
+        if removals.is_empty() && summary.is_none() {
+            return None;
+        }
+        let before = plan::view(policy, sources);
+        let mut after = plan::with_removals(sources, removals, CompactionId(Uuid::nil()));
+        if let Some(WrittenSummary { plan: planned, text, .. }) = summary {
+            let boundary = planned.boundary();
+            after = plan::with_summary(policy, layout, &after, &boundary, text, &planned.attachments);
+        }
+        let after = plan::view(policy, &after);
+        if summary.is_none() && after.estimated_tokens >= before.estimated_tokens {
+            return None;
+        }
+        let first_changed_index = plan::first_changed(&before, &after);
+        let changed = usize::try_from(first_changed_index).unwrap_or(usize::MAX);
+        let changed = before.messages.get(changed..).unwrap_or_default();
+        Some(Self {
+            changes: plan::changes(planning, removals, summary),
+            tokens_before: before.estimated_tokens,
+            after,
+            first_changed_index,
+            invalidated_tokens: tokens::estimate_messages(policy, changed),
+        })
+    }
+
+    /// The effect of removals alone; none if they free too little.
+    pub fn of_removals(planning: PlanningInput<'_>, removals: &Removals, gain_min: i64) -> Option<Self> {
+        Self::of(planning, removals, None).filter(|prepared| prepared.gain() >= gain_min)
+    }
+
+    /// Tokens that it frees.
+    pub fn gain(&self) -> i64 {
+        self.tokens_before - self.after.estimated_tokens
+    }
+
+    /// Replaces the removal of the last request's media by a replay of the request without them, unless a summary covers
+    /// the request.
+    pub(super) fn with_replay(self, planning: PlanningInput<'_>) -> Self {
+        let changes = &self.changes;
+        let stays = |replay: &replay::Replayed| {
+            changes.summary.as_ref().is_none_or(|summary| summary.tail_start <= replay.target)
+                && !changes.omitted.iter().any(|range| range.contains(replay.target))
+        };
+        let parts = changes.parts.iter().map(|(_, part, truncation)| (*part, truncation.clone())).collect();
+        let removals = Removals { parts, omitted: Vec::new() };
+        let Some(replay) = replay::replay(planning, &removals).filter(stays) else { return self };
+        let replay::Replayed { message, target, bodies } = replay;
+        let mut changes = self.changes;
+        changes.parts.retain(|(other, ..)| *other != message);
+        changes.replay = Some(ReplayChange { target, bodies });
+        Self { changes, ..self }
+    }
+}
+
+/// The fallback for a summary that cannot be made: the policy's, or else the other steps alone. None if it frees too
+/// little.
+pub(super) fn prepared_fallback(
+    planning: PlanningInput<'_>,
+    removals: &Removals,
+    summary: &SummaryPlan,
+    gain_min: i64,
+) -> Option<PreparedCompaction> {
+    let fallback = plan::fallback(planning, &summary.fallback);
+    // Truncations in messages that the summary would have retained are useless without the summary.
+    let mut others = removals.clone();
+    others.parts.retain(|(part, _)| !summary.removals.parts.iter().any(|(other, _)| other == part));
+    let prepared = |removals| PreparedCompaction::of_removals(planning, removals, gain_min);
+    prepared(&fallback.removals).or_else(|| prepared(&others))
+}
