@@ -5,7 +5,7 @@ use crate::pace;
 use crate::pages::Log;
 use crate::process::Cost;
 use crate::report::{Bound, Figure, Latencies, Report};
-use crate::target::{BODY_BYTES, Caller, RAW, RPC, RPC_RAW, Target, Texts};
+use crate::target::{BODY_BYTES, Caller, RAW, RPC, RPC_RAW, Sessions, Target, Texts};
 use clap::Args;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -32,13 +32,16 @@ pub(crate) struct Options {
     /// Only these numbers of callers.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
     pub(crate) callers: Vec<usize>,
+    /// Callers that share one session, beside as many with sessions of their own.
+    #[arg(long, value_delimiter = ',', default_values_t = [16])]
+    shared: Vec<usize>,
     /// Calls in a second of the open loop, by 64 callers; several are measured in turn.
     #[arg(long, value_delimiter = ',', default_values_t = [500.0, 2_000.0, 5_000.0])]
     rates: Vec<f64>,
     /// Messages of a call in the loop of batches.
     #[arg(long, default_value_t = 256)]
     pub(crate) batch: usize,
-    /// No open loop and no batches.
+    /// Neither open loops nor batches.
     #[arg(long)]
     closed_only: bool,
     /// Callers that share a connection.
@@ -61,9 +64,13 @@ pub(crate) struct Figures {
 }
 
 impl Figures {
-    pub(crate) fn rate(&mut self) -> f64 {
-        self.rates.sort_unstable_by(f64::total_cmp);
-        self.rates.get(self.rates.len() / 2).copied().unwrap_or(f64::NAN)
+    pub(crate) fn rate(&self) -> f64 {
+        median(self.rates.clone())
+    }
+
+    /// The median of the ratios of its rates to those of another loop in the same rounds.
+    fn ratio_to(&self, other: &Self) -> f64 {
+        median(self.rates.iter().zip(&other.rates).map(|(rate, other)| rate / other).collect())
     }
 
     /// Processor time of the server for each message, in microseconds.
@@ -78,6 +85,11 @@ impl Figures {
             ("written_bytes", self.cost.written as f64 / self.messages.max(1) as f64),
         ]
     }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// Calls of a loop.
@@ -165,14 +177,23 @@ async fn open(callers: &mut Vec<Caller>, rate: f64, time: Duration) -> (Calls, f
 /// Kind of loop.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Loop {
-    Closed { callers: usize, batch: usize },
-    Open { rate: f64 },
+    Closed {
+        callers: usize,
+        batch: usize,
+    },
+    /// A closed loop in which all callers append to one session.
+    Shared {
+        callers: usize,
+    },
+    Open {
+        rate: f64,
+    },
 }
 
 impl Loop {
     pub(crate) fn callers(self) -> usize {
         match self {
-            Self::Closed { callers, .. } => callers,
+            Self::Closed { callers, .. } | Self::Shared { callers } => callers,
             Self::Open { .. } => OPEN_CALLERS,
         }
     }
@@ -182,7 +203,15 @@ impl Loop {
             Self::Closed { callers: 1, batch: 1 } => "closed, 1 caller".to_owned(),
             Self::Closed { callers, batch: 1 } => format!("closed, {callers} callers"),
             Self::Closed { batch, .. } => format!("closed, 1 caller, batches of {batch}"),
+            Self::Shared { callers } => format!("closed, {callers} callers, one session"),
             Self::Open { rate } => format!("open, {rate} calls a second"),
+        }
+    }
+
+    pub(crate) fn sessions(self) -> Sessions {
+        match self {
+            Self::Closed { .. } | Self::Open { .. } => Sessions::Own,
+            Self::Shared { .. } => Sessions::Shared,
         }
     }
 
@@ -193,6 +222,10 @@ impl Loop {
             Self::Closed { batch, .. } => {
                 let (calls, rate) = closed(callers, batch, time).await;
                 (calls, rate * batch as f64, batch)
+            }
+            Self::Shared { .. } => {
+                let (calls, rate) = closed(callers, 1, time).await;
+                (calls, rate, 1)
             }
             Self::Open { rate } => {
                 let (calls, rate) = open(callers, rate, time).await;
@@ -215,13 +248,13 @@ impl Loop {
             Self::Closed { callers: 8, batch: 1 } => (Some(0.35), None, None),
             Self::Closed { callers: 64, batch: 1 } => (Some(0.3), None, Some(17_000.0)),
             Self::Closed { batch: 256, .. } => (Some(0.35), None, None),
-            Self::Closed { .. } | Self::Open { .. } => (None, None, None),
+            Self::Closed { .. } | Self::Shared { .. } | Self::Open { .. } => (None, None, None),
         }
     }
 }
 
 /// Reports a loop of all targets, the baselines first.
-fn report_loop(measured: Loop, targets: &[Target], figures: &mut [Figures], report: &mut Report) {
+fn report_loop(measured: Loop, targets: &[Target], figures: &[Figures], report: &mut Report) {
     let what = measured.name();
     // Rates and median latencies of the baselines.
     let mut floors: Vec<(&str, f64, f64)> = Vec::new();
@@ -231,7 +264,7 @@ fn report_loop(measured: Loop, targets: &[Target], figures: &mut [Figures], repo
         let floor = |name: &str| floors.iter().find(|floor| floor.0 == name);
         let of = |name: &str| floor(name).map_or(f64::NAN, |floor| rate / floor.1);
         let median_of = |name: &str| floor(name).map_or(f64::NAN, |floor| floor.2 / median);
-        if matches!(measured, Loop::Closed { .. }) && target.name != RAW && target.name != RPC {
+        if matches!(measured, Loop::Closed { .. } | Loop::Shared { .. }) && target.name != RAW && target.name != RPC {
             // The medians of a single caller hardly depend on what else the machine does.
             let mut ratios = vec![("ratio_to_raw", of(RAW)), ("p50_ratio_to_raw", median_of(RAW))];
             if !target.is_baseline() {
@@ -257,10 +290,21 @@ fn report_loop(measured: Loop, targets: &[Target], figures: &mut [Figures], repo
     }
 }
 
+/// Reports the appends of callers that share a session against those of as many with sessions of their own.
+fn report_shared(shared: Loop, targets: &[Target], [own, one]: [&[Figures]; 2], report: &mut Report) {
+    let what = shared.name();
+    for ((target, own), one) in targets.iter().zip(own).zip(one).filter(|((target, _), _)| !target.is_baseline()) {
+        let of_p50 = own.latencies.millis(0.5) / one.latencies.millis(0.5);
+        let of_p99 = own.latencies.millis(0.99) / one.latencies.millis(0.99);
+        report.figures(&what, &target.name, &[("p50_ratio_to_own", of_p50), ("p99_ratio_to_own", of_p99)]);
+        report.target(&what, &target.name, ("ratio_to_own", one.ratio_to(own)), Bound::AtLeast(1.0));
+    }
+}
+
 /// Counts the pages that a short message, alone, writes to the log.
 async fn short_messages(target: &Target, report: &mut Report) {
     let Some(log) = target.log() else { return };
-    let mut caller = target.callers(1, 1, &Texts::new(SEED, SHORT_BYTES)).await.remove(0);
+    let mut caller = target.callers(1, 1, Sessions::Own, &Texts::new(SEED, SHORT_BYTES)).await.remove(0);
     let mut log = Log::open(&log);
     let mut pages = Vec::new();
     for _ in 0..SHORT_MESSAGES {
@@ -290,11 +334,13 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         true => (1.5, 3, &options.rates[..options.rates.len().min(1)]),
         false => (options.seconds, options.rounds, &options.rates[..]),
     };
-    let mut loops: Vec<Loop> =
-        options.callers.iter().map(|callers| Loop::Closed { callers: *callers, batch: 1 }).collect();
+    let closed = |callers: &usize| Loop::Closed { callers: *callers, batch: 1 };
+    // The loops of a group take turns.
+    let mut groups: Vec<Vec<Loop>> = options.callers.iter().map(|callers| vec![closed(callers)]).collect();
+    groups.extend(options.shared.iter().map(|callers| vec![closed(callers), Loop::Shared { callers: *callers }]));
     if !options.closed_only {
-        loops.push(Loop::Closed { callers: 1, batch: options.batch });
-        loops.extend(rates.iter().map(|rate| Loop::Open { rate: *rate }));
+        groups.push(vec![Loop::Closed { callers: 1, batch: options.batch }]);
+        groups.extend(rates.iter().map(|rate| vec![Loop::Open { rate: *rate }]));
     }
     let mut targets = Target::floors();
     targets.extend(binaries.iter().map(|binary| Target::daemon(binary)));
@@ -303,17 +349,29 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
     for target in &targets {
         short_messages(target, report).await;
     }
-    for measured in loops {
-        let mut figures: Vec<Figures> = targets.iter().map(|_| Figures::default()).collect();
-        let mut callers = Vec::new();
-        for target in &targets {
-            callers.push(target.callers(measured.callers(), options.per_connection, &texts).await);
+    for group in groups {
+        let mut of_loops: Vec<(Loop, Vec<Vec<Caller>>, Vec<Figures>)> = Vec::new();
+        for &measured in &group {
+            let mut callers = Vec::new();
+            for target in &targets {
+                let of_target =
+                    target.callers(measured.callers(), options.per_connection, measured.sessions(), &texts).await;
+                callers.push(of_target);
+            }
+            of_loops.push((measured, callers, targets.iter().map(|_| Figures::default()).collect()));
         }
         for _ in 0..rounds {
-            for ((target, callers), figures) in targets.iter().zip(&mut callers).zip(&mut figures) {
-                measured.round(target, callers, time, figures).await;
+            for (index, target) in targets.iter().enumerate() {
+                for (measured, callers, figures) in &mut of_loops {
+                    measured.round(target, &mut callers[index], time, &mut figures[index]).await;
+                }
             }
         }
-        report_loop(measured, &targets, &mut figures, report);
+        for (measured, _, figures) in &of_loops {
+            report_loop(*measured, &targets, figures, report);
+        }
+        if let [(_, _, own), (shared, _, one)] = &of_loops[..] {
+            report_shared(*shared, &targets, [own, one], report);
+        }
     }
 }

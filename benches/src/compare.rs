@@ -28,6 +28,9 @@ pub(crate) struct Options {
     /// Only these numbers of callers.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64])]
     callers: Vec<usize>,
+    /// Callers that share one session.
+    #[arg(long, default_value_t = 16)]
+    shared: usize,
     /// Messages of a call in the loop of batches.
     #[arg(long, default_value_t = 256)]
     batch: usize,
@@ -60,12 +63,13 @@ pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
     let builds = [Target::daemon(&options.first), Target::daemon(&options.second)];
     let mut loops: Vec<Loop> =
         options.callers.iter().map(|callers| Loop::Closed { callers: *callers, batch: 1 }).collect();
+    loops.push(Loop::Shared { callers: options.shared });
     loops.push(Loop::Closed { callers: 1, batch: options.batch });
     let texts = Texts::new(1, BODY_BYTES);
     for measured in loops {
         let mut callers = Vec::new();
         for build in &builds {
-            callers.push(build.callers(measured.callers(), 1, &texts).await);
+            callers.push(build.callers(measured.callers(), 1, measured.sessions(), &texts).await);
         }
         let mut of_rounds = Vec::new();
         for round in 0..rounds {
@@ -76,8 +80,8 @@ pub(crate) async fn run(options: &Options, short: bool, report: &mut Report) {
             }
             of_rounds.push(figures);
         }
-        let mut pairs = |figure: &str, of: fn(&mut Figures) -> f64| {
-            let pairs: Vec<(f64, f64)> = of_rounds.iter_mut().map(|[first, second]| (of(first), of(second))).collect();
+        let mut pairs = |figure: &str, of: fn(&Figures) -> f64| {
+            let pairs: Vec<(f64, f64)> = of_rounds.iter().map(|[first, second]| (of(first), of(second))).collect();
             ratios(&measured.name(), figure, &pairs, report);
         };
         pairs("rate", Figures::rate);

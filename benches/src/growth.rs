@@ -5,7 +5,7 @@
 
 use crate::process::Cost;
 use crate::report::{Bound, Latencies, Report};
-use crate::target::{BODY_BYTES, Target, Texts, connect, message, request, session};
+use crate::target::{BODY_BYTES, Sessions, Target, Texts, connect, message, request, session};
 use clap::Args;
 use longhand::pb::message_service_client::MessageServiceClient;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
 async fn measure(target: &Target, messages: usize, options: &Options) -> Vec<Fifth> {
     let texts = Texts::new(1, options.bytes);
     let raw = Target::floors().remove(0);
-    let mut raw = raw.callers(1, 1, &texts).await.remove(0);
+    let mut raw = raw.callers(1, 1, Sessions::Own, &texts).await.remove(0);
     let channel = connect(target.address()).await;
     let session = session(&channel).await;
     let mut client = MessageServiceClient::new(channel);

@@ -3,7 +3,7 @@
 
 use crate::append::{Figures, Loop};
 use crate::report::{Latencies, Report};
-use crate::target::{BODY_BYTES, Target, Texts};
+use crate::target::{BODY_BYTES, Sessions, Target, Texts};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -119,7 +119,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
         let measured = Loop::Closed { callers: count, batch: 1 };
         let mut callers = Vec::new();
         for target in &targets {
-            callers.push(target.callers(count, 1, &texts).await);
+            callers.push(target.callers(count, 1, Sessions::Own, &texts).await);
         }
         let mut ours: Vec<Figures> = targets.iter().map(|_| Figures::default()).collect();
         let mut theirs: Vec<(Vec<f64>, Latencies)> = stores.iter().map(|_| Default::default()).collect();
@@ -132,7 +132,7 @@ pub(crate) async fn run(binaries: &[String], options: &Options, short: bool, rep
             }
         }
         let what = measured.name();
-        for (target, figures) in targets.iter().zip(&mut ours) {
+        for (target, figures) in targets.iter().zip(&ours) {
             let rate = figures.rate();
             report.row(&what, &target.name, Some(rate), &figures.latencies, &[]);
         }

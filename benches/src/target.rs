@@ -14,12 +14,13 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 use tonic::transport::{Channel, Endpoint};
 
 /// Size of a message's text, in bytes.
 pub(crate) const BODY_BYTES: usize = 1_024;
-/// Messages after which a caller continues in a new session, as agents do. A session that is never compacted would fill
-/// the memory for loaded sessions.
+/// Messages of each caller after which its session is replaced by a new one, as agents do. A session that is never
+/// compacted would fill the memory for loaded sessions.
 const SESSION_MESSAGES: usize = 500;
 /// Different texts of a run.
 const TEXTS: usize = 512;
@@ -176,12 +177,23 @@ impl Target {
         log_in(&folder)
     }
 
-    /// Creates callers, several of which may share a connection.
-    pub(crate) async fn callers(&self, count: usize, per_connection: usize, texts: &Texts) -> Vec<Caller> {
-        let sessions = match &self.kind {
+    /// Creates callers, several of which may share a connection, and all of which may share a session.
+    pub(crate) async fn callers(
+        &self,
+        count: usize,
+        per_connection: usize,
+        sessions: Sessions,
+        texts: &Texts,
+    ) -> Vec<Caller> {
+        let channel = match &self.kind {
             Kind::Floor(_) | Kind::Rpc(_) => None,
             Kind::Daemon(daemon) => Some(connect(&daemon.socket).await),
         };
+        let writers = match sessions {
+            Sessions::Own => 1,
+            Sessions::Shared => count,
+        };
+        let mut session: Option<Arc<Mutex<Session>>> = None;
         let mut callers = Vec::new();
         let mut shared: Option<Client> = None;
         for index in 0..count {
@@ -193,11 +205,12 @@ impl Target {
                         _ => Client::connect(self.address()).await,
                     };
                     shared = Some(client.clone());
-                    let id = match &sessions {
-                        Some(sessions) => session(sessions).await,
-                        None => "ses_00000000000000000000000000000000".to_owned(),
+                    let own = match &session {
+                        Some(session) if index % writers != 0 => session.clone(),
+                        _ => Arc::new(Mutex::new(Session::begin(channel.clone(), writers).await)),
                     };
-                    To::Remote(Connection { client, sessions: sessions.clone(), session: id, count: 0 })
+                    session = Some(own.clone());
+                    To::Remote(client, own)
                 }
             };
             callers.push(Caller { texts: texts.of_caller(index), to });
@@ -224,17 +237,51 @@ pub(crate) struct Caller {
 }
 
 enum To {
-    Remote(Connection),
+    Remote(Client, Arc<Mutex<Session>>),
     Floor(Floor, i64),
 }
 
-struct Connection {
-    client: Client,
+/// The sessions of callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sessions {
+    /// Each caller has a session of its own.
+    Own,
+    /// All callers share one session.
+    Shared,
+}
+
+/// A session, and those that replace it.
+struct Session {
     /// The connection on which sessions are created; none if the server has no sessions.
-    sessions: Option<Channel>,
-    session: String,
+    channel: Option<Channel>,
+    id: String,
     /// Messages in the session.
     count: usize,
+    /// Messages after which it is replaced.
+    most: usize,
+}
+
+impl Session {
+    /// A new session for this number of callers.
+    async fn begin(channel: Option<Channel>, writers: usize) -> Self {
+        let id = match &channel {
+            Some(channel) => session(channel).await,
+            None => "ses_00000000000000000000000000000000".to_owned(),
+        };
+        Self { channel, id, count: 0, most: writers * SESSION_MESSAGES }
+    }
+
+    /// The session for the next messages.
+    async fn next(&mut self, count: usize) -> &str {
+        if let Some(channel) = &self.channel
+            && self.count >= self.most
+        {
+            self.id = session(channel).await;
+            self.count = 0;
+        }
+        self.count += count;
+        &self.id
+    }
 }
 
 /// A call that is ready to be made.
@@ -244,21 +291,15 @@ pub(crate) enum Call {
 }
 
 impl Caller {
-    /// Prepares an append of `count` messages. Continues in a new session if the caller's session is long enough.
+    /// Prepares an append of `count` messages. Continues in a new session if the session is long enough.
     pub(crate) async fn prepare(&mut self, count: usize) -> Call {
         let texts = &mut self.texts;
         let texts = (0..count).map(|_| texts.text());
         match &mut self.to {
             To::Floor(..) => Call::Floor(texts.collect()),
-            To::Remote(connection) => {
-                if let Some(sessions) = &connection.sessions
-                    && connection.count >= SESSION_MESSAGES
-                {
-                    connection.session = session(sessions).await;
-                    connection.count = 0;
-                }
-                connection.count += count;
-                Call::Remote(client::encode(&request(&connection.session, texts.map(message).collect())))
+            To::Remote(_, session) => {
+                let mut session = session.lock().await;
+                Call::Remote(client::encode(&request(session.next(count).await, texts.map(message).collect())))
             }
         }
     }
@@ -266,9 +307,9 @@ impl Caller {
     /// Makes a call that this caller prepared.
     pub(crate) async fn call(&mut self, call: Call) {
         match (&mut self.to, call) {
-            (To::Remote(connection), Call::Remote(body)) => connection.client.append(body).await,
+            (To::Remote(client, _), Call::Remote(body)) => client.append(body).await,
             (To::Floor(floor, session), Call::Floor(texts)) => floor.append(*session, texts).await,
-            (To::Remote(_), Call::Floor(_)) | (To::Floor(..), Call::Remote(_)) => panic!("a call of another caller"),
+            (To::Remote(..), Call::Floor(_)) | (To::Floor(..), Call::Remote(_)) => panic!("a call of another caller"),
         }
     }
 }

@@ -100,15 +100,16 @@ impl Longhand {
         window: Option<&ModelWindow>,
         overflows: bool,
     ) -> Appended {
-        let Receipt { revision, seq, ids, existed_count, pending, appended_bytes } = receipt;
-        let session = self.written(known.key, revision, appended_bytes).await;
-        let tokens = |window: &ModelWindow| session.as_ref().map(|session| session.fold.context_tokens(window));
-        let is_over = tokens(&known.window).zip(overflow::due_at(&known.policy, &known.window));
-        // If the tokens are unknown, a caller that sees a pending decision can wait for it.
-        let is_reached = overflows || session.is_none() || is_over.is_some_and(|(tokens, due)| tokens >= due);
         let window = window_of_call(&known.window, window);
+        let tokens =
+            |session: &LoadedSession| (session.fold.context_tokens(window), session.fold.context_tokens(&known.window));
+        let (context_tokens, own_tokens) = self.written(known.key, &receipt, tokens).await.unzip();
+        let Receipt { revision, seq, ids, existed_count, pending, .. } = receipt;
+        let is_over = own_tokens.zip(overflow::due_at(&known.policy, &known.window));
+        // If the tokens are unknown, a caller that sees a pending decision can wait for it.
+        let is_reached = overflows || own_tokens.is_none() || is_over.is_some_and(|(tokens, due)| tokens >= due);
         let context = ContextUsage {
-            context_tokens: tokens(window),
+            context_tokens,
             window_tokens: window.context,
             due_tokens: overflow::due_at(&known.policy, window),
             due: pending.is_due && is_reached && pending.compaction.is_none(),
@@ -117,14 +118,19 @@ impl Longhand {
         Appended { ids, existed_count, revision, seq, context }
     }
 
-    /// A session after a write: from memory, or read if that takes no longer than the write. An error here does not
-    /// affect the write.
-    async fn written(&self, key: SessionKey, revision: Revision, appended_bytes: i64) -> Option<Arc<LoadedSession>> {
-        let found = match appended_bytes > limits::READ_AT_ONCE_BYTES {
-            true => {
-                self.shared.loaded.session(key, Some(revision)).await.map(|found| found.map(|(session, _)| session))
+    /// A fact about a session after a write: from memory, or read if that takes no longer than the write. An error here
+    /// does not affect the write.
+    async fn written<T>(
+        &self,
+        key: SessionKey,
+        receipt: &Receipt,
+        fact: impl Fn(&LoadedSession) -> T + Send + Sync,
+    ) -> Option<T> {
+        let found = match self.shared.loaded.fact(key, receipt.newest, &fact).await {
+            Ok(None) if receipt.appended_bytes <= limits::READ_AT_ONCE_BYTES => {
+                self.small(key).await.map(|session| session.map(|session| fact(&session)))
             }
-            false => self.loaded_or_small(key, Some(revision)).await,
+            found => found,
         };
         found.unwrap_or_else(|error| {
             tracing::warn!(%error, "no context usage is known behind a write");
@@ -132,15 +138,16 @@ impl Longhand {
         })
     }
 
-    /// A session that is in memory or small, at its newest revision, or at least at the revision `at_least`.
-    pub(super) async fn loaded_or_small(
-        &self,
-        key: SessionKey,
-        at_least: Option<Revision>,
-    ) -> store::Result<Option<Arc<LoadedSession>>> {
-        if let Some((session, _)) = self.shared.loaded.session(key, at_least).await? {
-            return Ok(Some(session));
+    /// A session that is in memory or small, at its newest revision.
+    pub(super) async fn loaded_or_small(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
+        match self.shared.loaded.session(key).await? {
+            Some((session, _)) => Ok(Some(session)),
+            None => self.small(key).await,
         }
+    }
+
+    /// A session that is small, read at its newest revision.
+    async fn small(&self, key: SessionKey) -> store::Result<Option<Arc<LoadedSession>>> {
         let most = usize::try_from(limits::READ_AT_ONCE_BYTES).unwrap_or(usize::MAX);
         let source = match self.store().source_within(key, None, most).await {
             Ok(source) => source,
@@ -310,7 +317,7 @@ impl Longhand {
         let PageOf { from: i64::MAX, at: i64::MAX, backward: true, records, limit, .. } = *page else {
             return Ok(None);
         };
-        let Some((session, _)) = self.shared.loaded.session(key, None).await? else { return Ok(None) };
+        let Some((session, _)) = self.shared.loaded.session(key).await? else { return Ok(None) };
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let Some((messages, next)) = session.newest_messages(limit) else { return Ok(None) };
         // Records are in no view, and not in memory.

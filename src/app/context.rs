@@ -171,7 +171,7 @@ impl Longhand {
     async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
         let window = |session: &LoadedSession| window_of_call(&session.source.window, request.window.as_ref()).clone();
         if request.as_of.is_none()
-            && let Some((session, pending)) = self.shared.loaded.session(key, None).await?
+            && let Some((session, pending)) = self.shared.loaded.session(key).await?
         {
             return Ok(BuiltView { window: window(&session), session, pending, held: None });
         }

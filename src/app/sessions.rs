@@ -264,7 +264,7 @@ impl Longhand {
 
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (mut session, policy) = self.store().session(key).await?;
-        match self.loaded_or_small(key, None).await {
+        match self.loaded_or_small(key).await {
             Ok(loaded) => session.context = loaded.map(|loaded| loaded.context()).or(session.context),
             // The context usage in the session's row is valid too.
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),

@@ -25,7 +25,7 @@ use crate::policy::tokens::RunningEstimate;
 use crate::policy::{Policy, overflow, recall, render, shorten};
 use resume::ResumePoints;
 use reports::Reports;
-use usage::CurrentUsage;
+use usage::{CurrentUsage, RunningUsage};
 
 pub use prepared::PreparedCompaction;
 pub use resume::ResumePoint;
@@ -72,6 +72,7 @@ struct Incremental {
     resume_points: ResumePoints,
     estimate: RunningEstimate,
     reports: Reports,
+    usage: Option<RunningUsage>,
 }
 
 impl Fold {
@@ -89,9 +90,12 @@ impl Fold {
         if let Some(Passages { request, message }) = passages {
             fold.view = recall::join(input.policy, fold.view, request, message);
             fold.hashes = hash::hashes(&fold.view.messages);
-            let reports = fold.incremental.take().map(|incremental| incremental.reports);
-            let reply = reports.as_ref().and_then(Reports::believed);
-            fold.usage = reply.map(|reply| usage::current(input.policy, input.messages, &fold.view, reply));
+            let FoldInput { policy, messages, .. } = input;
+            let running = fold.incremental.take().and_then(|incremental| incremental.usage);
+            let whole = |reply| {
+                RunningUsage::new(policy, reply, ResumePoint::default(), messages, &fold.view.messages).current(policy)
+            };
+            fold.usage = running.map(|running| whole(running.reply));
         }
         fold
     }
@@ -117,9 +121,8 @@ impl Fold {
         incremental.estimate.truncate(from.shown);
         incremental.estimate.extend(policy, &self.view.messages[from.shown..], newer);
         self.view.estimated_tokens = incremental.estimate.tokens(policy);
-        incremental.reports.extend(input, from.sources);
-        let believed = incremental.reports.believed();
-        self.usage = believed.map(|reply| usage::current(policy, messages, &self.view, reply));
+        incremental.extend_usage(input, from, &self.view.messages);
+        self.usage = incremental.usage.as_ref().map(|usage| usage.current(policy));
         self.usage_doubt = incremental.reports.newest_doubt();
         self.incremental = Some(incremental);
         from
@@ -181,6 +184,25 @@ impl Fold {
             view: shorter.view,
             hashes,
         }
+    }
+}
+
+impl Incremental {
+    /// Continues the usage behind a resume point, by the same reply or by a newer one.
+    fn extend_usage(&mut self, input: FoldInput<'_>, from: ResumePoint, view: &[ViewMessage]) {
+        let FoldInput { policy, messages, .. } = input;
+        self.reports.extend(input, from.sources);
+        let known = self.usage.take().filter(|usage| usage.reply.index < from.sources);
+        self.usage = self.reports.believed().map(|reply| match known {
+            Some(mut usage) if usage.reply.index == reply.index => {
+                usage.extend(policy, from, messages, view);
+                usage
+            }
+            _ => {
+                let measured = self.resume_points.last(self.reports.unchanged_since(reply.seen).min(reply.index));
+                RunningUsage::new(policy, reply.clone(), measured, messages, view)
+            }
+        });
     }
 }
 

@@ -21,7 +21,7 @@ pub struct ResumePoint {
 pub(super) struct ResumePoints {
     /// The resume points, ascending.
     points: Vec<ResumePoint>,
-    /// Calls without a result: the index of the call's message, and the call's id.
+    /// Calls without a result, in order: the index of the call's message, and the call's id.
     waiting: Vec<(usize, String)>,
     earlier: Earlier,
 }
@@ -32,10 +32,20 @@ impl ResumePoints {
     pub(super) fn before(&self, messages: &[SourceMessage], unchanged: usize) -> ResumePoint {
         let parts = messages[unchanged..].iter().flat_map(|source| &source.message.parts);
         let answered: HashSet<&str> = parts.filter_map(|part| result_id(&part.body)).collect();
+        if answered.is_empty() {
+            return self.last(unchanged);
+        }
         let waiting = self.waiting.iter().filter(|(_, call_id)| answered.contains(call_id.as_str()));
-        let start = waiting.map(|(index, _)| *index).fold(unchanged, usize::min);
-        let count = self.points.partition_point(|point| point.sources <= start);
-        self.points[..count].last().copied().unwrap_or_default()
+        self.last(waiting.map(|(index, _)| *index).fold(unchanged, usize::min))
+    }
+
+    /// The last point with at most this number of stored messages before it.
+    pub(super) fn last(&self, sources: usize) -> ResumePoint {
+        self.points[..self.count(sources)].last().copied().unwrap_or_default()
+    }
+
+    fn count(&self, sources: usize) -> usize {
+        self.points.partition_point(|point| point.sources <= sources)
     }
 
     /// The calls before a resume point; those after it are forgotten.
@@ -46,8 +56,8 @@ impl ResumePoints {
 
     /// Replaces all resume points after `from` by those of the `count` messages that were rendered after it.
     pub(super) fn extend(&mut self, from: ResumePoint, rendered: &Rendered<'_>, count: usize) {
-        self.points.retain(|point| point.sources <= from.sources);
-        self.waiting.retain(|(index, _)| *index < from.sources);
+        self.points.truncate(self.count(from.sources));
+        self.waiting.truncate(self.waiting.partition_point(|(index, _)| *index < from.sources));
         let mut calls = rendered.calls.iter().peekable();
         let mut answered_by = 0;
         let first = first_resume_point(rendered);

@@ -1,11 +1,14 @@
-use super::{Fold, FoldInput};
+use super::usage::RunningUsage;
+use super::{Fold, FoldInput, ResumePoint};
 use crate::model::Revision;
 use crate::model::layout::Placement;
 use crate::model::message::{GivenView, MessageKind};
+use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{SourceMessage, View};
 use crate::policy::{Policy, dsl, presets};
 use proptest::prelude::*;
+use std::sync::Arc;
 
 /// Two turns; the second reply reports 1 000 tokens in and 10 out.
 const TALK: &str = "u1 400c\na1 400c\nu2 400c\na2 usage=1000/10 400c\nu3 400c\nu4 800c";
@@ -87,9 +90,8 @@ fn the_newest_valid_usage_counts() {
     let mut messages = dsl::parse(&talk);
     assert_eq!(fold(&policy, &messages, 1).context_tokens(&window(60_000)), 5_000 + 100);
     // The newer reply was given a view from before a change, the older one a newer view.
-    let given = |revision| Some(GivenView { revision, hash: [7; 32], window: window(60_000), shortened: false });
-    messages[3].message.finish.view = given(3);
-    messages[6].message.finish.view = given(2);
+    messages[3].message.finish.view = Some(given(3));
+    messages[6].message.finish.view = Some(given(2));
     assert_eq!(fold(&policy, &messages, 3).context_tokens(&window(60_000)), 1_010 + 100 + 200 + 100 + 100);
 }
 
@@ -158,6 +160,70 @@ fn a_fold_that_is_extended_is_the_one_from_scratch() {
     }
 }
 
+/// Everything before a resume point is replaced by other words that came later: nobody who reads it gets the same result.
+fn forged(
+    policy: &Policy,
+    known: &Fold,
+    messages: &[SourceMessage],
+    before: ResumePoint,
+) -> (Fold, Vec<SourceMessage>) {
+    let words = || Arc::new(PartBody::Text("forged ".repeat(1_000)));
+    let (mut known, mut messages) = (known.clone(), messages.to_vec());
+    for source in &mut messages[..before.sources] {
+        source.counts = None;
+        for part in &mut source.message.parts {
+            (part.body, part.revision) = (words(), Revision::MAX);
+        }
+    }
+    for part in known.view.messages[..before.shown].iter_mut().flat_map(|message| &mut message.parts) {
+        part.body = words();
+    }
+    assert!(fold(policy, &messages, 1).view.estimated_tokens > known.view.estimated_tokens, "the words are others");
+    (known, messages)
+}
+
+/// The cost of an append does not grow with the view: everything before it is not read.
+#[test]
+fn an_extension_reads_nothing_of_the_view_before_it() {
+    let talk: String = (2..40).map(|turn| format!("u{turn} 400c\na{turn} 40c\n")).collect();
+    let talk = format!("u1 400c\na1 usage=1000/10 400c\n{talk}");
+    for policy in presets::all().iter().map(|preset| preset.policy()) {
+        for (newest, behind) in [
+            ("u40 80c", 0),
+            ("a40 80c\n  call read#c1", 0),
+            // The usage of this reply leaves three messages to be estimated.
+            ("a40 usage=9000/10 80c", 3),
+        ] {
+            let mut messages = dsl::parse(&format!("{talk}{newest}"));
+            let unchanged = messages.len() - 1;
+            messages[1].message.finish.view = Some(given(1));
+            if behind > 0 {
+                messages[unchanged].message.finish.view =
+                    Some(given(messages[unchanged - behind - 1].message.revision));
+            }
+            let known = fold(&policy, &messages[..unchanged], 1);
+            let first = unchanged - behind;
+            let before =
+                ResumePoint { sources: first, shown: fold(&policy, &messages[..first], 1).view.messages.len() };
+            let (mut blind, forged) = forged(&policy, &known, &messages, before);
+            let mut extended = known;
+            extended.extend(FoldInput { policy: &policy, messages: &messages, changed_revision: 1, window: &window(60_000) }, unchanged);
+            blind.extend(FoldInput { policy: &policy, messages: &forged, changed_revision: 1, window: &window(60_000) }, unchanged);
+            let (hashes, view, tokens) = facts(&extended);
+            let (blind_hashes, blind_view, blind_tokens) = facts(&blind);
+            let name = &policy.preset;
+            assert_eq!(blind_tokens, tokens, "{name}: {newest}");
+            assert_eq!(blind_view.estimated_tokens, view.estimated_tokens, "{name}: {newest}");
+            assert_eq!(blind_view.messages[before.shown..], view.messages[before.shown..], "{name}: {newest}");
+            assert_eq!(blind_hashes, hashes, "{name}: {newest}");
+        }
+    }
+}
+
+fn given(revision: Revision) -> GivenView {
+    GivenView { revision, hash: [7; 32], window: window(60_000), shortened: false }
+}
+
 /// Messages of two writers with few call ids, so that ids are reused and results come late, twice or without a call.
 fn tangled() -> impl Strategy<Value = Vec<SourceMessage>> {
     let part = (0..4_u8, 0..3_u8).prop_map(|(kind, id)| match kind {
@@ -201,6 +267,52 @@ proptest! {
                 known.extend(rows, (count - 1).saturating_sub(open - 1));
                 let scratch = Fold::new(rows, None);
                 prop_assert_eq!(facts(&known), facts(&scratch));
+            }
+        }
+    }
+
+    /// Of the messages, some stay open while others come, and replies answer views of some time before.
+    #[test]
+    fn usage_runs_on_as_if_it_were_counted_anew(
+        messages in tangled(),
+        late in prop::collection::vec((0..5_usize, 0..6_usize), 14),
+    ) {
+        let at = |time: usize| 10 * Revision::try_from(time).expect("few") + 1;
+        let mut messages = messages;
+        for (index, source) in messages.iter_mut().enumerate() {
+            source.message.revision = at(index);
+            source.message.parts.iter_mut().for_each(|part| part.revision = at(index));
+            let (open, lag) = late[index];
+            source.message.sealed_revision = Some(at(index + open));
+            if let Some(last) = source.message.parts.last_mut() {
+                last.revision = at(index + open);
+            }
+            source.message.finish.view = (lag > 0).then(|| given(at(index.saturating_sub(lag))));
+        }
+        // The messages as they were when the newest of them came.
+        let then = |count: usize| -> Vec<SourceMessage> {
+            let mut messages = messages[..count].to_vec();
+            for (_, source) in messages.iter_mut().enumerate().filter(|(index, _)| index + late[*index].0 >= count) {
+                source.message.sealed_revision = None;
+                source.message.parts.pop();
+            }
+            messages
+        };
+        for policy in [presets::opencode::seed(), presets::find("gemini-cli@0.26").expect("a preset").policy()] {
+            let mut known = fold(&policy, &[], 1);
+            for count in 1..=messages.len() {
+                let rows = then(count);
+                let open = |index: &usize| index + late[*index].0 >= count - 1;
+                let unchanged = (0..count - 1).find(open).unwrap_or(count - 1);
+                known.extend(FoldInput { policy: &policy, messages: &rows, changed_revision: 1, window: &window(60_000) }, unchanged);
+                let scratch = fold(&policy, &rows, 1);
+                prop_assert_eq!(facts(&known), facts(&scratch));
+                let running = known.incremental.as_ref().and_then(|incremental| incremental.usage.as_ref());
+                let whole = running.map(|usage| {
+                    let reply = usage.reply.clone();
+                    RunningUsage::new(&policy, reply, ResumePoint::default(), &rows, &known.view.messages).current(&policy)
+                });
+                prop_assert_eq!(known.usage, whole);
             }
         }
     }

@@ -1,11 +1,13 @@
 //! Selection of the valid reported usage, and the estimate of everything after the view that it measured.
 
+use super::ResumePoint;
 use crate::model::ids::{MessageId, PartId};
 use crate::model::message::{Message, Role};
 use crate::model::part::PartBody;
 use crate::model::view::{SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 use crate::model::{FIRST_REVISION, Revision};
-use crate::policy::{Policy, UsageCount, tokens};
+use crate::policy::tokens::{self, RunningEstimate};
+use crate::policy::{Policy, UsageCount};
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -33,35 +35,73 @@ impl CurrentUsage {
 }
 
 /// The context usage by a reply: its reported tokens, and the estimate of everything that became visible after the view
-/// that it measured.
-pub(super) fn current(policy: &Policy, messages: &[SourceMessage], view: &View, reply: &Reply) -> CurrentUsage {
-    let newer = Newer::of(messages.iter(), reply.seen);
-    let is_after = |message: &ViewMessage, part: &ViewPart| match part.source {
-        Some(id) if message.revision == reply.revision => reply.unread.contains(&id),
-        Some(id) => newer.parts.contains(&id),
-        None => false,
-    };
-    // Passages come back for the newest request, so they are new if that request is.
-    let newest_request = view.messages.iter().rev().find(|message| message.role == Role::User);
-    let asks_anew = newest_request.is_some_and(|request| request.parts.iter().any(|part| is_after(request, part)));
-    let is_counted = |message: &ViewMessage, part: &ViewPart| match message.kind {
-        ViewKind::Retrieved => asks_anew,
-        _ => is_after(message, part),
-    };
-    let may_count = |message: &ViewMessage| {
-        message.revision == reply.revision || message.kind == ViewKind::Retrieved || newer.is_shown_by(message)
-    };
-    let after = estimate(policy, messages, view, may_count, is_counted);
-    let own = match policy.counting.usage {
-        UsageCount::Prompt => {
-            let is_own = |message: &ViewMessage| message.revision == reply.revision;
-            let is_written =
-                |_: &ViewMessage, part: &ViewPart| part.source.is_none_or(|id| !reply.unread.contains(&id));
-            estimate(policy, messages, view, is_own, is_written)
-        }
-        UsageCount::Total | UsageCount::Nothing => 0,
-    };
-    CurrentUsage { reported: reply.tokens, after, own }
+/// that it measured. Later messages continue it, so that its cost does not grow with their number.
+#[derive(Debug, Clone)]
+pub(super) struct RunningUsage {
+    pub(super) reply: Reply,
+    /// The number of view messages that the measured view had whole, all of them before the reply.
+    measured: usize,
+    /// The estimate of the others, as far as they came after that view.
+    after: RunningEstimate,
+    /// The estimate of the reply itself, if the policy reads only the tokens of its request.
+    own: i64,
+}
+
+impl RunningUsage {
+    /// The usage by a reply. The measured view had everything before the resume point.
+    pub(super) fn new(
+        policy: &Policy,
+        reply: Reply,
+        from: ResumePoint,
+        messages: &[SourceMessage],
+        view: &[ViewMessage],
+    ) -> Self {
+        let own = match policy.counting.usage {
+            UsageCount::Prompt => {
+                let is_own = |message: &ViewMessage| message.revision == reply.revision;
+                let is_written =
+                    |_: &ViewMessage, part: &ViewPart| part.source.is_none_or(|id| !reply.unread.contains(&id));
+                estimate(policy, &messages[from.sources..], &view[from.shown..], is_own, is_written)
+            }
+            UsageCount::Total | UsageCount::Nothing => 0,
+        };
+        let mut usage = Self { reply, measured: from.shown, after: RunningEstimate::default(), own };
+        usage.extend(policy, from, messages, view);
+        usage
+    }
+
+    /// Counts everything after a resume point again.
+    pub(super) fn extend(
+        &mut self,
+        policy: &Policy,
+        from: ResumePoint,
+        messages: &[SourceMessage],
+        view: &[ViewMessage],
+    ) {
+        let (messages, view) = (&messages[from.sources..], &view[from.shown..]);
+        let Self { reply, after, .. } = self;
+        let newer = Newer::of(messages.iter(), reply.seen);
+        let is_after = |message: &ViewMessage, part: &ViewPart| match part.source {
+            Some(id) if message.revision == reply.revision => reply.unread.contains(&id),
+            Some(id) => newer.parts.contains(&id),
+            None => false,
+        };
+        // Passages come back for the newest request, so they are new if that request is.
+        let newest_request = view.iter().rev().find(|message| message.role == Role::User);
+        let asks_anew = newest_request.is_some_and(|request| request.parts.iter().any(|part| is_after(request, part)));
+        let is_counted = |message: &ViewMessage, part: &ViewPart| match message.kind {
+            ViewKind::Retrieved => asks_anew,
+            _ => is_after(message, part),
+        };
+        let counted: Vec<Cow<'_, ViewMessage>> = view.iter().map(|message| counted(message, &is_counted)).collect();
+        after.truncate(from.shown - self.measured);
+        after.extend(policy, counted.iter().map(AsRef::as_ref), messages);
+    }
+
+    /// The usage as of the newest message.
+    pub(super) fn current(&self, policy: &Policy) -> CurrentUsage {
+        CurrentUsage { reported: self.reply.tokens, own: self.own, after: self.after.tokens(policy) }
+    }
 }
 
 /// The estimate of the parts that came after a revision, as far as the view shows them at their own positions.
@@ -72,7 +112,7 @@ pub(super) fn growth(policy: &Policy, messages: &[SourceMessage], view: &View, r
         return 0;
     }
     let is_counted = |_: &ViewMessage, part: &ViewPart| part.source.is_some_and(|id| newer.parts.contains(&id));
-    estimate(policy, messages, view, |message| newer.is_shown_by(message), is_counted)
+    estimate(policy, messages, &view.messages, |message| newer.is_shown_by(message), is_counted)
 }
 
 /// Parts that came after a revision, and their messages.
@@ -102,23 +142,24 @@ impl Newer {
 fn estimate(
     policy: &Policy,
     messages: &[SourceMessage],
-    view: &View,
+    view: &[ViewMessage],
     may_count: impl Fn(&ViewMessage) -> bool,
     is_counted: impl Fn(&ViewMessage, &ViewPart) -> bool,
 ) -> i64 {
-    let mut counted: Vec<Cow<'_, ViewMessage>> = Vec::new();
-    for message in view.messages.iter().filter(|message| may_count(message)) {
-        let count = message.parts.iter().filter(|part| is_counted(message, part)).count();
-        if count == message.parts.len() && count > 0 {
-            counted.push(Cow::Borrowed(message));
-        } else if count > 0 {
-            let parts = message.parts.iter().filter(|part| is_counted(message, part)).cloned().collect();
-            counted.push(Cow::Owned(ViewMessage { parts, ..message.clone() }));
-        }
-    }
+    let counted = view.iter().filter(|message| may_count(message)).map(|message| counted(message, &is_counted));
+    let counted: Vec<Cow<'_, ViewMessage>> = counted.filter(|message| !message.parts.is_empty()).collect();
     let shown: HashSet<MessageId> = counted.iter().filter_map(|message| message.source).collect();
     let sources = messages.iter().filter(|source| shown.contains(&source.message.id));
     tokens::estimate_view(policy, counted.iter().map(AsRef::as_ref), sources)
+}
+
+/// A message with only some of its parts.
+fn counted<'a>(message: &'a ViewMessage, is_counted: impl Fn(&ViewMessage, &ViewPart) -> bool) -> Cow<'a, ViewMessage> {
+    if message.parts.iter().all(|part| is_counted(message, part)) {
+        return Cow::Borrowed(message);
+    }
+    let parts = message.parts.iter().filter(|part| is_counted(message, part)).cloned().collect();
+    Cow::Owned(ViewMessage { parts, ..message.clone() })
 }
 
 /// A reply with valid usage.

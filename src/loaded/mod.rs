@@ -1,4 +1,4 @@
-//! LoadedSessions sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not at every
+//! Loaded sessions: folds that are kept in memory, so that a view is read and rendered when it changes and not at every
 //! request. The cache follows from the rows alone and may be evicted at any time.
 
 pub mod counts;
@@ -17,11 +17,11 @@ use crate::model::session::ContextSize;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens};
-use crate::store::{self, Error, Newest, Pending, Result, SessionKey, Source, SourceUpdate, Store};
+use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The largest share of the budget that one session may take is the budget divided by this.
 const SESSION_SHARE_DIVISOR: usize = 2;
@@ -119,7 +119,7 @@ impl LoadedSession {
     }
 
     /// Replaces the messages from a revision on by newer ones.
-    fn extend(&mut self, from: Revision, newest: Newest, newer: Vec<SourceMessage>) {
+    fn extend(&mut self, NewMessages { from, newest, messages: newer }: NewMessages) {
         // Messages without a placement come last, in the order of their revisions.
         let known = &mut self.source.messages;
         let unchanged = known.iter().rposition(|source| source.placement.is_some() || source.message.revision < from);
@@ -138,9 +138,15 @@ impl LoadedSession {
         let (newer, shown) = (&self.source.messages[restart.sources..], &mut self.fold.view.messages[restart.shown..]);
         provenance::set_author(newer, shown, self.provenance.as_ref());
         let changed: HashSet<Revision> = newer.iter().map(|source| source.message.revision).collect();
-        self.contentless.retain(|revision| !changed.contains(revision));
-        self.contentless.extend(contentless(newer, shown));
-        self.contentless.sort_unstable();
+        let first = changed
+            .iter()
+            .min()
+            .map_or(self.contentless.len(), |first| self.contentless.partition_point(|revision| revision < first));
+        let mut later = self.contentless.split_off(first);
+        later.retain(|revision| !changed.contains(revision));
+        later.extend(contentless(newer, shown));
+        later.sort_unstable();
+        self.contentless.extend(later);
     }
 
     /// Approximate memory: the contents, which history and view share, the fields around them in both, and the policy.
@@ -212,12 +218,38 @@ pub struct LoadedSessions {
 
 type SessionCache = Cache<SessionKey, Entry, ByteWeighter>;
 
-/// A session in memory. The task that updates it holds the lock; none after an update that panicked.
-type Slot = Arc<tokio::sync::Mutex<Option<Arc<LoadedSession>>>>;
+/// A session in memory.
+struct Slot {
+    /// Its newest state; none after an update that panicked. Callers of appends take turns here for as long as the fold
+    /// of a few messages takes, so none of them is suspended: woken one after the other, they would use one processor.
+    state: Mutex<Option<Arc<LoadedSession>>>,
+    /// The turn to read the store for it. The others then find what was read.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Slot {
+    fn new(session: &Arc<LoadedSession>) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(Some(session.clone())), reading: tokio::sync::Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, Option<Arc<LoadedSession>>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The outcome of a look at a session in memory.
+enum Found<T> {
+    /// A fact about it, and its pending work as of its last update.
+    Fact(T, Pending),
+    /// It is new, or no longer in memory.
+    Nothing,
+    /// Its newest messages are in the store.
+    InStore,
+}
 
 #[derive(Clone)]
 struct Entry {
-    slot: Slot,
+    slot: Arc<Slot>,
     /// The revision of the session when the entry was made.
     at: Revision,
     bytes: usize,
@@ -239,48 +271,115 @@ impl LoadedSessions {
         Self { store, bytes_max, cache: Arc::new(Mutex::new(cache)) }
     }
 
-    /// A session at its newest revision, or at least at `at_least`, with its pending work, from memory and the messages
-    /// that are newer. None if the caller must read it from the store.
-    pub async fn session(
+    /// A session at its newest revision, with its pending work, from memory and the messages that are newer. None if the
+    /// caller must read it from the store.
+    pub async fn session(&self, key: SessionKey) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
+        let Some(slot) = self.find(key) else { return Ok(None) };
+        let whole = Arc::clone;
+        match self.in_memory(&slot, None, whole) {
+            Found::Fact(session, pending) => return Ok(Some((session, pending))),
+            Found::Nothing => return Ok(None),
+            Found::InStore => {}
+        }
+        let _turn = slot.reading.lock().await;
+        let (pending, newest) = self.store.newest(key).await?;
+        let session = self.updated(&slot, newest, whole).await?;
+        Ok(session.map(|session| {
+            let pending = if session.source.at == newest { pending } else { session.source.pending };
+            (session, pending)
+        }))
+    }
+
+    /// A fact about a session at a revision or later, in the same way. The session itself is not handed out: the next
+    /// update would have to copy it.
+    pub async fn fact<T>(
         &self,
         key: SessionKey,
-        at_least: Option<Revision>,
-    ) -> Result<Option<(Arc<LoadedSession>, Pending)>> {
+        at_least: Revision,
+        fact: impl Fn(&LoadedSession) -> T,
+    ) -> Result<Option<T>> {
         let Some(slot) = self.find(key) else { return Ok(None) };
-        let mut held = slot.lock().await;
-        let Some(known) = held.as_ref() else { return Ok(None) };
-        match self.store.news(&known.source, at_least, limits::LARGE_VIEW_BYTES).await {
-            Ok(SourceUpdate::Nothing(pending)) => Ok(Some((known.clone(), pending))),
-            Ok(SourceUpdate::Messages { messages, .. })
-                if known.size.content_bytes + content_bytes(&messages) > limits::LARGE_VIEW_BYTES =>
-            {
-                // It has become large: its reader first takes memory from the budget of large views.
-                self.lock_cache().remove(&key);
-                Ok(None)
-            }
-            Ok(SourceUpdate::Messages { from, newest, mut messages }) => {
-                counts::fill(&self.store, &known.policy, &mut messages).await?;
-                let Some(known) = held.take() else { return Ok(None) };
-                // Another task may still read the previous state.
-                let mut session = Arc::unwrap_or_clone(known);
-                session.extend(from, newest, messages);
-                let session = Arc::new(session);
-                *held = Some(session.clone());
-                let (at, bytes, pending) = (session.source.at, session.bytes(), session.source.pending);
-                self.put(key, Entry { slot: slot.clone(), at, bytes });
-                Ok(Some((session, pending)))
-            }
-            Ok(SourceUpdate::Changed) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => Ok(None),
-            Err(error) => Err(error),
+        let of = |session: &Arc<LoadedSession>| fact(session);
+        match self.in_memory(&slot, Some(at_least), of) {
+            Found::Fact(fact, _) => return Ok(Some(fact)),
+            Found::Nothing => return Ok(None),
+            Found::InStore => {}
         }
+        let _turn = slot.reading.lock().await;
+        self.updated(&slot, at_least, of).await
+    }
+
+    /// A fact about a session at a revision or later; its newest messages are read if they are not in memory. The caller
+    /// has the turn to read.
+    async fn updated<T>(
+        &self,
+        slot: &Arc<Slot>,
+        at_least: Revision,
+        of: impl Fn(&Arc<LoadedSession>) -> T,
+    ) -> Result<Option<T>> {
+        match self.in_memory(slot, Some(at_least), &of) {
+            Found::Fact(fact, _) => return Ok(Some(fact)),
+            Found::Nothing => return Ok(None),
+            Found::InStore => {}
+        }
+        let Some(known) = slot.state().clone() else { return Ok(None) };
+        let mut newer = match self.store.newer_messages(&known.source, limits::LARGE_VIEW_BYTES).await {
+            Ok(Some(newer)) => newer,
+            Ok(None) | Err(Error::LimitExceeded { what: store::VIEW_BYTES, .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        counts::fill(&self.store, &known.policy, &mut newer.messages).await?;
+        drop(known);
+        let mut state = slot.state();
+        self.extend(slot, &mut state, newer);
+        Ok(state.as_ref().map(of))
+    }
+
+    /// A fact about a session as of its newest revision, or at least `at_least`, if that needs nothing of the store.
+    fn in_memory<T>(
+        &self,
+        slot: &Arc<Slot>,
+        at_least: Option<Revision>,
+        of: impl Fn(&Arc<LoadedSession>) -> T,
+    ) -> Found<T> {
+        let mut state = slot.state();
+        let Some(known) = state.as_ref() else { return Found::Nothing };
+        // One caller folds the messages of all that were committed together.
+        if at_least.is_some_and(|revision| revision <= known.source.at) {
+            return Found::Fact(of(known), known.source.pending);
+        }
+        let Some(newer) = self.store.recent_messages(&known.source, at_least) else { return Found::InStore };
+        let has_counts = newer.messages.is_empty() || tokens::basis(&known.policy).is_none();
+        if !has_counts {
+            return Found::InStore;
+        }
+        let pending = newer.newest.pending;
+        self.extend(slot, &mut state, newer);
+        state.as_ref().map_or(Found::Nothing, |session| Found::Fact(of(session), pending))
+    }
+
+    /// Adds messages to a session that does not have them yet. One that becomes large is removed: its reader first takes
+    /// memory from the budget of large views.
+    fn extend(&self, slot: &Arc<Slot>, state: &mut Option<Arc<LoadedSession>>, newer: NewMessages) {
+        // Another task may have added them, or it panics while it does.
+        let Some(mut session) = state.take_if(|known| known.source.at < newer.newest.at) else { return };
+        let key = session.source.session;
+        if session.size.content_bytes + content_bytes(&newer.messages) > limits::LARGE_VIEW_BYTES {
+            self.lock_cache().remove(&key);
+            return;
+        }
+        // It is copied if another task still reads it.
+        Arc::make_mut(&mut session).extend(newer);
+        self.put(key, Entry { slot: slot.clone(), at: session.source.at, bytes: session.bytes() });
+        *state = Some(session);
     }
 
     /// The size of a request with the view of a session in memory, as of its last update; none for any other session,
     /// and during an update.
     pub fn context(&self, key: SessionKey) -> Option<ContextSize> {
         let slot = self.lock_cache().peek(&key).map(|entry| entry.slot.clone())?;
-        let held = slot.try_lock().ok()?;
-        held.as_ref().map(|session| session.context())
+        let state = slot.state.try_lock().ok()?;
+        state.as_ref().map(|session| session.context())
     }
 
     /// Number of the sessions in memory, and their approximate bytes.
@@ -289,7 +388,7 @@ impl LoadedSessions {
         (cache.len(), cache.weight())
     }
 
-    fn find(&self, key: SessionKey) -> Option<Slot> {
+    fn find(&self, key: SessionKey) -> Option<Arc<Slot>> {
         self.lock_cache().get(&key).map(|entry| entry.slot.clone())
     }
 
@@ -301,7 +400,7 @@ impl LoadedSessions {
             self.lock_cache().remove(&key);
             return;
         }
-        let slot = Arc::new(tokio::sync::Mutex::new(Some(session.clone())));
+        let slot = Slot::new(session);
         self.put(key, Entry { slot, at: session.source.at, bytes: session.bytes() });
     }
 
@@ -314,7 +413,7 @@ impl LoadedSessions {
         }
     }
 
-    fn lock_cache(&self) -> std::sync::MutexGuard<'_, SessionCache> {
+    fn lock_cache(&self) -> MutexGuard<'_, SessionCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

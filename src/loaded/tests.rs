@@ -134,7 +134,7 @@ async fn appended_messages_are_known_without_a_query_and_equal_their_rows() {
     for messages in messages() {
         fixture.write(messages).await;
         let rows = fixture.store.rows_read();
-        let (session, pending) = loaded.session(fixture.key, None).await.expect("read").expect("it is kept");
+        let (session, pending) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
         assert_eq!(fixture.store.rows_read(), rows, "a query was made");
         same_as_rows(&fixture, &session).await;
         assert_eq!(pending, fixture.store.pending(fixture.key).await.expect("read"));
@@ -145,7 +145,7 @@ async fn appended_messages_are_known_without_a_query_and_equal_their_rows() {
 async fn anything_but_a_plain_append_is_read() {
     let fixture = Fixture::start().await;
     let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
-    let check = async || match loaded.session(fixture.key, None).await.expect("read") {
+    let check = async || match loaded.session(fixture.key).await.expect("read") {
         Some((session, _)) => same_as_rows(&fixture, &session).await,
         None => loaded.keep(&Arc::new(fixture.load().await)),
     };
@@ -171,6 +171,98 @@ async fn anything_but_a_plain_append_is_read() {
     check().await;
 }
 
+#[tokio::test]
+async fn an_append_beside_an_open_message_is_known_without_a_query() {
+    let fixture = Fixture::start().await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    let text = |words: &str| PartBody::Text(words.to_owned());
+    let open = NewMessage { finish: None, ..message(Role::Assistant, vec![text("I")]) };
+    let open = fixture.write(vec![open]).await;
+    loaded.keep(&Arc::new(fixture.load().await));
+    for _ in 0..3 {
+        fixture.append(10).await;
+        let rows = fixture.store.rows_read();
+        let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+        assert_eq!(fixture.store.rows_read(), rows, "a query was made");
+        same_as_rows(&fixture, &session).await;
+    }
+    let open = MessageId(open[0]).to_string();
+    let finish = fixture.app.finish_message(&fixture.session, &open, Default::default(), None, Caller::default());
+    finish.await.expect("sealed");
+    fixture.append(10).await;
+    let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
+    same_as_rows(&fixture, &session).await;
+}
+
+/// Otherwise each append of many callers would cost as much as the whole view.
+#[tokio::test]
+async fn callers_that_ask_for_a_fact_fold_a_commit_once_and_copy_nothing() {
+    let fixture = Fixture::start().await;
+    fixture.append(10).await;
+    let loaded = LoadedSessions::new(fixture.store.clone(), 1 << 30);
+    loaded.keep(&Arc::new(fixture.load().await));
+    let fact = async |at_least| {
+        let fact = |session: &LoadedSession| (std::ptr::from_ref(session).addr(), session.source.at);
+        loaded.fact(fixture.key, at_least, fact).await.expect("read").expect("it is kept")
+    };
+    let (place, mut before) = fact(0).await;
+    for _ in 0..5 {
+        let messages = (0..16).map(|_| message(Role::User, vec![PartBody::Text("a".to_owned())])).collect();
+        fixture.write(messages).await;
+        for at_least in before..=before + 16 {
+            let newest = if at_least == before { before } else { before + 16 };
+            assert_eq!(fact(at_least).await, (place, newest), "a copy, or not all of the commit");
+        }
+        before += 16;
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
+    let fixture = Fixture::start().await;
+    let request = Some(store::RequestKey { id: "once".to_owned(), payload_hash: [1; 32] });
+    let caller = Caller { actor: "agent".to_owned(), request };
+    let append = async || {
+        let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
+        fixture.app.append(&fixture.session, vec![words], None, None, caller.clone()).await.expect("appended")
+    };
+    let first = append().await;
+    // Nobody has asked for the usage behind this one.
+    let words = message(Role::User, vec![PartBody::Text("b".repeat(4_000))]).checked(None);
+    let input = store::AppendInput { message: words, token_counts: None, reports_overflow: false };
+    fixture.store.append(fixture.key, Caller::default(), None, vec![input]).await.expect("appended");
+    let again = append().await;
+    assert_eq!((&again.ids, again.revision), (&first.ids, first.revision));
+    let tokens = again.context.context_tokens.expect("it is small");
+    assert_eq!(tokens, fixture.load().await.context().tokens);
+    assert!(Some(tokens) > first.context.context_tokens, "{tokens}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_callers_of_one_session_each_get_a_state_with_their_message() {
+    let fixture = Arc::new(Fixture::start().await);
+    fixture.append(400).await;
+    let one = fixture.load().await.context().tokens;
+    let callers = (0..16).map(|_| {
+        let fixture = fixture.clone();
+        tokio::spawn(async move {
+            for _ in 0..20 {
+                let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
+                let answer = fixture.app.append(&fixture.session, vec![words], None, None, Caller::default()).await;
+                let answer = answer.expect("appended");
+                let tokens = answer.context.context_tokens.expect("it is small");
+                // Every revision but the session's first is a message of this length.
+                assert!(tokens >= (answer.revision - 1) * (one - 2), "{tokens} at {}", answer.revision);
+            }
+        })
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        caller.await.expect("a caller");
+    }
+    let now = fixture.app.get_session(&fixture.session).await.expect("a session").session.context;
+    assert_eq!(now, Some(fixture.load().await.context()));
+}
+
 /// Compares a session with its rows. Counts are a cache.
 async fn same_as_rows(fixture: &Fixture, session: &LoadedSession) {
     let read = fixture.load().await;
@@ -192,10 +284,10 @@ async fn a_session_that_grows_large_is_read_with_reserved_memory() {
     fixture.append(third).await;
     loaded.keep(&Arc::new(fixture.load().await));
     fixture.append(third).await;
-    let (session, _) = loaded.session(fixture.key, None).await.expect("read").expect("it is kept");
+    let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
     assert_eq!(session.fold.hashes, fixture.load().await.fold.hashes);
     fixture.append(third).await;
-    assert!(loaded.session(fixture.key, None).await.expect("read").is_none(), "it has become large");
+    assert!(loaded.session(fixture.key).await.expect("read").is_none(), "it has become large");
     assert!(loaded.find(fixture.key).is_none(), "nothing of it is kept");
     loaded.keep(&Arc::new(fixture.load().await));
     assert!(loaded.find(fixture.key).is_none(), "nor is it kept anew");

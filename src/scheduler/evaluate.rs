@@ -54,7 +54,7 @@ impl Worker {
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
     /// are not in its view.
     async fn newest_session(&self, key: SessionKey) -> Result<(Arc<LoadedSession>, Pending), Error> {
-        if let Some(found) = self.loaded.session(key, None).await? {
+        if let Some(found) = self.loaded.session(key).await? {
             return Ok(found);
         }
         let mut source = self.store.source(key, None).await?;

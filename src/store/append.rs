@@ -113,10 +113,11 @@ const UPDATE_SEALED: &str =
 pub(crate) const STATEMENTS: &[&str] =
     &[SELECT_CLIENTS, SELECT_INHERITED, SELECT_DRAFTS, DELETE_DRAFTS, DELETE_DRAFT, UPDATE_SEALED];
 
-/// The receipt with the session's current pending work, for new and repeated requests alike.
-fn with_current_pending(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
+/// The receipt with the session's current state, for new and repeated requests alike.
+fn with_current_state(tx: &mut Tx<'_>, key: i64, receipt: Receipt) -> Result<Receipt> {
     let head = tx.loaded(key)?;
-    Ok(Receipt { pending: head.pending(), appended_bytes: head.appended_bytes, ..receipt })
+    let (newest, pending, appended_bytes) = (head.revision, head.pending(), head.appended_bytes);
+    Ok(Receipt { newest, pending, appended_bytes, ..receipt })
 }
 
 /// For each message, the existing message of the session's history with the same client id.
@@ -192,7 +193,7 @@ impl Append {
     pub(crate) fn apply(mut self, tx: &mut Tx<'_>) -> Result<Receipt> {
         let key = self.session.0;
         if let Some(receipt) = admitted(tx, key, &self.caller, self.expected_revision)? {
-            return with_current_pending(tx, key, receipt);
+            return with_current_state(tx, key, receipt);
         }
         for finish in self.messages.iter().filter_map(|message| message.input.finish.as_ref()) {
             tx.loaded(key)?.check_view(finish.view.as_ref())?;
@@ -217,7 +218,7 @@ impl Append {
             pair_calls(tx, key, &self.caller, &mut message)?;
             receipt.ids.push(append_one(tx, key, &self.caller, message)?);
         }
-        let receipt = with_current_pending(tx, key, receipt)?;
+        let receipt = with_current_state(tx, key, receipt)?;
         tx.end_mutation(key, &self.caller, receipt)
     }
 }
@@ -437,7 +438,7 @@ impl AppendParts {
         let key = self.session.0;
         tx.head(key)?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
-            return with_current_pending(tx, key, receipt);
+            return with_current_state(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message)?;
         self.resolve_calls(tx)?;
@@ -488,7 +489,7 @@ impl AppendParts {
             let parts = pair_closing_parts(tx, key, self.message, parts)?;
             insert_closed_parts(tx, key, &self.caller, self.message, parts)?;
         }
-        let receipt = with_current_pending(tx, key, receipt)?;
+        let receipt = with_current_state(tx, key, receipt)?;
         tx.end_mutation(key, &self.caller, receipt)
     }
 
@@ -572,7 +573,7 @@ impl FinishMessage {
         let key = self.session.0;
         tx.head(key)?;
         if let Some(receipt) = answered(tx, key, &self.caller)? {
-            return with_current_pending(tx, key, receipt);
+            return with_current_state(tx, key, receipt);
         }
         let row = open_message(tx, key, self.message)?;
         tx.loaded(key)?.check_view(self.seal.finish.view.as_ref())?;
@@ -607,7 +608,7 @@ impl FinishMessage {
         if *reports_overflow {
             head.mark_due();
         }
-        let receipt = with_current_pending(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
+        let receipt = with_current_state(tx, key, Receipt { ids: vec![self.message.0], ..Receipt::default() })?;
         let receipt = tx.end_mutation(key, &self.caller, receipt)?;
         // The message's own row may still wait to be written.
         tx.flush()?;

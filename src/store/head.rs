@@ -380,7 +380,10 @@ pub struct Receipt {
     pub ids: Vec<Uuid>,
     /// The number of ids that existed before.
     pub existed_count: i64,
-    /// Pending changes of the view. Like the next field, only appends and seals set it.
+    /// The session's newest revision at the time of the answer, which a repeated request gets too. Like the next two
+    /// fields, only appends and seals set it.
+    pub newest: Revision,
+    /// Pending changes of the view.
     pub pending: Pending,
     /// Growth of the history by appended content, as `PartBody::growth_bytes` counts it. A fork starts with the growth
     /// of the session that it was made from.
@@ -398,7 +401,7 @@ impl Receipt {
         }
     }
 
-    /// Reads a kept receipt. Pending work is not kept: a repeated request is answered with the pending work of now.
+    /// Reads a kept receipt. The state of the session is not kept: a repeated request is answered with that of now.
     pub(crate) fn from_disk(disk: codec::DiskReceipt) -> Result<Self> {
         Ok(Self {
             revision: disk.revision,

@@ -93,7 +93,7 @@ pub use scrub::ScrubOptions;
 pub use scrub_state::ScrubState;
 pub use search::{Lookup, Unindexed};
 pub use sessions::{CreateSession, ForkAt, ForkSession, NewClientId, SessionPage, UpdateSession};
-pub use sources::{Source, SourceUpdate};
+pub use sources::{NewMessages, Source};
 pub use spending::Spent;
 pub use statistics::{CompactionCounter, Statistics};
 pub use tx::{Caller, RequestKey};

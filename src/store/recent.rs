@@ -156,7 +156,9 @@ impl Recent {
         if session.commits.front()?.first > known + 1 {
             return None;
         }
-        let messages = session.commits.iter().flat_map(|commit| &commit.messages);
+        // Each caller of a session with many commits needs only the last few.
+        let newer = session.commits.partition_point(|commit| commit.first <= known).saturating_sub(1);
+        let messages = session.commits.range(newer..).flat_map(|commit| &commit.messages);
         Some((newest, messages.filter(|source| source.message.revision > known).cloned().collect()))
     }
 

@@ -45,22 +45,15 @@ pub struct Source {
     pub messages: Vec<SourceMessage>,
 }
 
-/// The changes since a source that the caller holds.
+/// The messages since a source that the caller holds. They replace all its messages from `from` on.
 #[derive(Debug)]
-pub enum SourceUpdate {
-    /// No changes of the view. The pending work may differ.
-    Nothing(Pending),
-    /// Only messages: they replace all messages from `from` on.
-    Messages {
-        /// The first revision that is replaced.
-        from: Revision,
-        /// The state of the session after them.
-        newest: Newest,
-        /// The messages from that revision on.
-        messages: Vec<SourceMessage>,
-    },
-    /// Other changes as well: the source must be read again.
-    Changed,
+pub struct NewMessages {
+    /// The first revision that is replaced.
+    pub from: Revision,
+    /// The state of the session after them.
+    pub newest: Newest,
+    /// The messages from that revision on.
+    pub messages: Vec<SourceMessage>,
 }
 
 impl Store {
@@ -82,31 +75,32 @@ impl Store {
         .await
     }
 
-    /// The changes since a source of a session's newest revision: up to `at_least`, the revision of a commit that the
-    /// caller has seen, or all. Fails if new messages have more than `bytes_max` bytes.
-    pub async fn news(&self, known: &Source, at_least: Option<Revision>, bytes_max: usize) -> Result<SourceUpdate> {
-        let key = known.session.0;
-        if let Some((newest, messages)) = self.shared.recent.since(key, known.at, at_least) {
-            if newest.at == known.at {
-                return Ok(SourceUpdate::Nothing(newest.pending));
-            }
-            let from = known.at + 1;
-            if open_end(known) == Some(from) {
-                return Ok(SourceUpdate::Messages { from, newest, messages });
-            }
-        }
-        let (pending, newest, _) = self.brief(|reader| jobs::pending(reader, key)).await?;
-        if newest == known.at {
-            return Ok(SourceUpdate::Nothing(pending));
-        }
+    /// The messages since a source of a session's newest revision, from the writer's memory of its newest commits: up to
+    /// `at_least`, the revision of a commit that the caller has seen, or all. None if they must be read.
+    pub fn recent_messages(&self, known: &Source, at_least: Option<Revision>) -> Option<NewMessages> {
+        let from = known.at + 1;
+        let (newest, messages) = self.shared.recent.since(known.session.0, known.at, at_least)?;
+        // A message that was open stays as it is: any change of it would not be in that memory.
+        (newest.at == known.at || is_end(known, from)).then_some(NewMessages { from, newest, messages })
+    }
+
+    /// The pending work of a session, and its newest revision.
+    pub async fn newest(&self, session: SessionKey) -> Result<(Pending, Revision)> {
+        let (pending, newest, _) = self.brief(|reader| jobs::pending(reader, session.0)).await?;
+        Ok((pending, newest))
+    }
+
+    /// The messages since a source of a session's newest revision; none if the view has other changes as well, so that
+    /// the source must be read again. Fails if the messages have more than `bytes_max` bytes.
+    pub async fn newer_messages(&self, known: &Source, bytes_max: usize) -> Result<Option<NewMessages>> {
         self.snapshot(|reader| {
-            let ancestry = ancestry::by_key(reader, key)?;
+            let ancestry = ancestry::by_key(reader, known.session.0)?;
             let source = frame(reader, &ancestry, ancestry.revision)?;
-            let Some(from) = continues_from(known, &source, &ancestry) else { return Ok(SourceUpdate::Changed) };
+            let Some(from) = continues_from(known, &source, &ancestry) else { return Ok(None) };
             let behind = Layout { spans: vec![Span::Inline { first: from, last: None }], ..source.layout.clone() };
             let messages = messages::sources(reader, &ancestry, &behind, source.at, bytes_max)?;
             let Source { at, first_open, pending, appended_bytes, .. } = source;
-            Ok(SourceUpdate::Messages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages })
+            Ok(Some(NewMessages { from, newest: Newest { at, first_open, pending, appended_bytes }, messages }))
         })
         .await
     }
@@ -134,16 +128,16 @@ fn frame(reader: &mut Reader<'_>, ancestry: &Ancestry, at: Revision) -> Result<S
 /// The revision from which a newer source differs from a known one, if only messages of the newest range are new:
 /// everything before it was sealed when the known one was read, and has not changed.
 fn continues_from(known: &Source, newer: &Source, ancestry: &Ancestry) -> Option<Revision> {
+    let from = known.first_open.unwrap_or(known.at + 1).min(known.at + 1);
     let is_same = known.changed_revision == newer.changed_revision && known.layout == newer.layout;
-    let is_own = |from: &Revision| ancestry.fork_revision.is_none_or(|fork| *from > fork);
-    open_end(known).filter(|from| is_same && is_own(from))
+    let is_own = ancestry.fork_revision.is_none_or(|fork| from > fork);
+    (is_same && is_own && is_end(known, from)).then_some(from)
 }
 
-/// The first revision of a view's newest range from which messages may change or join; none if the view shows any
-/// message from there on at another position.
-fn open_end(known: &Source) -> Option<Revision> {
-    let Some(Span::Inline { first, last: None }) = known.layout.spans.last() else { return None };
-    let from = known.first_open.unwrap_or(known.at + 1).min(known.at + 1);
+/// True if a view's newest range has all messages from a revision on, and the view shows none of them at another
+/// position.
+fn is_end(known: &Source, from: Revision) -> bool {
+    let Some(Span::Inline { first, last: None }) = known.layout.spans.last() else { return false };
     let is_placed = |span: &Span| matches!(span, Span::Placed { revision, .. } if *revision >= from);
-    (from >= *first && !known.layout.spans.iter().any(is_placed)).then_some(from)
+    from >= *first && !known.layout.spans.iter().any(is_placed)
 }
