@@ -10,10 +10,11 @@ use crate::limits;
 use crate::model::event::{Event, EventKind};
 use crate::model::ids::{PartId, SessionId};
 use crate::model::message::Message;
+use crate::model::session::Session;
 use crate::model::view::{ViewMessage, ViewPart};
 use crate::model::{Revision, Seq};
 use crate::scheduler::SummaryDelta;
-use crate::store::{self, DraftWords, EventFilter, LogSnapshot, PagedEvent, SessionKey, SessionSnapshot};
+use crate::store::{self, DraftWords, EventFilter, LogSnapshot, PagedEvent, PolicyText, SessionKey, SessionSnapshot};
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
@@ -130,7 +131,7 @@ impl Frame {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Ready { .. } | Self::SnapshotEnd { .. } | Self::Progress { .. } => EVENT_BYTES,
-            Self::SnapshotSession(info) => info.policy_json.len() + EVENT_BYTES,
+            Self::SnapshotSession(info) => session_bytes(&info.session) + info.policy_json.len(),
             Self::SnapshotMessage(message) => view_message_bytes(message),
             Self::SnapshotOpen(open) => {
                 let words: usize = open.drafts.iter().map(|(_, _, words)| words.len()).sum();
@@ -158,6 +159,11 @@ pub(super) fn view_message_bytes(message: &ViewMessage) -> usize {
     EVENT_BYTES + metadata + message.parts.iter().map(part).sum::<usize>()
 }
 
+/// Approximate size of a session without its policy, in bytes.
+fn session_bytes(session: &Session) -> usize {
+    EVENT_BYTES + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len)
+}
+
 /// Approximate size of an event without its message, in bytes.
 const EVENT_BYTES: usize = 256;
 
@@ -170,7 +176,7 @@ pub struct EventStream {
     /// Steps of the snapshot that are still to come. Views and open messages are read one at a time, when the reader is
     /// ready for them.
     snapshot: VecDeque<SnapshotStep>,
-    /// The memory reserved for the view whose messages are waiting.
+    /// The memory reserved for the view whose messages are waiting, and for the sessions of later steps.
     held: Option<Arc<Reservation>>,
     /// Bytes of each draft that the snapshot has shown; delta frames below these offsets are skipped.
     drafts: HashMap<PartId, i64>,
@@ -187,10 +193,10 @@ pub struct EventStream {
 }
 
 /// A piece of a snapshot, at a revision of its session.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum SnapshotStep {
-    /// The session and its view.
-    Session(SessionKey, Revision),
+    /// The session as it was then, and its view.
+    Session(SessionKey, Box<Session>),
     /// The open message at this position.
     Open(SessionKey, Revision, Revision),
 }
@@ -201,23 +207,25 @@ impl EventStream {
         while self.waiting.is_empty()
             && let Some(step) = self.snapshot.pop_front()
         {
-            self.held = None;
             match step {
-                SnapshotStep::Session(session, at) => {
-                    let (frames, held) = self.app.snapshot_of(session, at).await?;
+                SnapshotStep::Session(key, session) => {
+                    // A large view waits for memory, which this stream may be the one to hold.
+                    self.held = None;
+                    let (frames, held) = self.app.snapshot_of(key, *session).await?;
+                    let bytes = frames.iter().map(Frame::bytes).sum::<usize>() + steps_bytes(&self.snapshot);
                     self.waiting.extend(frames);
-                    self.held = Some(held);
+                    self.held = Some(self.app.count_until_taken(held, bytes));
                 }
                 SnapshotStep::Open(session, at, position) => {
                     let open = self.app.open_message(session, at, position).await?;
                     let lengths = open.drafts.iter().map(|(part, _, words)| (*part, length(words)));
                     self.drafts.extend(lengths);
-                    self.waiting.push_back(Frame::SnapshotOpen(Box::new(open)));
+                    self.wait_with(Frame::SnapshotOpen(Box::new(open)));
                 }
             }
             if self.snapshot.is_empty() {
                 let cursor = cursor::at(self.app.store(), self.subscription.cursor()).await?;
-                self.waiting.push_back(Frame::SnapshotEnd { cursor });
+                self.wait_with(Frame::SnapshotEnd { cursor });
             }
         }
         if let Some(frame) = self.waiting.pop_front() {
@@ -251,6 +259,14 @@ impl EventStream {
                 }
             }
         }
+    }
+
+    /// Adds a frame of the snapshot to those that are ready.
+    fn wait_with(&mut self, frame: Frame) {
+        if let Some(held) = &self.held {
+            held.grow(frame.bytes());
+        }
+        self.waiting.push_back(frame);
     }
 
     /// Resolves when the stream has to end because others need its memory.
@@ -318,6 +334,15 @@ impl EventStream {
     }
 }
 
+/// Approximate size of steps in bytes.
+fn steps_bytes(steps: &VecDeque<SnapshotStep>) -> usize {
+    let bytes = |step: &SnapshotStep| match step {
+        SnapshotStep::Session(_, session) => session_bytes(session),
+        SnapshotStep::Open(..) => 0,
+    };
+    steps.iter().map(bytes).sum()
+}
+
 /// Length of a text in bytes.
 fn length(words: &str) -> i64 {
     i64::try_from(words.len()).unwrap_or(i64::MAX)
@@ -381,28 +406,29 @@ impl Longhand {
             }
         };
         let head = snapshot.head;
-        let mut waiting = VecDeque::new();
         let after = match &request.start {
             Start::Now | Start::Snapshot => head,
             Start::Beginning => 0,
             Start::After(cursor) => cursor::read(self.store(), cursor).await?,
         };
-        waiting.push_back(Frame::Ready { cursor: cursor::at(self.store(), after).await?, head });
+        let ready = Frame::Ready { cursor: cursor::at(self.store(), after).await?, head };
         // The sessions as they were after event `head`: the events after the snapshot follow exactly.
         let mut steps = VecDeque::new();
-        for SessionSnapshot { session, revision, open } in snapshot.sessions {
-            steps.push_back(SnapshotStep::Session(session, revision));
-            steps.extend(open.into_iter().map(|position| SnapshotStep::Open(session, revision, position)));
+        for SessionSnapshot { key, session, open } in snapshot.sessions {
+            let at = session.revision;
+            steps.push_back(SnapshotStep::Session(key, Box::new(session)));
+            steps.extend(open.into_iter().map(|position| SnapshotStep::Open(key, at, position)));
         }
+        let held = (!steps.is_empty()).then(|| self.count_until_taken(None, ready.bytes() + steps_bytes(&steps)));
         let filter = EventFilter { sessions: sessions.keys().copied().collect(), kinds: request.kinds };
         let subscription = self.shared.bus.subscribe(self.store().clone(), filter, after, progress);
         self.stream_cursors().push(subscription.watched_cursor());
         Ok(EventStream {
             app: self.clone(),
             subscription,
-            waiting,
+            waiting: VecDeque::from([ready]),
             snapshot: steps,
-            held: None,
+            held,
             drafts: HashMap::new(),
             unsent: VecDeque::new(),
             content: request.content,
@@ -415,14 +441,21 @@ impl Longhand {
         })
     }
 
-    /// A session and its view at a revision, as frames, with their reservation.
-    async fn snapshot_of(&self, key: SessionKey, revision: Revision) -> Result<(Vec<Frame>, Arc<Reservation>)> {
-        let (session, policy) = self.store().session(key).await?;
-        let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json: policy.json }))];
-        let (source, held) = self.reserved_source(key, Some(revision)).await?;
-        let view = self.loaded_from(source).await?.fold.view;
-        frames.extend(view.messages.into_iter().map(|message| Frame::SnapshotMessage(Box::new(message))));
-        let held = self.count_until_taken(held, frames.iter().map(Frame::bytes).sum());
+    /// A session with its policy, its context usage and its view at its revision, as frames, with the reservation for a
+    /// large view.
+    async fn snapshot_of(
+        &self,
+        key: SessionKey,
+        mut session: Session,
+    ) -> Result<(Vec<Frame>, Option<Arc<Reservation>>)> {
+        let (source, held) = self.reserved_source(key, Some(session.revision)).await?;
+        let PolicyText { preset, json: policy_json } = source.policy.clone();
+        session.preset = preset;
+        let loaded = self.loaded_from(source).await?;
+        session.context = Some(loaded.context());
+        let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json }))];
+        let messages = loaded.fold.view.messages.into_iter();
+        frames.extend(messages.map(|message| Frame::SnapshotMessage(Box::new(message))));
         Ok((frames, held))
     }
 

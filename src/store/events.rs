@@ -39,9 +39,6 @@ const OF_SEGMENT: &str =
 const AT_REVISION: &str = select_event!("where e.session_id = ?1 and e.revision = ?2");
 const AT_SEQ: &str = "select hash from event where seq = ?1";
 const POSITION: &str = "select session_id, revision from event where seq = ?1";
-const SNAPSHOT: &str = "select (select coalesce(max(seq), 0) from event), s.id, s.revision, \
-     (select json_group_array(m.revision) from message m where m.session_id = s.id and m.sealed_revision is null) \
-     from json_each(?1) wanted join session s on s.id = wanted.value";
 const MATCHES_IN_MUTATION: &str = "select exists (select 1 from event where session_id = ?1 and revision > ?2 \
      and revision <= (select revision from event where session_id = ?1 and revision > ?2 and ends_mutation = 1 \
      order by revision limit 1) and kind in (select value from json_each(?3)))";
@@ -50,7 +47,7 @@ const HASH_AT: &str = "select hash from event where session_id = ?1 and revision
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
 pub(crate) const STATEMENTS: &[&str] =
-    &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, SNAPSHOT, MATCHES_IN_MUTATION, HASH_AT];
+    &[OF_STORE, OF_SESSION, OF_SEGMENT, AT_REVISION, AT_SEQ, POSITION, MATCHES_IN_MUTATION, HASH_AT];
 
 /// True if the event at a revision is the expiry of a message.
 pub(crate) fn has_expired(conn: &Connection, key: i64, at: Revision) -> Result<bool> {
@@ -122,26 +119,6 @@ pub struct PagedEvent {
     pub event: Arc<Event>,
     /// True if another event of the same mutation matches and follows.
     pub more: bool,
-}
-
-/// A consistent snapshot of the head of the log and of sessions.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LogSnapshot {
-    /// The newest event.
-    pub head: Seq,
-    /// The state of the sessions.
-    pub sessions: Vec<SessionSnapshot>,
-}
-
-/// The state of a session in a [`LogSnapshot`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionSnapshot {
-    /// The session.
-    pub session: super::head::SessionKey,
-    /// Its newest revision.
-    pub revision: Revision,
-    /// The positions of its open messages, ascending.
-    pub open: Vec<Revision>,
 }
 
 /// The last event that a page scanned, matching or not: the next page begins after it.
@@ -324,20 +301,4 @@ pub(crate) fn at(reader: &mut Reader<'_>, ancestry: &Ancestry, revision: Revisio
     }
     let segment = ancestry.owner_at(reader, revision)?;
     at_revision(reader, segment.owner, revision)
-}
-
-/// The state of sessions and of the log now, read by one statement and therefore consistent.
-pub(crate) fn log_snapshot(reader: &mut Reader<'_>, sessions: &[super::head::SessionKey]) -> Result<LogSnapshot> {
-    let wanted: Vec<i64> = sessions.iter().map(|session| session.0).collect();
-    let wanted = serde_json::to_string(&wanted).unwrap_or_default();
-    let mut snapshot = LogSnapshot::default();
-    for row in reader.all(sqlite::query(SNAPSHOT).bind(wanted))? {
-        snapshot.head = row.get(0)?;
-        let mut open: Vec<Revision> =
-            serde_json::from_str(row.get(3)?).map_err(|error| Error::corrupt("message", error))?;
-        open.sort_unstable();
-        let session = super::head::SessionKey(row.get(1)?);
-        snapshot.sessions.push(SessionSnapshot { session, revision: row.get(2)?, open });
-    }
-    Ok(snapshot)
 }

@@ -72,7 +72,7 @@ pub use counts::Counted;
 pub use doctor::{Diagnosis, Examined, examine};
 pub use drafts::{DraftReceipt, DraftWordsToAdd};
 pub use error::{Error, Kind, Result};
-pub use events::{EventFilter, EventPage, LogSnapshot, PagedEvent, ScannedTo, SessionSnapshot};
+pub use events::{EventFilter, EventPage, PagedEvent, ScannedTo};
 pub use export::{Exported, LostRow, export};
 pub use figures::{COMMIT_BOUNDS_MICROS, CommitDurations, Figures};
 pub use files::paths;
@@ -92,7 +92,9 @@ pub use rewrites::BranchSummary;
 pub use scrub::ScrubOptions;
 pub use scrub_state::ScrubState;
 pub use search::{Lookup, Unindexed};
-pub use sessions::{CreateSession, ForkAt, ForkSession, NewClientId, SessionPage, UpdateSession};
+pub use sessions::{
+    CreateSession, ForkAt, ForkSession, LogSnapshot, NewClientId, SessionPage, SessionSnapshot, UpdateSession,
+};
 pub use sources::{NewMessages, Source};
 pub use spending::Spent;
 pub use statistics::{CompactionCounter, Statistics};
@@ -137,13 +139,7 @@ impl Store {
 
     /// A session in its newest state, with its policy.
     pub async fn session(&self, key: SessionKey) -> Result<(Session, PolicyText)> {
-        self.brief(|reader| {
-            let mut session = sessions::get(reader, key.0)?;
-            let policy = policies::policy_at(reader, key.0, i64::MAX)?;
-            session.preset.clone_from(&policy.preset);
-            Ok((session, policy))
-        })
-        .await
+        self.brief(|reader| sessions::with_policy(reader, key.0)).await
     }
 
     /// The last revision that a session's history shares with a session that it was forked from, directly or not; none
@@ -493,9 +489,9 @@ impl Store {
         .await
     }
 
-    /// A consistent snapshot of the head of the log and of sessions.
+    /// The head of the log and sessions, as they were after its newest event.
     pub async fn log_snapshot(&self, sessions: &[SessionKey]) -> Result<LogSnapshot> {
-        self.reading(|reader| events::log_snapshot(reader, sessions)).await
+        self.snapshot(|reader| sessions::log_snapshot(reader, sessions)).await
     }
 
     /// The event of a revision of a session's history; none if there is no such revision.

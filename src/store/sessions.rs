@@ -19,7 +19,6 @@ use super::tx::{Caller, Tx};
 use super::windows;
 use crate::clock::fresh_id;
 use crate::limits;
-use crate::model::Revision;
 use crate::model::event::EventBody;
 use crate::model::ids::SessionId;
 use crate::model::layout::Layout;
@@ -27,6 +26,7 @@ use crate::model::mark::Mark;
 use crate::model::session::{Session, SessionState};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
+use crate::model::{Revision, Seq};
 
 /// A client's own id for a new session.
 #[derive(Debug, Clone)]
@@ -106,7 +106,29 @@ const INSERT_SEGMENT: &str = "insert into segment (session_id, owner_id, first_r
 const HAS_MESSAGES: &str = "select exists (select 1 from message where session_id = ?1 and class in (0, 1, 2, 3) \
      and revision between ?2 and ?3)";
 const BY_CLIENT: &str = "select id, create_hash from session where client_id = ?1";
+const LOG_HEAD: &str = "select coalesce(max(seq), 0) from event";
+const OPEN: &str = "select revision from message where session_id = ?1 and sealed_revision is null order by revision";
 const EVENT_HASH: &str = "select hash from event where session_id = ?1 and revision = ?2";
+
+/// The head of the log and sessions, as they were after its newest event.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct LogSnapshot {
+    /// The newest event.
+    pub head: Seq,
+    /// The sessions.
+    pub sessions: Vec<SessionSnapshot>,
+}
+
+/// A session in a [`LogSnapshot`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionSnapshot {
+    /// Its key.
+    pub key: SessionKey,
+    /// Its state; the preset, which its policy names, is not filled in.
+    pub session: Session,
+    /// The positions of its open messages, ascending.
+    pub open: Vec<Revision>,
+}
 
 /// Sessions with their keys, and the key below which the next page begins.
 pub type SessionPage = (Vec<(i64, Session)>, Option<i64>);
@@ -145,6 +167,8 @@ pub(crate) const STATEMENTS: &[&str] = &[
     SELECT,
     LIST,
     LIST_CHILDREN,
+    LOG_HEAD,
+    OPEN,
 ];
 
 /// Writes a policy's text and its revision, and adds it to the digest.
@@ -498,6 +522,27 @@ pub(crate) fn get(reader: &mut Reader<'_>, key: i64) -> Result<Session> {
     from_row(&row).map(|(_, session)| session)
 }
 
+/// A session in its newest state, with the policy of that state.
+pub(crate) fn with_policy(reader: &mut Reader<'_>, key: i64) -> Result<(Session, PolicyText)> {
+    let mut session = get(reader, key)?;
+    let policy = policy_at(reader, key, session.revision)?;
+    session.preset.clone_from(&policy.preset);
+    Ok((session, policy))
+}
+
+/// The head of the log and sessions, for a reader in a transaction.
+pub(crate) fn log_snapshot(reader: &mut Reader<'_>, keys: &[SessionKey]) -> Result<LogSnapshot> {
+    let head = reader.one(sqlite::query(LOG_HEAD))?.map_or(Ok(0), |row| row.get(0))?;
+    let mut sessions = Vec::with_capacity(keys.len());
+    for &key in keys {
+        let session = get(reader, key.0)?;
+        let open = reader.all(sqlite::query(OPEN).bind(key.0))?;
+        let open = open.iter().map(|row| row.get(0)).collect::<Result<_>>()?;
+        sessions.push(SessionSnapshot { key, session, open });
+    }
+    Ok(LogSnapshot { head, sessions })
+}
+
 /// A page of sessions, newest first. It has at least one session if there is any, and ends early instead of exceeding its
 /// bytes.
 pub(crate) fn page(
@@ -517,7 +562,7 @@ pub(crate) fn page(
             return Ok((page, None));
         }
         for (key, mut session) in rows {
-            session.preset = policy_at(reader, key, i64::MAX)?.preset;
+            session.preset = policy_at(reader, key, session.revision)?.preset;
             bytes += SESSION_BYTES + session.title.len() + session.metadata_json.as_ref().map_or(0, String::len);
             if page.len() == most || (bytes > limits::PAGE_BYTES_MAX && !page.is_empty()) {
                 let next = page.last().map(|(key, _)| *key);

@@ -1,17 +1,18 @@
 //! P6: a stream has every event, in order, once, wherever it starts and however often it is resumed.
 
-use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns, words_of};
+use crate::support::{TestApp, Watch, block_on, cases, conversation, copy_database, turns, window, words_of};
 use longhand::app::Reason;
 use longhand::app::append::{DraftWordsToAdd, OpenPart};
 use longhand::app::compactions::NewSummary;
 use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequest};
-use longhand::app::sessions::ForkPoint;
-use longhand::model::event::{EventBody, EventKind};
+use longhand::app::sessions::{ForkPoint, SessionChange, SessionInfo};
+use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::model::message::MessageKind;
 use longhand::store::{Caller, EventFilter};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn from(start: Start) -> SubscribeRequest {
@@ -315,6 +316,7 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
         ready(&mut watch).await;
         let Frame::SnapshotSession(info) = watch.frame().await else { panic!("a session comes first") };
         assert_eq!(info.session.id.to_string(), session);
+        let next = info.session.revision + 1;
         let mut seen = Vec::new();
         let end = loop {
             match watch.frame().await {
@@ -333,11 +335,119 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
             batch(&mut resumed).await;
         }
         assert_eq!(resumed.log, watch.log, "the snapshot's cursor resumes right behind it");
+        let first = watch.log.first().map(|event| event.revision);
+        assert!(first.is_none_or(|first| first == next), "{first:?} follows the session, not {next}");
         assert_eq!(seen, test.history(&session).await.iter().map(|message| message.id).collect::<Vec<_>>());
     }
     writing.await.expect("all was written");
     let nothing = test.app.subscribe(from(Start::Snapshot)).await;
     assert_eq!(nothing.err().expect("refused").reason, Reason::InvalidField);
+}
+
+/// The sessions of a snapshot, which is read to its end.
+async fn snapshot(watch: &mut Watch) -> Vec<SessionInfo> {
+    let mut found = Vec::new();
+    loop {
+        match watch.frame().await {
+            Frame::SnapshotSession(info) => found.push(*info),
+            Frame::SnapshotEnd { .. } => return found,
+            Frame::Ready { .. } | Frame::SnapshotMessage(_) | Frame::SnapshotOpen(_) => {}
+            other => panic!("within a snapshot: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
+    let test = TestApp::start().await;
+    let (one, two) = (test.manual_session().await, test.manual_session().await);
+    let mut expected = Vec::new();
+    for session in [&one, &two] {
+        let change = SessionChange {
+            title: Some(format!("of {session}")),
+            metadata_json: Some("{\"n\": 1}".to_owned()),
+            ..SessionChange::default()
+        };
+        test.app.update_session(session, change, Caller::default()).await.expect("changed");
+        test.append(session, &turns(1, 3, 40)).await;
+        expected.push(test.app.get_session(session).await.expect("a session"));
+    }
+    let request = SubscribeRequest { sessions: vec![one.clone(), two.clone()], ..from(Start::Snapshot) };
+    let mut watch = stream(&test, request).await;
+    // Before the snapshot is read, everything about the sessions changes.
+    for session in [&one, &two] {
+        let change = SessionChange {
+            title: Some("later".to_owned()),
+            metadata_json: Some("{\"n\": 2}".to_owned()),
+            window: Some(window(77_000, 7_000)),
+            preset: Some("pi".to_owned()),
+            ..SessionChange::default()
+        };
+        test.append(session, &turns(4, 9, 40)).await;
+        test.app.update_session(session, change, Caller::default()).await.expect("changed");
+        test.app.archive_session(session, false, Caller::default()).await.expect("archived");
+    }
+    let mut found = snapshot(&mut watch).await;
+    found.sort_by_key(|info| info.session.id.to_string() != one);
+    assert_eq!(found, expected);
+}
+
+/// The title that a session has after each of its revisions, by its events.
+fn titles(events: &[Event], session: &str) -> Vec<(i64, String)> {
+    let of_session = events.iter().filter(|event| event.session_id.to_string() == session);
+    let mut title = String::new();
+    let titles = of_session.map(|event| {
+        match &event.body {
+            EventBody::SessionCreated { title: new, .. } | EventBody::SessionUpdated { title: Some(new), .. } => {
+                title.clone_from(new);
+            }
+            _ => {}
+        }
+        (event.revision, title.clone())
+    });
+    titles.collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn snapshots_beside_two_writers_have_one_revision() {
+    const SNAPSHOTS: usize = 60;
+    let test = TestApp::start().await;
+    let session = test.manual_session().await;
+    let done = Arc::new(AtomicBool::new(false));
+    let mut writers = Vec::new();
+    for writer in 0..2 {
+        let (app, session, done) = (test.app.clone(), session.clone(), done.clone());
+        writers.push(tokio::spawn(async move {
+            for turn in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    return;
+                }
+                let words = conversation(&format!("u{writer}-{turn} \"words\""));
+                app.append(&session, words, None, None, Caller::default()).await.expect("appended");
+                let change = SessionChange { title: Some(format!("{writer} {turn}")), ..SessionChange::default() };
+                app.update_session(&session, change, Caller::default()).await.expect("changed");
+            }
+        }));
+    }
+    let mut taken = Vec::new();
+    for _ in 0..SNAPSHOTS {
+        let request = SubscribeRequest { sessions: vec![session.clone()], ..from(Start::Snapshot) };
+        let mut watch = stream(&test, request).await;
+        let info = snapshot(&mut watch).await.pop().expect("a session");
+        let (events, ..) = batch(&mut watch).await;
+        taken.push((info.session, events[0].event.revision));
+    }
+    done.store(true, Ordering::Relaxed);
+    for writer in writers {
+        writer.await.expect("it stopped");
+    }
+    let titles = titles(&test.events().await, &session);
+    for (session, next) in taken {
+        assert_eq!(session.revision + 1, next, "the first event after the snapshot");
+        assert_eq!(session.context.map(|context| context.revision), Some(session.revision));
+        let then = titles.iter().find(|(revision, _)| *revision == session.revision).expect("an event");
+        assert_eq!(session.title, then.1);
+    }
 }
 
 #[tokio::test]
