@@ -150,7 +150,7 @@ struct Orphan<'a> {
 /// answers their calls.
 #[derive(Debug, Clone, Default)]
 pub struct Earlier {
-    /// For each call id and writer, the index of the first message with such a call.
+    /// For each call id, and for each call id and writer, the index of the first message with such a call.
     first: HashMap<u64, usize>,
     /// Only messages before this index count.
     end: usize,
@@ -159,8 +159,10 @@ pub struct Earlier {
 impl Earlier {
     /// Adds a call of the message at an index.
     pub fn add(&mut self, index: usize, call_id: &str, writer: &str) {
-        let first = self.first.entry(key(call_id, writer)).or_insert(index);
-        *first = index.min(*first);
+        for key in [key(call_id, None), key(call_id, Some(writer))] {
+            let first = self.first.entry(key).or_insert(index);
+            *first = index.min(*first);
+        }
     }
 
     /// Sets the index of the first message that does not count.
@@ -169,15 +171,26 @@ impl Earlier {
     }
 
     fn has(&self, call_id: &str, writer: &str) -> bool {
-        self.first.get(&key(call_id, writer)).is_some_and(|first| *first < self.end)
+        self.has_key(key(call_id, Some(writer)))
+    }
+
+    /// True if any writer made a call with this id.
+    pub(super) fn has_id(&self, call_id: &str) -> bool {
+        self.has_key(key(call_id, None))
+    }
+
+    fn has_key(&self, key: u64) -> bool {
+        self.first.get(&key).is_some_and(|first| *first < self.end)
     }
 }
 
-fn key(call_id: &str, writer: &str) -> u64 {
+/// A hash of a call id, and of a writer if there is one.
+fn key(call_id: &str, writer: Option<&str>) -> u64 {
     let hash = blake3::Hasher::new()
         .update(&(call_id.len() as u64).to_le_bytes())
         .update(call_id.as_bytes())
-        .update(writer.as_bytes())
+        .update(&[u8::from(writer.is_some())])
+        .update(writer.unwrap_or_default().as_bytes())
         .finalize();
     let mut first = [0; 8];
     first.copy_from_slice(&hash.as_bytes()[..8]);

@@ -3,15 +3,17 @@
 //! There is one canonical form. Calls are in assistant messages. Their results are in tool messages directly after
 //! them, in call order, one tool message for each stored message that results came from. A call without a result gets
 //! an interrupted one. Parts after a result in the same reply follow in a message of their own, because the model wrote
-//! them after it had read the result. A result that answers no call becomes text of a user message at its own position.
-//! The assignment of results to calls is in `calls`.
+//! them after it had read the result. A result that answers no call becomes text of a user message at its own position,
+//! which says if a call with its id is before it. The assignment of results to calls is in `calls`.
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashSet};
 
 use crate::model::ids::PartId;
 use crate::model::message::Role;
 use crate::model::part::{Answers, PartBody, ResultStatus, ToolResult};
 use crate::model::view::{ViewKind, ViewMessage, ViewPart};
+
+use super::calls::Earlier;
 
 mod check;
 #[cfg(test)]
@@ -21,24 +23,17 @@ pub use check::violations;
 
 /// Converts the messages of a view to the canonical form; `interrupted_text` is the output of a call without a result.
 ///
-/// Messages without parts are removed. The function is idempotent.
+/// Messages without parts are removed. The function is idempotent. Each message has the index of the input message that
+/// it represents or follows; these indexes ascend.
 ///
-/// `answered` maps the part of each result to the part of its call.
-pub fn pair(
+/// `answered` maps the part of each result to the part of its call. `earlier` has the calls before these messages.
+pub(super) fn pair(
     interrupted_text: &str,
     messages: Vec<ViewMessage>,
     answered: &HashMap<PartId, PartId>,
-) -> Vec<ViewMessage> {
-    pair_indexed(interrupted_text, messages, answered).into_iter().map(|(_, message)| message).collect()
-}
-
-/// The same, each message with the index of the input message that it represents or follows; these indexes ascend.
-pub(super) fn pair_indexed(
-    interrupted_text: &str,
-    messages: Vec<ViewMessage>,
-    answered: &HashMap<PartId, PartId>,
+    earlier: Option<&Earlier>,
 ) -> Vec<(usize, ViewMessage)> {
-    let (pieces, mut answers) = take_apart(messages, answered);
+    let (pieces, mut answers) = take_apart(messages, answered, earlier);
     let mut paired = Vec::new();
     for piece in pieces.done {
         let results = tool_messages(interrupted_text, &piece, &mut answers);
@@ -49,8 +44,13 @@ pub(super) fn pair_indexed(
 }
 
 /// Separates results from the rest: the rest in pieces, and for each call, in reading order, its result.
-fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) -> (Pieces, Vec<Option<MovedResult>>) {
+fn take_apart(
+    messages: Vec<ViewMessage>,
+    answered: &HashMap<PartId, PartId>,
+    earlier: Option<&Earlier>,
+) -> (Pieces, Vec<Option<MovedResult>>) {
     let numbers = numbers(&messages);
+    let repeated = repeated(&messages, earlier);
     let mut pieces = Pieces::default();
     let mut answers = Vec::new();
     for (from, message) in messages.into_iter().enumerate() {
@@ -74,7 +74,8 @@ fn take_apart(messages: Vec<ViewMessage>, answered: &HashMap<PartId, PartId>) ->
                             answers[call] = Some(MovedResult { from, header: header(Role::Tool), part });
                         }
                         None => {
-                            let shown = result_as_text(&part, result);
+                            let is_repeated = part.source.is_some_and(|id| repeated.contains(&id));
+                            let shown = result_as_text(&part, result, is_repeated);
                             shown.into_iter().for_each(|part| pieces.add(header(Role::User), from, part));
                         }
                     }
@@ -97,6 +98,26 @@ fn numbers(messages: &[ViewMessage]) -> HashMap<PartId, usize> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     let calls = parts.filter(|part| matches!(*part.body, PartBody::ToolCall(_)));
     calls.enumerate().filter_map(|(number, part)| Some((part.source?, number))).collect()
+}
+
+/// The results that follow a call with their id.
+fn repeated(messages: &[ViewMessage], earlier: Option<&Earlier>) -> HashSet<PartId> {
+    let mut called: HashSet<&str> = HashSet::default();
+    let mut repeated = HashSet::default();
+    for part in messages.iter().flat_map(|message| &message.parts) {
+        match &*part.body {
+            PartBody::ToolCall(call) => {
+                called.insert(&call.call_id);
+            }
+            PartBody::ToolResult(ToolResult { call_id, .. })
+                if called.contains(&**call_id) || earlier.is_some_and(|earlier| earlier.has_id(call_id)) =>
+            {
+                repeated.extend(part.source);
+            }
+            _ => {}
+        }
+    }
+    repeated
 }
 
 /// A result that must be moved directly after its call.
@@ -205,9 +226,15 @@ fn interrupted(text: &str, call_id: &str) -> ViewMessage {
     }
 }
 
-/// A result without a call, as text for the model, followed by its media.
-fn result_as_text(part: &ViewPart, result: &ToolResult) -> Vec<ViewPart> {
-    let words = format!("[Tool result for call {}, which is not in this view]\n{}", result.call_id, result.output);
+/// A result that answers no call, as text for the model, followed by its media. A call with its id may be before it,
+/// with the result that answers it, or come later.
+fn result_as_text(part: &ViewPart, result: &ToolResult, is_repeated: bool) -> Vec<ViewPart> {
+    let ToolResult { call_id, output, .. } = result;
+    let words = if is_repeated {
+        format!("[Another tool result with the id of call {call_id}]\n{output}")
+    } else {
+        format!("[Tool result for call {call_id}, which is not in this view before it]\n{output}")
+    };
     let media = result.attachments.iter().cloned().map(PartBody::Media);
     let bodies = std::iter::once(PartBody::Text(words)).chain(media);
     bodies.map(|body| ViewPart::new(part.source, body, part.shortened)).collect()

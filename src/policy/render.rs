@@ -68,7 +68,7 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
         call_id: &called.call.call_id,
         writer: called.source.message.writer(),
     };
-    let paired = pairing::pair_indexed(&policy.view.interrupted_text, messages, &answered);
+    let paired = pairing::pair(&policy.view.interrupted_text, messages, &answered, earlier);
     Rendered {
         messages: paired.into_iter().map(|(index, message)| (indexes[index], message)).collect(),
         calls: calls.iter().map(rendered).collect(),

@@ -75,14 +75,16 @@ fn parse(text: &str) -> Vec<ViewMessage> {
     number(messages.collect())
 }
 
-/// The inverse, with the revision after each role; `!x` is an interrupted result, `?x` a result as text.
+/// The inverse, with the revision after each role; `!x` is an interrupted result, `?x` a result as text without a call
+/// before it, `&x` one with a call before it.
 fn sketch(messages: &[ViewMessage]) -> String {
     let part = |part: &ViewPart| match &*part.body {
         PartBody::ToolCall(call) => format!("+{}", call.call_id),
         PartBody::ToolResult(result) if part.source.is_none() => format!("!{}", result.call_id),
         PartBody::ToolResult(result) => format!("={}", result.call_id),
-        PartBody::Text(text) => match text.strip_prefix("[Tool result for call ") {
-            Some(rest) => format!("?{}", rest.split(',').next().unwrap_or_default()),
+        PartBody::Text(text) => match text.lines().next().and_then(spoken) {
+            Some((id, true)) => format!("&{id}"),
+            Some((id, false)) => format!("?{id}"),
             None => text.clone(),
         },
         other => other.kind().to_owned(),
@@ -100,10 +102,20 @@ fn sketch(messages: &[ViewMessage]) -> String {
     messages.iter().map(message).collect::<Vec<_>>().join(" | ")
 }
 
+/// The id in the first line of a result as text, and true if the line says that a call with the id is before it.
+fn spoken(line: &str) -> Option<(&str, bool)> {
+    let absent = line
+        .strip_prefix("[Tool result for call ")
+        .and_then(|rest| rest.strip_suffix(", which is not in this view before it]"));
+    let present =
+        line.strip_prefix("[Another tool result with the id of call ").and_then(|rest| rest.strip_suffix("]"));
+    present.map(|id| (id, true)).or(absent.map(|id| (id, false)))
+}
+
 /// The messages with every result after the call that `answers` returns for it.
 fn paired(messages: Vec<ViewMessage>) -> Vec<ViewMessage> {
     let answered = answers(&messages).into_iter().collect();
-    pair(INTERRUPTED, messages, &answered)
+    pair(INTERRUPTED, messages, &answered, None).into_iter().map(|(_, message)| message).collect()
 }
 
 /// True if pairing changes nothing. Results that pairing made have no ids, and a second pairing would find no call for
@@ -137,8 +149,8 @@ fn the_canonical_form() {
         ("in a later reply", "a:+x | a:so =x what", "a1:+x | t2:=x | a2:so what"),
         ("no call", "u:hi | t:=x | a:ok", "u1:hi | u2:?x | a3:ok"),
         ("a result before its call", "t:=x | a:+x", "u1:?x | a2:+x | t0:!x"),
-        ("a second result", "a:+x | t:=x | t:=x", "a1:+x | t2:=x | u3:?x"),
-        ("a second result beside another", "a:+x +y | t:=x | t:=x =y", "a1:+x +y | t2:=x | t3:=y | u3:?x"),
+        ("a second result", "a:+x | t:=x | t:=x", "a1:+x | t2:=x | u3:&x"),
+        ("a second result beside another", "a:+x +y | t:=x | t:=x =y", "a1:+x +y | t2:=x | t3:=y | u3:&x"),
         ("no call, in a reply", "a:one =x two", "a1:one | u1:?x | a1:two"),
         ("no call, in a user message", "u:one =x two", "u1:one ?x two"),
         ("one id twice, answered in turn", "a:+x | t:=x | a:+x | t:=x", "a1:+x | t2:=x | a3:+x | t4:=x"),
@@ -172,7 +184,7 @@ fn a_result_without_a_call_keeps_its_words_media_and_what_was_taken_away() {
     let mut messages = number(vec![(Role::Tool, vec![result("x", "found it", vec![media("shot")])])]);
     messages[0].parts[0].shortened = shortened;
     let source = messages[0].parts[0].source;
-    let words = "[Tool result for call x, which is not in this view]\nfound it".to_owned();
+    let words = "[Tool result for call x, which is not in this view before it]\nfound it".to_owned();
     let paired = paired(messages);
     let bodies: Vec<PartBody> = paired[0].parts.iter().map(|part| (*part.body).clone()).collect();
     assert_eq!(bodies, [PartBody::Text(words), PartBody::Media(media("shot"))]);
@@ -297,12 +309,30 @@ fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     // Apart from the moved results, all parts keep their order and their content, including results shown as text.
     let stays = |part: &&ViewPart| part.source.is_some_and(|id| !answers.contains_key(&id));
     let before = messages.iter().flat_map(|message| &message.parts).filter(stays);
+    let repeated = repeated(messages, None);
     let shown = before.flat_map(|part| match &*part.body {
-        PartBody::ToolResult(result) => result_as_text(part, result),
+        PartBody::ToolResult(result) => {
+            result_as_text(part, result, part.source.is_some_and(|id| repeated.contains(&id)))
+        }
         _ => vec![part.clone()],
     });
     let after = paired.iter().flat_map(|message| &message.parts).filter(stays).cloned();
     prop_assert_eq!(after.collect::<Vec<_>>(), shown.collect::<Vec<_>>());
+    // What a result as text says about its call is true.
+    let mut shown_calls: BTreeSet<&str> = BTreeSet::new();
+    for part in paired.iter().flat_map(|message| &message.parts) {
+        match &*part.body {
+            PartBody::ToolCall(call) => {
+                shown_calls.insert(&call.call_id);
+            }
+            PartBody::Text(text) => {
+                if let Some((id, is_before)) = text.lines().next().and_then(spoken) {
+                    prop_assert_eq!(shown_calls.contains(id), is_before, "{}", text);
+                }
+            }
+            _ => {}
+        }
+    }
     // The content of moved results is unchanged too.
     let moved = |messages: &[ViewMessage]| -> BTreeMap<PartId, ViewPart> {
         let parts = messages.iter().flat_map(|message| &message.parts).filter(|part| !stays(part));
@@ -335,7 +365,7 @@ proptest! {
     fn writers_do_not_disturb_each_other(messages in interleaved_writers()) {
         check(&messages)?;
         let shown = paired(messages).iter().flat_map(|message| &message.parts).any(|part| {
-            matches!(&*part.body, PartBody::Text(text) if text.starts_with("[Tool result"))
+            matches!(&*part.body, PartBody::Text(text) if text.lines().next().and_then(spoken).is_some())
         });
         prop_assert!(!shown, "every result has its call");
     }

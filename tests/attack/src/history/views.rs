@@ -104,7 +104,9 @@ pub(super) fn accounting(view: &View, history: &[pb::Message]) -> (Vec<String>, 
     // A result without a call is rendered as text, and its media as parts beside it, all with the result's one id.
     let is_text_result = |id: &str| {
         own().flat_map(|message| &message.parts).any(|part| {
-            matches!(body(part), Some(Body::Text(text)) if text.text.starts_with("[Tool result for call"))
+            let is_said =
+                |text: &str| ["[Tool result for", "[Another tool result"].iter().any(|start| text.starts_with(start));
+            matches!(body(part), Some(Body::Text(text)) if is_said(&text.text))
                 && part.part.as_ref().is_some_and(|part| part.part_id == id)
         })
     };
