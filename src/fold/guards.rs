@@ -161,8 +161,17 @@ impl Guards {
         let PlanningInput { policy, window, .. } = planning;
         let is_enough = !self.freed_little || freed >= gain::usual(policy, window);
         let level_policy = decision.level().and_then(|level| policy.level(level));
-        let is_filled = level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
-        is_enough && (!is_filled || self.filled_growth.is_none())
+        let is_filled =
+            || level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
+        is_enough && !(self.waits_for_growth(planning, fold) && is_filled())
+    }
+
+    /// True if a compaction that cannot reach its aim waits until the view has grown. It does not wait if the view
+    /// exceeds its window also by its estimate: usage alone may be wrong.
+    fn waits_for_growth(&self, planning: PlanningInput<'_>, fold: &Fold) -> bool {
+        let by_estimate = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
+        self.filled_growth.is_some()
+            && overflow::input_max(planning.window).is_none_or(|limit| by_estimate <= limit)
     }
 
     /// True if overhead leaves a level due after a compaction that frees this number of tokens, and the view alone does
@@ -311,18 +320,11 @@ fn needs_last_resort(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) 
 }
 
 /// The removals that bring the view into its window, or as close to it as possible; none if it fits, or if nothing worth
-/// while can be removed.
-///
-/// If only usage shows that the view does not fit, and removals cannot change that, they wait until the view has grown:
-/// the usage may be wrong.
+/// while can be removed now.
 pub fn last_resort_removals(planning: PlanningInput<'_>, fold: &Fold, guards: &Guards) -> Removals {
     let reduction = last_resort::reduction(planning, guards.size(planning, fold));
-    let by_estimate = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
-    let fits_by_estimate = overflow::input_max(planning.window).is_none_or(|limit| by_estimate <= limit);
-    match reduction.fits || !fits_by_estimate || guards.filled_growth.is_none() {
-        true => reduction.removals,
-        false => Removals::default(),
-    }
+    let waits = !reduction.fits && guards.waits_for_growth(planning, fold);
+    if waits { Removals::default() } else { reduction.removals }
 }
 
 /// The failure of the last resort, with everything that it may not remove.

@@ -90,10 +90,12 @@ fn the_overhead_of_requests_is_counted_and_its_usage_is_left_alone() {
     let outcome = with(10_000);
     assert_eq!(fired(&outcome).first(), Some(&(10, CompactionKind::Summary)));
     assert_eq!(outcome.simulated[0].context_tokens, 5 * 5_100 + 10_000);
-    // The overhead alone reaches the threshold, but does not fill the window.
-    let fired_at_limit = fired(&with(33_617));
-    assert_eq!(fired_at_limit.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), [CompactionKind::Omission; 3]);
-    assert_eq!(fired(&with(45_000)), [], "nothing that a compaction could take away fills the window");
+    // The overhead alone reaches the threshold: only growth, or a view that exceeds its window, leads to another summary.
+    let outcome = with(33_617);
+    assert!(fired(&outcome).iter().all(|(_, kind)| *kind == CompactionKind::Summary), "{:?}", fired(&outcome));
+    assert!((1..=5).contains(&outcome.simulated.len()) && outcome.final_tokens() <= 50_000, "{:?}", fired(&outcome));
+    // It leaves too little space for a view, which stays small nevertheless.
+    assert!(with(45_000).final_tokens() <= 45_000 + 2 * 5_100);
     // Reported usage includes the overhead.
     let usage = |input| message(Role::Assistant, vec![text(100)], Some(finish(FinishReason::Stop, Some(input))));
     let entries: Vec<TranscriptEntry> = (1..=8).flat_map(|turn| [user(100), usage(20_000 + turn)]).collect();
@@ -119,18 +121,17 @@ fn old_outputs_are_cleared_long_before_the_window_is_full() {
 fn reported_usage_counts_until_something_was_reduced() {
     let policy = preset("pi@1.5");
     let usage = |input| message(Role::Assistant, vec![text(2_000)], Some(finish(FinishReason::Stop, Some(input))));
-    // Half of what the estimate says.
-    let mut talk: Vec<TranscriptEntry> = (1..=15).flat_map(|turn| [user(10), usage(1_000 * turn)]).collect();
+    let mut talk: Vec<TranscriptEntry> = (1..=15).flat_map(|turn| [user(10), usage(1_900 * turn)]).collect();
     let without_compactions = simulate(&policy, &window(50_000), &talk);
-    assert_eq!((fired(&without_compactions), without_compactions.final_tokens()), (vec![], 15_000));
-    talk.push(user(5_000));
-    talk.push(usage(40_000));
+    assert_eq!((fired(&without_compactions), without_compactions.final_tokens()), (vec![], 28_500));
     talk.push(user(10));
-    talk.push(usage(40_000));
+    talk.push(usage(38_000));
+    talk.push(user(10));
+    talk.push(usage(38_000));
     let outcome = simulate(&policy, &window(50_000), &talk);
-    // The second report of 40000 is about a context that was never compacted, and is not trusted.
+    // The second report of 38000 is about a context that was never compacted, and is not trusted.
     assert_eq!(fired(&outcome), [(32, CompactionKind::Summary)]);
-    assert_eq!(outcome.simulated[0].context_tokens, 40_000);
+    assert_eq!(outcome.simulated[0].context_tokens, 38_000);
     talk.insert(30, TranscriptEntry::Compaction);
     let outcome = simulate(&policy, &window(50_000), &talk);
     // The agent's own compaction ends the trust in reported usage: from there on the estimate counts.
