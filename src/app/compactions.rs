@@ -13,8 +13,8 @@ use crate::model::ids::CompactionId;
 use crate::model::summary_request::{Purpose, SummaryRequest};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::SourceMessage;
-use crate::policy::overflow_errors::{ProviderError, is_overflow};
 use crate::policy::plan::{self, Boundary};
+use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, is_possible};
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
@@ -185,8 +185,9 @@ impl Longhand {
         Ok(Some((compaction, receipt.existed_count > 0)))
     }
 
-    /// Compacts a view that a provider found too large, including its media. This works once for each user message: for
-    /// a second report the caller has to shorten the request or to use a model with a larger window.
+    /// Makes a view that a provider refused smaller by what was refused: its media, or all of it. A compaction works once
+    /// for each user message, the removal of media as long as the view has any: after that the caller has to shorten the
+    /// request or to use a model with a larger window.
     pub async fn report_overflow(
         &self,
         session: &str,
@@ -200,12 +201,13 @@ impl Longhand {
             validate::window("window", window)?;
         }
         let refusal = ProviderError { status: overflow.status, code: &overflow.code, message: &overflow.message };
-        if !is_overflow(&refusal) {
+        let recovery = provider_errors::kind(&refusal).and_then(provider_errors::Kind::recovery);
+        let Some(recovery) = recovery else {
             return Err(Error::new(
                 Reason::OverflowNotRecognized,
-                "the error does not mean that the request was too large",
+                "the error does not mean that the request or its media were too large or too many",
             ));
-        }
+        };
         let key = self.store().find_session(session).await?;
         if let Some(answer) = self.answered(key, &caller).await? {
             return Ok(answer);
@@ -218,14 +220,14 @@ impl Longhand {
         }
         let before = self.store().compactions(key, i64::MAX, limits::OVERFLOW_COMPACTIONS_MAX).await?;
         let before: Vec<Compaction> = before.into_iter().map(|(_, compaction)| compaction).collect();
-        if replay::is_answered(&source.messages, &before) {
+        let planning = scheduler::planning_input(&policy, &window, &source, self.shared.clock.now());
+        let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
+        let request = replay::recovery_request(planning, context_tokens, recovery, &before);
+        if request.is_none() && replay::has_recovered(&source.messages, &before) {
             let message =
                 "the view was compacted for this request already: shorten the request, or take a larger window";
             return Err(Error::new(Reason::OverflowAgain, message));
         }
-        let planning = scheduler::planning_input(&policy, &window, &source, self.shared.clock.now());
-        let context_tokens = loaded::fold(&policy, &source).context_tokens(&window);
-        let request = replay::recovery_request(planning, context_tokens);
         let condition = Condition::Possible(request.is_some());
         // The store refuses the impossible request, unless it is a repetition that has been answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);

@@ -397,8 +397,16 @@ impl<'a> Attempt<'a> {
                 plan::maintenance(planning).removals
             }
         };
-        let gain_min = self.gain_min(&planning.policy.maintenance, false);
-        match PreparedCompaction::of_removals(planning, &removals, gain_min) {
+        // A provider may refuse media that the policy counts as nothing.
+        let is_of_media = self.input.request.trigger == Trigger::Overflow && !removals.parts.is_empty();
+        let prepared = match is_of_media {
+            true => PreparedCompaction::of(planning, &removals, None),
+            false => {
+                let gain_min = self.gain_min(&planning.policy.maintenance, false);
+                PreparedCompaction::of_removals(planning, &removals, gain_min)
+            }
+        };
+        match prepared {
             Some(prepared) => self.done(prepared),
             None if self.is_by_hand() => Step::Nothing,
             None => self.last_resort(),
@@ -410,7 +418,7 @@ impl<'a> Attempt<'a> {
     fn last_resort(&mut self) -> Step {
         let AttemptInput { planning, fold, guards, .. } = self.input;
         let removals = guards::last_resort_removals(planning, fold, guards);
-        match PreparedCompaction::of(planning, &removals, None) {
+        match PreparedCompaction::of_removals(planning, &removals, 1) {
             Some(prepared) => self.done(prepared),
             None if fold.fits(planning.window) || guards.reported_overhead.is_some() => Step::Nothing,
             None => Step::Failed(guards::last_resort_failure(planning, fold, guards)),

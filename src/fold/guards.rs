@@ -16,6 +16,7 @@ use crate::model::view::SourceMessage;
 use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, PlanningInput, gain};
+use crate::policy::provider_errors::Recovery;
 use crate::policy::replay::{self, Overflow, Reaction};
 use crate::policy::{LevelPolicy, Notice, Policy, continuing, overflow};
 
@@ -251,7 +252,7 @@ impl Decision {
 
 /// The recovery from an overflow that the newest reply reports.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Recovery {
+pub enum RecoveryRequest {
     /// The session cannot go on without it. If nothing can be removed, the compaction fails and its event states so.
     Needed(CompactionRequest),
     /// The provider answered nevertheless: guards and the minimum gain apply.
@@ -268,18 +269,19 @@ pub fn recovery(
     guards: &Guards,
     compactions: &[Compaction],
     changed_revision: Revision,
-) -> Option<Recovery> {
+) -> Option<RecoveryRequest> {
     let PlanningInput { policy, window, .. } = planning;
     if !policy.trigger.auto {
         return None;
     }
     let tokens = fold.context_tokens(window);
-    match replay::reaction(planning, compactions, changed_revision) {
+    match replay::reaction(planning, tokens, compactions, changed_revision) {
         Reaction::Nothing => None,
         // A sum over requests exceeds every window in the end.
         Reaction::Recover(Overflow::Answered) if fold.usage_doubt() == Some(UsageDoubt::Sum) => None,
-        Reaction::Recover(Overflow::Unanswered) => {
-            Some(Recovery::Needed(replay::recovery_request(planning, tokens).unwrap_or_else(replay::of_media)))
+        Reaction::Recover(Overflow::Unanswered(recovery)) => {
+            let request = replay::recovery_request(planning, tokens, recovery, compactions);
+            Some(RecoveryRequest::Needed(request.unwrap_or_else(replay::of_media)))
         }
         // If the session can go on, levels that guards hold back are not applied for an overflow either, and a level
         // that needs confirmation is left to its threshold.
@@ -289,12 +291,12 @@ pub fn recovery(
                 matches!(notice, Some(Notice::Confirm { .. }))
             };
             let is_allowed = |level| guards.allow_recovery(policy, level) && !is_asked(level);
-            replay::recovery_request(planning, tokens)
+            replay::recovery_request(planning, tokens, Recovery::Compaction, compactions)
                 .filter(|request| !guards.holds_after_undo && request.level.is_none_or(is_allowed))
                 .filter(|request| plan::is_worth_it(planning, request.level, tokens))
-                .map(Recovery::Worthwhile)
+                .map(RecoveryRequest::Worthwhile)
         }
-        Reaction::GiveUp => Some(Recovery::Needed(replay::of_media())),
+        Reaction::GiveUp => Some(RecoveryRequest::Needed(replay::of_media())),
     }
 }
 
@@ -361,6 +363,8 @@ impl Streak {
                 // Finished maintenance and last resorts are no progress of a level.
                 CompactionState::Done if is_outside_levels(compaction) => {}
                 CompactionState::Done if made_progress(compaction) => break,
+                // Media may count nothing.
+                CompactionState::Done if replay::is_of_media(&compaction.request) => {}
                 CompactionState::Failed if reports_overhead(compaction) => {}
                 CompactionState::Done | CompactionState::Failed | CompactionState::Dead => {
                     streak.count += 1;

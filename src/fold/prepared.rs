@@ -24,8 +24,7 @@ pub struct PreparedCompaction {
 }
 
 impl PreparedCompaction {
-    /// The effect of removals and a summary on a view; none if they change nothing, or, without a summary, free
-    /// nothing.
+    /// The effect of removals and a summary on a view; none if they change nothing.
     pub fn of(planning: PlanningInput<'_>, removals: &Removals, summary: Option<WrittenSummary<'_>>) -> Option<Self> {
         let PlanningInput { policy, layout, sources, .. } = planning;
         if removals.is_empty() && summary.is_none() {
@@ -38,9 +37,6 @@ impl PreparedCompaction {
             after = plan::with_summary(policy, layout, &after, &boundary, text, &planned.attachments);
         }
         let after = plan::view(policy, &after);
-        if summary.is_none() && after.estimated_tokens >= before.estimated_tokens {
-            return None;
-        }
         let first_changed_index = plan::first_changed(&before, &after);
         let changed = usize::try_from(first_changed_index).unwrap_or(usize::MAX);
         let changed = before.messages.get(changed..).unwrap_or_default();
@@ -55,7 +51,7 @@ impl PreparedCompaction {
 
     /// The effect of removals alone; none if they free too little.
     pub fn of_removals(planning: PlanningInput<'_>, removals: &Removals, gain_min: i64) -> Option<Self> {
-        Self::of(planning, removals, None).filter(|prepared| prepared.gain() >= gain_min)
+        Self::of(planning, removals, None).filter(|prepared| prepared.gain() >= gain_min.max(1))
     }
 
     /// Tokens that it frees.

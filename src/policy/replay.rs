@@ -2,11 +2,11 @@
 //! without its media.
 
 use super::Policy;
-use super::overflow_errors;
 use super::plan::{self, PlanningInput};
+use super::provider_errors::{self, Recovery};
 use super::render;
 use super::turns::is_request;
-use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Trigger};
+use crate::model::compaction::{Compaction, CompactionKind, CompactionRequest, CompactionState, Level, Trigger};
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layout::Placement;
 use crate::model::message::{Finish, FinishReason, MessageKind};
@@ -31,8 +31,8 @@ pub struct Replayed {
 /// The outcome of a request whose view was too large for its provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflow {
-    /// The request has no answer, and the session cannot continue without recovery.
-    Unanswered,
+    /// The request has no answer, and the session cannot continue without this recovery.
+    Unanswered(Recovery),
     /// The provider dropped part of the input and answered the rest.
     Answered,
 }
@@ -43,16 +43,15 @@ pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<Vie
         return None;
     }
     if finish.reason == Some(FinishReason::Error) {
-        let said = overflow_errors::ProviderError { message: &finish.detail, ..Default::default() };
-        return overflow_errors::is_overflow(&said).then_some(Overflow::Unanswered);
+        return provider_errors::kind_of_text(&finish.detail)?.recovery().map(Overflow::Unanswered);
     }
     let is_silent = policy.trigger.silent_overflow
         && finish.reason.zip(finish.usage.as_ref()).is_some_and(|(reason, usage)| {
-            overflow_errors::is_silent(reason, usage, window.context)
+            provider_errors::is_silent(reason, usage, window.context)
         });
     if is_silent || is_truncated_reply(policy, window, finish) {
         let is_answered = finish.reason == Some(FinishReason::Stop);
-        return Some(if is_answered { Overflow::Answered } else { Overflow::Unanswered });
+        return Some(if is_answered { Overflow::Answered } else { Overflow::Unanswered(Recovery::Compaction) });
     }
     // More usage than the window holds is no size: the provider dropped part of the input.
     let is_complete = !matches!(finish.reason, Some(FinishReason::Aborted | FinishReason::ContentFilter));
@@ -107,7 +106,12 @@ pub enum Reaction {
 /// A reply to a view from before a compaction says nothing about the current view. Neither does usage of a view from
 /// before `changed_revision`, the newest change of the view. If the request was answered in spite of the overflow, the
 /// thresholds decide after any later compaction, and after an overflow compaction for the same request.
-pub fn reaction(planning: PlanningInput<'_>, compactions: &[Compaction], changed_revision: Revision) -> Reaction {
+pub fn reaction(
+    planning: PlanningInput<'_>,
+    context_tokens: i64,
+    compactions: &[Compaction],
+    changed_revision: Revision,
+) -> Reaction {
     let PlanningInput { policy, window, layout, sources, .. } = planning;
     let last = last(sources).map(|source| &source.message);
     let found = last.and_then(|reply| Some((reply, overflow(policy, window, &reply.finish)?)));
@@ -132,14 +136,15 @@ pub fn reaction(planning: PlanningInput<'_>, compactions: &[Compaction], changed
     });
     let is_settled = compactions.iter().any(settles) || is_repeated;
     if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || is_settled {
-        Reaction::Nothing
-    } else if !is_answered(sources, compactions) {
-        Reaction::Recover(overflow)
-    } else {
-        match overflow {
-            Overflow::Unanswered => Reaction::GiveUp,
-            Overflow::Answered => Reaction::Nothing,
-        }
+        return Reaction::Nothing;
+    }
+    match overflow {
+        _ if !has_recovered(sources, compactions) => Reaction::Recover(overflow),
+        Overflow::Answered => Reaction::Nothing,
+        Overflow::Unanswered(recovery) => match recovery_request(planning, context_tokens, recovery, compactions) {
+            Some(_) => Reaction::Recover(overflow),
+            None => Reaction::GiveUp,
+        },
     }
 }
 
@@ -154,14 +159,25 @@ fn has_credible_usage(planning: PlanningInput<'_>, after: Revision) -> bool {
     })
 }
 
-/// The compaction for a view that a provider refused; none if nothing can be removed.
-pub fn recovery_request(planning: PlanningInput<'_>, context_tokens: i64) -> Option<CompactionRequest> {
-    let level = plan::recovery_level(planning, context_tokens);
-    let possible = level.is_some() || !given_up(planning).is_empty();
-    possible.then(|| match level {
-        Some((level, kind)) => CompactionRequest { kind, level: Some(level), ..of_media() },
-        None => of_media(),
-    })
+/// The compaction for a view that a provider refused, given the newest compactions of its session; none if nothing can
+/// be removed, or nothing more for the same request. Media that are refused start no other step.
+pub fn recovery_request(
+    planning: PlanningInput<'_>,
+    context_tokens: i64,
+    recovery: Recovery,
+    compactions: &[Compaction],
+) -> Option<CompactionRequest> {
+    let is_new = |request: &CompactionRequest| !is_answered(planning, compactions, request.level);
+    let media = || Some(of_media()).filter(|_| !given_up(planning).is_empty()).filter(is_new);
+    let compaction = || {
+        let (level, kind) = plan::recovery_level(planning, context_tokens)?;
+        Some(CompactionRequest { kind, level: Some(level), ..of_media() }).filter(is_new)
+    };
+    match recovery {
+        Recovery::Compaction => compaction().or_else(media),
+        Recovery::MediaFirst => media().or_else(compaction),
+        Recovery::Media => media(),
+    }
 }
 
 /// The compaction that only removes media from a view.
@@ -169,9 +185,31 @@ pub fn of_media() -> CompactionRequest {
     CompactionRequest::new(CompactionKind::Prune, Trigger::Overflow, None)
 }
 
-/// True if one of these compactions was the recovery from an overflow of the view's last request. A replay is no
-/// request of its own: if it is refused as well, there is no recovery.
-pub fn is_answered(sources: &[SourceMessage], compactions: &[Compaction]) -> bool {
+/// True if a compaction only removed media from a view that a provider refused.
+pub fn is_of_media(request: &CompactionRequest) -> bool {
+    request.trigger == Trigger::Overflow && request.level.is_none()
+}
+
+/// True if a recovery of a level, or of media alone, was made for the view's last request and would achieve nothing
+/// more: a level is applied once, media are removed as long as there are any.
+pub fn is_answered(planning: PlanningInput<'_>, compactions: &[Compaction], level: Option<Level>) -> bool {
+    let mut made = recoveries(planning.sources, compactions);
+    match level {
+        Some(_) => made.any(|compaction| compaction.request.level.is_some()),
+        None => made.next().is_some() && given_up(planning).parts.is_empty(),
+    }
+}
+
+/// True if one of these compactions was a recovery from an overflow of the view's last request.
+pub fn has_recovered(sources: &[SourceMessage], compactions: &[Compaction]) -> bool {
+    recoveries(sources, compactions).next().is_some()
+}
+
+/// The recoveries from overflows of the view's last request. A replay is no request of its own.
+fn recoveries<'a>(
+    sources: &[SourceMessage],
+    compactions: &'a [Compaction],
+) -> impl Iterator<Item = &'a Compaction> + use<'a> {
     let requests =
         sources.iter().filter(|source| is_request(&source.message) && source.message.kind != MessageKind::Continuation);
     let came = |source: &SourceMessage| match source.message.kind {
@@ -179,7 +217,7 @@ pub fn is_answered(sources: &[SourceMessage], compactions: &[Compaction]) -> boo
         _ => source.message.revision,
     };
     let request = requests.map(came).max().unwrap_or(0);
-    compactions.iter().any(|compaction| {
+    compactions.iter().filter(move |compaction| {
         compaction.request.trigger == Trigger::Overflow
             && compaction.state == CompactionState::Done
             && compaction.base_revision.is_some_and(|base| base >= request)
@@ -234,6 +272,8 @@ mod tests {
     use crate::model::time::Timestamp;
     use crate::policy::{dsl, presets};
 
+    const TOO_LONG: Overflow = Overflow::Unanswered(Recovery::Compaction);
+
     fn window() -> ModelWindow {
         ModelWindow { model: String::new(), context: 100, ..ModelWindow::default() }
     }
@@ -258,11 +298,21 @@ mod tests {
             finished(FinishReason::Length, 99, 0),
         ];
         for (finish, spoken, silent) in [
-            (&words, Some(Overflow::Unanswered), Some(Overflow::Unanswered)),
+            (&words, Some(TOO_LONG), Some(TOO_LONG)),
+            (
+                &failed("413 Payload Too Large"),
+                Some(Overflow::Unanswered(Recovery::MediaFirst)),
+                Some(Overflow::Unanswered(Recovery::MediaFirst)),
+            ),
+            (
+                &failed("Too much media: 0 document pages + 101 images > 100"),
+                Some(Overflow::Unanswered(Recovery::Media)),
+                Some(Overflow::Unanswered(Recovery::Media)),
+            ),
             (&failed("rate limit reached, too many requests"), None, None),
             (&Finish { detail: "prompt is too long".to_owned(), ..finished(FinishReason::Stop, 0, 0) }, None, None),
             (&read, Some(Overflow::Answered), Some(Overflow::Answered)),
-            (&full, None, Some(Overflow::Unanswered)),
+            (&full, None, Some(TOO_LONG)),
             (&finished(FinishReason::Stop, 95, 5), None, None),
             (&finished(FinishReason::Stop, 95, 6), Some(Overflow::Answered), Some(Overflow::Answered)),
             (&Finish { usage: None, ..read.clone() }, None, None),
@@ -289,7 +339,7 @@ mod tests {
             let finish: Finish = Finish { reason: Some(reason), usage: Some(usage), ..Finish::default() };
             overflow(&policy, &window, &finish)
         };
-        let is = Some(Overflow::Unanswered);
+        let is = Some(TOO_LONG);
         for (preset, reason, output, reasoning, most, expected) in [
             ("pi@1.5", FinishReason::Length, 7_999, 0, Some(8_000), is),
             ("pi@1.5", FinishReason::Length, 8_000, 0, Some(8_000), None),
@@ -349,7 +399,7 @@ mod tests {
             done.filter_map(|compaction| compaction.end_revision).chain(layout.covered.iter().map(|it| it.mark));
         // No compaction precedes the first revision of a session.
         let changed = changed.map(|revision| revision.max(FIRST_REVISION + 1));
-        reaction(planning, compactions, changed.max().unwrap_or(FIRST_REVISION))
+        reaction(planning, 0, compactions, changed.max().unwrap_or(FIRST_REVISION))
     }
 
     /// A layout under a summary with this mark.
@@ -375,7 +425,7 @@ mod tests {
             .map(|&(base, end, state)| Compaction {
                 id: CompactionId(Uuid::nil()),
                 session_id: SessionId(Uuid::nil()),
-                request: of_media(),
+                request: CompactionRequest { level: Some(Level::Auto), ..of_media() },
                 state,
                 base_revision: Some(base),
                 tokens_at_request: 0,
@@ -406,27 +456,17 @@ mod tests {
         let plain = Layout::default();
         let done = |base, end| (base, end, CompactionState::Done);
         check(Finish::default(), &plain, &[], Reaction::Nothing);
-        check(failed(None), &plain, &[], Reaction::Recover(Overflow::Unanswered));
-        check(failed(None), &summed_up(1), &[], Reaction::Recover(Overflow::Unanswered));
+        check(failed(None), &plain, &[], Reaction::Recover(TOO_LONG));
+        check(failed(None), &summed_up(1), &[], Reaction::Recover(TOO_LONG));
         check(failed(None), &summed_up(200), &[], Reaction::Nothing);
         // One for the previous request, one that ended after the failure, and one that the failed reply already saw.
-        check(failed(None), &plain, &[done(0, 0)], Reaction::Recover(Overflow::Unanswered));
+        check(failed(None), &plain, &[done(0, 0)], Reaction::Recover(TOO_LONG));
         check(failed(None), &plain, &[done(100, 200)], Reaction::Nothing);
         check(failed(Some(300)), &plain, &[done(100, 200)], Reaction::GiveUp);
         check(failed(Some(150)), &plain, &[done(100, 200)], Reaction::Nothing);
-        check(
-            failed(Some(300)),
-            &plain,
-            &[(100, 200, CompactionState::Failed)],
-            Reaction::Recover(Overflow::Unanswered),
-        );
+        check(failed(Some(300)), &plain, &[(100, 200, CompactionState::Failed)], Reaction::Recover(TOO_LONG));
         check(failed(None), &plain, &[(100, 200, CompactionState::Failed)], Reaction::Nothing);
-        check(
-            failed(None),
-            &plain,
-            &[(100, 200, CompactionState::Superseded)],
-            Reaction::Recover(Overflow::Unanswered),
-        );
+        check(failed(None), &plain, &[(100, 200, CompactionState::Superseded)], Reaction::Recover(TOO_LONG));
         check(failed(None), &plain, &[(100, 200, CompactionState::Running)], Reaction::Nothing);
     }
 
@@ -438,11 +478,11 @@ mod tests {
         let plain = Layout::default();
         let done = [(100, 200, CompactionState::Done)];
         check(read(None), &plain, &[], Reaction::Recover(Overflow::Answered));
-        check(full(None), &plain, &[], Reaction::Recover(Overflow::Unanswered));
+        check(full(None), &plain, &[], Reaction::Recover(TOO_LONG));
         check(read(None), &plain, &done, Reaction::Nothing);
         check(full(None), &plain, &[(0, 1, CompactionState::Done)], Reaction::Nothing);
         check(full(None), &summed_up(1), &[], Reaction::Nothing);
-        check(full(Some(300)), &summed_up(1), &[], Reaction::Recover(Overflow::Unanswered));
+        check(full(Some(300)), &summed_up(1), &[], Reaction::Recover(TOO_LONG));
         check(read(Some(300)), &plain, &done, Reaction::Nothing);
         check(full(Some(300)), &plain, &done, Reaction::GiveUp);
     }
@@ -451,7 +491,7 @@ mod tests {
     fn what_came_behind_a_failure_settles_it() {
         let mut messages = dsl::parse("u1 \"x\"\na1 \"y\" finish=error");
         messages[1].message.finish.detail = "prompt is too long".to_owned();
-        assert_eq!(answered(&Layout::default(), &messages, &[]), Reaction::Recover(Overflow::Unanswered));
+        assert_eq!(answered(&Layout::default(), &messages, &[]), Reaction::Recover(TOO_LONG));
         messages.extend(dsl::parse("u2 \"z\""));
         assert_eq!(answered(&Layout::default(), &messages, &[]), Reaction::Nothing);
         assert_eq!(answered(&Layout::default(), &[], &[]), Reaction::Nothing);

@@ -10,7 +10,7 @@ use crate::fold::guards::Guards;
 use crate::model::changes::ContinuationChange;
 use crate::model::compaction::{Failure, FailureReason, Trigger};
 use crate::policy::plan::SummaryPlan;
-use crate::policy::{Policy, continuing, tokens};
+use crate::policy::{Policy, continuing, replay, tokens};
 use crate::store::{self, AttemptEnd, Claim, Commit, Committed, Planned};
 use crate::telemetry::failpoint;
 
@@ -54,7 +54,8 @@ impl Worker {
         policy: &Policy,
         prepared: PreparedCompaction,
     ) -> Commit {
-        let has_helped = claim.request.trigger == Trigger::Manual || prepared.gain() > 0;
+        let is_by_hand = claim.request.trigger == Trigger::Manual;
+        let has_helped = is_by_hand || replay::is_of_media(&claim.request) || prepared.gain() > 0;
         Commit {
             claim: claim.clone(),
             tokens_before: prepared.tokens_before,

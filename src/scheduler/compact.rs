@@ -45,7 +45,7 @@ impl Worker {
         let mut attempt =
             Attempt::new(AttemptInput { planning, fold: &fold, guards: &guards, request, writer, is_last });
         let is_answered = request.trigger == Trigger::Overflow
-            && replay::is_answered(&source.messages, &self.newest_compactions(claim.session).await?);
+            && replay::is_answered(planning, &self.newest_compactions(claim.session).await?, request.level);
         let mut step = if is_answered { Step::Failed(overflow_again()) } else { attempt.begin() };
         while let Step::Write(task) = step {
             step = self.write(&mut attempt, &task, &mut summarizing).await;

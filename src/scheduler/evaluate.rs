@@ -4,7 +4,7 @@
 use super::error::Error;
 use super::inputs::{guard_input, planning_input};
 use super::worker::Worker;
-use crate::fold::guards::{self, Decision, Guards, Recovery};
+use crate::fold::guards::{self, Decision, Guards, RecoveryRequest};
 use crate::fold::{Fold, wake};
 use crate::loaded::LoadedSession;
 use crate::model::compaction::CompactionRequest;
@@ -72,8 +72,8 @@ impl Worker {
         let (request, condition) =
             match guards::recovery(planning, fold, guards, &compactions, source.changed_revision) {
                 None => return Ok(()),
-                Some(Recovery::Needed(request)) => (request, Condition::Possible(true)),
-                Some(Recovery::Worthwhile(request)) => (request, Condition::Due { at: source.at }),
+                Some(RecoveryRequest::Needed(request)) => (request, Condition::Possible(true)),
+                Some(RecoveryRequest::Worthwhile(request)) => (request, Condition::Due { at: source.at }),
             };
         match self.store.enqueue(due.source.session, Caller::default(), request, due.usage(), condition, None).await {
             Ok(_) | Err(store::Error::Archived) => Ok(()),

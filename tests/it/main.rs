@@ -41,6 +41,7 @@ mod preview;
 mod proto;
 mod provider;
 mod real_input;
+mod refusals;
 mod retrieval;
 mod maintenance;
 mod scheduling;

@@ -15,7 +15,7 @@ use longhand::model::view::{SourceMessage, ViewKind};
 use longhand::policy::branch::{self, BranchRules};
 use longhand::policy::files::FileOperations;
 use longhand::policy::prompt::{Detail, GAP, entries};
-use longhand::policy::{Policy, overflow_errors, plan};
+use longhand::policy::{Policy, plan, provider_errors};
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
@@ -88,6 +88,12 @@ const KNOWN_ELSEWHERE: [&str; 6] = [
     "this model's context length is only 4096 tokens",
 ];
 
+/// True if a provider's message means that a request was too long or too large.
+fn is_too_long(text: &str) -> bool {
+    use provider_errors::Kind;
+    matches!(provider_errors::kind_of_text(text), Some(Kind::TooLong | Kind::TooLarge))
+}
+
 impl Pi {
     /// Asks for the transcript of a conversation for a summarizer.
     pub(super) fn transcript<'a>(policy: &Policy, session: &'a Session) -> Question<'a> {
@@ -149,8 +155,8 @@ impl Pi {
         ];
         let (reason, name) = reasons[dice.random_range(0..reasons.len())];
         let ours = match reason {
-            FinishReason::Error => overflow_errors::is_overflow_text(text),
-            reason => overflow_errors::is_silent(reason, &usage, window),
+            FinishReason::Error => is_too_long(text),
+            reason => provider_errors::is_silent(reason, &usage, window),
         };
         let message = json!({
             "role": "assistant", "content": [], "stopReason": name, "provider": "p", "model": "m",
@@ -375,8 +381,8 @@ mod tests {
 
     #[test]
     fn sentences_are_classified() {
-        assert!(KNOWN_ELSEWHERE.iter().all(|text| overflow_errors::is_overflow_text(text)));
-        assert!(TOO_LONG.iter().all(|text| overflow_errors::is_overflow_text(text)));
-        assert!(!OTHER_FAILURES.iter().any(|text| overflow_errors::is_overflow_text(text)));
+        assert!(KNOWN_ELSEWHERE.iter().all(|text| is_too_long(text)));
+        assert!(TOO_LONG.iter().all(|text| is_too_long(text)));
+        assert!(!OTHER_FAILURES.iter().any(|text| is_too_long(text)));
     }
 }

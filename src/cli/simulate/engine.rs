@@ -5,7 +5,7 @@
 //! writer. Only time is simplified: a compaction is active before the next message comes.
 
 use crate::fold::attempt::{Answer, Attempt, AttemptInput, Step, SummaryTask, Writer};
-use crate::fold::guards::{self, GuardInput, Guards, Recovery};
+use crate::fold::guards::{self, GuardInput, Guards, RecoveryRequest};
 use crate::fold::{Fold, FoldInput, PreparedCompaction};
 use crate::limits;
 use crate::model::Revision;
@@ -363,7 +363,7 @@ impl<'a> Session<'a> {
         let past = GuardInput { ended: &self.ended, guard_revision: 0, undo_revision: None };
         let guards = Guards::new(self.planning(), &fold, past);
         let request = match guards::recovery(self.planning(), &fold, &guards, &self.ended, self.changed_revision) {
-            Some(Recovery::Needed(request) | Recovery::Worthwhile(request)) => request,
+            Some(RecoveryRequest::Needed(request) | RecoveryRequest::Worthwhile(request)) => request,
             None => match guards::decide(self.planning(), &fold, &guards) {
                 Some(decision) => decision.request(self.policy),
                 None => return false,

@@ -2,7 +2,7 @@
 
 use super::retry_after;
 use crate::model::time::Timestamp;
-use crate::policy::overflow_errors::{ProviderError, is_overflow};
+use crate::policy::provider_errors::{self, Kind, ProviderError};
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
@@ -121,7 +121,10 @@ impl ErrorBody {
             Some(other) => other.to_string(),
         };
         let codes = ["code", "status", "type"].map(text);
-        let code = codes.iter().find(|code| is_known(code)).or(codes.iter().find(|code| !code.is_empty()));
+        let code = codes
+            .iter()
+            .find(|code| provider_errors::kind_of_code(code).is_some())
+            .or(codes.iter().find(|code| !code.is_empty()));
         let mut message = text("message");
         // OpenRouter includes the model provider's message beside its own.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(Value::as_str) {
@@ -131,68 +134,18 @@ impl ErrorBody {
     }
 }
 
-/// Codes of failures that waiting may end.
-const TRANSIENT: [&str; 12] = [
-    "overloaded_error",
-    "api_error",
-    "rate_limit_error",
-    "timeout_error",
-    "server_error",
-    "internal_server_error",
-    "rate_limit_exceeded",
-    "resource_exhausted",
-    "unavailable",
-    "internal",
-    "deadline_exceeded",
-    "too_many_requests",
-];
-
-/// Codes of failures that waiting does not end.
-const PERMANENT: [&str; 16] = [
-    "insufficient_quota",
-    "billing_error",
-    "billing_hard_limit_reached",
-    "invalid_api_key",
-    "authentication_error",
-    "permission_error",
-    "permission_denied",
-    "unauthenticated",
-    "not_found",
-    "not_found_error",
-    "model_not_found",
-    "invalid_argument",
-    "invalid_request_error",
-    "invalid_prompt",
-    "failed_precondition",
-    "content_filter",
-];
-
-/// Codes of a 429 that waiting does not end.
-const QUOTA: [&str; 3] = ["insufficient_quota", "billing_error", "billing_hard_limit_reached"];
-
-fn among(codes: &[&str], code: &str) -> bool {
-    codes.iter().any(|known| known.eq_ignore_ascii_case(code))
-}
-
-fn is_known(code: &str) -> bool {
-    among(&TRANSIENT, code)
-        || among(&PERMANENT, code)
-        || is_overflow(&ProviderError { status: None, code, message: "" })
-}
-
 fn class_of(status: Option<u16>, code: &str, message: &str) -> Class {
-    if is_overflow(&ProviderError { status, code, message }) {
-        return Class::Overflow;
-    }
-    match status {
-        Some(429) if among(&QUOTA, code) => Class::Permanent,
-        Some(408 | 409 | 425 | 429) => Class::Transient,
-        Some(501 | 505) => Class::Permanent,
-        Some(status) if status >= 500 => Class::Transient,
-        Some(status) if status >= 300 => Class::Permanent,
-        Some(_) | None if among(&PERMANENT, code) => Class::Permanent,
+    match (provider_errors::kind(&ProviderError { status, code, message }), status) {
+        (Some(Kind::TooLong | Kind::TooLarge), _) => Class::Overflow,
+        // A request for a summary has no media: a shorter one would have as many.
+        (Some(Kind::Media | Kind::Quota), _) => Class::Permanent,
+        (_, Some(408 | 409 | 425 | 429)) => Class::Transient,
+        (_, Some(501 | 505)) => Class::Permanent,
+        (_, Some(status)) if status >= 500 => Class::Transient,
+        (_, Some(status)) if status >= 300 => Class::Permanent,
+        (Some(Kind::Invalid), _) => Class::Permanent,
         // Unknown failures may be transient; the number of attempts is limited.
-        Some(_) | None => Class::Transient,
+        (Some(Kind::Rate | Kind::Busy) | None, _) => Class::Transient,
     }
 }
 

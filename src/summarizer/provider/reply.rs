@@ -4,8 +4,8 @@ use super::fault::{Class, Fault};
 use crate::model::compaction::FailureReason;
 use crate::model::usage::Usage;
 use crate::policy::Section;
-use crate::policy::overflow_errors::is_overflow_text;
 use crate::policy::prompt::{self, Expected};
+use crate::policy::provider_errors::{self, Kind};
 
 /// Reason why a model stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,8 +112,8 @@ const ERROR_TEXT_MAX: usize = 600;
 /// Maximum length, in characters, of an error message without a known beginning; such a message also has no headings.
 const ERROR_TEXT_SHORT: usize = 150;
 
-/// Beginnings of error messages that gateways return in place of a model's text.
-const ERROR_BEGINNINGS: [&str; 19] = [
+/// Beginnings of error messages that gateways return in place of a model's text, besides those of providers.
+const ERROR_BEGINNINGS: [&str; 10] = [
     "error:",
     "[error",
     "error code:",
@@ -122,29 +122,8 @@ const ERROR_BEGINNINGS: [&str; 19] = [
     "an error has occurred",
     "upstream error",
     "internal server error",
-    "bad gateway",
-    "service unavailable",
-    "gateway timeout",
     "request failed",
     "<!doctype html",
-    "prompt is too long",
-    "input is too long",
-    "this model's maximum context length",
-    "rate limit reached",
-    "rate limit exceeded",
-    "too many requests",
-];
-
-/// Words in error messages that show that waiting helps.
-const TRANSIENT_WORDS: [&str; 8] = [
-    "rate limit",
-    "too many requests",
-    "overloaded",
-    "service unavailable",
-    "temporarily unavailable",
-    "try again later",
-    "bad gateway",
-    "gateway timeout",
 ];
 
 /// The class of a provider's error message; none if the text is a summary. A text with one of the requested headings is
@@ -163,19 +142,16 @@ fn error_text(text: &str, sections: &[Section]) -> Option<Class> {
         return None;
     }
     let small = text.to_lowercase();
-    let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
-    let begins = ERROR_BEGINNINGS.iter().any(|beginning| small.starts_with(beginning));
+    let begins = ERROR_BEGINNINGS.iter().any(|beginning| small.starts_with(beginning))
+        || provider_errors::begins_with_error(text);
     let is_short = text.chars().count() <= ERROR_TEXT_SHORT && !text.lines().any(|line| line.starts_with('#'));
     if !begins && !is_short {
-        None
-    } else if is_overflow_text(text) {
-        Some(Class::Overflow)
-    } else if has(&TRANSIENT_WORDS) {
-        Some(Class::Transient)
-    } else if begins {
-        Some(Class::Refused)
-    } else {
-        None
+        return None;
+    }
+    match provider_errors::kind_of_text(text) {
+        Some(Kind::TooLong | Kind::TooLarge) => Some(Class::Overflow),
+        Some(Kind::Rate | Kind::Busy) => Some(Class::Transient),
+        Some(Kind::Media | Kind::Quota | Kind::Invalid) | None => begins.then_some(Class::Refused),
     }
 }
 
