@@ -8,7 +8,7 @@ use crate::loaded::{self, LoadedSession};
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::{GivenView, Message, MessageKind, NewFinish, NewMessage};
 use crate::model::part::{NewPart, PartBody};
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
 use crate::store::{self, AppendInput, Caller, Counted, DraftWords, PageOf, Receipt, Seal, SessionKey};
@@ -30,6 +30,8 @@ pub struct ContextUsage {
     pub due: bool,
     /// The current compaction.
     pub pending: Option<CompactionId>,
+    /// The reason for which the newest reported usage is not believed; none if it is, or if the tokens are unknown.
+    pub usage_doubt: Option<UsageDoubt>,
 }
 
 /// The answer of an append.
@@ -101,9 +103,12 @@ impl Longhand {
         overflows: bool,
     ) -> Appended {
         let window = window_of_call(&known.window, window);
-        let tokens =
-            |session: &LoadedSession| (session.fold.context_tokens(window), session.fold.context_tokens(&known.window));
-        let (context_tokens, own_tokens) = self.written(known.key, &receipt, tokens).await.unzip();
+        let figures = |session: &LoadedSession| {
+            let fold = &session.fold;
+            ((fold.context_tokens(window), fold.context_tokens(&known.window)), fold.usage_doubt())
+        };
+        let (tokens, usage_doubt) = self.written(known.key, &receipt, figures).await.unzip();
+        let (context_tokens, own_tokens) = tokens.unzip();
         let Receipt { revision, seq, ids, existed_count, pending, .. } = receipt;
         let is_over = own_tokens.zip(overflow::due_at(&known.policy, &known.window));
         // If the tokens are unknown, a caller that sees a pending decision can wait for it.
@@ -114,6 +119,7 @@ impl Longhand {
             due_tokens: overflow::due_at(&known.policy, window),
             due: pending.is_due && is_reached && pending.compaction.is_none(),
             pending: pending.compaction,
+            usage_doubt: usage_doubt.flatten(),
         };
         Appended { ids, existed_count, revision, seq, context }
     }

@@ -4,7 +4,8 @@ use super::error::{Error, Result};
 use super::large_views::view_bytes;
 use super::memory::Reservation;
 use super::{Longhand, validate, view_token, window_of_call};
-use crate::fold::Shortened;
+use crate::fold::guards::Guards;
+use crate::fold::{Shortened, over_window};
 use crate::limits;
 use crate::loaded::LoadedSession;
 use crate::model::Revision;
@@ -12,8 +13,10 @@ use crate::model::compaction::RevisionRange;
 use crate::model::ids::CompactionId;
 use crate::model::layout::{Covered, Omitted};
 use crate::model::message::GivenView;
-use crate::model::usage::ModelWindow;
+use crate::model::session::{OverWindow, OverWindowReason};
+use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::view::{Provenance, ViewMessage};
+use crate::scheduler::{guard_input, planning_input};
 use crate::store::{self, Pending, SessionKey};
 use std::sync::Arc;
 use std::time::Duration;
@@ -68,6 +71,10 @@ pub struct Context {
     pub window_tokens: i64,
     /// True if the view leaves space for a reply.
     pub fits: bool,
+    /// The reason for which the view exceeds its window; none if it fits, and for earlier revisions.
+    pub over_window: Option<OverWindow>,
+    /// The reason for which the newest reported usage is not believed; none if it is.
+    pub usage_doubt: Option<UsageDoubt>,
     /// True if the view was shortened for this call.
     pub shortened: bool,
     /// The current compaction.
@@ -96,6 +103,8 @@ struct BuiltView {
     held: Option<Arc<Reservation>>,
     /// The window for the figures of the call.
     window: ModelWindow,
+    /// The reason for which the view exceeds the session's window.
+    over_window: Option<OverWindow>,
 }
 
 impl BuiltView {
@@ -122,7 +131,8 @@ impl Longhand {
         let built =
             if waits { self.wait_until_it_fits(key, &request).await? } else { self.build(key, &request).await? };
         let fits = built.fits();
-        let BuiltView { session, pending, held, window } = built;
+        let BuiltView { session, pending, held, window, over_window } = built;
+        let over_window = over_window.filter(|_| !fits).or_else(|| other_window(&session, fits, request.as_of));
         let whole_hash = session.fold.hash();
         let shortens = request.action == OverflowAction::Shorten && !fits;
         let shortened = shortens.then(|| session.fold.clone().shortened(&session.policy, &window));
@@ -142,6 +152,8 @@ impl Longhand {
             estimated_tokens: session.fold.view.estimated_tokens,
             window_tokens: given.window.context,
             fits,
+            over_window,
+            usage_doubt: session.fold.usage_doubt(),
             shortened: shortens,
             pending: pending.compaction,
             covered: source.layout.covered.clone(),
@@ -157,6 +169,7 @@ impl Longhand {
             Some(Shortened { view, context_tokens, fits, omitted, .. }) => {
                 (context.context_tokens, context.estimated_tokens) = (context_tokens, view.estimated_tokens);
                 context.fits = fits;
+                context.over_window.take_if(|_| fits);
                 context.left_out = omitted.into_iter().map(|at| RevisionRange { first: at, last: at }).collect();
                 context.messages = view.messages;
                 context.messages.drain(..known_count);
@@ -173,11 +186,16 @@ impl Longhand {
         if request.as_of.is_none()
             && let Some((session, pending)) = self.shared.loaded.session(key).await?
         {
-            return Ok(BuiltView { window: window(&session), session, pending, held: None });
+            let over_window = self.over_window(&session, pending).await?;
+            return Ok(BuiltView { window: window(&session), session, pending, held: None, over_window });
         }
         let (source, held) = self.reserved_source(key, request.as_of).await?;
         let pending = source.pending;
         let mut session = self.loaded_from(source).await?;
+        let over_window = match request.as_of {
+            None => self.over_window(&session, pending).await?,
+            Some(_) => None,
+        };
         let is_kept = request.as_of.is_none() && held.is_none();
         if !is_kept {
             // The fold's view shares their contents.
@@ -187,7 +205,27 @@ impl Longhand {
         if is_kept {
             self.shared.loaded.keep(&session);
         }
-        Ok(BuiltView { window: window(&session), session, pending, held })
+        Ok(BuiltView { window: window(&session), session, pending, held, over_window })
+    }
+
+    /// The reason for which the view of a session at its newest revision exceeds the session's window.
+    pub(super) async fn over_window(
+        &self,
+        session: &LoadedSession,
+        pending: Pending,
+    ) -> store::Result<Option<OverWindow>> {
+        let LoadedSession { source, policy, fold, .. } = session;
+        if fold.fits(&source.window) {
+            return Ok(None);
+        }
+        let rows = self.store().guard_rows(source.session).await?;
+        let current = match pending.compaction {
+            Some(id) => Some(self.store().compaction(id).await?),
+            None => None,
+        };
+        let planning = planning_input(policy, &source.window, source, self.shared.clock.now());
+        let guards = Guards::new(planning, fold, guard_input(&rows));
+        Ok(over_window(planning, fold, &guards, current.as_ref(), pending.is_due))
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. A due session is pending too: a call
@@ -247,6 +285,16 @@ impl Longhand {
         }
         Ok(before.iter().zip(chain).take_while(|(before, now)| before == now).count())
     }
+}
+
+/// The reason for which a view exceeds the window of a call, if it fits that of its session.
+fn other_window(session: &LoadedSession, fits: bool, as_of: Option<Revision>) -> Option<OverWindow> {
+    let is_other = !fits && as_of.is_none() && session.fold.fits(&session.source.window);
+    is_other.then(|| OverWindow {
+        reason: OverWindowReason::OtherWindow,
+        message: "the window of this call is smaller than the session's, which alone starts compactions".to_owned(),
+        wait_end: None,
+    })
 }
 
 /// The messages of a session's view after the first `known_count`. They are moved, not copied, if nothing else holds

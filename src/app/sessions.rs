@@ -4,7 +4,7 @@ use super::error::{Error, Reason, Result};
 use super::{DefaultPolicy, Longhand, check_caller, cursor, page_size, validate};
 use crate::limits;
 use crate::model::Revision;
-use crate::model::session::Session;
+use crate::model::session::{OverWindow, Session};
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, presets};
 use crate::store::{self, Caller, ForkAt, NewClientId, PolicyText, Receipt, SessionKey};
@@ -16,6 +16,9 @@ pub struct SessionInfo {
     pub session: Session,
     /// The active policy, as JSON; empty in lists.
     pub policy_json: String,
+    /// The reason for which the view exceeds the session's window. None if it does not, if the session is not in memory
+    /// and large, and in lists.
+    pub over_window: Option<OverWindow>,
 }
 
 /// The properties of a new session.
@@ -264,12 +267,17 @@ impl Longhand {
 
     async fn info(&self, key: SessionKey) -> Result<SessionInfo> {
         let (mut session, policy) = self.store().session(key).await?;
+        let mut over_window = None;
         match self.loaded_or_small(key).await {
-            Ok(loaded) => session.context = loaded.map(|loaded| loaded.context()).or(session.context),
+            Ok(Some(loaded)) => {
+                session.context = Some(loaded.context());
+                over_window = self.over_window(&loaded, loaded.source.pending).await?;
+            }
+            Ok(None) => {}
             // The context usage in the session's row is valid too.
             Err(error) => tracing::warn!(%error, "the newest context usage of a session is not known"),
         }
-        Ok(SessionInfo { session, policy_json: policy.json })
+        Ok(SessionInfo { session, policy_json: policy.json, over_window })
     }
 
     /// The answer of a change that is committed.
@@ -303,7 +311,7 @@ impl Longhand {
         let next = next.map(|key| cursor::page_token(key, &scope)).unwrap_or_default();
         let info = |(key, mut session): (i64, Session)| {
             session.context = self.shared.loaded.context(SessionKey(key)).or(session.context);
-            SessionInfo { session, policy_json: String::new() }
+            SessionInfo { session, policy_json: String::new(), over_window: None }
         };
         Ok((rows.into_iter().map(info).collect(), next))
     }

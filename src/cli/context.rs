@@ -2,6 +2,7 @@
 
 use super::message_text::{part_lines, role};
 use super::output::{HEADING, Output, context_usage, count, hex, word};
+use super::status::over_window_text;
 use super::{Globals, ids};
 use crate::pb;
 use crate::pb::get_context_response::Frame;
@@ -67,6 +68,9 @@ pub(super) async fn run(globals: &Globals, mut arguments: Arguments) -> anyhow::
         match response.frame {
             Some(Frame::Header(header)) => {
                 output.wrapped_line(&headline(&header), "  ")?;
+                if let Some(reason) = &header.over_window {
+                    output.wrapped_line(&format!("over window: {}", over_window_text(reason)), "  ")?;
+                }
                 output.line("")?;
             }
             Some(Frame::Messages(page)) => page.messages.iter().try_for_each(|message| print(&mut output, message))?,

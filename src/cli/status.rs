@@ -33,12 +33,15 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         Some(session) => {
             let session_id = ids::session(&mut client, &session).await?;
             let request = pb::GetSessionRequest { session_id };
-            let session = client.sessions.get_session(request).await?.into_inner().session.unwrap_or_default();
+            let found = client.sessions.get_session(request).await?.into_inner();
             if output.json() {
-                output.message(&session)?;
+                output.message(&found)?;
             } else {
+                let session = found.session.unwrap_or_default();
                 let newest = compactions::newest(&mut client, &session.session_id).await?;
-                print(&mut output, &lines_of(&session, newest.as_ref(), Clock::default().now()))?;
+                let mut lines = lines_of(&session, newest.as_ref(), Clock::default().now());
+                lines.extend(found.over_window.map(|reason| ("over window", over_window_text(&reason))));
+                print(&mut output, &lines)?;
             }
         }
         None => {
@@ -55,6 +58,14 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     output.flush()?;
     Ok(if is_healthy || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The reason for which a view exceeds its window, as text.
+pub(super) fn over_window_text(reason: &pb::OverWindow) -> String {
+    match &reason.wait_end_time {
+        Some(end) => format!("{}; it begins {} anyway", reason.message, time(Some(end))),
+        None => reason.message.clone(),
+    }
 }
 
 fn print(output: &mut Output, lines: &[(&str, String)]) -> std::io::Result<()> {

@@ -13,7 +13,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::attempt::{Answer, Attempt, AttemptInput, Step as AttemptStep, Writer};
-use super::guards::{self, Decision, GuardInput, Guards};
+use super::guards::{self, Decision, GuardInput, Guards, RecoveryRequest};
 use super::{Fold, FoldInput, PreparedCompaction};
 use crate::limits;
 use crate::model::Revision;
@@ -23,7 +23,7 @@ use crate::model::compaction::{
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
-use crate::model::message::{FinishReason, MessageKind, Role};
+use crate::model::message::{FinishReason, Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, View, ViewKind};
@@ -32,7 +32,7 @@ use crate::policy::{Policy, last_resort, overflow, pairing, presets, tokens, val
 
 mod stored_session;
 
-use stored_session::{Snapshot, Step, StoredSession, Words, step};
+use stored_session::{Provider, Snapshot, Step, StoredSession, Words, provider, step};
 
 /// Most decisions after one step: a level can find more to do after a lower one, but not for ever.
 const DECISIONS_MAX: usize = 8;
@@ -73,6 +73,7 @@ struct Conversation {
     overhead: i64,
     /// The length of the summaries; none if every summary is refused.
     summary: Option<usize>,
+    provider: Provider,
     steps: Vec<Step>,
 }
 
@@ -82,9 +83,11 @@ fn conversation() -> impl Strategy<Value = Conversation> {
     let summary =
         prop_oneof![4 => (1_usize..60).prop_map(Some), 1 => (60_usize..2_000).prop_map(Some), 1 => Just(None)];
     let steps = prop::collection::vec(step(), 5..45);
-    (divisor, 1_000_i64..9_000, overhead, summary, steps).prop_map(|(divisor, context, overhead, summary, steps)| {
-        Conversation { divisor, context, overhead, summary, steps }
-    })
+    (divisor, 1_000_i64..9_000, overhead, summary, provider(), steps).prop_map(
+        |(divisor, context, overhead, summary, provider, steps)| {
+            Conversation { divisor, context, overhead, summary, provider, steps }
+        },
+    )
 }
 
 /// Counts of the changes in all conversations under a preset.
@@ -116,11 +119,21 @@ struct Evaluated<'a> {
     decision: Option<Decision>,
 }
 
+/// An automatic compaction that was applied.
+struct Automatic {
+    freed: i64,
+    at: Revision,
+    /// The estimate of the view after it, if that neither reaches a threshold nor exceeds the window.
+    small: Option<i64>,
+}
+
 /// A session whose compactions are made as the scheduler makes them.
 struct Session<'a> {
     stored: StoredSession,
     /// The compactions that ended, newest first.
     ended: Vec<Compaction>,
+    /// The newest automatic compaction.
+    newest: Option<Automatic>,
     snapshots: Vec<Snapshot>,
     counts: &'a mut Counts,
 }
@@ -151,8 +164,9 @@ impl Session<'_> {
 
     /// The decision about a view, from scratch.
     fn decide<'a>(&self, planning: PlanningInput<'a>) -> Evaluated<'a> {
-        let (changed_revision, undo_revision) = self.stored.changes();
-        let past = GuardInput { ended: &self.ended, guard_revision: changed_revision, undo_revision };
+        let (guard_revision, undo_revision) = self.stored.changes();
+        let past = GuardInput { ended: &self.ended, guard_revision, undo_revision };
+        let changed_revision = self.stored.changed_revision();
         let PlanningInput { policy, sources: messages, window, .. } = planning;
         let rows = FoldInput { policy, messages, changed_revision, window };
         let fold = Fold::new(rows, None);
@@ -172,13 +186,16 @@ impl Session<'_> {
             assert_eq!(evaluated.decision, of_counts.decision, "counts change no decision");
             assert_eq!(evaluated.guards, of_counts.guards, "counts change no guard");
             self.check_decision(&evaluated);
-            let Some(decision) = evaluated.decision else {
-                self.check_fit(&evaluated);
-                break;
+            let request = match (self.recovery(&evaluated), evaluated.decision) {
+                (Some(request), _) => request,
+                (None, Some(decision)) => decision.request(&self.stored.policy),
+                (None, None) => {
+                    self.check_fit(&evaluated);
+                    break;
+                }
             };
-            assert!(decisions < DECISIONS_MAX, "no end of it: {decision:?}");
+            assert!(decisions < DECISIONS_MAX, "no end of it: {request:?}");
             self.counts.most_decisions = self.counts.most_decisions.max(decisions + 1);
-            let request = decision.request(&self.stored.policy);
             let (usage_before, overhead) = (evaluated.guards.usage_tokens, evaluated.guards.overhead.unseen_tokens);
             match self.attempt(&evaluated, &request) {
                 AttemptStep::Done(prepared) => {
@@ -189,6 +206,7 @@ impl Session<'_> {
                         overhead_tokens: overhead,
                         ..Outcome::default()
                     };
+                    self.newest = Some(self.worthwhile(&evaluated, &request, &outcome));
                     self.counts.last_resorts += usize::from(request.trigger == Trigger::LastResort);
                     self.commit(&before, *prepared, request.trigger, burst);
                     self.end(request, Ok(outcome));
@@ -200,6 +218,42 @@ impl Session<'_> {
                 step => panic!("P7: {request:?} began, and ends in {step:?}"),
             }
         }
+    }
+
+    /// The recovery from an overflow that the newest reply reports.
+    fn recovery(&self, Evaluated { planning, fold, guards, .. }: &Evaluated<'_>) -> Option<CompactionRequest> {
+        let changed = self.stored.changed_revision();
+        guards::recovery(*planning, fold, guards, &self.ended, changed).map(|recovery| match recovery {
+            RecoveryRequest::Needed(request) | RecoveryRequest::Worthwhile(request) => request,
+        })
+    }
+
+    /// P12: no two automatic compactions free little without a message of the user between them, and no usage makes a
+    /// small view compact again.
+    fn worthwhile(
+        &self,
+        evaluated: &Evaluated<'_>,
+        request: &CompactionRequest,
+        outcome: &Outcome,
+    ) -> Automatic {
+        let Evaluated { planning, fold, .. } = evaluated;
+        let PlanningInput { policy, window, base, .. } = *planning;
+        let freed = outcome.tokens_before - outcome.tokens_after;
+        let usual = gain::usual(policy, window).min(window.context / 20);
+        let is_users = |message: &&Message| message.role == Role::User && message.kind == MessageKind::Normal;
+        let spoken = self.stored.originals().filter(is_users).map(|message| message.revision).max().unwrap_or(0);
+        if let Some(before) = &self.newest {
+            let is_little = freed < usual && before.freed < usual;
+            assert!(!is_little || spoken > before.at, "{request:?} frees {freed} after {}", before.freed);
+            if let Some(small) = before.small.filter(|_| request.trigger != Trigger::Maintenance) {
+                let grown = fold.view.estimated_tokens - small;
+                assert!(grown >= usual, "{request:?} again, after {grown} tokens: {:?}", fold.usage_sample());
+            }
+        }
+        let by_estimate = outcome.tokens_after.saturating_add(window.overhead);
+        let limit = overflow::input_max(window).unwrap_or(i64::MAX);
+        let is_small = by_estimate <= limit && overflow::due_at(policy, window).is_none_or(|due| by_estimate < due);
+        Automatic { freed, at: base, small: is_small.then_some(outcome.tokens_after) }
     }
 
     /// An attempt of a compaction to its end, with the summaries of this conversation.
@@ -301,10 +355,11 @@ impl Session<'_> {
 
     /// Records the end of a compaction, at a revision of its own.
     fn end(&mut self, request: CompactionRequest, end: Result<Outcome, Failure>) {
+        let base_revision = Some(self.stored.revision);
         let end_revision = self.stored.tick();
         let (id, window, now) = (CompactionId(Uuid::nil()), &self.stored.window, self.stored.now);
         let ended = Compaction::ended(id, request, window.context, end, end_revision, now);
-        self.ended.insert(0, ended);
+        self.ended.insert(0, Compaction { base_revision, ..ended });
         self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).expect("a small number"));
     }
 
@@ -513,8 +568,9 @@ fn play(preset: &presets::Preset, conversation: &Conversation, counts: &mut Coun
         ..ModelWindow::default()
     };
     let summary = conversation.summary.map(|length| "摘要 summary \u{1F680} ".chars().cycle().take(length).collect());
-    let stored = StoredSession::new(small(&preset.policy(), conversation.divisor), window, summary);
-    Session { stored, ended: Vec::new(), snapshots: Vec::new(), counts }.play(&conversation.steps);
+    let policy = small(&preset.policy(), conversation.divisor);
+    let stored = StoredSession::new(policy, window, summary, conversation.provider);
+    Session { stored, ended: Vec::new(), newest: None, snapshots: Vec::new(), counts }.play(&conversation.steps);
 }
 
 /// Found by `tests/laws`.
@@ -530,7 +586,7 @@ fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
         Step::Reply(words(0, 750), nothing, 0),
         Step::Reply(words(3, 175), nothing, 0),
     ];
-    let conversation = Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), steps };
+    let conversation = Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), provider: Provider::Silent, steps };
     play(&presets::find("joyagent").expect("a preset"), &conversation, &mut Counts::default());
 }
 
@@ -553,7 +609,7 @@ fn results_that_no_view_shows_are_no_gain() {
         Step::Results(words(1, 3_995), 3, true, false),
         Step::Results(words(1, 810), 2, false, false),
     ];
-    let conversation = Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), steps };
+    let conversation = Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), provider: Provider::Silent, steps };
     play(&presets::find("gemini-cli@0.26").expect("a preset"), &conversation, &mut Counts::default());
 }
 

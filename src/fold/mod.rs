@@ -7,6 +7,7 @@ mod hash;
 #[cfg(test)]
 mod laws;
 mod original_fields;
+mod over_window;
 mod prepared;
 mod reports;
 mod resume;
@@ -27,6 +28,7 @@ use resume::ResumePoints;
 use reports::Reports;
 use usage::{CurrentUsage, RunningUsage};
 
+pub use over_window::over_window;
 pub use prepared::PreparedCompaction;
 pub use resume::ResumePoint;
 

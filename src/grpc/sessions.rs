@@ -1,7 +1,7 @@
 //! Sessions over gRPC.
 
 use super::caller::caller;
-use super::convert::session::{durability, read_change, read_new, session};
+use super::convert::session::{durability, over_window, read_change, read_new, session};
 use crate::app::Longhand;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::pb;
@@ -40,7 +40,8 @@ impl SessionService for Sessions {
         request: Request<pb::GetSessionRequest>,
     ) -> Result<Response<pb::GetSessionResponse>, Status> {
         let info = self.app.get_session(&request.get_ref().session_id).await?;
-        Ok(Response::new(pb::GetSessionResponse { session: Some(session(info)) }))
+        let over_window = info.over_window.clone().map(over_window);
+        Ok(Response::new(pb::GetSessionResponse { session: Some(session(info)), over_window }))
     }
 
     async fn list_sessions(

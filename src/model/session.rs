@@ -36,6 +36,38 @@ impl Guards {
     }
 }
 
+/// The reason for which a view leaves no space for a reply in its window, and what ends it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OverWindow {
+    /// The reason.
+    pub reason: OverWindowReason,
+    /// A sentence fragment for people, with tokens and ids.
+    pub message: String,
+    /// The end of the wait, if it has one.
+    pub wait_end: Option<Timestamp>,
+}
+
+/// The reason for which a view leaves no space for a reply in its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum OverWindowReason {
+    /// A decision or a compaction is pending.
+    Pending,
+    /// A compaction waits for people.
+    Confirmation,
+    /// A compaction waits for another attempt.
+    Retry,
+    /// The policy starts no compaction by itself.
+    AutomaticOff,
+    /// An undo holds automatic compactions back.
+    UndoHold,
+    /// What no compaction may remove exceeds the window.
+    FixedContent,
+    /// A last resort failed, and the view has to grow first.
+    LastResortFailed,
+    /// The view fits the session's window, and a caller named a smaller one.
+    OtherWindow,
+}
+
 /// The least that must happen to a session before a decision about it can differ from the newest one.
 ///
 /// It is a lower bound: its conditions may be met without effect, but nothing else changes the decision. Changes of

@@ -64,7 +64,7 @@ pub fn kind_of_text(message: &str) -> Option<Kind> {
 pub fn begins_with_error(text: &str) -> bool {
     let text = plain(text);
     let begins = |pattern: &&str| matches_at(pattern.trim_start_matches('^'), &text);
-    TABLE.iter().any(|(_, _, said)| matches!(said, Said::Texts(patterns) if patterns.iter().any(|it| begins(&it))))
+    TABLE.iter().any(|(_, _, said)| matches!(said, Said::Texts(patterns) if patterns.iter().any(begins)))
 }
 
 /// The kind that a code or type of an error means; none for an unknown one.

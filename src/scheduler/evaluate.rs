@@ -130,7 +130,7 @@ impl DueSession<'_> {
             context_tokens: tokens,
             guards: guards.to_report(),
             condition: wake::condition(planning, fold, guards),
-            over_window: source.window.request_max().is_some_and(|limit| tokens > limit),
+            over_window: !fold.fits(&source.window),
         }
     }
 

@@ -23,7 +23,7 @@ pub fn planning_input<'a>(
 }
 
 /// The input of a session's guards.
-pub(super) fn guard_input(rows: &GuardRows) -> GuardInput<'_> {
+pub fn guard_input(rows: &GuardRows) -> GuardInput<'_> {
     GuardInput { ended: &rows.ended, guard_revision: rows.guard_revision, undo_revision: rows.undo_revision }
 }
 

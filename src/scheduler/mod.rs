@@ -52,7 +52,7 @@ pub use health::{Health, ReadFailure};
 #[doc(hidden)]
 pub use hooks::read_hook_output;
 pub use index::index;
-pub use inputs::planning_input;
+pub use inputs::{guard_input, planning_input};
 pub use preview::{Preview, is_possible};
 pub use request_log::RequestLog;
 

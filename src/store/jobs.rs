@@ -163,8 +163,8 @@ const INSERT: &str = "insert into job (public_id, session_id, kind, trigger, sta
 // `proposed` is 1 while people are asked, and 2 once they have confirmed: in both cases its end is written as an event.
 const EXPEDITE_JOB: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = ?2 \
      where id = ?1 and state = 1 and queued = 0 and run_at > ?2";
-const EXPEDITE: &str = "update job set run_at = ?2 \
-     where session_id = ?1 and state = 1 and queued = 0 and proposed = 0 and run_at > ?2";
+const EXPEDITE: &str = "update job set proposed = iif(proposed = 1, 2, proposed), run_at = ?2 \
+     where session_id = ?1 and state = 1 and queued = 0 and run_at > ?2";
 const RETRY: &str = "update job set state = 1, run_at = ?3, lease_owner = null, lease_until = null, \
      lost_attempts = lost_attempts + ?4, attempt = attempt - ?5 \
      where id = ?1 and lease_epoch = ?2 and state = 2";
@@ -659,7 +659,7 @@ pub(crate) fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> 
     head.wait_for(found.condition, found.at, found.appended_bytes);
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
     if found.over_window && !was_over && head.current_job.is_some() {
-        // The session cannot continue without the compaction that waits for its next attempt.
+        // The session cannot continue without the compaction that waits for an answer or for its next attempt.
         sqlite::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(tx.conn)?;
     }
     Ok(())

@@ -11,10 +11,10 @@ use crate::model::ids::{CompactionId, MessageId, PartId, SessionId};
 use crate::model::layout::{Layout, Placement, Span};
 use crate::model::layouts;
 use crate::model::mark::{Mark, MarkBody};
-use crate::model::message::{Finish, FinishReason, Message, MessageKind, Role};
+use crate::model::message::{Finish, FinishReason, GivenView, Message, MessageKind, Role};
 use crate::model::part::{Answers, Media, MediaSource, Opaque, Part, PartBody, ResultStatus, ToolCall, ToolResult};
 use crate::model::time::Timestamp;
-use crate::model::usage::ModelWindow;
+use crate::model::usage::{ModelWindow, Usage};
 use crate::model::view::{Pruned, SourceMessage, View};
 use crate::policy::Policy;
 use crate::policy::plan::{self, PlanningInput};
@@ -110,6 +110,77 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// A provider, by the usage that it reports.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Provider {
+    /// None at all.
+    Silent,
+    /// The size of the request, as this percentage of the estimate.
+    Honest(i64),
+    /// Output alone, as of a stream that broke.
+    OutputAlone,
+    /// The input that no cache served.
+    Partial,
+    /// The total of several requests.
+    Summed(i64),
+    /// The sum of all requests so far.
+    Cumulative,
+    /// The usage of the first request, again and again.
+    Stale,
+    /// A number that no window holds.
+    Impossible,
+    /// Any number.
+    Any(i64),
+    /// Another of these for each reply.
+    Mixed,
+}
+
+pub(super) fn provider() -> impl Strategy<Value = Provider> {
+    prop_oneof![
+        4 => Just(Provider::Silent),
+        2 => (50_i64..300).prop_map(Provider::Honest),
+        1 => Just(Provider::OutputAlone),
+        1 => Just(Provider::Partial),
+        1 => (2_i64..6).prop_map(Provider::Summed),
+        1 => Just(Provider::Cumulative),
+        1 => Just(Provider::Stale),
+        1 => Just(Provider::Impossible),
+        1 => (0_i64..40_000).prop_map(Provider::Any),
+        2 => Just(Provider::Mixed),
+    ]
+}
+
+impl Provider {
+    /// The usage of a request with these tokens. `sum` has those of all requests, and `first` the first report.
+    fn usage(self, number: u128, tokens: i64, sum: i64, first: Option<Usage>) -> Option<Usage> {
+        let input = |input| Some(Usage { input, output: 5, ..Usage::default() });
+        match self {
+            Self::Silent => None,
+            Self::Honest(percent) => input(tokens * percent / 100),
+            Self::OutputAlone => input(0),
+            Self::Partial => input(3),
+            Self::Summed(requests) => input(tokens * requests),
+            Self::Cumulative => Some(Usage { total: Some(sum), ..input(tokens)? }),
+            Self::Stale => first.or(input(tokens)),
+            Self::Impossible => input(i64::MAX / 2),
+            Self::Any(tokens) => input(tokens),
+            Self::Mixed => {
+                let all = [
+                    Self::Honest(100),
+                    Self::Silent,
+                    Self::Cumulative,
+                    Self::OutputAlone,
+                    Self::Impossible,
+                    Self::Stale,
+                    Self::Partial,
+                    Self::Any(9_000),
+                ];
+                all[usize::try_from(number % 8).expect("small")].usage(number, tokens, sum, first)
+            }
+        }
+    }
+}
+
 /// The rows of a session, as a daemon keeps them.
 pub(super) struct StoredSession {
     pub(super) policy: Policy,
@@ -126,10 +197,14 @@ pub(super) struct StoredSession {
     /// Calls without a result.
     calls: Vec<String>,
     ids: u128,
+    provider: Provider,
+    /// Tokens of all requests so far, and the first report of usage.
+    sum: i64,
+    first: Option<Usage>,
 }
 
 impl StoredSession {
-    pub(super) fn new(policy: Policy, window: ModelWindow, summary: Option<String>) -> Self {
+    pub(super) fn new(policy: Policy, window: ModelWindow, summary: Option<String>, provider: Provider) -> Self {
         Self {
             policy,
             window,
@@ -141,6 +216,9 @@ impl StoredSession {
             now: Timestamp(1_000_000),
             calls: Vec::new(),
             ids: 0,
+            provider,
+            sum: 0,
+            first: None,
         }
     }
 
@@ -179,6 +257,17 @@ impl StoredSession {
         };
         self.messages.insert(revision, message);
         revision
+    }
+
+    /// The end of a reply to the present view, with the usage that the provider reports.
+    fn replied(&mut self, reason: FinishReason) -> Option<Finish> {
+        let tokens = self.current().view.estimated_tokens + self.window.overhead;
+        self.sum = self.sum.saturating_add(tokens);
+        let usage = self.provider.usage(self.ids, tokens, self.sum, self.first);
+        self.first = self.first.or(usage);
+        let (revision, window) = (self.revision, self.window.clone());
+        let view = usage.map(|_| GivenView { revision, hash: [0; 32], window, shortened: false });
+        Some(Finish { reason: Some(reason), usage, view, ..Finish::default() })
     }
 
     fn part(&mut self, revision: Revision, body: PartBody) -> Part {
@@ -240,8 +329,8 @@ impl StoredSession {
                     self.ids += 1;
                     self.call()
                 }));
-                let finish = if calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop };
-                self.write(Role::Assistant, normal, bodies, reason(finish));
+                let finish = self.replied(if calls > 0 { FinishReason::ToolCalls } else { FinishReason::Stop });
+                self.write(Role::Assistant, normal, bodies, finish);
             }
             Step::Results(words, count, last_first, image) => {
                 let count = count.min(self.calls.len());
@@ -258,7 +347,8 @@ impl StoredSession {
                 let call_id = self.calls.pop().unwrap_or_default();
                 let result = self.result(call_id, words, false);
                 let bodies = vec![call, result, PartBody::Text("so be it".to_owned())];
-                self.write(Role::Assistant, normal, bodies, reason(FinishReason::Stop));
+                let finish = self.replied(FinishReason::Stop);
+                self.write(Role::Assistant, normal, bodies, finish);
             }
             Step::Stray(number) => {
                 let result = self.result(format!("c{number}"), Words { writing: 0, length: 40 }, false);
@@ -335,6 +425,11 @@ impl StoredSession {
     pub(super) fn mark(&mut self, body: MarkBody) {
         let revision = self.tick();
         self.marks.push(Mark { revision, body });
+    }
+
+    /// The newest change of the view by a mark; 0 without one.
+    pub(super) fn changed_revision(&self) -> Revision {
+        self.marks.last().map_or(0, |mark| mark.revision)
     }
 
     /// The newest change that was not a compaction, and the newest undo without a later message of the user.

@@ -4,13 +4,13 @@ use super::{count, id};
 use crate::app::Durability;
 use crate::app::append::ContextUsage;
 use crate::app::sessions::{NewSession, SessionChange, SessionInfo};
-use crate::model::session::{Guards, Session, SessionState};
-use crate::model::usage::ModelWindow;
+use crate::model::session::{Guards, OverWindow, OverWindowReason, Session, SessionState};
+use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::pb;
 
 /// A session with its policy.
 pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
-    let SessionInfo { session, policy_json } = info;
+    let SessionInfo { session, policy_json, over_window: _ } = info;
     let Session { fork, window: current_window, .. } = session;
     let state = match session.state {
         SessionState::Active => pb::SessionState::Active,
@@ -110,7 +110,7 @@ pub(in crate::grpc) fn read_change(request: pb::UpdateSessionRequest) -> Session
 
 /// The context usage after a write.
 pub(in crate::grpc) fn context_usage(context: &ContextUsage) -> pb::ContextUsage {
-    let ContextUsage { context_tokens, window_tokens, due_tokens, due, pending } = *context;
+    let ContextUsage { context_tokens, window_tokens, due_tokens, due, pending, usage_doubt: doubt } = *context;
     let ratio = match context_tokens {
         // Token counts stay far below 2^53, up to which the division is exact.
         Some(tokens) if window_tokens > 0 => tokens as f64 / window_tokens as f64,
@@ -123,7 +123,36 @@ pub(in crate::grpc) fn context_usage(context: &ContextUsage) -> pb::ContextUsage
         due_tokens: due_tokens.unwrap_or(0),
         pending_compaction_id: id(pending),
         compaction_due: due,
+        usage_doubt: usage_doubt(doubt).into(),
     }
+}
+
+/// The reason for which reported usage is not believed.
+pub(super) fn usage_doubt(doubt: Option<UsageDoubt>) -> pb::UsageDoubt {
+    match doubt {
+        None => pb::UsageDoubt::Unspecified,
+        Some(UsageDoubt::NoInput) => pb::UsageDoubt::NoInput,
+        Some(UsageDoubt::BelowView) => pb::UsageDoubt::BelowView,
+        Some(UsageDoubt::AboveWindow) => pb::UsageDoubt::AboveWindow,
+        Some(UsageDoubt::Sum) => pb::UsageDoubt::Sum,
+        Some(UsageDoubt::Stale) => pb::UsageDoubt::Stale,
+    }
+}
+
+/// The reason for which a view exceeds its window.
+pub(in crate::grpc) fn over_window(found: OverWindow) -> pb::OverWindow {
+    let reason = match found.reason {
+        OverWindowReason::Pending => pb::OverWindowReason::Pending,
+        OverWindowReason::Confirmation => pb::OverWindowReason::Confirmation,
+        OverWindowReason::Retry => pb::OverWindowReason::Retry,
+        OverWindowReason::AutomaticOff => pb::OverWindowReason::AutomaticOff,
+        OverWindowReason::UndoHold => pb::OverWindowReason::UndoHold,
+        OverWindowReason::FixedContent => pb::OverWindowReason::FixedContent,
+        OverWindowReason::LastResortFailed => pb::OverWindowReason::LastResortFailed,
+        OverWindowReason::OtherWindow => pb::OverWindowReason::OtherWindow,
+    };
+    let wait_end_time = found.wait_end.map(Into::into);
+    pb::OverWindow { reason: reason.into(), message: found.message, wait_end_time }
 }
 
 /// Durability of an acknowledged write.

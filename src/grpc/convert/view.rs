@@ -1,5 +1,6 @@
 //! Conversion of views, and of the frames that they are sent in.
 
+use super::session::{over_window, usage_doubt};
 use super::{count, framed_len, id, range, read_duration, read_enum};
 use crate::app::Result;
 use crate::app::context::{Context, ContextRequest, OverflowAction};
@@ -155,6 +156,8 @@ pub(in crate::grpc) fn frames(context: Context) -> Frames {
         fits: context.fits,
         shortened: context.shortened,
         pending_compaction_id: id(context.pending),
+        over_window: context.over_window.map(over_window),
+        usage_doubt: usage_doubt(context.usage_doubt).into(),
     };
     let marks = context.omitted.iter().zip(&context.omitted_by).map(omitted);
     let empty = context.empty.into_iter().map(|range| unmarked(range, pb::OmitReason::Empty));

@@ -3,6 +3,8 @@ use crate::app::Reason;
 use crate::model::ids::{CompactionId, MessageId, PartId};
 use crate::model::message::Role;
 use crate::model::part::PartBody;
+use crate::model::session::{OverWindow, OverWindowReason};
+use crate::model::usage::UsageDoubt;
 use proptest::prelude::*;
 use prost::Message as _;
 use std::sync::Arc;
@@ -41,6 +43,12 @@ fn context(messages: Vec<ViewMessage>) -> Context {
         estimated_tokens: 11,
         window_tokens: 12,
         fits: true,
+        over_window: Some(OverWindow {
+            reason: OverWindowReason::FixedContent,
+            message: "too much".to_owned(),
+            wait_end: None,
+        }),
+        usage_doubt: Some(UsageDoubt::Stale),
         shortened: true,
         pending: Some(CompactionId(Uuid::from_u128(4))),
         covered: Some(Covered {
@@ -94,6 +102,12 @@ fn a_view_begins_with_its_header_and_ends_with_what_it_leaves_out() {
         shortened: true,
         pending_compaction_id: Some("cmp_00000000000000000000000000000004".into()),
         view_token: "a token".into(),
+        over_window: Some(pb::OverWindow {
+            reason: pb::OverWindowReason::FixedContent.into(),
+            message: "too much".into(),
+            wait_end_time: None,
+        }),
+        usage_doubt: pb::UsageDoubt::Stale.into(),
     };
     let omitted = |first_revision, last_revision, mark_revision, reason: pb::OmitReason| pb::OmittedHistory {
         range: Some(pb::RevisionRange { first_revision, last_revision }),

@@ -13,6 +13,7 @@ use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::{self, Boundary, PlanningInput};
+use longhand::policy::provider_errors::Recovery;
 use longhand::policy::{Policy, presets, replay, validate};
 use uuid::Uuid;
 
@@ -47,7 +48,9 @@ impl Policies {
             let fold = Fold::new(FoldInput { policy, messages: sources, changed_revision: 0, window }, None);
             let planning = PlanningInput { policy, window, layout: &layout, sources, base, now };
             for tokens in [0, view.estimated_tokens, window.context, i64::MAX / 4] {
-                replay::recovery_request(planning, tokens);
+                for recovery in [Recovery::Compaction, Recovery::MediaFirst, Recovery::Media] {
+                    replay::recovery_request(planning, tokens, recovery, &[]);
+                }
                 let Some(decision) = plan::decide(planning, tokens, |_| true, |_, _| true) else { continue };
                 let work = plan::work_of(planning, decision, tokens);
                 let after = plan::with_removals(&self.sources, &work.removals, CompactionId(Uuid::nil()));
