@@ -135,7 +135,7 @@ impl Longhand {
         let over_window = over_window.filter(|_| !fits).or_else(|| other_window(&session, fits, request.as_of));
         let whole_hash = session.fold.hash();
         let shortens = request.action == OverflowAction::Shorten && !fits;
-        let shortened = shortens.then(|| session.fold.clone().shortened(&session.policy, &window));
+        let shortened = shortens.then(|| session.shortened(&window));
         let hashes = shortened.as_ref().map_or(&session.fold.hashes, |shortened| &shortened.hashes);
         let hash = hashes.last().copied().unwrap_or_default();
         let known_count = self.known_count(key, &request, hashes, held.as_deref()).await?;
@@ -197,7 +197,7 @@ impl Longhand {
             Some(_) => None,
         };
         let is_kept = request.as_of.is_none() && held.is_none();
-        if !is_kept {
+        if !is_kept && request.action != OverflowAction::Shorten {
             // The fold's view shares their contents.
             session.source.messages = Vec::new();
         }

@@ -80,8 +80,8 @@ struct Conversation {
 fn conversation() -> impl Strategy<Value = Conversation> {
     let divisor = prop_oneof![1 => Just(1_u64), 4 => Just(40_u64)];
     let overhead = prop_oneof![3 => Just(0_i64), 1 => 0_i64..=120, 1 => Just(200_i64)];
-    let summary =
-        prop_oneof![4 => (1_usize..60).prop_map(Some), 1 => (60_usize..2_000).prop_map(Some), 1 => Just(None)];
+    let summary = prop_oneof![4 => 1_usize..60, 1 => 60_usize..2_000, 1 => 2_000_usize..40_000];
+    let summary = prop_oneof![5 => summary.prop_map(Some), 1 => Just(None)];
     let steps = prop::collection::vec(step(), 5..45);
     (divisor, 1_000_i64..9_000, overhead, summary, provider(), steps).prop_map(
         |(divisor, context, overhead, summary, provider, steps)| {
@@ -416,6 +416,32 @@ fn shown(view: &View) -> (i64, Vec<Shown>) {
     (view.estimated_tokens, messages.collect())
 }
 
+/// P9: a view that is shortened for one call is valid model input too, names what it leaves out, and fits unless what
+/// the last resort may not remove does not.
+fn shortened_is_valid(stored: &StoredSession, snapshot: &Snapshot) {
+    let rows = FoldInput { policy: &stored.policy, messages: &snapshot.sources, changed_revision: 0 };
+    let whole = Fold::new(rows, None);
+    for context in [stored.window.context / 2, stored.window.context / 8] {
+        let window = ModelWindow { context, ..ModelWindow::default() };
+        let planning = PlanningInput { window: &window, ..stored.planning(snapshot) };
+        let shorter = whole.shortened(planning);
+        assert_eq!(pairing::violations(&shorter.view.messages), Vec::<String>::new(), "in {context}");
+        let shown: BTreeSet<Revision> = shorter.view.messages.iter().map(|message| message.revision).collect();
+        for message in &whole.view.messages {
+            let is_named = shorter.omitted.binary_search(&message.revision).is_ok();
+            assert!(
+                message.source.is_none() || is_named != shown.contains(&message.revision),
+                "{message:?} in {context}"
+            );
+        }
+        let fixed = last_resort::fixed(planning);
+        let is_bounded = fixed.iter().all(|(what, tokens)| *tokens == 0 || !STAYS_WITH_PARTNERS.contains(what));
+        let fixed = fixed.iter().map(|(_, tokens)| tokens).sum::<i64>() + PAIRING_TOKENS;
+        let tokens = shorter.context_tokens;
+        assert!(shorter.fits || tokens <= fixed || !is_bounded, "{tokens} in {context}, of which {fixed} are fixed");
+    }
+}
+
 /// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view
 /// is valid model input.
 fn accounted(stored: &StoredSession, snapshot: &Snapshot) {
@@ -457,6 +483,7 @@ fn accounted(stored: &StoredSession, snapshot: &Snapshot) {
         assert!(shown.contains(&message.id) || is_shortened, "{message:?} is not in the view");
     }
     inputs_are_json(stored, view);
+    shortened_is_valid(stored, snapshot);
 }
 
 /// Checks that inputs of calls that were JSON are still JSON.

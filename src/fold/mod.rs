@@ -17,16 +17,17 @@ pub mod usage;
 pub mod wake;
 
 use crate::model::Revision;
-use crate::model::ids::MessageId;
+use crate::model::ids::{CompactionId, MessageId};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageSample};
 use crate::model::view::{SourceMessage, View, ViewMessage};
 use crate::policy::last_resort::Size;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
-use crate::policy::{Policy, overflow, recall, render, shorten};
+use crate::policy::{Policy, last_resort, overflow, plan, recall, render};
 use resume::ResumePoints;
 use reports::Reports;
 use usage::{CurrentUsage, RunningUsage};
+use uuid::Uuid;
 
 pub use over_window::over_window;
 pub use prepared::PreparedCompaction;
@@ -113,7 +114,8 @@ impl Fold {
         // Everything from this point on is replaced.
         let from = incremental.resume_points.before(messages, unchanged);
         let newer = &messages[from.sources..];
-        let rendered = render::render_behind(policy, Some(incremental.resume_points.calls_before(from)), newer);
+        let earlier = Some(incremental.resume_points.calls_before(from)).filter(|_| from.sources > 0);
+        let rendered = render::render_behind(policy, earlier, newer);
         incremental.resume_points.extend(from, &rendered, newer.len());
         self.view.messages.truncate(from.shown);
         self.view.messages.extend(rendered.messages.into_iter().map(|(_, message)| message));
@@ -165,27 +167,23 @@ impl Fold {
         overflow::input_max(window).is_none_or(|limit| self.context_tokens(window) <= limit)
     }
 
-    /// The view shortened until it fits the window, as far as possible.
+    /// The view shortened by the last resort until it fits the window, as far as possible.
     ///
     /// Usage beyond the estimate and the window's overhead is taken as the error of the estimate, and therefore shrinks
     /// with the view.
-    pub fn shortened(self, policy: &Policy, window: &ModelWindow) -> Shortened {
+    pub fn shortened(&self, planning: PlanningInput<'_>) -> Shortened {
+        let PlanningInput { policy, window, .. } = planning;
         let size = Size {
             context_tokens: self.context_tokens(window),
             estimated_tokens: self.view.estimated_tokens,
             overhead_tokens: window.overhead,
         };
         let limit = overflow::input_max(window).unwrap_or(i64::MAX);
-        let shorter = shorten::shorten(policy, self.view, size.estimate_of(limit).max(0));
-        let context_tokens = size.context_tokens_of(shorter.view.estimated_tokens);
-        let hashes = hash::hashes(&shorter.view.messages);
-        Shortened {
-            context_tokens,
-            fits: context_tokens <= limit,
-            omitted: shorter.omitted,
-            view: shorter.view,
-            hashes,
-        }
+        let removals = last_resort::removals_for_call(planning, size.estimate_of(limit).max(0));
+        let messages = plan::with_removals(planning.sources, &removals, CompactionId(Uuid::nil()));
+        let Self { view, hashes, .. } = Self::new(FoldInput { policy, messages: &messages, changed_revision: 0, window }, None);
+        let context_tokens = size.context_tokens_of(view.estimated_tokens);
+        Shortened { view, hashes, context_tokens, fits: context_tokens <= limit, omitted: removals.omitted }
     }
 }
 

@@ -60,7 +60,8 @@ impl ResumePoints {
         self.waiting.truncate(self.waiting.partition_point(|(index, _)| *index < from.sources));
         let mut calls = rendered.calls.iter().peekable();
         let mut answered_by = 0;
-        let first = first_resume_point(rendered);
+        // Before that message, the view depends on what comes next.
+        let first = rendered.opened.map(|opened| opened + 1);
         for sources in 1..=count {
             while let Some(RenderedCall { answer, .. }) = calls.next_if(|call| call.index < sources) {
                 answered_by = answered_by.max(answer.map_or(0, |answer| answer + 1));
@@ -82,11 +83,4 @@ impl ResumePoints {
 
 fn result_id(body: &PartBody) -> Option<&str> {
     if let PartBody::ToolResult(result) = body { Some(&result.call_id) } else { None }
-}
-
-/// The least number of messages before a resume point. The text between a summary and the next message depends on that
-/// message. None if there is no next message yet.
-fn first_resume_point(rendered: &Rendered<'_>) -> Option<usize> {
-    let Some(summary) = rendered.summary else { return Some(1) };
-    rendered.messages.iter().find(|(index, _)| *index > summary).map(|(index, _)| index + 1)
 }

@@ -1,12 +1,14 @@
 use super::usage::RunningUsage;
-use super::{Fold, FoldInput, ResumePoint};
+use super::{Fold, FoldInput, ResumePoint, Shortened};
 use crate::model::Revision;
-use crate::model::layout::Placement;
+use crate::model::layout::{Layout, Placement};
 use crate::model::message::{GivenView, MessageKind};
 use crate::model::part::PartBody;
+use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{SourceMessage, View};
-use crate::policy::{Policy, dsl, presets};
+use crate::policy::plan::PlanningInput;
+use crate::policy::{Policy, dsl, pairing, presets};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -95,17 +97,23 @@ fn the_newest_valid_usage_counts() {
     assert_eq!(fold(&policy, &messages, 3).context_tokens(&window(60_000)), 1_010 + 100 + 200 + 100 + 100);
 }
 
+fn shortened(fold: &Fold, policy: &Policy, sources: &[SourceMessage], window: &ModelWindow) -> Shortened {
+    let layout = Layout::everything();
+    fold.shortened(PlanningInput { policy, window, layout: &layout, sources, base: 1_000, now: Timestamp(0) })
+}
+
 #[test]
 fn a_shortened_view_fits_for_any_usage_above_the_estimate() {
     let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
     for (reported, limit) in [(100_000, 64_900), (250_000, 30_000), (250_000, 2_000), (70_000, 9_000)] {
         let talk = format!("{talk}u60 40c\na60 usage={reported}/0 40c\nu61 40c");
         for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
-            let fold = fold(&policy, &dsl::parse(&talk), 1);
+            let messages = dsl::parse(&talk);
+            let fold = fold(&policy, &messages, 1);
             let window = window(limit);
             assert!(!fold.fits(&window));
             let estimated = fold.view.estimated_tokens;
-            let shorter = fold.shortened(&policy, &window);
+            let shorter = shortened(&fold, &policy, &messages, &window);
             assert!(shorter.fits, "{} of {limit} of {reported}", shorter.context_tokens);
             assert!(shorter.context_tokens <= limit);
             assert!(shorter.view.estimated_tokens < estimated);
@@ -123,11 +131,64 @@ fn a_view_with_usage_below_its_estimate_is_not_shortened_too_much() {
     let talk: String = (1..60).map(|turn| format!("u{turn} 400c\na{turn} 4000c\n")).collect();
     let talk = format!("{talk}u60 40c\na60 usage=40000/0 40c");
     let policy = presets::pi::v1_5();
-    let fold = fold(&policy, &dsl::parse(&talk), 1);
+    let messages = dsl::parse(&talk);
+    let fold = fold(&policy, &messages, 1);
     let before = fold.view.estimated_tokens;
-    let shorter = fold.shortened(&policy, &window(20_000));
+    let shorter = shortened(&fold, &policy, &messages, &window(20_000));
     assert!(shorter.fits);
     assert!(shorter.view.estimated_tokens > before / 2 - 1_200, "{} of {before}", shorter.view.estimated_tokens);
+}
+
+/// A request with many calls, and a system message before it.
+fn one_long_turn() -> String {
+    let step = |step: usize| format!("a{step} \"step\"\n  tool bash#t{step} in=10t out=900t done\n");
+    let steps: String = (1..=30).map(step).collect();
+    format!("s1 \"be brief\"\nu1 3000t\na0 2000t\n{steps}")
+}
+
+#[test]
+fn one_long_turn_fits_whatever_it_takes() {
+    for policy in [presets::pi::v1_5(), presets::opencode::seed()] {
+        let messages = dsl::parse(&one_long_turn());
+        let fold = fold(&policy, &messages, 1);
+        let whole = &fold.view;
+        let revisions = |view: &View| view.messages.iter().map(|message| message.revision).collect::<Vec<_>>();
+        for limit in [20_000, 5_000, 3_500, 1_000, 250] {
+            let shorter = shortened(&fold, &policy, &messages, &window(limit + 50));
+            let View { messages, estimated_tokens } = &shorter.view;
+            assert!(shorter.fits && *estimated_tokens <= limit, "{estimated_tokens} of {limit}");
+            assert_eq!(pairing::violations(messages), Vec::<String>::new());
+            let mut all = [revisions(&shorter.view), shorter.omitted.clone()].concat();
+            all.sort_unstable();
+            all.dedup();
+            let mut before = revisions(whole);
+            before.dedup();
+            assert_eq!(all, before, "what is not shown is named");
+            assert!(messages.starts_with(&whole.messages[..1]), "a system message stays whole");
+            assert_eq!(messages[1].revision, 2, "the request stays");
+            assert_eq!(messages[1] == whole.messages[1], limit >= 3_500, "and is whole as long as that can be");
+            assert_eq!(revisions(&shorter.view).last(), before.last(), "the newest calls stay");
+        }
+    }
+}
+
+/// Everything else goes, and then the summary is truncated by no more than needed.
+#[test]
+fn a_long_summary_is_truncated_for_one_call_under_every_preset() {
+    let sentence = "The parser of invoices fails on umlauts; src/parse.rs has the fix. ";
+    for preset in presets::all() {
+        let policy = preset.policy();
+        let mut messages =
+            dsl::parse("u9 marker at=1 \"?\"\na9 summary at=2 \"S\"\nu3 400c\na3 400c\nu4 400c\na4 400c\n");
+        messages[1].message.parts[0].body = PartBody::Text(sentence.repeat(5_000)).into();
+        let fold = fold(&policy, &messages, 1);
+        for limit in [2_000, 8_000] {
+            let shorter = shortened(&fold, &policy, &messages, &window(limit));
+            assert!(shorter.fits, "{}: {} of {limit}", preset.name, shorter.context_tokens);
+            assert!(shorter.context_tokens > limit / 3, "{}: {} of {limit}", preset.name, shorter.context_tokens);
+            assert_eq!(pairing::violations(&shorter.view.messages), Vec::<String>::new(), "{}", preset.name);
+        }
+    }
 }
 
 /// The results of a fold.

@@ -6,7 +6,7 @@ mod provenance;
 #[cfg(test)]
 mod tests;
 
-use crate::fold::{Fold, FoldInput, Passages};
+use crate::fold::{Fold, FoldInput, Passages, Shortened};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
@@ -14,8 +14,11 @@ use crate::model::ids::{CompactionId, MessageId};
 use crate::model::message::{Message, MessageKind};
 use crate::model::part::PartBody;
 use crate::model::session::ContextSize;
+use crate::model::time::Timestamp;
+use crate::model::usage::ModelWindow;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
+use crate::policy::plan::PlanningInput;
 use crate::policy::{Policy, tokens};
 use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
@@ -89,6 +92,17 @@ impl LoadedSession {
         let contentless = contentless(&source.messages, &fold.view.messages);
         let size = Size::of(&source.messages);
         Ok(Self { source, policy, fold, provenance, omitted_by, contentless, size })
+    }
+
+    /// The view shortened to a window for one call.
+    pub fn shortened(&self, window: &ModelWindow) -> Shortened {
+        let Source { layout, messages: sources, at: base, .. } = &self.source;
+        // The last resort does not depend on the time.
+        let now = Timestamp(0);
+        let planning = PlanningInput { policy: &self.policy, window, layout, sources, base: *base, now };
+        let mut shortened = self.fold.shortened(planning);
+        provenance::set_author(sources, &mut shortened.view.messages, self.provenance.as_ref());
+        shortened
     }
 
     /// Messages of the layout without any content left in the view.

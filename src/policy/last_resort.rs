@@ -1,13 +1,17 @@
-//! The last resort, after the steps of every policy: truncations and omissions that bring a view into its window.
+//! The last resort, after the steps of every policy: truncations and omissions that bring a view into its window. The
+//! same procedure shortens a view for one call.
 //!
-//! It removes as little as possible, in this order, until a twentieth of the window is free beside the space for a
-//! reply, so that the next message does not require it again:
+//! It removes as little as possible, in this order. A stored view is reduced until a twentieth of the window is free
+//! beside the space for a reply, so that the next message does not require it again:
 //!
 //! 1. outputs of tools and inputs of calls are truncated, the longest first; inputs stay valid JSON;
-//! 2. messages before the newest request are omitted, the oldest first, calls together with their results;
+//! 2. turns before the newest request are omitted, the oldest first, calls together with their results; the request of a
+//!    turn goes last, and stays with an open message or a running call;
 //! 3. outputs and inputs are truncated further;
-//! 4. messages after the newest request are omitted;
-//! 5. the active summary is truncated.
+//! 4. messages after the newest request are omitted, except for the newest reply with its results;
+//! 5. the active summary is truncated, by no more than needed, and then requests of older turns;
+//! 6. for one call only, all texts are truncated, also that of the newest request;
+//! 7. the newest reply and requests of older turns are omitted.
 //!
 //! System messages, pins, the newest request, open messages and running calls stay. If these and the overhead alone do
 //! not fit, everything else is reduced to a twentieth of the window: the newest replies stay, and the view remains
@@ -15,7 +19,6 @@
 
 use super::calls::Calls;
 use super::plan::{self, PlanningInput};
-use super::shorten::{OUTPUT_MARKER, TEXT_MARKER};
 use super::{LengthUnit, overflow, tokens, truncate, turns};
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, PartId};
@@ -32,8 +35,18 @@ use uuid::Uuid;
 /// Length of a truncated output, in the policy's unit: in the first pass and in the second one.
 const KEPT_UNITS: [usize; 2] = [1_000, 200];
 
-/// Minimum length of a truncated summary, in the policy's unit.
-const SUMMARY_UNITS: usize = 400;
+/// Minimum length of a truncated summary, and length of a truncated request of an older turn, in the policy's unit.
+const TEXT_UNITS: usize = 400;
+
+/// Lengths of texts that are truncated for one call, in the policy's unit; tried in order, so that no more is removed
+/// than necessary. Outputs are truncated to the last one.
+const CALL_UNITS: [usize; 4] = [4_000, 1_000, 300, 60];
+
+/// Text after a truncated output.
+const OUTPUT_MARKER: &str = "\n[Tool output truncated: omitted {omitted} chars]";
+
+/// Text after any other truncated text.
+const TEXT_MARKER: &str = "\n[Text truncated: omitted {omitted} chars]";
 
 /// The tokens of a request with a view.
 #[derive(Debug, Clone, Copy)]
@@ -66,24 +79,41 @@ pub fn reduction(planning: PlanningInput<'_>, size: Size) -> Reduction {
     let limit = overflow::input_max(planning.window).filter(|limit| size.context_tokens > *limit);
     let Some(limit) = limit else { return unchanged(true) };
     let free = planning.window.context / overflow::FREE_PARTS;
-    let (removals, estimated_tokens) = reduced(planning, size, size.target(limit.saturating_sub(free)));
+    let (removals, estimated_tokens) =
+        reduced(planning, size.estimated_tokens, size.target(limit.saturating_sub(free)), Extent::Stored);
     if estimated_tokens <= size.target(limit) {
         return Reduction { removals, estimated_tokens, fits: true };
     }
-    let (removals, estimated_tokens) = reduced(planning, size, estimated_tokens.saturating_add(free));
+    let (removals, estimated_tokens) =
+        reduced(planning, size.estimated_tokens, estimated_tokens.saturating_add(free), Extent::Stored);
     if size.estimated_tokens.saturating_sub(estimated_tokens) < free.max(1) {
         return unchanged(false);
     }
     Reduction { removals, estimated_tokens, fits: false }
 }
 
+/// The removals that reduce the estimate of a view to a target for one call, as far as possible.
+pub fn removals_for_call(planning: PlanningInput<'_>, target: i64) -> Removals {
+    let estimated_tokens = plan::view(planning.policy, planning.sources).estimated_tokens;
+    reduced(planning, estimated_tokens, target, Extent::Call).0
+}
+
+/// The view that is reduced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    /// The session's own.
+    Stored,
+    /// That of one call.
+    Call,
+}
+
 /// The removals that reduce the estimate of a view to a target, as far as possible, and the estimate of the result.
-fn reduced(planning: PlanningInput<'_>, size: Size, target: i64) -> (Removals, i64) {
-    let mut excess = size.estimated_tokens.saturating_sub(target);
+fn reduced(planning: PlanningInput<'_>, estimated_tokens: i64, target: i64, extent: Extent) -> (Removals, i64) {
+    let mut excess = estimated_tokens.saturating_sub(target);
     let mut correction = 1;
     loop {
         let mut last_resort = LastResort::new(planning, excess);
-        let is_enough = last_resort.run();
+        let is_enough = last_resort.run(extent);
         let removals = last_resort.removals();
         let after = plan::with_removals(planning.sources, &removals, CompactionId(Uuid::nil()));
         let estimated_tokens = plan::view(planning.policy, &after).estimated_tokens;
@@ -155,7 +185,18 @@ impl Size {
     }
 }
 
-/// State of the last resort: a view that is being reduced to its window.
+/// The texts to truncate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Texts {
+    /// Outputs of tools, and inputs of calls.
+    Outputs,
+    /// Requests of older turns.
+    OlderRequests,
+    /// Texts of people and models, also of the newest request and beside running calls.
+    All,
+}
+
+/// State of the last resort: a view that is being reduced.
 struct LastResort<'a> {
     planning: PlanningInput<'a>,
     sources: Vec<SourceMessage>,
@@ -163,12 +204,16 @@ struct LastResort<'a> {
     partners: Vec<Vec<usize>>,
     /// True for each message that stays as it is.
     is_fixed: Vec<bool>,
+    /// True for each omitted message.
+    is_omitted: Vec<bool>,
+    /// Indexes of the requests of older turns.
+    older_requests: Vec<usize>,
     /// Index of the newest request.
     request: usize,
+    /// Index of the newest reply after it; the number of messages if there is none.
+    reply: usize,
     /// The truncations of parts.
     truncated: HashMap<PartId, Truncation>,
-    /// The revisions of omitted messages.
-    omitted: Vec<Revision>,
     /// Estimated tokens that are still to be removed.
     excess: i64,
 }
@@ -177,7 +222,9 @@ impl<'a> LastResort<'a> {
     fn new(planning: PlanningInput<'a>, excess: i64) -> Self {
         let sources = planning.sources.to_vec();
         let is_request = |source: &SourceMessage| turns::is_request(&source.message) && !is_elsewhere(source);
-        let request = sources.iter().rposition(is_request).unwrap_or(0);
+        let mut older_requests: Vec<usize> = (0..sources.len()).filter(|index| is_request(&sources[*index])).collect();
+        let request = older_requests.pop().unwrap_or(0);
+        let reply = sources.iter().rposition(|source| source.message.role == Role::Assistant);
         let mut partners = vec![Vec::new(); sources.len()];
         let mut is_fixed: Vec<bool> = sources.iter().map(|source| is_fixed(planning, source)).collect();
         if let Some(fixed) = is_fixed.get_mut(request) {
@@ -194,26 +241,44 @@ impl<'a> LastResort<'a> {
                 None => is_fixed[called.index] |= running.is_some_and(|first| called.index >= first),
             }
         }
-        Self { planning, sources, partners, is_fixed, request, truncated: HashMap::new(), omitted: Vec::new(), excess }
+        Self {
+            reply: reply.filter(|reply| *reply > request).unwrap_or(sources.len()),
+            is_omitted: vec![false; sources.len()],
+            truncated: HashMap::new(),
+            planning,
+            sources,
+            partners,
+            is_fixed,
+            older_requests,
+            request,
+            excess,
+        }
     }
 
     /// Takes all steps, each until enough is removed. Returns true if it is.
-    fn run(&mut self) -> bool {
-        self.truncate(KEPT_UNITS[0]);
-        self.omit(0..self.request);
-        self.truncate(KEPT_UNITS[1]);
-        self.omit(self.request..self.sources.len());
+    fn run(&mut self, extent: Extent) -> bool {
+        self.truncate(Texts::Outputs, KEPT_UNITS[0]);
+        self.omit_turns();
+        self.truncate(Texts::Outputs, KEPT_UNITS[1]);
+        self.omit(self.request..self.reply);
         self.truncate_summary();
+        self.truncate(Texts::OlderRequests, TEXT_UNITS);
+        if extent == Extent::Call {
+            CALL_UNITS.into_iter().for_each(|units| self.truncate(Texts::All, units));
+            self.truncate(Texts::Outputs, CALL_UNITS[CALL_UNITS.len() - 1]);
+        }
+        self.omit(self.reply..self.sources.len());
+        self.omit(0..self.request);
         self.excess <= 0
     }
 
-    /// Truncates outputs and inputs to `units` units, the longest first.
-    fn truncate(&mut self, units: usize) {
+    /// Truncates texts to `units` units, the longest first.
+    fn truncate(&mut self, texts: Texts, units: usize) {
         let unit = self.planning.policy.counting.unit;
         let mut longest: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
-        for (index, source) in self.sources.iter().enumerate().filter(|(index, _)| !self.is_fixed[*index]) {
+        for (index, source) in self.sources.iter().enumerate().filter(|(index, _)| self.may_truncate(texts, *index)) {
             for (position, part) in source.message.parts.iter().enumerate() {
-                let length = text_of(&part.body).map_or(0, |text| tokens::length(unit, text));
+                let length = text_of(texts, &part.body).map_or(0, |text| tokens::length(unit, text));
                 if length > units {
                     longest.push((Reverse(length), index, position));
                 }
@@ -226,6 +291,15 @@ impl<'a> LastResort<'a> {
             }
             self.truncate_part(index, position, units);
         }
+    }
+
+    fn may_truncate(&self, texts: Texts, index: usize) -> bool {
+        let is_allowed = match texts {
+            Texts::Outputs => !self.is_fixed[index],
+            Texts::OlderRequests => !self.is_fixed[index] && self.older_requests.binary_search(&index).is_ok(),
+            Texts::All => !is_fixed(self.planning, &self.sources[index]),
+        };
+        is_allowed && !self.is_omitted[index]
     }
 
     fn truncate_part(&mut self, index: usize, position: usize, units: usize) {
@@ -261,11 +335,9 @@ impl<'a> LastResort<'a> {
             let PartBody::Text(text) = &*part.body else { continue };
             let length = tokens::length(unit, text);
             let mut units = length;
-            while self.excess > 0 && units > SUMMARY_UNITS {
-                units = (units - units.div_ceil(8)).max(SUMMARY_UNITS);
-                let (kept, kept_units) = truncate::prefix(unit, text, units);
-                let after = TEXT_MARKER.replace(truncate::OMITTED, &(length - kept_units).to_string());
-                let truncation = Truncation { head: kept.len(), after, ..Truncation::default() };
+            while self.excess > 0 && units > TEXT_UNITS {
+                units = (units - units.div_ceil(8)).max(TEXT_UNITS);
+                let Some(truncation) = truncation(unit, part, units) else { break };
                 let source = &mut self.sources[index];
                 let had = tokens::estimate_source(policy, source);
                 source.pruned.retain(|pruned| pruned.part != part.id);
@@ -282,6 +354,22 @@ impl<'a> LastResort<'a> {
         }
     }
 
+    /// Omits the turns before the newest request, the oldest first. Of each turn the request goes last, and only if nothing
+    /// else of the turn is left, so that the rest of a turn begins with its request.
+    fn omit_turns(&mut self) {
+        let mut requests = self.older_requests.clone();
+        self.omit(0..requests.first().copied().unwrap_or(self.request));
+        requests.push(self.request);
+        for turn in requests.windows(2) {
+            let rest = turn[0] + 1..turn[1];
+            self.omit(rest.clone());
+            let stays = |index: usize| !self.is_omitted[index] && self.sources[index].message.role != Role::System;
+            if !rest.into_iter().any(stays) {
+                self.omit(turn[0]..turn[0] + 1);
+            }
+        }
+    }
+
     /// Omits messages of a range, the oldest first.
     fn omit(&mut self, range: Range<usize>) {
         for index in range {
@@ -289,16 +377,15 @@ impl<'a> LastResort<'a> {
                 return;
             }
             let together = self.together(index);
-            if together.iter().any(|index| self.is_fixed[*index]) {
+            if together.iter().any(|index| self.is_fixed[*index] || self.is_omitted[*index]) {
                 continue;
             }
             for index in together {
                 let source = &self.sources[index];
                 self.excess -= tokens::estimate_source(self.planning.policy, source);
-                self.omitted.push(source.message.revision);
                 // An omitted message need not be truncated as well.
                 source.message.parts.iter().for_each(|part| drop(self.truncated.remove(&part.id)));
-                self.is_fixed[index] = true;
+                self.is_omitted[index] = true;
             }
         }
     }
@@ -306,8 +393,10 @@ impl<'a> LastResort<'a> {
     fn removals(mut self) -> Removals {
         let parts = self.sources.iter().flat_map(|source| &source.message.parts);
         let parts = parts.filter_map(|part| Some((part.id, self.truncated.remove(&part.id)?))).collect();
-        self.omitted.sort_unstable();
-        Removals { parts, omitted: self.omitted }
+        let omitted = self.sources.iter().zip(&self.is_omitted).filter(|(_, is_omitted)| **is_omitted);
+        let mut omitted: Vec<Revision> = omitted.map(|(source, _)| source.message.revision).collect();
+        omitted.sort_unstable();
+        Removals { parts, omitted }
     }
 
     /// The message and all messages that must be kept or omitted with it.
@@ -339,23 +428,27 @@ fn is_fixed(planning: PlanningInput<'_>, source: &SourceMessage) -> bool {
         || planning.layout.pinned.contains(&plan::slot(source))
 }
 
-fn text_of(body: &PartBody) -> Option<&str> {
-    match body {
-        PartBody::ToolResult(result) => Some(&result.output),
-        PartBody::ToolCall(call) => Some(&call.input_json),
+fn text_of(texts: Texts, body: &PartBody) -> Option<&str> {
+    match (body, texts) {
+        (PartBody::ToolResult(result), Texts::Outputs) => Some(&result.output),
+        (PartBody::ToolCall(call), Texts::Outputs) => Some(&call.input_json),
+        (PartBody::Text(text), Texts::OlderRequests | Texts::All) => Some(text),
+        (PartBody::Reasoning(text), Texts::All) => Some(text),
         _ => None,
     }
 }
 
-/// The truncation of a part: the beginning of an output, or a JSON object with the length of an input.
+/// The truncation of a part: the beginning of a text, or a JSON object with the length of an input.
 fn truncation(unit: LengthUnit, part: &Part, units: usize) -> Option<Truncation> {
+    let beginning = |text: &str, marker: &str| {
+        let (kept, kept_units) = truncate::prefix(unit, text, units);
+        let omitted = tokens::length(unit, text) - kept_units;
+        let after = marker.replace(truncate::OMITTED, &omitted.to_string());
+        Some(Truncation { head: kept.len(), after, ..Truncation::default() })
+    };
     match &*part.body {
-        PartBody::ToolResult(result) => {
-            let (kept, kept_units) = truncate::prefix(unit, &result.output, units);
-            let omitted = tokens::length(unit, &result.output) - kept_units;
-            let after = OUTPUT_MARKER.replace(truncate::OMITTED, &omitted.to_string());
-            Some(Truncation { head: kept.len(), after, ..Truncation::default() })
-        }
+        PartBody::ToolResult(result) => beginning(&result.output, OUTPUT_MARKER),
+        PartBody::Text(text) | PartBody::Reasoning(text) => beginning(text, TEXT_MARKER),
         PartBody::ToolCall(call) => {
             let length = tokens::length(unit, &call.input_json);
             Some(Truncation::placeholder(format!(
@@ -420,8 +513,8 @@ mod tests {
         check(TALK, 8_000, &all, nothing);
         check(TALK, 5_000, &all, nothing);
         check(TALK, 1_500, &all, nothing);
-        check(TALK, 900, &all[1..], nothing);
-        check(TALK, 700, &all[3..], nothing);
+        check(TALK, 900, &["u1", "a2", "u2", "a3", "t2", "a4"], nothing);
+        check(TALK, 600, &all[4..], nothing);
         check(TALK, 300, &all[4..], nothing);
         check(TALK, 250, &["u2", "a4"], nothing);
         check(TALK, 120, &["u2"], nothing);

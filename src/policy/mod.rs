@@ -32,7 +32,6 @@ pub mod replay;
 pub mod retrieval;
 pub mod maintenance;
 pub mod select;
-pub mod shorten;
 pub mod tokens;
 pub mod truncate;
 pub mod turns;

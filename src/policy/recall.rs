@@ -248,18 +248,5 @@ pub fn join(policy: &Policy, view: View, request: MessageId, recalled: ViewMessa
     View { messages, estimated_tokens }
 }
 
-/// The view without retrieved passages, and the tokens that this frees.
-pub fn forget(policy: &Policy, view: View) -> (View, i64) {
-    let before = view.estimated_tokens;
-    let mut messages = view.messages;
-    let count = messages.len();
-    messages.retain(|message| message.kind != ViewKind::Retrieved);
-    if messages.len() == count {
-        return (View { messages, estimated_tokens: before }, 0);
-    }
-    let estimated_tokens = tokens::estimate_messages(policy, &messages);
-    (View { messages, estimated_tokens }, before.saturating_sub(estimated_tokens).max(0))
-}
-
 #[cfg(test)]
 mod tests;

@@ -33,8 +33,8 @@ pub struct Rendered<'a> {
     pub messages: Vec<(usize, ViewMessage)>,
     /// The calls, in reading order.
     pub calls: Vec<RenderedCall<'a>>,
-    /// Index of the summary; none without one.
-    pub summary: Option<usize>,
+    /// Index of the stored message from which on the assistant may speak; none if there is none yet.
+    pub opened: Option<usize>,
 }
 
 /// A call among rendered messages.
@@ -50,14 +50,13 @@ pub struct RenderedCall<'a> {
     pub writer: &'a str,
 }
 
-/// Renders messages that follow earlier ones, if none of their results answers an earlier call and no summary comes
-/// after them.
+/// Renders messages that follow earlier ones, if none of their results answers an earlier call and the assistant may
+/// speak after these. No earlier ones: the messages begin a view.
 pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'a [SourceMessage]) -> Rendered<'a> {
     let indexed = sources.iter().enumerate().filter(|(_, source)| source.message.kind != MessageKind::Record);
     let (mut indexes, mut messages): (Vec<usize>, Vec<ViewMessage>) =
         indexed.map(|(index, source)| (index, view_message(policy, source))).unzip();
-    let summary = answer_summary(policy, &mut messages);
-    if let Some((at, added)) = summary {
+    if let Some((at, added)) = answer_summary(policy, &mut messages) {
         indexes.splice(at..at, std::iter::repeat_n(indexes[at], added).collect::<Vec<_>>());
     }
     let calls = Calls::behind(earlier, sources);
@@ -68,12 +67,34 @@ pub fn render_behind<'a>(policy: &Policy, earlier: Option<&Earlier>, sources: &'
         call_id: &called.call.call_id,
         writer: called.source.message.writer(),
     };
-    let paired = pairing::pair(&policy.view.interrupted_text, messages, &answered, earlier);
-    Rendered {
-        messages: paired.into_iter().map(|(index, message)| (indexes[index], message)).collect(),
-        calls: calls.iter().map(rendered).collect(),
-        summary: summary.map(|(at, _)| indexes[at]),
+    let paired = pairing::pair(&policy.view.interrupted_text, messages, &answered, earlier).into_iter();
+    let paired = paired.map(|(index, message)| (indexes[index], message));
+    let (messages, opened) = open(policy, earlier.is_some(), paired);
+    Rendered { calls: calls.iter().map(rendered).collect(), messages, opened }
+}
+
+/// Adds a request wherever the assistant would speak without one: at the beginning of a view, and after its own summary
+/// or acknowledgement. Also returns the index from which on it may speak.
+fn open(
+    policy: &Policy,
+    is_behind: bool,
+    paired: impl Iterator<Item = (usize, ViewMessage)>,
+) -> (Vec<(usize, ViewMessage)>, Option<usize>) {
+    let mut opened = is_behind.then_some(0);
+    let mut messages = Vec::new();
+    for (index, message) in paired {
+        let is_assistants = message.role == Role::Assistant;
+        if is_assistants && opened.is_none() {
+            messages.push((index, filler(Role::User, &policy.view.resume_text)));
+        }
+        if is_assistants && matches!(message.kind, ViewKind::Summary | ViewKind::Filler) {
+            opened = None;
+        } else if message.role != Role::System {
+            opened.get_or_insert(index);
+        }
+        messages.push((index, message));
     }
+    (messages, opened)
 }
 
 /// The view of one message. Pairing removes it if it has no parts.
@@ -146,13 +167,6 @@ fn answer_summary(policy: &Policy, messages: &mut Vec<ViewMessage>) -> Option<(u
         if !attached.is_empty() {
             behind.push(ViewMessage { role: Role::User, parts: attached, ..summary.clone() });
         }
-    }
-    let next = messages[at + 1..].iter().find(|message| !message.parts.is_empty());
-    if let Some(words) = &policy.view.resume_text
-        && behind.last().is_none_or(|last| last.role == Role::Assistant)
-        && next.is_some_and(|next| next.role == Role::Assistant)
-    {
-        behind.push(filler(Role::User, words));
     }
     let added = behind.len();
     messages.splice(at + 1..at + 1, behind);

@@ -1,13 +1,34 @@
-//! An independent check of the guarantees of pairing. It shares no code with `pair`, so that a test can trust it.
+//! An independent check that a view is valid input for a model. It shares no code with `pair` and with rendering, so
+//! that a test can trust it.
 
 use std::collections::BTreeMap;
 
 use crate::model::message::Role;
 use crate::model::part::PartBody;
-use crate::model::view::ViewMessage;
+use crate::model::view::{ViewKind, ViewMessage};
 
-/// Returns the errors in the calls and results of a view, one sentence each; empty if a model can be given the view.
+/// Returns the errors of a view, one sentence each; empty if a model can be given the view.
+///
+/// Calls and results are paired, and the user speaks first: the first message that is not the system's is the user's,
+/// be it a marker or a summary. After a summary or an acknowledgement in the role of the assistant, the next message is
+/// the user's too. After a summary in the user's role, the assistant may continue.
 pub fn violations(messages: &[ViewMessage]) -> Vec<String> {
+    let mut found = unpaired(messages);
+    let mut before: Option<&ViewMessage> = None;
+    for (index, message) in messages.iter().enumerate().filter(|(_, message)| message.role != Role::System) {
+        let ended = |before: &ViewMessage| {
+            before.role == Role::Assistant && matches!(before.kind, ViewKind::Summary | ViewKind::Filler)
+        };
+        if message.role != Role::User && before.is_none_or(ended) {
+            found.push(format!("message {index} has the role {:?} where the user must speak", message.role));
+        }
+        before = Some(message);
+    }
+    found
+}
+
+/// The errors in the calls and results of messages, and in the roles of their parts.
+pub(super) fn unpaired(messages: &[ViewMessage]) -> Vec<String> {
     let mut found = Vec::new();
     let mut index = 0;
     while index < messages.len() {

@@ -164,7 +164,7 @@ fn the_canonical_form() {
     for (name, input, expected) in cases {
         let paired = paired(parse(input));
         assert_eq!(sketch(&paired), expected, "{name}");
-        assert_eq!(violations(&paired), Vec::<String>::new(), "{name}");
+        assert_eq!(check::unpaired(&paired), Vec::<String>::new(), "{name}");
         assert!(is_canonical(paired), "{name}, again");
     }
 }
@@ -211,11 +211,11 @@ fn the_check_finds_what_is_wrong() {
         ("a:", 1),
     ];
     for (input, expected) in cases {
-        let found = violations(&parse(input));
+        let found = check::unpaired(&parse(input));
         assert_eq!(found.len(), expected, "{input}: {found:?}");
     }
     for body in [PartBody::Step(Default::default()), PartBody::Record(Default::default())] {
-        assert_eq!(violations(&number(vec![(Role::User, vec![body])])).len(), 1);
+        assert_eq!(check::unpaired(&number(vec![(Role::User, vec![body])])).len(), 1);
     }
 }
 
@@ -293,7 +293,7 @@ fn answers(messages: &[ViewMessage]) -> BTreeMap<PartId, PartId> {
 /// Checks all guarantees of pairing for one input.
 fn check(messages: &[ViewMessage]) -> Result<(), TestCaseError> {
     let paired = paired(messages.to_vec());
-    prop_assert_eq!(violations(&paired), Vec::<String>::new());
+    prop_assert_eq!(check::unpaired(&paired), Vec::<String>::new());
     prop_assert!(is_canonical(paired.clone()), "again");
     let answers = answers(messages);
     let mut behind = BTreeMap::new();

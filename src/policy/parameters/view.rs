@@ -30,8 +30,9 @@ pub struct ViewStyle {
     pub summary_suffix: String,
     /// Text of an assistant message after the summary; absent: no such message.
     pub acknowledgement: Option<String>,
-    /// Text of a user message after these, if the next message of the view is the assistant's; absent: no such message.
-    pub resume_text: Option<String>,
+    /// Text of a user message wherever the assistant would speak first: at the beginning of a view, and after its own
+    /// summary or acknowledgement.
+    pub resume_text: String,
     /// Text of the error result of a call that never got a result.
     pub interrupted_text: String,
 }
@@ -45,7 +46,7 @@ impl Default for ViewStyle {
             summary_prefix: String::new(),
             summary_suffix: String::new(),
             acknowledgement: None,
-            resume_text: None,
+            resume_text: "[The conversation continues here]".to_owned(),
             interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
         }
     }

@@ -61,14 +61,14 @@ a5
     let expected =
         [r#"System Shown: "rules""#, r#"User Shown: "hi", <look>, media"#, r#"Assistant Shown: "hello", (hm), opaque"#];
     check(&policy("opencode@seed"), conversation, &expected);
-    let mut steps = dsl::parse("a1 \"done\"\nu2 \"a record\"");
+    let mut steps = dsl::parse("u1 \"done\"\nu2 \"a record\"");
     let id = steps[0].message.parts[0].id;
     for body in [PartBody::Step(Default::default()), PartBody::Record(Default::default())] {
         let part = Part { id, client_id: None, revision: 1, body: body.into(), metadata_json: None };
         steps[0].message.parts.push(part);
     }
     steps[1].message.kind = MessageKind::Record;
-    assert_eq!(sketch(&render(&policy("pi@1.5"), &steps)), [r#"Assistant Shown: "done""#]);
+    assert_eq!(sketch(&render(&policy("pi@1.5"), &steps)), [r#"User Shown: "done""#]);
 }
 
 #[test]
@@ -99,13 +99,39 @@ u8 edit=7 at=29 "better"
 }
 
 #[test]
+fn nobody_but_the_user_begins() {
+    let policy = policy("pi@1.5");
+    let request = r#"User Filler: "[The conversation continues here]""#;
+    let (greeting, answer) = (r#"Assistant Shown: "hello""#, r#"User Shown: "hi""#);
+    check(&policy, "a1 \"hello\"\nu2 \"hi\"", &[request, greeting, answer]);
+    check(&policy, "s1 \"be brief\"\na2 \"hello\"", &[r#"System Shown: "be brief""#, request, greeting]);
+    check(&policy, "s1 \"be brief\"", &[r#"System Shown: "be brief""#]);
+    check(&policy, "u1 \"\"\na2 \"hello\"", &[request, greeting]);
+    // A summary in the user's role is the user's message; one in the assistant's role is none.
+    check(
+        &policy,
+        "a9 summary \"S\"\na2 \"hello\"",
+        &[
+            &format!("User Summary: {:?}", format!("{}S{}", policy.view.summary_prefix, policy.view.summary_suffix)),
+            greeting,
+        ],
+    );
+    let opencode = self::policy("opencode@seed");
+    let marker = r#"User Marker: "?""#;
+    let summary = r#"Assistant Summary: "S""#;
+    let talk = "u9 marker \"?\"\na9 summary \"S\"\ns2 \"rule\"\na3 \"hello\"\nu4 \"hi\"";
+    check(&opencode, talk, &[marker, summary, r#"System Shown: "rule""#, request, greeting, answer]);
+    check(&opencode, "a9 summary \"S\"\nu4 \"hi\"", &[request, summary, answer]);
+}
+
+#[test]
 fn a_reply_behind_an_acknowledgement_is_asked_for() {
     let mut policy = policy("opencode@seed");
     policy.view = ViewStyle {
         summary_role: SummaryRole::User,
         summary_suffix: "!".to_owned(),
         acknowledgement: Some("understood".to_owned()),
-        resume_text: Some("go on".to_owned()),
+        resume_text: "go on".to_owned(),
         ..policy.view
     };
     let (summary, answer) = (r#"User Summary: "S1!""#, r#"Assistant Filler: "understood""#);
@@ -122,12 +148,14 @@ fn a_reply_behind_an_acknowledgement_is_asked_for() {
 #[test]
 fn pruned_results_become_placeholders() {
     let conversation = r#"
+u0 "hi"
 a1
   tool read#c1 out="äö🙂" media=image/png done pruned
   tool read#c2 out="kept" media=image/png done
 "#;
     let expected = |placeholder: &str, length: i64| {
         [
+            r#"User Shown: "hi""#.to_owned(),
             "Assistant Shown: +c1".to_owned(),
             format!(r#"Tool Shown: =c1:"{placeholder}"+0 pruned {length}"#),
             "Assistant Shown: +c2".to_owned(),
@@ -173,6 +201,7 @@ a2 "a long answer"
 #[test]
 fn views_are_paired() {
     let conversation = r#"
+u0 "hi"
 a1
   call read#c1
   call read#c2
@@ -181,6 +210,7 @@ t3
   result c2 out="found" done
 "#;
     let expected = [
+        r#"User Shown: "hi""#,
         "Assistant Shown: +c1, +c2",
         r#"Tool Paired: =c1:"[Tool execution was interrupted]"+0"#,
         r#"Tool Shown: =c2:"found"+0"#,

@@ -10,8 +10,8 @@ pub(in crate::policy) mod suffix;
 use self::parameters::{Detail, Envelope};
 use crate::policy::presets::preset::Preset;
 use crate::policy::{
-    CountPer, Counting, LevelPolicy, Limit, MediaUnits, Omission, Policy, Section, Step, Summarize, Summary,
-    SummaryRole, Threshold, Topic, Transcript, Truncate, ViewStyle,
+    CountPer, Counting, LevelPolicy, Limit, MediaUnits, Omission, Policy, Section, Step, Summarize, Summary, Threshold,
+    Topic, Transcript, Truncate, ViewStyle,
 };
 
 /// A limit that no view reaches: such a level is applied by hand only.
@@ -75,7 +75,6 @@ pub fn policy() -> Policy {
             Step::Summarize(Box::new(Summarize { summary: summary(), ..Summarize::default() })),
         )),
         view: ViewStyle {
-            summary_role: SummaryRole::Assistant,
             interrupted_text: "[No result: this call was interrupted]".to_owned(),
             ..ViewStyle::default()
         },
