@@ -141,7 +141,7 @@ pub fn fixed(planning: PlanningInput<'_>) -> Vec<(&'static str, i64)> {
             _ if is_pinned => 1,
             source if is_elsewhere(source) => 2,
             source if source.message.sealed_revision.is_none() => 3,
-            _ if index == last_resort.request => 4,
+            source if index == last_resort.request && turns::is_request(&source.message) => 4,
             _ => 5,
         };
         fixed[which].1 = fixed[which].1.saturating_add(tokens::estimate_source(planning.policy, source));
@@ -208,7 +208,7 @@ struct LastResort<'a> {
     is_omitted: Vec<bool>,
     /// Indexes of the requests of older turns.
     older_requests: Vec<usize>,
-    /// Index of the newest request.
+    /// Index of the newest request; 0 if there is none.
     request: usize,
     /// Index of the newest reply after it; the number of messages if there is none.
     reply: usize,
@@ -223,12 +223,13 @@ impl<'a> LastResort<'a> {
         let sources = planning.sources.to_vec();
         let is_request = |source: &SourceMessage| turns::is_request(&source.message) && !is_elsewhere(source);
         let mut older_requests: Vec<usize> = (0..sources.len()).filter(|index| is_request(&sources[*index])).collect();
-        let request = older_requests.pop().unwrap_or(0);
+        let newest_request = older_requests.pop();
+        let request = newest_request.unwrap_or(0);
         let reply = sources.iter().rposition(|source| source.message.role == Role::Assistant);
         let mut partners = vec![Vec::new(); sources.len()];
         let mut is_fixed: Vec<bool> = sources.iter().map(|source| is_fixed(planning, source)).collect();
-        if let Some(fixed) = is_fixed.get_mut(request) {
-            *fixed = true;
+        if let Some(request) = newest_request {
+            is_fixed[request] = true;
         }
         let calls = Calls::of(planning.sources);
         let running = calls.unfinished(planning.sources).running;
