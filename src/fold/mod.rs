@@ -19,7 +19,7 @@ pub mod wake;
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageSample};
-use crate::model::view::{SourceMessage, View, ViewMessage};
+use crate::model::view::{self, SourceMessage, View, ViewMessage};
 use crate::policy::last_resort::Size;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
@@ -181,7 +181,16 @@ impl Fold {
         let limit = overflow::input_max(window).unwrap_or(i64::MAX);
         let removals = last_resort::removals_for_call(planning, size.estimate_of(limit).max(0));
         let messages = plan::with_removals(planning.sources, &removals, CompactionId(Uuid::nil()));
-        let Self { view, hashes, .. } = Self::new(FoldInput { policy, messages: &messages, changed_revision: 0, window }, None);
+        let rows = FoldInput { policy, messages: &messages, changed_revision: 0, window };
+        let mut view = Self::new(rows, None).view;
+        let omitted_lengths = last_resort::omitted_lengths(policy, &messages, &removals);
+        for part in view.messages.iter_mut().flat_map(|message| &mut message.parts) {
+            if let Some(&omitted_length) = part.source.and_then(|id| omitted_lengths.get(&id)) {
+                // No mark shortens the part.
+                part.shortened = Some(view::Shortened::Truncated { omitted_length });
+            }
+        }
+        let hashes = hash::hashes(&view.messages);
         let context_tokens = size.context_tokens_of(view.estimated_tokens);
         Shortened { view, hashes, context_tokens, fits: context_tokens <= limit, omitted: removals.omitted }
     }

@@ -6,7 +6,7 @@ use crate::model::message::{GivenView, MessageKind};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{SourceMessage, View};
+use crate::model::view::{self, SourceMessage, View};
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Policy, dsl, pairing, presets};
 use proptest::prelude::*;
@@ -165,6 +165,26 @@ fn one_long_turn_fits_whatever_it_takes() {
             before.dedup();
             assert_eq!(all, before, "what is not shown is named");
             assert!(messages.starts_with(&whole.messages[..1]), "a system message stays whole");
+            let lengths = |view: &View| {
+                let parts = view.messages.iter().flat_map(|message| &message.parts);
+                let shown = parts.filter_map(|part| match &*part.body {
+                    PartBody::ToolResult(result) => Some((part.source?, (result.output.len(), part.shortened))),
+                    PartBody::Text(text) => Some((part.source?, (text.len(), part.shortened))),
+                    _ => None,
+                });
+                shown.collect::<std::collections::HashMap<_, _>>()
+            };
+            let before_lengths = lengths(whole);
+            for (part, (length, truncated)) in lengths(&shorter.view) {
+                let omitted = match truncated {
+                    Some(view::Shortened::Truncated { omitted_length }) => omitted_length as usize,
+                    _ => 0,
+                };
+                let marker =
+                    if omitted > 0 { 36 + omitted.to_string().len()..45 + omitted.to_string().len() } else { 0..1 };
+                let added = length + omitted - before_lengths[&part].0;
+                assert!(marker.contains(&added), "{added} bytes of a marker, {omitted} omitted");
+            }
             assert_eq!(messages[1].revision, 2, "the request stays");
             assert_eq!(messages[1] == whole.messages[1], limit >= 3_500, "and is whole as long as that can be");
             assert_eq!(revisions(&shorter.view).last(), before.last(), "the newest calls stay");

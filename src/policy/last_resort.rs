@@ -19,7 +19,7 @@
 
 use super::calls::Calls;
 use super::plan::{self, PlanningInput};
-use super::{LengthUnit, overflow, tokens, truncate, turns};
+use super::{LengthUnit, Policy, overflow, tokens, truncate, turns};
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::layout::Placement;
@@ -96,6 +96,18 @@ pub fn reduction(planning: PlanningInput<'_>, size: Size) -> Reduction {
 pub fn removals_for_call(planning: PlanningInput<'_>, target: i64) -> Removals {
     let estimated_tokens = plan::view(planning.policy, planning.sources).estimated_tokens;
     reduced(planning, estimated_tokens, target, Extent::Call).0
+}
+
+/// The lengths by which these removals truncate parts of the messages, in the policy's unit.
+pub fn omitted_lengths(policy: &Policy, messages: &[SourceMessage], removals: &Removals) -> HashMap<PartId, i64> {
+    let truncations: HashMap<PartId, &Truncation> = removals.parts.iter().map(|(id, how)| (*id, how)).collect();
+    let parts = messages.iter().flat_map(|source| &source.message.parts);
+    let omitted = parts.filter_map(|part| {
+        let text = [Texts::Outputs, Texts::All].into_iter().find_map(|texts| text_of(texts, &part.body))?;
+        let omitted = text.get(truncations.get(&part.id)?.head..).unwrap_or_default();
+        Some((part.id, i64::try_from(tokens::length(policy.counting.unit, omitted)).unwrap_or(i64::MAX)))
+    });
+    omitted.collect()
 }
 
 /// The view that is reduced.

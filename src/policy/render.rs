@@ -9,7 +9,7 @@ use crate::model::part::{Part, PartBody, ToolCall, ToolResult};
 use crate::model::view::{Pruned, Shortened, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 
 use super::calls::{Called, Calls, Earlier};
-use super::{Policy, SummaryRole, pairing, tokens, truncate};
+use super::{Policy, RESUME_TEXT, SummaryRole, pairing, tokens, truncate};
 use std::sync::Arc;
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ fn open(
     for (index, message) in paired {
         let is_assistants = message.role == Role::Assistant;
         if is_assistants && opened.is_none() {
-            messages.push((index, filler(Role::User, &policy.view.resume_text)));
+            messages.push((index, filler(Role::User, policy.view.resume_text.as_deref().unwrap_or(RESUME_TEXT))));
         }
         if is_assistants && matches!(message.kind, ViewKind::Summary | ViewKind::Filler) {
             opened = None;

@@ -34,7 +34,8 @@ pub fn validate(policy: &Policy) -> Vec<Violation> {
     }
     let says_something = policy.auto_continue.as_ref().is_none_or(|words| !words.trim().is_empty());
     check.that(says_something, "auto_continue", "must have words in it");
-    check.that(!policy.view.resume_text.trim().is_empty(), "view.resume_text", "must have words in it");
+    let says_something = policy.view.resume_text.as_ref().is_none_or(|words| !words.trim().is_empty());
+    check.that(says_something, "view.resume_text", "must have words in it");
     check.not_negative(policy.guards.minimum_gain_tokens.unwrap_or(0), "guards.minimum_gain_tokens");
     let breaker = 1..=BREAKER_FAILURES_MAX;
     check.that(breaker.contains(&policy.guards.breaker_failures), "guards.breaker_failures", "must be from 1 to 32");

@@ -462,7 +462,7 @@ impl Course<'_> {
         let (ours, theirs) = (Flat::of(view), Flat::of(&history));
         self.record("view", input, json!(ours.contents), json!(theirs.contents), {
             let bare = Flat::of(&without_made_up(view, &style.interrupted_text)).contents;
-            let is_joined = || joined(&bare, Some(&*style.resume_text)) == joined(&theirs.contents, None);
+            let is_joined = || joined(&bare, style.resume_text.as_deref()) == joined(&theirs.contents, None);
             if bare == theirs.contents { Some(&CLASSES[3]) } else { is_joined().then_some(JOINED) }
         });
         let why =

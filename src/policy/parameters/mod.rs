@@ -25,7 +25,7 @@ pub use summary::{
 pub use tail::{Fraction, FractionBoundary, LastTurns, Recent, Requests, Tail};
 pub use threshold::{Limit, Threshold};
 pub use truncate::Truncate;
-pub use view::{Retrieval, SummaryRole, ViewStyle};
+pub use view::{RESUME_TEXT, Retrieval, SummaryRole, ViewStyle};
 
 use crate::model::compaction::Level;
 use serde::{Deserialize, Serialize};

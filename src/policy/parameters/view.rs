@@ -16,6 +16,9 @@ pub struct Retrieval {
     pub heading: String,
 }
 
+/// Text of a message in the user's place, unless the policy has another one.
+pub const RESUME_TEXT: &str = "[The conversation continues here]";
+
 /// The presentation of a summary in a view.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -31,8 +34,8 @@ pub struct ViewStyle {
     /// Text of an assistant message after the summary; absent: no such message.
     pub acknowledgement: Option<String>,
     /// Text of a user message wherever the assistant would speak first: at the beginning of a view, and after its own
-    /// summary or acknowledgement.
-    pub resume_text: String,
+    /// summary or acknowledgement; absent: `RESUME_TEXT`.
+    pub resume_text: Option<String>,
     /// Text of the error result of a call that never got a result.
     pub interrupted_text: String,
 }
@@ -46,7 +49,7 @@ impl Default for ViewStyle {
             summary_prefix: String::new(),
             summary_suffix: String::new(),
             acknowledgement: None,
-            resume_text: "[The conversation continues here]".to_owned(),
+            resume_text: None,
             interrupted_text: "[Interrupted: this tool call has no result]".to_owned(),
         }
     }

@@ -131,7 +131,7 @@ fn a_reply_behind_an_acknowledgement_is_asked_for() {
         summary_role: SummaryRole::User,
         summary_suffix: "!".to_owned(),
         acknowledgement: Some("understood".to_owned()),
-        resume_text: "go on".to_owned(),
+        resume_text: Some("go on".to_owned()),
         ..policy.view
     };
     let (summary, answer) = (r#"User Summary: "S1!""#, r#"Assistant Filler: "understood""#);

@@ -235,7 +235,7 @@ fn sections_of_today() -> Vec<Section> {
 pub(super) fn view() -> ViewStyle {
     ViewStyle {
         acknowledgement: Some("Got it. Thanks for the additional context!".to_owned()),
-        resume_text: "Go on from where the context above ends.".to_owned(),
+        resume_text: Some("Go on from where the context above ends.".to_owned()),
         ..ViewStyle::default()
     }
 }
