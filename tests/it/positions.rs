@@ -436,11 +436,11 @@ fn up_to(view: &Context, index: usize) -> &[ViewMessage] {
     let message = &view.messages[index];
     let last = match message.kind {
         ViewKind::Summary | ViewKind::Marker => {
+            let beside = |other: &ViewMessage| other.kind != ViewKind::Shown || is_pinned(view, other);
+            let count = view.messages.iter().take_while(|other| beside(other)).count();
             // A request in the user's place belongs to the message after it.
-            let is_opening = |other: &ViewMessage| other.kind == ViewKind::Filler && other.role == Role::User;
-            let beside =
-                |other: &ViewMessage| !is_opening(other) && (other.kind != ViewKind::Shown || is_pinned(view, other));
-            view.messages.iter().take_while(|other| beside(other)).count()
+            let last = &view.messages[count - 1];
+            count - usize::from(last.kind == ViewKind::Filler && last.role == Role::User)
         }
         _ => view.messages.iter().rposition(|other| other.source == message.source).expect("it is there") + 1,
     };
