@@ -35,7 +35,8 @@ impl Fixture {
         let (store, writer) = Store::open(options, clock.clone()).await.expect("the store opens");
         tokio::spawn(writer);
         let summarizers = Levels::all(Arc::new(Extractive));
-        let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, scheduler::Options::default());
+        let options = scheduler::Options { loaded_bytes: 1 << 30, ..scheduler::Options::default() };
+        let scheduler = Scheduler::new(store.clone(), clock.clone(), summarizers, options);
         let options = app::Options {
             default_preset: "opencode@seed".to_owned(),
             defaults: Vec::new(),
