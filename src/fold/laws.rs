@@ -419,7 +419,8 @@ fn shown(view: &View) -> (i64, Vec<Shown>) {
 /// P9: a view that is shortened for one call is valid model input too, names what it leaves out, and fits unless what
 /// the last resort may not remove does not.
 fn shortened_is_valid(stored: &StoredSession, snapshot: &Snapshot) {
-    let rows = FoldInput { policy: &stored.policy, messages: &snapshot.sources, changed_revision: 0 };
+    let StoredSession { policy, window, .. } = stored;
+    let rows = FoldInput { policy, messages: &snapshot.sources, changed_revision: 0, window };
     let whole = Fold::new(rows, None);
     for context in [stored.window.context / 2, stored.window.context / 8] {
         let window = ModelWindow { context, ..ModelWindow::default() };

@@ -263,7 +263,7 @@ async fn rare(client: &mut Client, session: &Session) {
 /// Appends with a precondition. The log shows later whether the answer was right.
 async fn conditional(client: &mut Client, session: &Session) {
     let asked = pb::GetSessionRequest { session_id: session.id.clone() };
-    let Ok(pb::GetSessionResponse { session: Some(found) }) = client.ask(&asked).await else { return };
+    let Ok(pb::GetSessionResponse { session: Some(found), .. }) = client.ask(&asked).await else { return };
     if found.revision < session.revision.load(Ordering::SeqCst) {
         // Another client may know a newer revision by now; only an older one is a fault.
         let again = client.ask(&asked).await.ok().and_then(|answer| answer.session);
