@@ -93,7 +93,7 @@ impl RunningUsage {
             ViewKind::Retrieved => asks_anew,
             _ => is_after(message, part),
         };
-        let counted: Vec<Cow<'_, ViewMessage>> = view.iter().map(|message| counted(message, &is_counted)).collect();
+        let counted: Vec<Cow<'_, ViewMessage>> = view.iter().map(|message| counted(message, is_counted)).collect();
         after.truncate(from.shown - self.measured);
         after.extend(policy, counted.iter().map(AsRef::as_ref), messages);
     }
