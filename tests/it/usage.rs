@@ -1,12 +1,15 @@
 //! Usage that replies report, and the views that they belong to.
 
 use crate::support::{TestApp, conversation, text, turns, window};
+use crate::window_fit::settled;
 use longhand::app::append::Appended;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::app::{Error, Reason};
+use longhand::model::compaction::Trigger;
+use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{FinishReason, GivenView, NewFinish, NewMessage};
-use longhand::model::usage::{ModelWindow, Usage};
+use longhand::model::usage::{ModelWindow, Usage, UsageDoubt};
 use longhand::store::Caller;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -288,4 +291,91 @@ async fn an_append_to_a_large_session_that_is_not_in_memory_leaves_the_context_u
     assert_eq!(warm.context.map(|context| (Some(context.tokens), context.revision)), Some((answered, warm.revision)));
     let (listed, _) = test.app.list_sessions(9, "", None, false).await.expect("listed");
     assert!(listed.iter().any(|info| info.session.context == warm.context));
+}
+
+/// A reply of some words that reports this usage for the newest view.
+async fn reported(test: &TestApp, session: &str, name: &str, usage: Option<Usage>, reason: FinishReason) -> Appended {
+    let mut reply = conversation(&format!("{name} 1200c"));
+    let view = Some(test.context(session).await.token);
+    reply[0].finish = Some(NewFinish { reason: Some(reason), usage, view, ..NewFinish::default() });
+    let appended = append(test, session, reply).await.expect("appended");
+    settled(test, session).await;
+    appended
+}
+
+#[tokio::test]
+async fn one_impossible_report_stops_no_compaction() {
+    for preset in ["opencode@seed", "pi@1.5"] {
+        let test = TestApp::start().await;
+        let session = test.session(preset, 32_000, 8_000).await;
+        test.append(&session, "u0 400c").await;
+        let usage = Usage { input: 39_000, output: 1_000, total: Some(40_000), ..Usage::default() };
+        let told = reported(&test, &session, "a0", Some(usage), FinishReason::Stop).await.context;
+        assert_eq!(told.usage_doubt, Some(UsageDoubt::AboveWindow), "{preset}");
+        let view = test.context(&session).await;
+        assert_eq!(view.context_tokens, view.estimated_tokens, "{preset}: it is no size");
+        for turn in 1..60 {
+            test.append(&session, &format!("u{turn} 4000c")).await;
+            reported(&test, &session, &format!("a{turn}"), None, FinishReason::Stop).await;
+            let view = test.context(&session).await;
+            assert!(view.fits, "{preset}: {} tokens in turn {turn}: {:?}", view.context_tokens, view.over_window);
+        }
+        let failures = test.events().await.into_iter().filter(|event| event.body.kind() == EventKind::CompactionFailed);
+        assert_eq!(failures.count(), 0, "{preset}");
+    }
+}
+
+#[tokio::test]
+async fn figures_that_stay_above_the_window_start_one_recovery() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 32_000, 8_000).await;
+    for turn in 0..30 {
+        test.append(&session, &format!("u{turn} 1200c")).await;
+        let usage = Usage { input: 900_000 + turn, output: 10, ..Usage::default() };
+        reported(&test, &session, &format!("a{turn}"), Some(usage), FinishReason::Stop).await;
+        assert!(test.context(&session).await.fits);
+    }
+    let overflows = test.events().await.into_iter().filter(|event| {
+        matches!(event.body, EventBody::CompactionStarted { trigger: Trigger::Overflow, .. })
+    });
+    assert!(overflows.count() <= 1);
+}
+
+#[tokio::test]
+async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed() {
+    let test = TestApp::start().await;
+    let session = test.session("opencode@seed", 64_000, 4_000).await;
+    test.append(&session, &turns(1, 10, 6_000)).await;
+    let size = test.context(&session).await.estimated_tokens;
+    let honest = Usage { input: size + 2_000, output: 300, ..Usage::default() };
+    let told = reported(&test, &session, "a90", Some(honest), FinishReason::Stop).await.context;
+    assert_eq!((told.usage_doubt, told.context_tokens), (None, Some(size + 2_300)));
+    let broken = Usage { output: 2, ..Usage::default() };
+    let partial = Usage { input: 3, output: 2, ..Usage::default() };
+    let summed = Usage { input: 3 * size, output: 2, ..Usage::default() };
+    for (name, usage, reason, doubt) in [
+        ("a91", broken, FinishReason::Aborted, UsageDoubt::NoInput),
+        ("a92", partial, FinishReason::Stop, UsageDoubt::BelowView),
+        ("a93", honest, FinishReason::Stop, UsageDoubt::Sum),
+        ("a94", honest, FinishReason::Stop, UsageDoubt::Stale),
+        ("a95", summed, FinishReason::Stop, UsageDoubt::Sum),
+    ] {
+        let told = reported(&test, &session, name, Some(usage), reason).await.context;
+        // A report behind a low one is compared with the estimate alone.
+        let doubt = if name == "a93" { None } else { Some(doubt) };
+        assert_eq!(told.usage_doubt, doubt, "{name}");
+        let view = test.context(&session).await;
+        assert_eq!((Some(view.context_tokens), view.usage_doubt), (told.context_tokens, told.usage_doubt), "{name}");
+        assert!(view.context_tokens >= size && view.context_tokens < size + 10_000, "{name}: {}", view.context_tokens);
+        assert_eq!(test.app.get_message(&session, name).await.expect("it").0.finish.usage, Some(usage), "as reported");
+    }
+    // A view that is shortened by the estimate fits by the estimate.
+    let request = ContextRequest {
+        window: Some(window(8_000, 1_000)),
+        action: OverflowAction::Shorten,
+        ..ContextRequest::default()
+    };
+    let short = test.app.context(&session, request).await.expect("a view");
+    assert!(short.fits && short.estimated_tokens <= 7_000, "{} tokens", short.estimated_tokens);
+    assert_eq!(test.findings().await, []);
 }

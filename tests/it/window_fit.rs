@@ -1,14 +1,18 @@
 //! P15: once a session's decision is made and nothing is pending, its view is within its window under every preset, or
 //! the failure names the content that cannot be removed.
 
-use crate::support::{TestApp, call, conversation, filler, refusing, result, text, window};
+use crate::support::{TestApp, call, conversation, filler, refusing, result, text, turns, window};
 use longhand::app::append::ListMessages;
 use longhand::app::compactions::NewSummary;
-use longhand::app::sessions::SessionChange;
+use longhand::app::context::{ContextRequest, OverflowAction};
+use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::model::compaction::{CompactionKind, FailureReason, Trigger};
-use longhand::model::event::{Event, EventBody};
+use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::model::message::{FinishReason, NewFinish, NewMessage, Role};
 use longhand::model::part::NewPart;
+use longhand::model::session::OverWindowReason;
+use longhand::model::usage::ModelWindow;
+use longhand::policy::pairing;
 use longhand::policy::plan::kind;
 use longhand::policy::presets::{self, Preset};
 use longhand::store::Caller;
@@ -170,4 +174,140 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         assert!(written.contains("the cellar door stays shut"), "{name}");
     }
     assert!(truncated > 0, "where the policy makes no summaries of its own");
+}
+
+/// P15 excepts what no compaction may remove, and never the rest.
+#[tokio::test]
+async fn what_fills_the_window_is_reported_once_and_the_rest_stays_small_under_every_preset() {
+    let test = TestApp::start().await;
+    for preset in automatic() {
+        let name = preset.name;
+        let window = ModelWindow { overhead: 9_100, ..window(12_000, 3_000) };
+        let session = test.create(NewSession { preset: name.to_owned(), window, ..NewSession::default() }).await;
+        for turn in 0..24 {
+            append(&test, &session, conversation(&format!("u{turn} 800c\na{turn} 2400c"))).await;
+            append(&test, &session, step(turn, 3_000)).await;
+            let view = test.context(&session).await;
+            assert!(!view.fits && view.estimated_tokens < 6_000, "{name}: {} in turn {turn}", view.estimated_tokens);
+        }
+        let reason = test.context(&session).await.over_window.expect("it does not fit");
+        assert_eq!(reason.reason, OverWindowReason::FixedContent, "{name}: {}", reason.message);
+        assert!(reason.message.contains("9100 of what no view shows"), "{name}: {}", reason.message);
+        assert_eq!(reports(&test, &session).await, 1, "{name}");
+    }
+    assert_eq!(test.findings().await, []);
+}
+
+/// The reports of a session that something fills its window.
+async fn reports(test: &TestApp, session: &str) -> usize {
+    let id = test.app.get_session(session).await.expect("the session").session.id;
+    let events = test.events().await.into_iter().filter(|event| event.session_id == id);
+    let is_report = |event: &Event| {
+        matches!(&event.body, EventBody::CompactionFailed { failure, .. }
+            if failure.reason == FailureReason::FixedOverhead)
+    };
+    events.filter(is_report).count()
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_named_and_the_next_one_fits_again() {
+    let test = TestApp::start().await;
+    for preset in automatic() {
+        let session = test.session(preset.name, 12_000, 3_000).await;
+        append(&test, &session, conversation("u1 4000c\na1 4000c\nu2 60000c")).await;
+        let view = test.context(&session).await;
+        let reason = view.over_window.expect("it does not fit");
+        assert_eq!(reason.reason, OverWindowReason::FixedContent, "{}", preset.name);
+        assert!(reason.message.contains("of the newest request"), "{}: {}", preset.name, reason.message);
+        append(&test, &session, conversation("a2 400c\nu3 400c")).await;
+        assert!(fits(&test, &session).await, "{}", preset.name);
+    }
+}
+
+/// A pin is part of a view; it is no overhead that a level could not help against.
+#[tokio::test]
+async fn a_small_pin_stops_no_summary() {
+    for preset in ["pi@0.73", "pi@1.5", "qwen-code@0.24"] {
+        let test = TestApp::start().await;
+        let session = test.session(preset, 12_000, 3_000).await;
+        append(&test, &session, conversation("u0 200c\na0 200c")).await;
+        test.app.pin(&session, "u0", false, Caller::default()).await.expect("pinned");
+        for turn in 1..24 {
+            append(&test, &session, conversation(&format!("u{turn} 2000c\na{turn} 4000c"))).await;
+            assert!(fits(&test, &session).await, "{preset} in turn {turn}");
+        }
+        let events = test.events().await;
+        let kinds = events.iter().filter_map(|event| match &event.body {
+            EventBody::Compacted { kind, .. } => Some(*kind),
+            _ => None,
+        });
+        let summaries = kinds.clone().filter(|kind| *kind == CompactionKind::Summary).count();
+        let omissions = kinds.filter(|kind| *kind == CompactionKind::Omission).count();
+        assert!(summaries >= 3 && omissions <= summaries, "{preset}: {summaries} summaries, {omissions} omissions");
+    }
+}
+
+/// An open reply with two calls stays, and so does the request that it answers.
+#[tokio::test]
+async fn a_view_around_an_open_reply_begins_with_a_request_under_every_preset() {
+    let test = TestApp::start().await;
+    for preset in automatic() {
+        let session = test.session(preset.name, 12_000, 3_000).await;
+        append(&test, &session, conversation("u1 30000c")).await;
+        let open = vec![text("I look."), call("c1"), call("c2")];
+        append(&test, &session, vec![NewMessage { finish: None, ..message(Role::Assistant, open, None) }]).await;
+        for turn in 2..8 {
+            append(&test, &session, conversation(&format!("u{turn} 6000c"))).await;
+            for action in [OverflowAction::Return, OverflowAction::Shorten] {
+                let request = ContextRequest { action, ..ContextRequest::default() };
+                let view = test.app.context(&session, request).await.expect("a view");
+                let first = view.messages.iter().find(|message| message.role != Role::System).expect("a message");
+                assert_eq!(first.role, Role::User, "{} in turn {turn}", preset.name);
+                assert_eq!(pairing::violations(&view.messages), Vec::<String>::new(), "{}", preset.name);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_view_that_exceeds_its_window_waits_for_nobody() {
+    let test = TestApp::start().await;
+    let session = test.session("claude-code@seed", 32_000, 8_000).await;
+    let mut watch = test.watch().await;
+    test.append(&session, &turns(1, 12, 16_000)).await;
+    watch.wait_for(EventKind::CompactionStarted).await;
+    let proposed = test.events().await.into_iter().filter(|event| event.body.kind() == EventKind::CompactionProposed);
+    assert_eq!(proposed.count(), 0, "nobody is asked");
+    settled(&test, &session).await;
+    assert!(fits(&test, &session).await);
+}
+
+#[tokio::test]
+async fn a_view_that_exceeds_its_window_has_a_reason() {
+    let test = TestApp::start().await;
+    let over = async |preset: &str| {
+        let session = test.session(preset, 12_000, 3_000).await;
+        append(&test, &session, turns_of(1, 12, 4_000)).await;
+        session
+    };
+    let off = over("smolagents").await;
+    let reason = test.context(&off).await.over_window.expect("it does not fit");
+    assert_eq!(reason.reason, OverWindowReason::AutomaticOff);
+    let found = test.app.get_session(&off).await.expect("the session");
+    assert_eq!(found.over_window, Some(reason), "status and context have one reason");
+    // An undo holds automatic compactions.
+    let held = over("opencode@seed").await;
+    while test.app.undo(&held, None, Caller::default()).await.is_ok() {}
+    let reason = test.context(&held).await.over_window.expect("it does not fit");
+    assert_eq!(reason.reason, OverWindowReason::UndoHold);
+    // The window of a call.
+    append(&test, &held, conversation("u90 40c")).await;
+    let small = ContextRequest { window: Some(window(400, 100)), ..ContextRequest::default() };
+    let reason = test.app.context(&held, small).await.expect("a view").over_window.expect("it does not fit");
+    assert_eq!(reason.reason, OverWindowReason::OtherWindow);
+    assert_eq!(test.context(&held).await.over_window, None);
+}
+
+fn turns_of(first: usize, last: usize, characters: usize) -> Vec<NewMessage> {
+    conversation(&turns(first, last, characters))
 }
