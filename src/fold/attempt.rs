@@ -196,6 +196,9 @@ impl<'a> Attempt<'a> {
                 candidate.failure = failure;
             }
             Answer::Failed(failure) => candidate.failure = failure,
+            Answer::Written(written) if written.text.trim().is_empty() => {
+                candidate.failure = Failure::new(FailureReason::SummaryEmpty, "the summary is empty");
+            }
             Answer::Written(written) => {
                 let prepared = PreparedCompaction::of(self.input.planning, &candidate.removals, Some(written));
                 match prepared {

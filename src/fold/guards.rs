@@ -11,14 +11,14 @@ use crate::model::part::are_notes;
 use crate::model::session;
 use crate::model::time::Timestamp;
 use crate::model::truncation::Removals;
-use crate::model::usage::{UsageDoubt, UsageSample};
+use crate::model::usage::UsageSample;
 use crate::model::view::SourceMessage;
 use crate::policy::last_resort::{self, Size};
 use crate::policy::overhead::{self, Overhead};
 use crate::policy::plan::{self, PlanningInput, gain};
 use crate::policy::provider_errors::Recovery;
 use crate::policy::replay::{self, Overflow, Reaction};
-use crate::policy::{LevelPolicy, Notice, Policy, continuing, overflow};
+use crate::policy::{LevelPolicy, Policy, continuing, overflow};
 
 /// Divisor of the window. After a failure the view must grow by this fraction of the window before the next automatic
 /// attempt, and by twice as much while the breaker is open.
@@ -121,7 +121,7 @@ impl Guards {
         let rearm = threshold_base(past).map(|at| growth_left(overflow::rearm_tokens(policy, window), at));
         let rearm = rearm.filter(|left| *left > 0);
         let newest = since_change(past).find(|(_, compaction)| {
-            compaction.state == CompactionState::Done && compaction.request.trigger != Trigger::Maintenance
+            !reports_overhead(compaction) && compaction.request.trigger != Trigger::Maintenance
         });
         let filled_growth = newest.map(|(at, compaction)| {
             growth_left((window.context / FILLED_GROWTH_DIVISOR).max(1), compaction.base_revision.unwrap_or(at))
@@ -164,7 +164,9 @@ impl Guards {
         let level_policy = decision.level().and_then(|level| policy.level(level));
         let is_filled =
             || level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
-        is_enough && !(self.waits_for_growth(planning, fold) && is_filled())
+        // No summary helps against overhead that exceeds the window alone: the last resort costs no request to a model.
+        let exceeds = overflow::input_max(window).is_some_and(|limit| self.overhead.unseen_tokens >= limit);
+        is_enough && !((exceeds || self.waits_for_growth(planning, fold)) && is_filled())
     }
 
     /// True if a compaction that cannot reach its aim waits until the view has grown. It does not wait if the view
@@ -195,14 +197,14 @@ impl Guards {
         self.failed_kind.is_none_or(|failed| kind == CompactionKind::Prune && failed != CompactionKind::Prune)
     }
 
-    /// The guards as a session reports them.
-    pub fn to_report(&self) -> session::Guards {
+    /// The guards as a session reports them, by whether its view fits.
+    pub fn to_report(&self, fits: bool) -> session::Guards {
         session::Guards {
             failure_count: self.failure_count,
             hold_turns: if self.holds_after_undo { 1 } else { self.breaker_turns_left },
             breaker_open: !self.holds_after_undo && self.breaker_turns_left > 0,
             cooldown_end: self.cooldown_end,
-            overhead_tokens: self.reported_overhead,
+            overhead_tokens: self.reported_overhead.filter(|_| !fits),
         }
     }
 
@@ -277,20 +279,15 @@ pub fn recovery(
     let tokens = fold.context_tokens(window);
     match replay::reaction(planning, tokens, compactions, changed_revision) {
         Reaction::Nothing => None,
-        // A sum over requests exceeds every window in the end.
-        Reaction::Recover(Overflow::Answered) if fold.usage_doubt() == Some(UsageDoubt::Sum) => None,
+        // Usage alone demands no second compaction of a view that has not grown.
+        Reaction::Recover(Overflow::Answered) if guards.waits_for_growth(planning, fold) => None,
         Reaction::Recover(Overflow::Unanswered(recovery)) => {
             let request = replay::recovery_request(planning, tokens, recovery, compactions);
             Some(RecoveryRequest::Needed(request.unwrap_or_else(replay::of_media)))
         }
-        // If the session can go on, levels that guards hold back are not applied for an overflow either, and a level
-        // that needs confirmation is left to its threshold.
+        // If the session can go on, levels that guards hold back are not applied for an overflow either.
         Reaction::Recover(Overflow::Answered) => {
-            let is_asked = |level| {
-                let notice = policy.level(level).map(|level_policy| &level_policy.notice);
-                matches!(notice, Some(Notice::Confirm { .. }))
-            };
-            let is_allowed = |level| guards.allow_recovery(policy, level) && !is_asked(level);
+            let is_allowed = |level| guards.allow_recovery(policy, level);
             replay::recovery_request(planning, tokens, Recovery::Compaction, compactions)
                 .filter(|request| !guards.holds_after_undo && request.level.is_none_or(is_allowed))
                 .filter(|request| plan::is_worth_it(planning, request.level, tokens))
@@ -408,7 +405,8 @@ fn since_change(past: GuardInput<'_>) -> impl Iterator<Item = (Revision, &Compac
 }
 
 /// The tokens of the newest report that no compaction removes them, after the last compaction by hand or for a provider's
-/// overflow. A later compaction after which the view fitted its window ends the report.
+/// overflow. A later compaction after which the view fitted its window ends the report, and so does a reply to a whole
+/// view that fitted it.
 fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Option<i64> {
     let limit = overflow::input_max(planning.window)?;
     let ends_report = |compaction: &Compaction| {
@@ -418,7 +416,16 @@ fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Optio
         compaction.state == CompactionState::Done && (is_asked_for || fits)
     };
     let mut newest = since_change(past).take_while(|(_, compaction)| !ends_report(compaction));
-    newest.find_map(|(_, compaction)| compaction.failure.as_ref()?.overhead_tokens)
+    let (revision, tokens) =
+        newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
+    let has_fitted = planning.sources.iter().map(|source| &source.message).any(|message| {
+        let used = message.finish.usage.as_ref().map_or(0, |usage| planning.policy.counting.usage.tokens(usage));
+        let is_whole = message.finish.view.as_ref().is_none_or(|view| !view.shortened);
+        // Much less than the overhead is no request with it.
+        let fits = used <= limit && used >= tokens / 8;
+        message.sealed_revision.is_some_and(|sealed| sealed > revision) && is_whole && used > 0 && fits
+    });
+    (!has_fitted).then_some(tokens)
 }
 
 /// True if the newest automatic compaction freed less than the usual minimum, and no message of the user came since.

@@ -123,8 +123,9 @@ struct Evaluated<'a> {
 struct Automatic {
     freed: i64,
     at: Revision,
-    /// The estimate of the view after it, if that neither reaches a threshold nor exceeds the window.
-    small: Option<i64>,
+    /// The estimate of the view after the newest one that only usage demanded although the view fitted: by its estimate,
+    /// it reached no threshold.
+    by_usage: Option<i64>,
 }
 
 /// A session whose compactions are made as the scheduler makes them.
@@ -142,6 +143,10 @@ impl Session<'_> {
     fn play(mut self, steps: &[Step]) {
         for step in steps {
             let wrote = self.stored.take(step);
+            if matches!(step, Step::Undo | Step::Pin(_)) {
+                // Guards begin anew.
+                self.newest = None;
+            }
             let before = self.stored.current();
             accounted(&self.stored, &before);
             self.snapshots.push(before.clone());
@@ -245,15 +250,21 @@ impl Session<'_> {
         if let Some(before) = &self.newest {
             let is_little = freed < usual && before.freed < usual;
             assert!(!is_little || spoken > before.at, "{request:?} frees {freed} after {}", before.freed);
-            if let Some(small) = before.small.filter(|_| request.trigger != Trigger::Maintenance) {
-                let grown = fold.view.estimated_tokens - small;
-                assert!(grown >= usual, "{request:?} again, after {grown} tokens: {:?}", fold.usage_sample());
-            }
         }
-        let by_estimate = outcome.tokens_after.saturating_add(window.overhead);
+        let estimate = fold.view.estimated_tokens;
+        let by_estimate = estimate.saturating_add(window.overhead);
         let limit = overflow::input_max(window).unwrap_or(i64::MAX);
-        let is_small = by_estimate <= limit && overflow::due_at(policy, window).is_none_or(|due| by_estimate < due);
-        Automatic { freed, at: base, small: is_small.then_some(outcome.tokens_after) }
+        let is_below = overflow::due_at(policy, window).is_none_or(|due| by_estimate < due);
+        let is_small = fold.fits(window) && by_estimate <= limit && is_below;
+        let earlier = self.newest.as_ref().and_then(|before| before.by_usage);
+        if request.trigger == Trigger::Maintenance || !is_small {
+            return Automatic { freed, at: base, by_usage: earlier.filter(|_| is_small) };
+        }
+        if let Some(earlier) = earlier {
+            let grown = estimate - earlier;
+            assert!(grown >= usual, "{request:?} again, after {grown} tokens: {:?}", fold.usage_sample());
+        }
+        Automatic { freed, at: base, by_usage: Some(outcome.tokens_after) }
     }
 
     /// An attempt of a compaction to its end, with the summaries of this conversation.
@@ -332,6 +343,7 @@ impl Session<'_> {
         let before = self.stored.current();
         if let AttemptStep::Done(prepared) = self.attempt(&self.decide(self.stored.planning(&before)), &request) {
             let (tokens_before, tokens_after) = (before.view.estimated_tokens, prepared.after.estimated_tokens);
+            self.newest = None;
             self.commit(&before, *prepared, Trigger::Manual, burst);
             self.end(request, Ok(Outcome { tokens_before, tokens_after, ..Outcome::default() }));
         }
@@ -420,7 +432,8 @@ fn shown(view: &View) -> (i64, Vec<Shown>) {
 /// the last resort may not remove does not.
 fn shortened_is_valid(stored: &StoredSession, snapshot: &Snapshot) {
     let StoredSession { policy, window, .. } = stored;
-    let rows = FoldInput { policy, messages: &snapshot.sources, changed_revision: 0, window };
+    // No usage is of this view: the sizes are those of the estimate.
+    let rows = FoldInput { policy, messages: &snapshot.sources, changed_revision: Revision::MAX, window };
     let whole = Fold::new(rows, None);
     for context in [stored.window.context / 2, stored.window.context / 8] {
         let window = ModelWindow { context, ..ModelWindow::default() };

@@ -47,11 +47,10 @@ impl Reports {
     pub(super) fn extend(&mut self, input: FoldInput<'_>, from: usize) {
         let FoldInput { policy, messages, .. } = input;
         self.reports.truncate(self.reports.partition_point(|report| report.reply.index < from));
-        let is_firm = |source: &SourceMessage| !overhead::has_rough_estimate(source);
-        for (estimate, is_counted) in [(&mut self.whole, None), (&mut self.firm, Some(&is_firm))] {
-            estimate.truncate(from);
-            estimate.extend_stored(policy, &messages[from..], |source| is_counted.is_none_or(|firm| firm(source)));
-        }
+        self.whole.truncate(from);
+        self.whole.extend_stored(policy, &messages[from..]);
+        self.firm.truncate(from);
+        self.firm.extend_like(&self.whole, |index| !overhead::has_rough_estimate(&messages[index]));
         self.newest_parts.truncate(from);
         let mut newest = self.newest_parts.last().copied().unwrap_or_default();
         self.newest_parts.extend(messages[from..].iter().map(|source| {
@@ -105,6 +104,8 @@ impl Reports {
             Some(UsageDoubt::NoInput)
         } else if previous.is_some_and(|previous| previous.is_current && previous.usage == usage) {
             Some(UsageDoubt::Stale)
+        } else if context > 0 && reply.tokens > context {
+            Some(UsageDoubt::AboveWindow)
         } else if previous.zip(grown).is_some_and(|(previous, grown)| {
             let more = reply.tokens.saturating_sub(previous.reply.tokens);
             let explained = grown.saturating_mul(overhead::UNDERESTIMATE_MAX).saturating_add(context / SUM_DIVISOR);
@@ -113,8 +114,6 @@ impl Reports {
             context > 0 && !is_low && more > explained && more >= measured / 2
         }) {
             Some(UsageDoubt::Sum)
-        } else if context > 0 && reply.tokens > context {
-            Some(UsageDoubt::AboveWindow)
         } else if reply.tokens.saturating_mul(most_estimated(policy)) < firm {
             Some(UsageDoubt::BelowView)
         } else {

@@ -103,19 +103,23 @@ impl RunningEstimate {
         }));
     }
 
-    /// Adds stored messages; those that are not counted have size 0.
-    pub fn extend_stored(
-        &mut self,
-        policy: &Policy,
-        sources: &[SourceMessage],
-        is_counted: impl Fn(&SourceMessage) -> bool,
-    ) {
+    /// Adds stored messages.
+    pub fn extend_stored(&mut self, policy: &Policy, sources: &[SourceMessage]) {
         let mut sum = self.sums.last().copied().unwrap_or(0);
         self.sums.extend(sources.iter().map(|source| {
-            let units = if is_counted(source) { source_units(policy, source) } else { 0 };
-            sum = sum.saturating_add(addend(&policy.counting, units));
+            sum = sum.saturating_add(addend(&policy.counting, source_units(policy, source)));
             sum
         }));
+    }
+
+    /// Adds the messages of a longer estimate; those that are not counted have size 0.
+    pub fn extend_like(&mut self, longer: &Self, is_counted: impl Fn(usize) -> bool) {
+        let mut sum = self.sums.last().copied().unwrap_or(0);
+        for (index, whole) in longer.sums.iter().enumerate().skip(self.sums.len()) {
+            let before = index.checked_sub(1).map_or(0, |before| longer.sums[before]);
+            sum = sum.saturating_add(if is_counted(index) { whole - before } else { 0 });
+            self.sums.push(sum);
+        }
     }
 
     /// The tokens of the first `count` messages.

@@ -7,11 +7,11 @@ use super::worker::Worker;
 use crate::fold::guards::{self, Decision, Guards, RecoveryRequest};
 use crate::fold::{Fold, wake};
 use crate::loaded::LoadedSession;
-use crate::model::compaction::CompactionRequest;
+use crate::model::compaction::{Compaction, CompactionRequest};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::policy::Notice;
 use crate::policy::plan::PlanningInput;
+use crate::policy::{Notice, replay};
 use crate::store::{self, Caller, Condition, Enqueued, Evaluation, Pending, SessionKey, Source, WindowUsage};
 use crate::telemetry::span;
 use std::sync::Arc;
@@ -33,22 +33,46 @@ impl Worker {
     /// Evaluates a session at its newest revision: enqueues the compaction that is decided, if any, and stores the
     /// evaluation, which clears the due mark unless the session changed meanwhile.
     async fn evaluate_newest(&self, key: SessionKey) -> Result<(), Error> {
+        let Evaluated { recovery, decided, usage, evaluation } = self.decide(key).await?;
+        if let Some((request, condition)) = recovery {
+            match self.store.enqueue(key, Caller::default(), request, usage.clone(), condition, None).await {
+                Ok(_) | Err(store::Error::Archived) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some((request, confirm_until)) = decided {
+            let condition = Condition::Due { at: evaluation.at };
+            let enqueued = self.store.enqueue(key, Caller::default(), request, usage, condition, confirm_until).await?;
+            if let Some(Enqueued { compaction, .. }) = enqueued {
+                tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
+            }
+        }
+        Ok(self.store.evaluated(key, evaluation).await?)
+    }
+
+    /// Decides about a session at its newest revision. The session is not held when this returns: an append that comes
+    /// during the writes then need not copy it.
+    async fn decide(&self, key: SessionKey) -> Result<Evaluated, Error> {
         let (session, pending) = self.newest_session(key).await?;
         span::record("session", session.source.id);
         // Read after the session: a change in between makes the session due again.
         let rows = self.store.guard_rows(key).await?;
         let LoadedSession { source, policy, fold, .. } = &*session;
         let planning = planning_input(policy, &source.window, source, self.clock.now());
+        let compactions = match replay::overflow_of(planning) {
+            Some(_) => self.newest_compactions(key).await?,
+            None => Vec::new(),
+        };
         let guards = Guards::new(planning, fold, guard_input(&rows));
         let due = DueSession { source, planning, fold, guards };
-        self.enqueue_recovery(&due).await?;
-        if pending.compaction.is_none()
-            && let Some(decision) = guards::decide(planning, fold, &guards)
-        {
-            self.enqueue_decision(&due, decision).await?;
-        }
-        self.store.evaluated(key, due.evaluation()).await?;
-        Ok(())
+        let decision =
+            if pending.compaction.is_none() { guards::decide(planning, fold, &due.guards) } else { None };
+        Ok(Evaluated {
+            recovery: due.recovery(&compactions),
+            decided: decision.map(|decision| due.decided_request(decision)),
+            usage: WindowUsage { window: source.window.clone(), context_tokens: due.tokens() },
+            evaluation: due.evaluation(),
+        })
     }
 
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
@@ -64,34 +88,17 @@ impl Worker {
         let pending = session.source.pending;
         Ok((session, pending))
     }
+}
 
-    /// Enqueues an overflow recovery if the last reply reports that the view was too large for its provider.
-    async fn enqueue_recovery(&self, due: &DueSession<'_>) -> Result<(), Error> {
-        let compactions = self.newest_compactions(due.source.session).await?;
-        let DueSession { source, planning, fold, ref guards } = *due;
-        let (request, condition) =
-            match guards::recovery(planning, fold, guards, &compactions, source.changed_revision) {
-                None => return Ok(()),
-                Some(RecoveryRequest::Needed(request)) => (request, Condition::Possible(true)),
-                Some(RecoveryRequest::Worthwhile(request)) => (request, Condition::Due { at: source.at }),
-            };
-        match self.store.enqueue(due.source.session, Caller::default(), request, due.usage(), condition, None).await {
-            Ok(_) | Err(store::Error::Archived) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// Enqueues the compaction of a decision, if the session is still due at the evaluated revision.
-    async fn enqueue_decision(&self, due: &DueSession<'_>, decision: Decision) -> Result<(), Error> {
-        let (session, condition) = (due.source.session, Condition::Due { at: due.source.at });
-        let (request, confirm_until) = due.decided_request(decision);
-        let enqueued =
-            self.store.enqueue(session, Caller::default(), request, due.usage(), condition, confirm_until).await?;
-        if let Some(Enqueued { compaction, .. }) = enqueued {
-            tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
-        }
-        Ok(())
-    }
+/// The result of an evaluation.
+struct Evaluated {
+    /// The recovery from an overflow, and the condition under which it is enqueued.
+    recovery: Option<(CompactionRequest, Condition)>,
+    /// The compaction that is decided, and the end of the wait for confirmation, if its level needs one.
+    decided: Option<(CompactionRequest, Option<Timestamp>)>,
+    usage: WindowUsage,
+    /// The guards, and the wake condition of the next evaluation.
+    evaluation: Evaluation,
 }
 
 /// A due session at its newest revision.
@@ -103,6 +110,15 @@ struct DueSession<'a> {
 }
 
 impl DueSession<'_> {
+    /// The recovery from an overflow that the newest reply reports.
+    fn recovery(&self, compactions: &[Compaction]) -> Option<(CompactionRequest, Condition)> {
+        let Self { source, planning, fold, ref guards } = *self;
+        match guards::recovery(planning, fold, guards, compactions, source.changed_revision)? {
+            RecoveryRequest::Needed(request) => Some((request, Condition::Possible(true))),
+            RecoveryRequest::Worthwhile(request) => Some((request, Condition::Due { at: source.at })),
+        }
+    }
+
     /// The request for the compaction of a decision, and the end of the wait for confirmation, if its level needs one. A
     /// session whose view exceeds its window cannot wait: people are informed.
     fn decided_request(&self, decision: Decision) -> (CompactionRequest, Option<Timestamp>) {
@@ -128,7 +144,7 @@ impl DueSession<'_> {
             at: source.at,
             appended_bytes: source.appended_bytes,
             context_tokens: tokens,
-            guards: guards.to_report(),
+            guards: guards.to_report(fold.fits(&source.window)),
             condition: wake::condition(planning, fold, guards),
             over_window: !fold.fits(&source.window),
         }
@@ -136,10 +152,6 @@ impl DueSession<'_> {
 
     fn tokens(&self) -> i64 {
         self.fold.context_tokens(&self.source.window)
-    }
-
-    fn usage(&self) -> WindowUsage {
-        WindowUsage { window: self.source.window.clone(), context_tokens: self.tokens() }
     }
 }
 

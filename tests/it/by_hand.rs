@@ -27,7 +27,9 @@ async fn a_summary_by_hand_ends_where_requested() {
             test.app.start_compaction(&session, from(tail_start), once(tail_start, "")).await.expect("started");
         watch.wait_for(EventKind::Compacted).await;
         test.settled().await;
-        let lines = shown(&test.context(&session).await);
+        // Behind a summary in the assistant's words, somebody asks for a reply.
+        let is_own = |line: &String| !line.starts_with("user filler");
+        let lines: Vec<String> = shown(&test.context(&session).await).into_iter().filter(is_own).collect();
         assert_eq!(lines[1..3], [format!("assistant summary: {summary}"), first.to_owned()], "{lines:?}");
         let outcome = test.app.get_compaction(&started.0.id.to_string()).await.expect("done").outcome.expect("done");
         assert_eq!((planned.covered, planned.tail_start), (outcome.covered, outcome.tail_start), "as it was planned");
@@ -128,8 +130,9 @@ async fn pins_in_front_of_a_summary_by_hand_may_go() {
     // Pinned messages follow the summary. Each is shown once, and unpinning removes nothing.
     let heads = |lines: &[String]| lines.iter().map(|line| line[..line.len().min(22)].to_owned()).collect::<Vec<_>>();
     let lines = heads(&shown(&test.context(&session).await));
-    let [edit, marker, summary, request, tail @ ..] = &lines[..] else { panic!("{lines:?}") };
+    let [filler, edit, marker, summary, request, tail @ ..] = &lines[..] else { panic!("{lines:?}") };
     assert!(edit.starts_with("assistant shown: in ot") && request.starts_with("user shown: u1"), "{lines:?}");
+    assert!(filler.starts_with("user filler"), "a view begins with the user: {lines:?}");
     let with = |front: &[&String], behind: &[&String]| -> Vec<String> {
         let tail: Vec<&String> = tail.iter().collect();
         [front, &[marker, summary], behind, &tail].concat().into_iter().cloned().collect()

@@ -145,7 +145,8 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
             let mut reply = conversation(&format!("a{turn} 200c"));
             reply[0].finish = Some(Finish {
                 reason: Some(FinishReason::Stop),
-                usage: Some(Usage { input: view.estimated_tokens + 20_000, ..Usage::default() }),
+                // More than the window leaves beside a reply, and less than it holds.
+                usage: Some(Usage { input: 2_800 + 10 * turn, ..Usage::default() }),
                 view: Some(view.token),
                 ..Finish::default()
             });

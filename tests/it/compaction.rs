@@ -329,7 +329,8 @@ async fn an_undone_omission_under_a_running_summary_supersedes_it() {
     let ended = watch.wait_for(EventKind::CompactionCancelled).await.body;
     let EventBody::CompactionCancelled { failure, .. } = ended else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "SUPERSEDED");
-    assert_eq!(shown(&test.context(&session).await).len(), 3);
+    // A filler comes before the welcome, so that the view begins with the user.
+    assert_eq!(shown(&test.context(&session).await).len(), 4);
     check_ends(&test).await;
 }
 

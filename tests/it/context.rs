@@ -231,7 +231,7 @@ async fn usage_of_a_shortened_view_does_not_count_for_the_whole_one() {
         ..ContextRequest::default()
     };
     let finish = |view: &Context| Finish {
-        usage: Some(Usage { input: 900, output: 10, ..Usage::default() }),
+        usage: Some(Usage { input: 2_000, output: 10, ..Usage::default() }),
         view: Some(view.token.clone()),
         ..Finish::default()
     };

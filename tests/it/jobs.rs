@@ -351,8 +351,14 @@ async fn a_view_that_was_refused_loses_its_media_although_another_compaction_run
 /// A small session whose automatic summaries are proposed, and wait for an hour.
 async fn asking(test: &TestApp) -> String {
     let session = small(test).await;
-    let notice = r#"{"auto": {"notice": {"confirm": {"text": "now?", "wait_seconds": 3600}}}}"#;
-    let change = SessionChange { policy_override_json: Some(notice.to_owned()), ..SessionChange::default() };
+    // Nobody is asked past the window, so the threshold is below it.
+    let notice = r#"{"auto": {"notice": {"confirm": {"text": "now?", "wait_seconds": 3600}},
+        "threshold": {"limit": {"tokens": 4900}}}}"#;
+    let change = SessionChange {
+        policy_override_json: Some(notice.to_owned()),
+        window: Some(window(12_000, 1_000)),
+        ..SessionChange::default()
+    };
     test.app.update_session(&session, change, Caller::default()).await.expect("a policy of its own");
     session
 }

@@ -185,7 +185,7 @@ fn a_session_is_named_by_a_unique_abbreviation_of_its_id() {
     for (id, line) in ids.iter().rev().zip(table.lines().skip(1)) {
         let short = line.split_whitespace().next().expect("an id");
         assert!(short.len() <= 12 && id.ends_with(short), "{short}: {id}");
-        assert_eq!(daemon.json(&["status", short])[0]["sessionId"], Value::from(id.as_str()));
+        assert_eq!(daemon.json(&["status", short])[0]["session"]["sessionId"], Value::from(id.as_str()));
     }
     let short = &ids[1][28..];
     for arguments in [

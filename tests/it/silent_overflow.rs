@@ -64,9 +64,12 @@ async fn a_reply_that_read_more_than_the_window_has_its_view_reduced_as_an_overf
         ("", end(FinishReason::Stop, WINDOW + 1, 9), vec![Trigger::Overflow]),
         ("", end(FinishReason::Length, WINDOW, 0), vec![Trigger::Overflow]),
         // The view is within the window; only the threshold applies.
-        ("", end(FinishReason::Stop, WINDOW, 9), vec![Trigger::Threshold]),
-        ("", end(FinishReason::Length, WINDOW, 1), vec![Trigger::Threshold]),
-        (off, end(FinishReason::Stop, WINDOW + 1, 9), vec![Trigger::Threshold]),
+        ("", end(FinishReason::Stop, WINDOW - 9, 9), vec![Trigger::Threshold]),
+        ("", end(FinishReason::Length, WINDOW - 1, 1), vec![Trigger::Threshold]),
+        // More than the window holds is no size, under any policy.
+        ("", end(FinishReason::Stop, WINDOW - 9, 10), vec![Trigger::Overflow]),
+        (off, end(FinishReason::Stop, WINDOW + 1, 9), vec![Trigger::Overflow]),
+        (off, end(FinishReason::Length, WINDOW, 0), vec![Trigger::Threshold]),
         (r#", "trigger": {"auto": false}"#, end(FinishReason::Stop, WINDOW + 1, 9), vec![]),
     ] {
         for sealed_later in [false, true] {
@@ -127,10 +130,18 @@ async fn one_request_has_its_overflow_answered_once() {
     assert_eq!((began, failed.first().map(String::as_str)), (2, Some("OVERFLOW_AGAIN")));
     // A client with an answer needs no notification.
     assert_eq!(overflows(append_reply("a9c", FinishReason::Stop, 9).await).0, 2);
-    // Another request gets its own attempt.
-    test.append(&session, &turns(10, 12, 800)).await;
+    // Another request gets none as long as the figures stay above the window, whatever the view is.
+    test.append(&session, &turns(10, 13, 1_000)).await;
     test.settled().await;
-    assert_eq!(overflows(append_reply("a13", FinishReason::Stop, 9).await).0, 3);
+    assert_eq!(overflows(append_reply("a14", FinishReason::Stop, 9).await).0, 2);
+    // Once they are credible again, it gets its own attempt.
+    let view = Some(test.context(&session).await.token);
+    let credible = NewFinish { view, ..end(FinishReason::Stop, WINDOW / 2, 9) };
+    test.append(&session, "u15 \"and now?\"").await;
+    test.app.append(&session, reply("a15", credible), None, None, Caller::default()).await.expect("appended");
+    test.settled().await;
+    test.append(&session, "u16 \"and now?\"").await;
+    assert_eq!(overflows(append_reply("a16", FinishReason::Stop, 9).await).0, 3);
     assert_eq!(test.findings().await, []);
 }
 
@@ -201,7 +212,7 @@ async fn usage_of_a_view_from_before_a_change_is_no_overflow() {
 }
 
 #[tokio::test]
-async fn a_level_that_asks_first_asks_here_too() {
+async fn a_level_that_asks_first_only_informs_here() {
     let test = TestApp::start().await;
     let session = session(&test, "").await;
     let policy = r#"{"auto": {"notice": {"confirm": {"text": "now?", "wait_seconds": 3600}},
@@ -213,6 +224,7 @@ async fn a_level_that_asks_first_asks_here_too() {
     let view = Some(test.context(&session).await.token);
     let finish = NewFinish { view, ..end(FinishReason::Stop, WINDOW + 1, 9) };
     test.app.append(&session, reply("a90", finish), None, None, Caller::default()).await.expect("appended");
-    watch.wait_for(EventKind::CompactionProposed).await;
-    assert_eq!(watch.count(EventKind::CompactionStarted), 0, "nobody has agreed");
+    let started = watch.wait_for(EventKind::CompactionStarted).await;
+    assert!(matches!(started.body, EventBody::CompactionStarted { trigger: Trigger::Overflow, .. }));
+    assert_eq!(watch.count(EventKind::CompactionProposed), 0, "past the window nobody is asked");
 }

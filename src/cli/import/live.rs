@@ -2,10 +2,8 @@
 
 use super::plan::Turn;
 use super::play::{Ids, Player};
-use crate::cli::compactions;
 use crate::cli::output::hex;
 use crate::cli::view::{self, View};
-use crate::model::compaction::FailureReason;
 use crate::pb;
 use anyhow::Context;
 use serde::Serialize;
@@ -101,17 +99,8 @@ impl Player {
         self.report.contexts.add(view.header.fits, faults.len(), micros);
         let kept_count = usize::try_from(view.header.known_message_count)?;
         self.report.contexts.changed_prefixes += usize::from(kept_count < held_count);
-        if !view.header.fits && self.is_excepted(session_id).await? {
-            self.report.contexts.excepted += 1;
-        }
+        self.report.contexts.excepted += usize::from(view.header.over_window.as_ref().is_some_and(is_excepted));
         Ok(view)
-    }
-
-    /// True if a compaction failed because content that no compaction may remove exceeds the window.
-    async fn is_excepted(&mut self, session_id: &str) -> anyhow::Result<bool> {
-        let compactions = compactions::all(&mut self.client, session_id).await?;
-        let mut failures = compactions.iter().filter_map(|compaction| compaction.failure.as_ref());
-        Ok(failures.any(|failure| failure.reason == FailureReason::FixedOverhead.as_str()))
     }
 
     fn note_view(&mut self, session_id: &str, own: &str, view: &View) -> anyhow::Result<()> {
@@ -127,4 +116,10 @@ impl Player {
         };
         writeln!(file, "{}", serde_json::to_string(&served)?).context("cannot write the view")
     }
+}
+
+/// True for a reason that no compaction of a daemon could remove.
+fn is_excepted(over_window: &pb::OverWindow) -> bool {
+    use pb::OverWindowReason as Reason;
+    matches!(over_window.reason(), Reason::AutomaticOff | Reason::FixedContent | Reason::UndoHold)
 }

@@ -71,7 +71,8 @@ struct Compactions {
 pub(super) struct Contexts {
     asked: usize,
     within_window: usize,
-    /// Views that did not fit after a failure had reported content that no compaction may remove.
+    /// Views that did not fit for a reason that no compaction could remove: what may not be removed, or a policy without
+    /// automatic compactions.
     pub(super) excepted: usize,
     /// Views that differ from the held view before its end, so that a provider's cache is lost from there on.
     pub(super) changed_prefixes: usize,

@@ -19,11 +19,14 @@ const RESULT_TOKENS: i64 = 100;
 
 /// The tokens that an automatic compaction by these steps must free; at least 1.
 ///
-/// Prunes with a figure of their own need no other minimum: a minimum number of tokens, or an idle time after which no
-/// provider has the view in its cache.
+/// Prunes with a figure of their own need no other minimum: a minimum number of tokens, a length limit with a lower
+/// target, or an idle time after which no provider has the view in its cache.
 pub fn least(policy: &Policy, window: &ModelWindow, steps: &[Step], has_summary: bool) -> i64 {
     let has_figure = |step: &Step| match step {
-        Step::Prune(prune) => prune.minimum_tokens > 0 || matches!(prune.condition, Condition::Idle { .. }),
+        Step::Prune(prune) => {
+            let is_conditional = matches!(prune.condition, Condition::Length { .. } | Condition::Idle { .. });
+            prune.minimum_tokens > 0 || is_conditional
+        }
         Step::Omit(_) => false,
         Step::Summarize(_) => true,
     };
