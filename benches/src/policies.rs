@@ -164,7 +164,10 @@ fn figures(preset: &Preset, messages: &[SourceMessage]) -> Figures {
     let next = measure(|| {
         grown.extend(counted(&policy, &[source(grown.len())]));
         let sources = grown.as_slice();
-        fold.extend(FoldInput { policy: &policy, messages: sources, changed_revision: 0, window: &full }, sources.len() - 1);
+        fold.extend(
+            FoldInput { policy: &policy, messages: sources, changed_revision: 0, window: &full },
+            sources.len() - 1,
+        );
         let planning = PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources, base, now };
         let guards = Guards::new(planning, &fold, GuardInput::default());
         (guards::decide(planning, &fold, &guards), wake::condition(planning, &fold, &guards))

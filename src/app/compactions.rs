@@ -63,7 +63,6 @@ impl NewCompaction {
     }
 }
 
-
 /// A provider's refusal of a view.
 #[derive(Debug, Clone, Default)]
 pub struct Overflow {
@@ -121,8 +120,7 @@ impl Longhand {
         };
         let request = wanted.request(&policy, bounds);
         let is_possible = request.as_ref().is_some_and(|request| is_possible(planning, &fold, request));
-        let usage =
-            WindowUsage { window: source.window.clone(), context_tokens: fold.context_tokens(&source.window) };
+        let usage = WindowUsage { window: source.window.clone(), context_tokens: fold.context_tokens(&source.window) };
         let condition = Condition::Possible(is_possible);
         // The store refuses an impossible request, unless it is a repetition.
         let request = request.unwrap_or_else(|| CompactionRequest::new(wanted.kind, Trigger::Manual, None));

@@ -225,7 +225,7 @@ impl Longhand {
         };
         let planning = planning_input(policy, &source.window, source, self.shared.clock.now());
         let guards = Guards::new(planning, fold, guard_input(&rows));
-        Ok(over_window(planning, fold, &guards, current.as_ref(), pending.is_due))
+        Ok(over_window::reason(planning, fold, &guards, current.as_ref(), pending.is_due))
     }
 
     /// Waits until the view fits, nothing is pending any more, or time is up. A due session is pending too: a call

@@ -453,7 +453,8 @@ impl Longhand {
         session.preset = preset;
         let loaded = self.loaded_from(source).await?;
         session.context = Some(loaded.context());
-        let mut frames = vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json, over_window: None }))];
+        let mut frames =
+            vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json, over_window: None }))];
         let messages = loaded.fold.view.messages.into_iter();
         frames.extend(messages.map(|message| Frame::SnapshotMessage(Box::new(message))));
         Ok((frames, held))

@@ -1,8 +1,7 @@
 //! `longhand context`: prints the view, as a model should see it.
 
 use super::message_text::{part_lines, role};
-use super::output::{HEADING, Output, context_usage, count, hex, word};
-use super::status::over_window_text;
+use super::output::{HEADING, Output, context_usage, count, hex, over_window_text, word};
 use super::{Globals, ids};
 use crate::pb;
 use crate::pb::get_context_response::Frame;

@@ -4,6 +4,7 @@
 //! leave its line, whoever wrote it; `--raw` prints texts as they are.
 
 use super::json;
+use crate::pb;
 use crate::telemetry::escape;
 use anstyle::{AnsiColor, Style};
 use prost::{Message, Name};
@@ -234,6 +235,14 @@ pub(super) fn dollars(micros: i64) -> String {
 pub(super) fn count(number: impl Into<i64>, thing: &str) -> String {
     let number = number.into();
     if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}
+
+/// The reason for which a view exceeds its window, as text.
+pub(super) fn over_window_text(reason: &pb::OverWindow) -> String {
+    match &reason.wait_end_time {
+        Some(end) => format!("{}; it begins {} anyway", reason.message, time(Some(end))),
+        None => reason.message.clone(),
+    }
 }
 
 #[cfg(test)]

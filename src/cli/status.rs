@@ -3,7 +3,7 @@
 use super::event_text::{kind, level_name, trigger};
 use super::failure::Usage;
 use super::message_text::usage_text;
-use super::output::{Output, context_usage, count, dollars, time, word};
+use super::output::{Output, context_usage, count, dollars, over_window_text, time, word};
 use super::{Globals, compactions, ids, metrics};
 use crate::clock::Clock;
 use crate::model::time::Timestamp;
@@ -58,14 +58,6 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     }
     output.flush()?;
     Ok(if is_healthy || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The reason for which a view exceeds its window, as text.
-pub(super) fn over_window_text(reason: &pb::OverWindow) -> String {
-    match &reason.wait_end_time {
-        Some(end) => format!("{}; it begins {} anyway", reason.message, time(Some(end))),
-        None => reason.message.clone(),
-    }
 }
 
 fn print(output: &mut Output, lines: &[(&str, String)]) -> std::io::Result<()> {

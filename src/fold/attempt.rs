@@ -183,7 +183,9 @@ impl<'a> Attempt<'a> {
         match answer {
             Answer::Accepted(prepared) => return self.done(*prepared),
             Answer::Refused(failure) => return Step::Failed(failure),
-            Answer::Interrupted(failure) if !self.input.is_last => return Step::Retry { failure, retry_after_ms: None },
+            Answer::Interrupted(failure) if !self.input.is_last => {
+                return Step::Retry { failure, retry_after_ms: None };
+            }
             Answer::Interrupted(failure) => {
                 self.give_up(candidate, failure);
                 return self.end();
@@ -431,11 +433,9 @@ impl<'a> Attempt<'a> {
     fn done(&self, prepared: PreparedCompaction) -> Step {
         Step::Done(Box::new(match self.input.request.trigger {
             Trigger::Overflow => prepared.with_replay(self.input.planning),
-            Trigger::Threshold
-            | Trigger::Maintenance
-            | Trigger::Manual
-            | Trigger::Supplied
-            | Trigger::LastResort => prepared,
+            Trigger::Threshold | Trigger::Maintenance | Trigger::Manual | Trigger::Supplied | Trigger::LastResort => {
+                prepared
+            }
         }))
     }
 }

@@ -6,7 +6,7 @@ use crate::model::Revision;
 use crate::model::compaction::{
     Compaction, CompactionKind, CompactionRequest, CompactionState, Failure, FailureReason, Level, Outcome, Trigger,
 };
-use crate::model::message::{MessageKind, Role};
+use crate::model::message::{Finish, MessageKind, Role};
 use crate::model::part::are_notes;
 use crate::model::session;
 use crate::model::time::Timestamp;
@@ -158,23 +158,28 @@ impl Guards {
     }
 
     /// True if an automatic compaction that frees this number of tokens is worth its cost now.
-    pub(super) fn accepts(&self, planning: PlanningInput<'_>, fold: &Fold, decision: plan::Decision, freed: i64) -> bool {
+    pub(super) fn accepts(
+        &self,
+        planning: PlanningInput<'_>,
+        fold: &Fold,
+        decision: plan::Decision,
+        freed: i64,
+    ) -> bool {
         let PlanningInput { policy, window, .. } = planning;
         let is_enough = !self.freed_little || freed >= gain::usual(policy, window);
         let level_policy = decision.level().and_then(|level| policy.level(level));
-        let is_filled =
-            || level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
-        // No summary helps against overhead that exceeds the window alone: the last resort costs no request to a model.
+        let is_filled = || level_policy.is_some_and(|level_policy| self.is_filled(planning, fold, level_policy, freed));
+        // No summary helps against what exceeds the window alone: the last resort costs no request to a model.
+        let is_known = level_policy.is_some() && self.reported_overhead.is_some() && !fold.fits(window);
         let exceeds = overflow::input_max(window).is_some_and(|limit| self.overhead.unseen_tokens >= limit);
-        is_enough && !((exceeds || self.waits_for_growth(planning, fold)) && is_filled())
+        is_enough && !is_known && !((exceeds || self.waits_for_growth(planning, fold)) && is_filled())
     }
 
     /// True if a compaction that cannot reach its aim waits until the view has grown. It does not wait if the view
     /// exceeds its window also by its estimate: usage alone may be wrong.
     fn waits_for_growth(&self, planning: PlanningInput<'_>, fold: &Fold) -> bool {
         let by_estimate = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
-        self.filled_growth.is_some()
-            && overflow::input_max(planning.window).is_none_or(|limit| by_estimate <= limit)
+        self.filled_growth.is_some() && overflow::input_max(planning.window).is_none_or(|limit| by_estimate <= limit)
     }
 
     /// True if overhead leaves a level due after a compaction that frees this number of tokens, and the view alone does
@@ -219,6 +224,14 @@ impl Guards {
             Failure::new(FailureReason::BreakerOpen, message)
         })
     }
+}
+
+/// Forgets ended compactions except for the newest `count` and the newest failed one, as the store does.
+pub fn forget(ended: &mut Vec<Compaction>, count: usize) {
+    let failed = ended.iter().position(|compaction| compaction.failure.is_some());
+    let failed = failed.filter(|index| *index >= count).map(|index| ended[index].clone());
+    ended.truncate(count);
+    ended.extend(failed);
 }
 
 /// An automatic compaction.
@@ -405,27 +418,33 @@ fn since_change(past: GuardInput<'_>) -> impl Iterator<Item = (Revision, &Compac
 }
 
 /// The tokens of the newest report that no compaction removes them, after the last compaction by hand or for a provider's
-/// overflow. A later compaction after which the view fitted its window ends the report, and so does a reply to a whole
-/// view that fitted it.
+/// overflow. A later reply to a whole view that fitted its window ends the report; in a session without usage, a later
+/// compaction after which the view fits by its estimate does.
 fn reported_overhead(planning: PlanningInput<'_>, past: GuardInput<'_>) -> Option<i64> {
-    let limit = overflow::input_max(planning.window)?;
-    let ends_report = |compaction: &Compaction| {
-        let is_asked_for = is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow;
-        let tokens = |outcome: &Outcome| outcome.tokens_after.saturating_add(outcome.overhead_tokens);
-        let fits = compaction.outcome.as_ref().is_some_and(|outcome| tokens(outcome) <= limit);
-        compaction.state == CompactionState::Done && (is_asked_for || fits)
+    let PlanningInput { policy, window, sources, .. } = planning;
+    let limit = overflow::input_max(window)?;
+    let is_asked_for = |compaction: &Compaction| {
+        compaction.state == CompactionState::Done
+            && (is_by_hand(compaction) || compaction.request.trigger == Trigger::Overflow)
     };
-    let mut newest = since_change(past).take_while(|(_, compaction)| !ends_report(compaction));
+    let mut newest = since_change(past).take_while(|(_, compaction)| !is_asked_for(compaction));
     let (revision, tokens) =
         newest.find_map(|(revision, compaction)| Some((revision, compaction.failure.as_ref()?.overhead_tokens?)))?;
-    let has_fitted = planning.sources.iter().map(|source| &source.message).any(|message| {
-        let used = message.finish.usage.as_ref().map_or(0, |usage| planning.policy.counting.usage.tokens(usage));
-        let is_whole = message.finish.view.as_ref().is_none_or(|view| !view.shortened);
-        // Much less than the overhead is no request with it.
-        let fits = used <= limit && used >= tokens / 8;
-        message.sealed_revision.is_some_and(|sealed| sealed > revision) && is_whole && used > 0 && fits
+    let mut used = sources.iter().filter_map(|source| {
+        let Finish { usage, view, .. } = &source.message.finish;
+        let is_later = source.message.sealed_revision.is_some_and(|sealed| sealed > revision);
+        let is_whole = view.as_ref().is_none_or(|view| !view.shortened);
+        Some(policy.counting.usage.tokens(usage.as_ref()?)).filter(|used| is_later && is_whole && *used > 0)
     });
-    (!has_fitted).then_some(tokens)
+    let fits_again = match used.next() {
+        // Much less than the overhead is no request with it.
+        Some(first) => std::iter::once(first).chain(used).any(|used| used <= limit && used >= tokens / 8),
+        None => since_change(past).take_while(|(at, _)| *at > revision).any(|(_, compaction)| {
+            let tokens = |outcome: &Outcome| outcome.tokens_after.saturating_add(window.overhead);
+            compaction.outcome.as_ref().is_some_and(|outcome| tokens(outcome) <= limit)
+        }),
+    };
+    (!fits_again).then_some(tokens)
 }
 
 /// True if the newest automatic compaction freed less than the usual minimum, and no message of the user came since.

@@ -84,8 +84,13 @@ fn conversation() -> impl Strategy<Value = Conversation> {
     let summary = prop_oneof![5 => summary.prop_map(Some), 1 => Just(None)];
     let steps = prop::collection::vec(step(), 5..45);
     (divisor, 1_000_i64..9_000, overhead, summary, provider(), steps).prop_map(
-        |(divisor, context, overhead, summary, provider, steps)| {
-            Conversation { divisor, context, overhead, summary, provider, steps }
+        |(divisor, context, overhead, summary, provider, steps)| Conversation {
+            divisor,
+            context,
+            overhead,
+            summary,
+            provider,
+            steps,
         },
     )
 }
@@ -235,12 +240,7 @@ impl Session<'_> {
 
     /// P12: no two automatic compactions free little without a message of the user between them, and no usage makes a
     /// small view compact again.
-    fn worthwhile(
-        &self,
-        evaluated: &Evaluated<'_>,
-        request: &CompactionRequest,
-        outcome: &Outcome,
-    ) -> Automatic {
+    fn worthwhile(&self, evaluated: &Evaluated<'_>, request: &CompactionRequest, outcome: &Outcome) -> Automatic {
         let Evaluated { planning, fold, .. } = evaluated;
         let PlanningInput { policy, window, base, .. } = *planning;
         let freed = outcome.tokens_before - outcome.tokens_after;
@@ -338,7 +338,8 @@ impl Session<'_> {
     /// A compaction by hand: of the highest level, or a prune.
     fn by_hand(&mut self, level: Option<Level>, burst: &mut Vec<Snapshot>) {
         let policy = &self.stored.policy;
-        let kind = level.and_then(|level| policy.level(level)).map_or(CompactionKind::Prune, |it| plan::kind(&it.steps));
+        let kind =
+            level.and_then(|level| policy.level(level)).map_or(CompactionKind::Prune, |it| plan::kind(&it.steps));
         let request = CompactionRequest::new(kind, Trigger::Manual, level);
         let before = self.stored.current();
         if let AttemptStep::Done(prepared) = self.attempt(&self.decide(self.stored.planning(&before)), &request) {
@@ -372,7 +373,7 @@ impl Session<'_> {
         let (id, window, now) = (CompactionId(Uuid::nil()), &self.stored.window, self.stored.now);
         let ended = Compaction::ended(id, request, window.context, end, end_revision, now);
         self.ended.insert(0, Compaction { base_revision, ..ended });
-        self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).expect("a small number"));
+        guards::forget(&mut self.ended, usize::try_from(limits::GUARD_COMPACTIONS).expect("a small number"));
     }
 
     /// Undoes the newest compactions, the newest first, and checks each view against the earlier one.
@@ -627,7 +628,8 @@ fn a_summary_that_was_truncated_is_replaced_by_one_that_frees_enough() {
         Step::Reply(words(0, 750), nothing, 0),
         Step::Reply(words(3, 175), nothing, 0),
     ];
-    let conversation = Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), provider: Provider::Silent, steps };
+    let conversation =
+        Conversation { divisor: 1, context: 3_098, overhead: 0, summary: Some(604), provider: Provider::Silent, steps };
     play(&presets::find("joyagent").expect("a preset"), &conversation, &mut Counts::default());
 }
 
@@ -650,7 +652,8 @@ fn results_that_no_view_shows_are_no_gain() {
         Step::Results(words(1, 3_995), 3, true, false),
         Step::Results(words(1, 810), 2, false, false),
     ];
-    let conversation = Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), provider: Provider::Silent, steps };
+    let conversation =
+        Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), provider: Provider::Silent, steps };
     play(&presets::find("gemini-cli@0.26").expect("a preset"), &conversation, &mut Counts::default());
 }
 

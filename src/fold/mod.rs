@@ -4,10 +4,11 @@
 pub mod attempt;
 pub mod guards;
 mod hash;
+mod input;
 #[cfg(test)]
 mod laws;
 mod original_fields;
-mod over_window;
+pub mod over_window;
 mod prepared;
 mod reports;
 mod resume;
@@ -19,33 +20,19 @@ pub mod wake;
 use crate::model::Revision;
 use crate::model::ids::{CompactionId, MessageId};
 use crate::model::usage::{ModelWindow, UsageDoubt, UsageSample};
-use crate::model::view::{self, SourceMessage, View, ViewMessage};
+use crate::model::view::{self, View, ViewMessage};
 use crate::policy::last_resort::Size;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
-use crate::policy::{Policy, last_resort, overflow, plan, recall, render};
-use resume::ResumePoints;
+use crate::policy::{last_resort, overflow, plan, recall, render};
 use reports::Reports;
+use resume::ResumePoints;
 use usage::{CurrentUsage, RunningUsage};
 use uuid::Uuid;
 
-pub use over_window::over_window;
+pub use input::FoldInput;
 pub use prepared::PreparedCompaction;
 pub use resume::ResumePoint;
-
-/// The messages and the policy of a session at one revision.
-#[derive(Debug, Clone, Copy)]
-pub struct FoldInput<'a> {
-    /// The policy that is active at the revision.
-    pub policy: &'a Policy,
-    /// The messages that the layout selects, in its order.
-    pub messages: &'a [SourceMessage],
-    /// The newest change of the view by anything but an append: a mark, a policy, a window. Usage that was reported for an
-    /// older view is not valid.
-    pub changed_revision: Revision,
-    /// The session's window. More usage than it holds is not believed, unless a reply names the view of a larger one.
-    pub window: &'a ModelWindow,
-}
 
 /// Passages that are retrieved from hidden messages, and the user's request before which the view shows them.
 #[derive(Debug, Clone)]
@@ -81,14 +68,13 @@ struct Incremental {
 impl Fold {
     /// The fold of these rows, from scratch.
     pub fn new(input: FoldInput<'_>, passages: Option<Passages>) -> Self {
-        let mut fold =
-            Self {
-                view: View::default(),
-                hashes: Vec::new(),
-                usage: None,
-                usage_doubt: None,
-                incremental: Some(Incremental::default()),
-            };
+        let mut fold = Self {
+            view: View::default(),
+            hashes: Vec::new(),
+            usage: None,
+            usage_doubt: None,
+            incremental: Some(Incremental::default()),
+        };
         fold.extend(input, 0);
         if let Some(Passages { request, message }) = passages {
             fold.view = recall::join(input.policy, fold.view, request, message);

@@ -8,7 +8,7 @@ use crate::policy::plan::PlanningInput;
 
 /// The reason for which a request with the view leaves no space for a reply in the session's window; none if it leaves
 /// some. `current` is the compaction that waits or runs, and `is_due` is true if a decision about the session is pending.
-pub fn over_window(
+pub fn reason(
     planning: PlanningInput<'_>,
     fold: &Fold,
     guards: &Guards,

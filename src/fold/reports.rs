@@ -5,7 +5,7 @@
 //! what it measured and to the report before it. Everything here depends on the messages up to a report alone, so that a
 //! later message changes no verdict.
 
-use super::FoldInput;
+use super::input::FoldInput;
 use super::usage::{Reply, reply};
 use crate::model::Revision;
 use crate::model::usage::{Usage, UsageDoubt};

@@ -232,7 +232,8 @@ fn a_fold_that_is_extended_is_the_one_from_scratch() {
         for before in 0..=talk.len() {
             let known = fold(&policy, &talk[..before], 1);
             for after in before..=talk.len() {
-                let rows = FoldInput { policy: &policy, messages: &talk[..after], changed_revision: 1, window: &window };
+                let rows =
+                    FoldInput { policy: &policy, messages: &talk[..after], changed_revision: 1, window: &window };
                 let scratch = Fold::new(rows, None);
                 // Any part of the known messages may have changed.
                 for kept in 0..=before {
@@ -292,8 +293,14 @@ fn an_extension_reads_nothing_of_the_view_before_it() {
                 ResumePoint { sources: first, shown: fold(&policy, &messages[..first], 1).view.messages.len() };
             let (mut blind, forged) = forged(&policy, &known, &messages, before);
             let mut extended = known;
-            extended.extend(FoldInput { policy: &policy, messages: &messages, changed_revision: 1, window: &window(60_000) }, unchanged);
-            blind.extend(FoldInput { policy: &policy, messages: &forged, changed_revision: 1, window: &window(60_000) }, unchanged);
+            extended.extend(
+                FoldInput { policy: &policy, messages: &messages, changed_revision: 1, window: &window(60_000) },
+                unchanged,
+            );
+            blind.extend(
+                FoldInput { policy: &policy, messages: &forged, changed_revision: 1, window: &window(60_000) },
+                unchanged,
+            );
             let (hashes, view, tokens) = facts(&extended);
             let (blind_hashes, blind_view, blind_tokens) = facts(&blind);
             let name = &policy.preset;

@@ -46,9 +46,10 @@ pub fn overflow<View>(policy: &Policy, window: &ModelWindow, finish: &Finish<Vie
         return provider_errors::kind_of_text(&finish.detail)?.recovery().map(Overflow::Unanswered);
     }
     let is_silent = policy.trigger.silent_overflow
-        && finish.reason.zip(finish.usage.as_ref()).is_some_and(|(reason, usage)| {
-            provider_errors::is_silent(reason, usage, window.context)
-        });
+        && finish
+            .reason
+            .zip(finish.usage.as_ref())
+            .is_some_and(|(reason, usage)| provider_errors::is_silent(reason, usage, window.context));
     if is_silent || is_truncated_reply(policy, window, finish) {
         let is_answered = finish.reason == Some(FinishReason::Stop);
         return Some(if is_answered { Overflow::Answered } else { Overflow::Unanswered(Recovery::Compaction) });
@@ -129,11 +130,12 @@ pub fn reaction(
             && (compaction.state.is_active() || compaction.end_revision.is_some_and(|end| end > given))
     };
     // Figures that stay above the window, whatever the view is, tell nothing more.
-    let is_repeated = overflow == Overflow::Answered && compactions.iter().any(|compaction| {
-        compaction.request.trigger == Trigger::Overflow
-            && compaction.state == CompactionState::Done
-            && compaction.end_revision.is_some_and(|end| !has_credible_usage(planning, end))
-    });
+    let is_repeated = overflow == Overflow::Answered
+        && compactions.iter().any(|compaction| {
+            compaction.request.trigger == Trigger::Overflow
+                && !compaction.state.is_active()
+                && compaction.end_revision.is_some_and(|end| !has_credible_usage(planning, end))
+        });
     let is_settled = compactions.iter().any(settles) || is_repeated;
     if layout.covered.as_ref().is_some_and(|covered| covered.mark > given) || is_settled {
         return Reaction::Nothing;

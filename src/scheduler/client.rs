@@ -1,7 +1,7 @@
 //! Summaries by clients: a task is offered to clients before the configured summarizers are asked, and a client's
 //! summary is checked like any other.
 
-use super::summarize::interrupted;
+use super::error::interrupted;
 use super::worker::Worker;
 use crate::fold::PreparedCompaction;
 use crate::fold::attempt::{Answer, Attempt};
@@ -49,8 +49,7 @@ impl Assignment {
         let plan = plan::edited(planning, &self.plan, &edit.plan)?;
         let instructions = edit.instructions.as_ref().unwrap_or(&self.input.instructions);
         let SummaryInput { messages, split_turn, .. } = SummaryInput::of(&plan, &self.input.counting, instructions);
-        let input =
-            SummaryInput { messages, split_turn, instructions: instructions.clone(), ..self.input.clone() };
+        let input = SummaryInput { messages, split_turn, instructions: instructions.clone(), ..self.input.clone() };
         Ok(Self { plan, input, details_json: edit.details_json.or_else(|| self.details_json.clone()) })
     }
 

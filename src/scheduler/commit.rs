@@ -1,8 +1,7 @@
 //! The writes of a worker to its job: the plan of the summary, the commit, and the ends without a commit.
 
-use super::error::Error;
+use super::error::{Error, interrupted};
 use super::retry::{backoff, with_retry};
-use super::summarize::interrupted;
 use super::worker::Worker;
 use crate::fold::PreparedCompaction;
 use crate::fold::attempt::Answer;

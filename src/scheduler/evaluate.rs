@@ -65,8 +65,7 @@ impl Worker {
         };
         let guards = Guards::new(planning, fold, guard_input(&rows));
         let due = DueSession { source, planning, fold, guards };
-        let decision =
-            if pending.compaction.is_none() { guards::decide(planning, fold, &due.guards) } else { None };
+        let decision = if pending.compaction.is_none() { guards::decide(planning, fold, &due.guards) } else { None };
         Ok(Evaluated {
             recovery: due.recovery(&compactions),
             decided: decision.map(|decision| due.decided_request(decision)),

@@ -4,7 +4,7 @@
 //! when its time is up or the compaction is given up. It gets one JSON object on standard input.
 
 use super::client::Assignment;
-use super::summarize::interrupted;
+use super::error::interrupted;
 use super::worker::Worker;
 use crate::config::Hook;
 use crate::fold::attempt::Answer;

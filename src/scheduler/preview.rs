@@ -52,12 +52,7 @@ pub fn is_possible(planning: PlanningInput<'_>, fold: &Fold, request: &Compactio
 
 impl SchedulerHandle {
     /// The preview of a request by hand. None if nothing can be removed.
-    pub fn preview(
-        &self,
-        planning: PlanningInput<'_>,
-        fold: &Fold,
-        request: &CompactionRequest,
-    ) -> Option<Preview> {
+    pub fn preview(&self, planning: PlanningInput<'_>, fold: &Fold, request: &CompactionRequest) -> Option<Preview> {
         let mut attempt = attempt(planning, fold, request);
         let mut step = attempt.begin();
         if let Step::Write(task) = &step

@@ -8,7 +8,7 @@ use crate::fold::attempt::{Answer, Attempt, Step, SummaryTask, Writer};
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
 use crate::policy::plan::PlanningInput;
-use crate::store::{self, Claim};
+use crate::store::Claim;
 use crate::summarizer::{self, Extractive, Observer, Summarizer, SummaryInput, SummaryOutput};
 use std::time::Duration;
 
@@ -95,11 +95,6 @@ impl Worker {
         }
         if is_first { self.ask_clients(claim, planning, attempt, assignment).await } else { Ok(assignment) }
     }
-}
-
-/// The answer of a task for which the store failed.
-pub(super) fn interrupted(error: store::Error) -> Answer<'static> {
-    Answer::Interrupted(Failure::new(FailureReason::Store, error.to_string()))
 }
 
 /// Calls a summarizer, within a time limit.

@@ -144,6 +144,8 @@ const ENDED: &str = select_job!(
     "where j.session_id = ?1 and (j.state in (4, 7) or j.state = 3 and (j.trigger <> 2 or j.id = \
      (select max(id) from job where session_id = ?1 and state = 3 and trigger = 2))) order by j.id desc limit +?2"
 );
+const NEWEST_FAILED: &str =
+    select_job!("where j.session_id = ?1 and j.state in (4, 7) and j.id < ?2 order by j.id desc limit 1");
 const NEXT_WAKE: &str = "select wake_time from session where wake_time is not null order by wake_time limit 1";
 const ASLEEP: &str =
     "select id from session where wake_time is not null and wake_time <= ?1 order by wake_time limit +?2";
@@ -190,6 +192,7 @@ pub(crate) const STATEMENTS: &[&str] = &[
     DUE,
     GUARD,
     ENDED,
+    NEWEST_FAILED,
     NEXT_WAKE,
     ASLEEP,
     FORGET_WAKE,
@@ -317,7 +320,8 @@ pub(crate) fn due(reader: &mut Reader<'_>, limit: i64) -> Result<Vec<SessionKey>
 /// The rows from which guards follow, besides a session's view, read in one snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct GuardRows {
-    /// The newest compactions that succeeded or failed, newest first; of finished maintenance only the newest one.
+    /// The newest compactions that succeeded or failed, newest first; of finished maintenance only the newest one. If
+    /// none of them failed, the newest failed one follows.
     pub ended: Vec<Compaction>,
     /// The newest change of history, policy or window that was not a compaction.
     pub guard_revision: Revision,
@@ -330,7 +334,16 @@ pub(crate) fn guard_rows(reader: &mut Reader<'_>, key: i64) -> Result<GuardRows>
     let session = reader.one(sqlite::query(GUARD).bind(key))?;
     let session = session.ok_or_else(|| Error::not_found(Kind::Session, key))?;
     let rows = reader.all(sqlite::query(ENDED).bind(key).bind(limits::GUARD_COMPACTIONS))?;
-    let ended = rows.iter().map(|row| from_row(row).map(|job| job.compaction)).collect::<Result<_>>()?;
+    let jobs = rows.iter().map(from_row).collect::<Result<Vec<_>>>()?;
+    let has_failed = jobs.iter().any(|job| job.compaction.failure.is_some());
+    let last = jobs.last().map(|job| job.row).filter(|_| !has_failed);
+    let mut ended: Vec<Compaction> = jobs.into_iter().map(|job| job.compaction).collect();
+    // A report may be older than the newest compactions.
+    if let Some(last) = last
+        && let Some(failed) = reader.one(sqlite::query(NEWEST_FAILED).bind(key).bind(last))?
+    {
+        ended.push(from_row(&failed)?.compaction);
+    }
     Ok(GuardRows { ended, guard_revision: session.get(0)?, undo_revision: session.get(1)? })
 }
 

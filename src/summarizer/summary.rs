@@ -3,8 +3,8 @@
 use super::observer::Observer;
 use super::provider::gate::GateState;
 use crate::model::compaction::Contradiction;
-use crate::model::usage::Usage;
 use crate::model::message::MessageKind;
+use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use crate::policy::plan::SummaryPlan;
 use crate::policy::prompt::Prompt;

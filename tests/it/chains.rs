@@ -160,7 +160,7 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
         let measured = policy.counting.usage != UsageCount::Nothing;
         let expected = measured && overflow::due_at(&policy, &window).is_some();
         assert_eq!(failure_count, usize::from(expected), "{name}: {:?}", ends.failures);
-        assert!(!expected || ends.level_count <= 2, "{name}: {} compactions that could not help", ends.level_count);
+        assert!(!expected || ends.level_count <= 3, "{name}: {} compactions that could not help", ends.level_count);
     }
     assert_eq!(test.findings().await, []);
 }

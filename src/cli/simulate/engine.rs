@@ -475,7 +475,7 @@ impl<'a> Session<'a> {
         let ended = Compaction::ended(id, request, self.window.context, end, self.revision, self.now);
         let ended = Compaction { base_revision: Some(base), ..ended };
         self.ended.insert(0, ended);
-        self.ended.truncate(usize::try_from(limits::GUARD_COMPACTIONS).unwrap_or(usize::MAX));
+        guards::forget(&mut self.ended, usize::try_from(limits::GUARD_COMPACTIONS).unwrap_or(usize::MAX));
     }
 
     /// Writes a compaction into the history: as marks, from which the layout is derived. No continuation follows a

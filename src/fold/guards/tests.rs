@@ -76,7 +76,8 @@ fn nothing_but_an_undo_holds_the_last_resort_back() {
     let mut policy = policy();
     let messages = dsl::parse(TALK);
     let layout = Layout::everything();
-    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
+    let fold =
+        Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     let decided = |policy: &Policy, window: &ModelWindow, past: GuardInput<'_>| {
         let planning = PlanningInput { policy, window, layout: &layout, sources: &messages, base: 12, now: NOW };
         decide(planning, &fold, &Guards::new(planning, &fold, past))
@@ -123,7 +124,8 @@ fn each_guard_is_ended_by_what_it_names() {
 
 #[test]
 fn a_report_of_what_fills_the_window_ends_with_a_view_that_fits() {
-    let of = |ended: &[Compaction]| guards(&policy(), GuardInput { ended, ..GuardInput::default() }).0.reported_overhead;
+    let of =
+        |ended: &[Compaction]| guards(&policy(), GuardInput { ended, ..GuardInput::default() }).0.reported_overhead;
     assert_eq!(of(&[]), None);
     assert_eq!(of(&[reports(9, 5_000)]), Some(5_000));
     assert_eq!(of(&[done(10, 5_001), reports(9, 5_000)]), Some(5_000), "the view was still too large");
@@ -185,7 +187,8 @@ fn a_cooldown_ends_with_its_time_and_does_not_hold_a_view_that_exceeds_its_windo
     let layout = Layout::everything();
     let planning =
         PlanningInput { policy: &policy, window: &roomy, layout: &layout, sources: &messages, base: 12, now: NOW };
-    let fold = Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
+    let fold =
+        Fold::new(FoldInput { policy: &policy, messages: &messages, changed_revision: 0, window: &WINDOW }, None);
     for (seconds_ago, expected) in [(59, false), (60, true)] {
         let ended = [Compaction { end_time: Some(NOW.plus_millis(-1_000 * seconds_ago)), ..done(2, 100) }];
         let guards = Guards::new(planning, &fold, GuardInput { ended: &ended, ..GuardInput::default() });
