@@ -161,7 +161,7 @@ impl Longhand {
             Err(error) => return Err(error),
         };
         let policy = loaded::parse_policy(&source.policy, &self.shared.vocabularies)?;
-        let session = Arc::new(LoadedSession::new(self.store(), source, Arc::new(policy), None).await?);
+        let session = Arc::new(LoadedSession::new(self.store(), source, Arc::new(policy)).await?);
         self.shared.loaded.keep(&session);
         Ok(Some(session))
     }

@@ -182,30 +182,39 @@ impl Longhand {
     }
 
     async fn build(&self, key: SessionKey, request: &ContextRequest) -> Result<BuiltView> {
-        let window = |session: &LoadedSession| window_of_call(&session.source.window, request.window.as_ref()).clone();
-        if request.as_of.is_none()
-            && let Some((session, pending)) = self.shared.loaded.session(key).await?
-        {
-            let over_window = self.over_window(&session, pending).await?;
-            return Ok(BuiltView { window: window(&session), session, pending, held: None, over_window });
+        let is_newest = request.as_of.is_none();
+        if is_newest && let Some((session, pending)) = self.shared.loaded.session(key).await? {
+            return self.newest(session, pending, request).await;
         }
         let (source, held) = self.reserved_source(key, request.as_of).await?;
         let pending = source.pending;
-        let mut session = self.loaded_from(source).await?;
-        let over_window = match request.as_of {
-            None => self.over_window(&session, pending).await?,
-            Some(_) => None,
-        };
-        let is_kept = request.as_of.is_none() && held.is_none();
-        if !is_kept && request.action != OverflowAction::Shorten {
+        let session = self.loaded_from(source).await?;
+        if is_newest && held.is_none() {
+            let session = Arc::new(session);
+            self.shared.loaded.keep(&session);
+            return self.newest(session, pending, request).await;
+        }
+        let mut session = self.with_passages(session).await?;
+        let over_window = if is_newest { self.over_window(&session, pending).await? } else { None };
+        if request.action != OverflowAction::Shorten {
             // The fold's view shares their contents.
             session.source.messages = Vec::new();
         }
-        let session = Arc::new(session);
-        if is_kept {
-            self.shared.loaded.keep(&session);
-        }
-        Ok(BuiltView { window: window(&session), session, pending, held, over_window })
+        let window = window_of_call(&session.source.window, request.window.as_ref()).clone();
+        Ok(BuiltView { session: Arc::new(session), pending, held, window, over_window })
+    }
+
+    /// The view of a session that is in memory.
+    async fn newest(
+        &self,
+        session: Arc<LoadedSession>,
+        pending: Pending,
+        request: &ContextRequest,
+    ) -> Result<BuiltView> {
+        let session = self.with_kept_passages(session).await?;
+        let over_window = self.over_window(&session, pending).await?;
+        let window = window_of_call(&session.source.window, request.window.as_ref()).clone();
+        Ok(BuiltView { session, pending, held: None, window, over_window })
     }
 
     /// The reason for which the view of a session at its newest revision exceeds the session's window.
@@ -278,7 +287,7 @@ impl Longhand {
             },
             None => self.reserved_source(key, Some(revision)).await?,
         };
-        let before = self.loaded_from(source).await?.fold.hashes;
+        let before = self.with_passages(self.loaded_from(source).await?).await?.fold.hashes;
         if before.last().is_none_or(|hash| hash.as_slice() != known) {
             // The caller holds another view, such as one that was shortened for a call.
             return Ok(0);

@@ -451,7 +451,7 @@ impl Longhand {
         let (source, held) = self.reserved_source(key, Some(session.revision)).await?;
         let PolicyText { preset, json: policy_json } = source.policy.clone();
         session.preset = preset;
-        let loaded = self.loaded_from(source).await?;
+        let loaded = self.with_passages(self.loaded_from(source).await?).await?;
         session.context = Some(loaded.context());
         let mut frames =
             vec![Frame::SnapshotSession(Box::new(SessionInfo { session, policy_json, over_window: None }))];

@@ -2,52 +2,67 @@
 
 use super::error::Result;
 use super::{CachedSession, Longhand};
-use crate::fold::{Fold, FoldInput, Passages};
-use crate::loaded::{LoadedSession, counts};
-use crate::policy::{Policy, overflow, recall};
+use crate::fold::Passages;
+use crate::loaded::LoadedSession;
+use crate::model::view::ViewMessage;
+use crate::policy::overflow;
+use crate::policy::recall::{self, Wanted};
 use crate::scheduler;
 use crate::store::{Lookup, Source};
 use std::sync::Arc;
 
 impl Longhand {
-    /// A session from its rows, with the passages that its policy brings back.
-    pub(super) async fn loaded_from(&self, mut source: Source) -> Result<LoadedSession> {
+    /// A session from its rows.
+    pub(super) async fn loaded_from(&self, source: Source) -> Result<LoadedSession> {
         let policy = self.parse_policy(&source.policy)?;
-        let passages = self.passages(&mut source, &policy).await?;
-        Ok(LoadedSession::new(self.store(), source, Arc::new(policy), passages).await?)
+        Ok(LoadedSession::new(self.store(), source, Arc::new(policy)).await?)
     }
 
-    /// The passages that a policy with retrieval brings back into a view.
+    /// A session with the passages that its policy brings back into its view.
     ///
-    /// They depend on nothing after the source's revision: the index is only a fast way to the rows.
-    async fn passages(&self, source: &mut Source, policy: &Policy) -> Result<Option<Passages>> {
-        let Some(wanted) = recall::wanted(policy, &source.layout, &source.messages) else { return Ok(None) };
-        let Some(free_tokens) = self.free_tokens(source, policy).await? else { return Ok(None) };
-        let (store, session) = (self.store(), source.session);
+    /// They depend on nothing after the session's revision: the index is only a fast way to the rows.
+    pub(super) async fn with_passages(&self, session: LoadedSession) -> Result<LoadedSession> {
+        let Some((wanted, room)) = wanted(&session) else { return Ok(session) };
+        let message = self.recalled(&session, &wanted, room).await?;
+        Ok(with_message(session, &wanted, message))
+    }
+
+    /// The same for the newest state of a session in memory, which remembers the passages: the views up to the next
+    /// request have the same ones.
+    pub(super) async fn with_kept_passages(&self, session: Arc<LoadedSession>) -> Result<Arc<LoadedSession>> {
+        let Some((wanted, room)) = wanted(&session) else { return Ok(session) };
+        let loaded = &self.shared.loaded;
+        let message = match loaded.passages(&session, &wanted, room) {
+            Some(message) => message,
+            None => {
+                let message = self.recalled(&session, &wanted, room).await?;
+                loaded.keep_passages(&session, &wanted, room, message.clone());
+                message
+            }
+        };
+        if message.is_none() {
+            return Ok(session);
+        }
+        Ok(Arc::new(with_message(Arc::unwrap_or_clone(session), &wanted, message)))
+    }
+
+    /// The message with the passages for a query.
+    async fn recalled(&self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Result<Option<ViewMessage>> {
+        let (store, key) = (self.store(), session.source.session);
         // Fills the gaps of the index first; usually the background has filled them already.
-        for (owner, through) in store.to_index(session, &wanted.hidden, wanted.hidden_by).await? {
+        for (owner, through) in store.to_index(key, &wanted.hidden, wanted.hidden_by).await? {
             scheduler::index(store, owner, through).await?;
         }
         let lookup = Lookup {
             sealed_by: wanted.hidden_by,
-            ranges: wanted.hidden,
+            ranges: wanted.hidden.clone(),
             words: recall::lookups(&wanted.words),
             matches: recall::MATCHES_MAX,
             examined: recall::MATCHES_EXAMINED_MAX,
         };
-        let promising = recall::promising(&store.matches(session, &lookup).await?);
-        let messages = store.messages_at(session, source.at, &promising, recall::BYTES_MAX).await?;
-        let message = recall::recall(policy, &wanted.words, &messages, free_tokens);
-        Ok(message.map(|message| Passages { request: wanted.request, message }))
-    }
-
-    /// The tokens that passages may take without making the view exceed its window; none if the window is full.
-    async fn free_tokens(&self, source: &mut Source, policy: &Policy) -> Result<Option<i64>> {
-        let Some(limit) = overflow::input_max(&source.window) else { return Ok(Some(i64::MAX)) };
-        counts::fill(self.store(), policy, &mut source.messages).await?;
-        let Source { messages, changed_revision, window, .. } = source;
-        let fold = Fold::new(FoldInput { policy, messages, changed_revision: *changed_revision, window }, None);
-        Ok(Some(limit.saturating_sub(fold.context_tokens(window))).filter(|tokens| *tokens > 0))
+        let promising = recall::promising(&store.matches(key, &lookup).await?);
+        let messages = store.messages_at(key, session.source.at, &promising, recall::BYTES_MAX).await?;
+        Ok(recall::recall(&session.policy, &wanted.words, &messages, room))
     }
 
     /// Has the index filled after an append, if the policy uses it.
@@ -55,5 +70,22 @@ impl Longhand {
         if known.policy.retrieval.is_some() {
             self.shared.scheduler.queue_for_index(known.key);
         }
+    }
+}
+
+/// The query for the view of a session without passages, and the tokens that they may take without making it exceed its
+/// window. None if there is no query, or if the window is full.
+fn wanted(session: &LoadedSession) -> Option<(Wanted, i64)> {
+    let LoadedSession { source, policy, fold, .. } = session;
+    let limit = overflow::input_max(&source.window).unwrap_or(i64::MAX);
+    let free_tokens = limit.saturating_sub(fold.context_tokens(&source.window));
+    let wanted = recall::wanted(policy, &source.layout, &source.messages).filter(|_| free_tokens > 0)?;
+    Some((wanted, recall::room(policy, free_tokens)))
+}
+
+fn with_message(session: LoadedSession, wanted: &Wanted, message: Option<ViewMessage>) -> LoadedSession {
+    match message {
+        Some(message) => session.with_passages(Passages { request: wanted.request, message }),
+        None => session,
     }
 }

@@ -24,7 +24,7 @@ use crate::model::view::{self, View, ViewMessage};
 use crate::policy::last_resort::Size;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
-use crate::policy::{last_resort, overflow, plan, recall, render};
+use crate::policy::{Policy, last_resort, overflow, plan, recall, render};
 use reports::Reports;
 use resume::ResumePoints;
 use usage::{CurrentUsage, RunningUsage};
@@ -76,17 +76,25 @@ impl Fold {
             incremental: Some(Incremental::default()),
         };
         fold.extend(input, 0);
-        if let Some(Passages { request, message }) = passages {
-            fold.view = recall::join(input.policy, fold.view, request, message);
-            fold.hashes = hash::hashes(&fold.view.messages);
-            let FoldInput { policy, messages, .. } = input;
-            let running = fold.incremental.take().and_then(|incremental| incremental.usage);
-            let whole = |reply| {
-                RunningUsage::new(policy, reply, ResumePoint::default(), messages, &fold.view.messages).current(policy)
-            };
-            fold.usage = running.map(|running| whole(running.reply));
+        match passages {
+            Some(passages) => fold.with_passages(input, passages),
+            None => fold,
         }
-        fold
+    }
+
+    /// The fold of the same rows with passages in the view. Nothing before their position is computed again.
+    pub fn with_passages(mut self, input: FoldInput<'_>, passages: Passages) -> Self {
+        let FoldInput { policy, messages, .. } = input;
+        let Passages { request, message } = passages;
+        let Some(at) = recall::position(&self.view, request) else { return self };
+        let Incremental { estimate, usage, .. } = self.incremental.take().unwrap_or_default();
+        self.view.estimated_tokens = estimate.tokens_with(policy, &message);
+        self.view.messages.insert(at, message);
+        self.hashes.truncate(at);
+        hash::extend(&mut self.hashes, &self.view.messages);
+        let whole = |reply| RunningUsage::new(policy, reply, ResumePoint::default(), messages, &self.view.messages);
+        self.usage = usage.map(|running| whole(running.reply).current(policy));
+        self
     }
 
     /// Folds a later state of the same session, of which the first `unchanged` messages were folded before; the result

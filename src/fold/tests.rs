@@ -1,16 +1,18 @@
 use super::usage::RunningUsage;
-use super::{Fold, FoldInput, ResumePoint, Shortened};
+use super::{Fold, FoldInput, Passages, ResumePoint, Shortened, hash};
 use crate::model::Revision;
+use crate::model::ids::MessageId;
 use crate::model::layout::{Layout, Placement};
-use crate::model::message::{GivenView, MessageKind};
+use crate::model::message::{GivenView, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
-use crate::model::view::{self, SourceMessage, View};
+use crate::model::view::{self, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 use crate::policy::plan::PlanningInput;
-use crate::policy::{Policy, dsl, pairing, presets};
+use crate::policy::{Policy, dsl, pairing, presets, tokens};
 use proptest::prelude::*;
 use std::sync::Arc;
+use uuid::Uuid;
 
 /// Two turns; the second reply reports 1 000 tokens in and 10 out.
 const TALK: &str = "u1 400c\na1 400c\nu2 400c\na2 usage=1000/10 400c\nu3 400c\nu4 800c";
@@ -242,6 +244,42 @@ fn a_fold_that_is_extended_is_the_one_from_scratch() {
                     assert_eq!(facts(&extended), facts(&scratch), "{}: {kept}, {before}, {after}", policy.preset);
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn passages_change_only_what_follows_them() {
+    let (talk, window) = (dsl::parse(TALK), window(60_000));
+    let part = ViewPart::new(None, PartBody::Text("Earlier: a key.".to_owned()), None);
+    let passage = ViewMessage {
+        source: None,
+        revision: 0,
+        role: Role::User,
+        kind: ViewKind::Retrieved,
+        parts: vec![part],
+        original_fields: None,
+        provenance: None,
+    };
+    for policy in presets::all().iter().map(|preset| preset.policy()) {
+        for kept in 0..talk.len() {
+            let rows = FoldInput { policy: &policy, messages: &talk, changed_revision: 1, window: &window };
+            let mut extended = fold(&policy, &talk[..kept], 1);
+            extended.extend(rows, kept);
+            let passages = |at: usize| Passages { request: talk[at].message.id, message: passage.clone() };
+            let plain = facts(&extended);
+            let joined = extended.clone().with_passages(rows, passages(4));
+            let at = joined.view.messages.iter().position(|message| message.kind == ViewKind::Retrieved);
+            let at = at.expect("it is there");
+            assert_eq!(joined.view.messages[at + 1].source, Some(talk[4].message.id));
+            assert_eq!(joined.view.messages[..at], extended.view.messages[..at]);
+            assert_eq!(joined.view.messages[at + 1..], extended.view.messages[at..]);
+            assert_eq!(joined.hashes, hash::hashes(&joined.view.messages));
+            assert_eq!(joined.view.estimated_tokens, tokens::estimate_messages(&policy, &joined.view.messages));
+            assert!(joined.context_tokens(&window) >= plain.2, "{}", policy.preset);
+            assert_eq!(facts(&joined), facts(&Fold::new(rows, Some(passages(4)))), "{}: {kept}", policy.preset);
+            let elsewhere = Passages { request: MessageId(Uuid::nil()), message: passage.clone() };
+            assert_eq!(facts(&extended.clone().with_passages(rows, elsewhere)), plain);
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::model::usage::ModelWindow;
 use crate::model::view::{Provenance, SourceMessage, ViewMessage};
 use crate::policy::bpe::Vocabulary;
 use crate::policy::plan::PlanningInput;
+use crate::policy::recall::Wanted;
 use crate::policy::{Policy, tokens};
 use crate::store::{self, Error, NewMessages, Newest, Pending, Result, SessionKey, Source, Store};
 use quick_cache::Weighter;
@@ -74,24 +75,25 @@ impl Size {
 }
 
 impl LoadedSession {
-    /// A session from its rows.
-    pub async fn new(
-        store: &Store,
-        mut source: Source,
-        policy: Arc<Policy>,
-        passages: Option<Passages>,
-    ) -> Result<LoadedSession> {
+    /// A session from its rows, without passages of hidden messages.
+    pub async fn new(store: &Store, mut source: Source, policy: Arc<Policy>) -> Result<LoadedSession> {
         let provenance = provenance::of_summary(store, &source).await?.map(Arc::new);
         let marks: Vec<Revision> = source.layout.omitted.iter().map(|omitted| omitted.mark).collect();
         let omitted_by =
             if marks.is_empty() { Vec::new() } else { store.compactions_at(source.session, &marks).await? };
         // New counts are not stored, because a read writes nothing.
         counts::fill(store, &policy, &mut source.messages).await?;
-        let mut fold = Fold::new(fold_input(&source, &policy), passages);
+        let mut fold = Fold::new(fold_input(&source, &policy), None);
         provenance::set_author(&source.messages, &mut fold.view.messages, provenance.as_ref());
         let contentless = contentless(&source.messages, &fold.view.messages);
         let size = Size::of(&source.messages);
         Ok(Self { source, policy, fold, provenance, omitted_by, contentless, size })
+    }
+
+    /// The session with passages in its view. It cannot be extended.
+    pub fn with_passages(self, passages: Passages) -> Self {
+        let fold = self.fold.with_passages(fold_input(&self.source, &self.policy), passages);
+        Self { fold, ..self }
     }
 
     /// The view shortened to a window for one call.
@@ -239,15 +241,49 @@ struct Slot {
     state: Mutex<Option<Arc<LoadedSession>>>,
     /// The turn to read the store for it. The others then find what was read.
     reading: tokio::sync::Mutex<()>,
+    passages: Mutex<Option<KnownPassages>>,
+}
+
+/// The passages that a policy with retrieval brings back into the newest views of a session.
+struct KnownPassages {
+    query: (Revision, Wanted, i64),
+    message: Option<ViewMessage>,
+}
+
+impl KnownPassages {
+    /// The query of a session: the newest change of its view, which comes after its policy, the words, and the room.
+    fn query(session: &LoadedSession, wanted: &Wanted, room: i64) -> (Revision, Wanted, i64) {
+        (session.source.changed_revision, wanted.clone(), room)
+    }
+
+    fn bytes(&self) -> usize {
+        let words = self.query.1.words.iter().map(|word| PART_BYTES + word.len());
+        let parts = self.message.iter().flat_map(|message| &message.parts);
+        words.sum::<usize>() + parts.map(|part| PART_BYTES + store::body_bytes(&part.body)).sum::<usize>()
+    }
 }
 
 impl Slot {
     fn new(session: &Arc<LoadedSession>) -> Arc<Self> {
-        Arc::new(Self { state: Mutex::new(Some(session.clone())), reading: tokio::sync::Mutex::default() })
+        Arc::new(Self {
+            state: Mutex::new(Some(session.clone())),
+            reading: tokio::sync::Mutex::default(),
+            passages: Mutex::default(),
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, Option<Arc<LoadedSession>>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn passages(&self) -> MutexGuard<'_, Option<KnownPassages>> {
+        self.passages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its entry with this newest state.
+    fn entry(self: &Arc<Self>, session: &LoadedSession) -> Entry {
+        let passages = self.passages().as_ref().map_or(0, KnownPassages::bytes);
+        Entry { slot: self.clone(), at: session.source.at, bytes: session.bytes() + passages }
     }
 }
 
@@ -384,7 +420,7 @@ impl LoadedSessions {
         }
         // It is copied if another task still reads it.
         Arc::make_mut(&mut session).extend(newer);
-        self.put(key, Entry { slot: slot.clone(), at: session.source.at, bytes: session.bytes() });
+        self.put(key, slot.entry(&session));
         *state = Some(session);
     }
 
@@ -406,16 +442,32 @@ impl LoadedSessions {
         self.lock_cache().get(&key).map(|entry| entry.slot.clone())
     }
 
-    /// Keeps a session's newest state, unless a newer one is kept or it would exceed its share of the budget. A session
-    /// with retrieval is not kept either, because its passages differ from one view to the next.
+    /// Keeps a session's newest state, unless a newer one is kept or it would exceed its share of the budget. Passages of
+    /// hidden messages are not part of it: each view adds its own.
     pub fn keep(&self, session: &Arc<LoadedSession>) {
         let key = session.source.session;
-        if session.size.content_bytes > limits::LARGE_VIEW_BYTES || session.policy.retrieval.is_some() {
+        if session.size.content_bytes > limits::LARGE_VIEW_BYTES {
             self.lock_cache().remove(&key);
             return;
         }
-        let slot = Slot::new(session);
-        self.put(key, Entry { slot, at: session.source.at, bytes: session.bytes() });
+        self.put(key, Slot::new(session).entry(session));
+    }
+
+    /// The message with the passages for a query in a session, or none without passages, if the query was the last one
+    /// that was kept for it.
+    pub fn passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64) -> Option<Option<ViewMessage>> {
+        let slot = self.find(session.source.session)?;
+        let known = slot.passages();
+        let known = known.as_ref()?;
+        (known.query == KnownPassages::query(session, wanted, room)).then(|| known.message.clone())
+    }
+
+    /// Keeps the message with the passages for a query beside its session, if that is kept.
+    pub fn keep_passages(&self, session: &LoadedSession, wanted: &Wanted, room: i64, message: Option<ViewMessage>) {
+        let key = session.source.session;
+        let Some(slot) = self.find(key) else { return };
+        *slot.passages() = Some(KnownPassages { query: KnownPassages::query(session, wanted, room), message });
+        self.put(key, slot.entry(session));
     }
 
     fn put(&self, key: SessionKey, entry: Entry) {

@@ -62,7 +62,7 @@ impl Fixture {
     async fn load(&self) -> LoadedSession {
         let source = self.store.source(self.key, None).await.expect("the rows");
         let policy = Arc::new(parse_policy(&source.policy, &[]).expect("a policy"));
-        LoadedSession::new(&self.store, source, policy, None).await.expect("a session")
+        LoadedSession::new(&self.store, source, policy).await.expect("a session")
     }
 }
 

@@ -10,11 +10,13 @@
 //! Libraries for these encodings either lack Qwen's, or keep automata of 71 MB in the binary. The tables here are below
 //! 2 MB, are unpacked within milliseconds, and count as fast.
 
+mod known;
 mod merge;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use foldhash::{HashMap, HashMapExt as _, HashSet, HashSetExt as _};
+use known::KnownCounts;
 use merge::Merger;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
@@ -72,6 +74,11 @@ impl Encoding {
 /// The number of tokens of a text in a built-in encoding.
 pub fn count(encoding: Encoding, text: &str) -> i64 {
     encoding.table().count(text)
+}
+
+/// The number of tokens of a text in a built-in encoding, or a smaller one above `enough`.
+pub fn count_above(encoding: Encoding, text: &str, enough: i64) -> i64 {
+    encoding.table().count_above(text, enough)
 }
 
 /// The least number of tokens that a text can have, in any encoding.
@@ -178,7 +185,7 @@ enum Form {
 }
 
 /// The tokens and the rules of an encoding.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Table {
     /// The rank of each token. The adjacent pair whose union has the lowest rank is joined first.
     ranks: HashMap<Box<[u8]>, u32>,
@@ -187,12 +194,14 @@ struct Table {
     pieces: Regex,
     specials: SpecialTokens,
     form: Form,
+    known: KnownCounts,
 }
 
 impl Table {
     fn new(ranks: HashMap<Box<[u8]>, u32>, piece: &str, specials: SpecialTokens, form: Form) -> Self {
         let longest = ranks.keys().map(|token| token.len()).max().unwrap_or(0);
-        Self { ranks, longest, pieces: Regex::new(piece).expect("a constant pattern"), specials, form }
+        let pieces = Regex::new(piece).expect("a constant pattern");
+        Self { ranks, longest, pieces, specials, form, known: KnownCounts::default() }
     }
 
     /// Unpacks a built-in table: the tokens by rank, each after its length in one byte.
@@ -210,15 +219,28 @@ impl Table {
     }
 
     fn count(&self, text: &str) -> i64 {
-        let mut tokens = 0;
-        self.each_end(&self.normal(text), |_| tokens += 1);
-        tokens
+        self.count_above(text, i64::MAX)
+    }
+
+    /// The number of tokens, or a smaller one above `enough`.
+    fn count_above(&self, text: &str, enough: i64) -> i64 {
+        self.known.count(text, enough, |enough| {
+            let mut tokens = 0;
+            self.each_end(&self.normal(text), |_| {
+                tokens += 1;
+                tokens <= enough
+            });
+            tokens
+        })
     }
 
     fn tokenize<'a>(&self, text: &'a str) -> Tokenized<'a> {
         let text = self.normal(text);
         let mut ends = Vec::with_capacity(text.len() / 3);
-        self.each_end(&text, |end| ends.push(end));
+        self.each_end(&text, |end| {
+            ends.push(end);
+            true
+        });
         Tokenized { text, ends }
     }
 
@@ -230,24 +252,28 @@ impl Table {
         }
     }
 
-    /// Calls `emit` with the byte offset of the end of each token.
-    fn each_end(&self, text: &str, mut emit: impl FnMut(usize)) {
+    /// Calls `emit` with the byte offset of the end of each token, up to the piece with a token after which it returns
+    /// false.
+    fn each_end(&self, text: &str, mut emit: impl FnMut(usize) -> bool) {
         let mut merger = Merger::default();
-        let mut at = 0;
+        let (mut at, mut goes_on) = (0, true);
         for segment in segments(text, self.specials == SpecialTokens::Tokens) {
             match segment {
                 Segment::Special(word) => {
                     at += word.len();
-                    emit(at);
+                    goes_on = emit(at);
                 }
                 Segment::Plain(mut rest) => {
-                    while !rest.is_empty() {
+                    while goes_on && !rest.is_empty() {
                         let (piece, behind) = rest.split_at(self.next_piece(rest));
-                        merger.each_end(piece.as_bytes(), |token| self.rank(token), |end| emit(at + end));
+                        merger.each_end(piece.as_bytes(), |token| self.rank(token), |end| goes_on &= emit(at + end));
                         at += piece.len();
                         rest = behind;
                     }
                 }
+            }
+            if !goes_on {
+                return;
             }
         }
     }
@@ -274,7 +300,7 @@ impl Table {
 }
 
 /// An encoding supplied by the user: tokens with their ranks. Texts are normalised and split as for Qwen.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Vocabulary {
     name: String,
     /// Distinguishes the vocabulary from another one of the same name.
@@ -341,6 +367,11 @@ impl Vocabulary {
     /// The number of tokens of a text.
     pub fn count(&self, text: &str) -> i64 {
         self.table.count(text)
+    }
+
+    /// The number of tokens of a text, or a smaller one above `enough`.
+    pub fn count_above(&self, text: &str, enough: i64) -> i64 {
+        self.table.count_above(text, enough)
     }
 
     /// The text with the ends of its tokens.

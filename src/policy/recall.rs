@@ -2,12 +2,12 @@
 //!
 //! There are three steps. [`wanted`] states the query and the hidden ranges, and the caller looks up the messages that
 //! match, newest first. [`promising`] chooses the messages worth reading. [`recall`] makes one message of their best
-//! passages, which [`join`] inserts before the request of the query. All of it depends on the history up to the view's
-//! revision only, so that a view can be made again. The bounds here affect views, so they are fixed like everything
-//! under a `render_version`.
+//! passages, which a view shows at the [`position`] before the request of the query. All of it depends on the history up
+//! to the view's revision only, so that a view can be made again. The bounds here affect views, so they are fixed like
+//! everything under a `render_version`.
 
-use super::retrieval::{self, Candidate, terms};
-use super::{Policy, tokens};
+use super::retrieval::{self, terms};
+use super::{LengthUnit, Policy, tokens};
 use crate::model::Revision;
 use crate::model::compaction::RevisionRange;
 use crate::model::ids::{MessageId, PartId};
@@ -17,6 +17,7 @@ use crate::model::part::{Part, PartBody};
 use crate::model::ranges::{subtract, union};
 use crate::model::view::{Shortened, SourceMessage, View, ViewKind, ViewMessage, ViewPart};
 use std::collections::{BTreeMap, HashSet};
+use std::ops::Range;
 
 /// Maximum number of words that are looked up in the history.
 pub const WORDS_MAX: usize = 256;
@@ -162,16 +163,40 @@ pub fn promising(matches: &[Vec<Revision>]) -> Vec<Revision> {
     order.into_iter().map(|(revision, _)| revision).collect()
 }
 
-/// A passage that may be retrieved: its part and its text.
-struct Passage {
+/// A passage that may be retrieved.
+struct Passage<'a> {
+    message: &'a Message,
     part: PartId,
-    text: String,
-    /// Length of the rest of its part, in the policy's unit.
-    omitted: usize,
+    /// The text of the part.
+    whole: &'a str,
+    range: Range<usize>,
+}
+
+impl Passage<'_> {
+    /// The text that a view shows.
+    fn text(&self) -> String {
+        let own = self.whole[self.range.clone()].trim_start_matches('\n').trim_end();
+        format!("{}: {own}", speaker(self.message, self.part))
+    }
+
+    /// The part of a view that shows it, with the length of the rest of its part in the policy's unit.
+    fn view_part(&self, unit: LengthUnit) -> ViewPart {
+        let length = |text| tokens::length(unit, text);
+        let omitted = length(self.whole).saturating_sub(length(&self.whole[self.range.clone()]));
+        let omitted_length = i64::try_from(omitted).unwrap_or(i64::MAX);
+        let shortened = (omitted > 0).then_some(Shortened::Truncated { omitted_length });
+        ViewPart::new(Some(self.part), PartBody::Text(self.text()), shortened)
+    }
 }
 
 /// Maximum tokens of a message beside its text: labels, and brackets of a list that is counted as JSON.
 const MESSAGE_TOKENS: i64 = 64;
+
+/// The free tokens of a view, as far as they make a difference to its passages.
+pub fn room(policy: &Policy, free_tokens: i64) -> i64 {
+    let most = policy.retrieval.as_ref().map_or(0, |rule| rule.budget_tokens.saturating_add(MESSAGE_TOKENS));
+    free_tokens.min(most)
+}
 
 /// The message with the best passages of some messages, in the order of the history, within the policy's budget and
 /// `room` tokens; none without passages.
@@ -182,30 +207,24 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64
     messages.sort_by_key(|message| message.revision);
     let (mut passages, mut candidates) = (Vec::new(), Vec::new());
     for message in messages {
-        for (part, text) in texts(message) {
-            let whole = tokens::length(counting.unit, text);
-            for range in retrieval::passages(text, rule.passage_tokens, counting) {
-                let passage = &text[range];
-                let omitted = whole.saturating_sub(tokens::length(counting.unit, passage));
-                let passage_text =
-                    format!("{}: {}", speaker(message, part), passage.trim_start_matches('\n').trim_end());
-                candidates
-                    .push(Candidate { terms: terms(passage), tokens: tokens::estimate_text(counting, &passage_text) });
-                passages.push(Passage { part, text: passage_text, omitted });
+        for (part, whole) in texts(message) {
+            for range in retrieval::passages(whole, rule.passage_tokens, counting) {
+                candidates.push(terms(&whole[range.clone()]));
+                passages.push(Passage { message, part, whole, range });
             }
         }
     }
     // The tokens that a list of messages has around the text of one.
     let room = rule.budget_tokens.min(room.saturating_sub(MESSAGE_TOKENS));
     let room = room.saturating_sub(tokens::estimate_text(counting, &rule.heading));
-    let chosen: HashSet<usize> = retrieval::best(words, &candidates, room).into_iter().collect();
-    let chosen: Vec<Passage> =
-        passages.into_iter().enumerate().filter(|(index, _)| chosen.contains(index)).map(|(_, found)| found).collect();
+    let size = |index: usize, most: i64| tokens::estimate_text_within(counting, &passages[index].text(), most);
+    let chosen = retrieval::best(words, &candidates, size, room);
     if chosen.is_empty() {
         return None;
     }
     let heading = ViewPart::new(None, PartBody::Text(rule.heading.clone()), None);
-    let parts = std::iter::once(heading).filter(|_| !rule.heading.is_empty()).chain(chosen.into_iter().map(view_part));
+    let chosen = chosen.into_iter().map(|index| passages[index].view_part(counting.unit));
+    let parts = std::iter::once(heading).filter(|_| !rule.heading.is_empty()).chain(chosen);
     let parts = parts.collect();
     Some(ViewMessage {
         source: None,
@@ -216,12 +235,6 @@ pub fn recall(policy: &Policy, words: &[String], messages: &[Message], room: i64
         original_fields: None,
         provenance: None,
     })
-}
-
-fn view_part(passage: Passage) -> ViewPart {
-    let omitted_length = i64::try_from(passage.omitted).unwrap_or(i64::MAX);
-    let shortened = (passage.omitted > 0).then_some(Shortened::Truncated { omitted_length });
-    ViewPart::new(Some(passage.part), PartBody::Text(passage.text), shortened)
 }
 
 /// A label for the writer of a part. An output has the label of a tool, whatever the role of its message.
@@ -238,14 +251,10 @@ fn speaker(message: &Message, part: PartId) -> &'static str {
     }
 }
 
-/// The view with a message directly before the request of its query.
-pub fn join(policy: &Policy, view: View, request: MessageId, recalled: ViewMessage) -> View {
-    let mut messages = view.messages;
+/// The index of passages in a view: directly before the request of their query.
+pub fn position(view: &View, request: MessageId) -> Option<usize> {
     let is_request = |message: &ViewMessage| message.source == Some(request) && message.role == Role::User;
-    let Some(at) = messages.iter().position(is_request) else { return View { messages, ..view } };
-    messages.insert(at, recalled);
-    let estimated_tokens = tokens::estimate_messages(policy, &messages);
-    View { messages, estimated_tokens }
+    view.messages.iter().position(is_request)
 }
 
 #[cfg(test)]

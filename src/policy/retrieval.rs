@@ -4,7 +4,7 @@
 //! whole and by their pieces. Requests and history are split into the same terms.
 
 use super::Counting;
-use super::tokens::{estimate_text, length};
+use super::tokens::{estimate_text, estimate_text_within, length};
 use super::truncate::{prefix, suffix};
 use super::{LengthUnit, Retrieval};
 use std::collections::{HashMap, HashSet};
@@ -72,25 +72,22 @@ pub fn passages(text: &str, max_tokens: i64, counting: &Counting) -> Vec<Range<u
     ranges.filter(|range| !text[range.clone()].trim().is_empty()).collect()
 }
 
-/// A passage that could be shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Candidate {
-    /// Its terms, as returned by [`terms`].
-    pub terms: Vec<String>,
-    /// Its size in tokens.
-    pub tokens: i64,
-}
-
 /// Minimum score as a share of the best candidate's. Below it, a candidate has only terms in common with the query that
 /// all texts have.
 const SHARE_OF_BEST: f64 = 0.35;
 
-/// The candidates worth showing within a budget, by index, ascending.
+/// The candidates worth showing within a budget, by index, ascending. Each is given by its terms, as returned by
+/// [`terms`]; `size` returns the tokens of one if they are at most a number.
 ///
 /// The score depends on the frequency of the query's terms in the candidate, their rarity among the candidates, and the
 /// length of the candidate (BM25). The best come first until the budget is used up; of equals the later one. A
 /// candidate without any of the terms, or with a low score beside the best one's, is never chosen.
-pub fn best(query: &[String], candidates: &[Candidate], budget_tokens: i64) -> Vec<usize> {
+pub fn best(
+    query: &[String],
+    candidates: &[Vec<String>],
+    size: impl Fn(usize, i64) -> Option<i64>,
+    budget_tokens: i64,
+) -> Vec<usize> {
     let scores = scores(query, candidates);
     let least = scores.iter().copied().fold(0.0, f64::max) * SHARE_OF_BEST;
     let is_worth_it = |index: &usize| scores[*index] > 0.0 && scores[*index] >= least;
@@ -99,9 +96,8 @@ pub fn best(query: &[String], candidates: &[Candidate], budget_tokens: i64) -> V
     let mut room = budget_tokens;
     let mut chosen = Vec::new();
     for index in order {
-        let tokens = candidates[index].tokens.max(0);
-        if tokens <= room {
-            room -= tokens;
+        if let Some(tokens) = size(index, room).filter(|_| room >= 0) {
+            room -= tokens.max(0);
             chosen.push(index);
         }
     }
@@ -109,19 +105,19 @@ pub fn best(query: &[String], candidates: &[Candidate], budget_tokens: i64) -> V
     chosen
 }
 
-fn scores(query: &[String], candidates: &[Candidate]) -> Vec<f64> {
+fn scores(query: &[String], candidates: &[Vec<String>]) -> Vec<f64> {
     let wanted: HashSet<&str> = query.iter().map(String::as_str).collect();
-    let counts: Vec<HashMap<&str, u32>> = candidates.iter().map(|candidate| counts(&wanted, candidate)).collect();
+    let counts: Vec<HashMap<&str, u32>> = candidates.iter().map(|terms| counts(&wanted, terms)).collect();
     let mut holders: HashMap<&str, u32> = HashMap::new();
     counts.iter().flat_map(HashMap::keys).for_each(|term| *holders.entry(term).or_default() += 1);
     let total = candidates.len() as f64;
-    let words: usize = candidates.iter().map(|candidate| candidate.terms.len()).sum();
+    let words: usize = candidates.iter().map(Vec::len).sum();
     let average = (words as f64 / total.max(1.0)).max(1.0);
     // In the order of the query, so that sums are the same in every run.
     let mut seen = HashSet::new();
     let unique: Vec<&str> = query.iter().map(String::as_str).filter(|term| seen.insert(*term)).collect();
-    let score = |(candidate, counts): (&Candidate, &HashMap<&str, u32>)| -> f64 {
-        let length = candidate.terms.len() as f64 / average;
+    let score = |(terms, counts): (&Vec<String>, &HashMap<&str, u32>)| -> f64 {
+        let length = terms.len() as f64 / average;
         let held =
             unique.iter().filter_map(|term| Some((f64::from(*counts.get(term)?), f64::from(*holders.get(term)?))));
         held.map(|(count, holders)| {
@@ -135,9 +131,9 @@ fn scores(query: &[String], candidates: &[Candidate]) -> Vec<f64> {
 }
 
 /// The number of occurrences of each wanted term in a candidate.
-fn counts<'a>(wanted: &HashSet<&str>, candidate: &'a Candidate) -> HashMap<&'a str, u32> {
+fn counts<'a>(wanted: &HashSet<&str>, terms: &'a [String]) -> HashMap<&'a str, u32> {
     let mut counts = HashMap::new();
-    for term in candidate.terms.iter().filter(|term| wanted.contains(term.as_str())) {
+    for term in terms.iter().filter(|term| wanted.contains(term.as_str())) {
         let count: &mut u32 = counts.entry(term.as_str()).or_default();
         *count = count.saturating_add(1);
     }
@@ -230,13 +226,16 @@ fn split(
     pieces: &mut Vec<(Range<usize>, i64)>,
 ) {
     let own = &text[range.clone()];
-    let tokens = estimate_text(counting, own);
-    let splits = SPLITS.get(depth).map(|split| split(own)).unwrap_or_default();
     if own.is_empty() {
         return;
     }
-    if tokens <= max_tokens || (splits.is_empty() && depth + 1 >= SPLITS.len()) {
+    if let Some(tokens) = estimate_text_within(counting, own, max_tokens) {
         pieces.push((range, tokens));
+        return;
+    }
+    let splits = SPLITS.get(depth).map(|split| split(own)).unwrap_or_default();
+    if splits.is_empty() && depth + 1 >= SPLITS.len() {
+        pieces.push((range, estimate_text(counting, own)));
         return;
     }
     // The split in the middle can be repeated.

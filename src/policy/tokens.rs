@@ -29,7 +29,7 @@ use messages::{bounds, source_units, view_units};
 use shown::shown;
 use std::ops::Range;
 use sums::{addend, list_tokens, tokens_of};
-use units::{Shown, is_encoded};
+use units::{Shown, is_encoded, text_units_above};
 
 /// The growth of a history, in bytes as counted by `PartBody::growth_bytes`, up to which no view grows by `tokens`
 /// tokens.
@@ -55,6 +55,13 @@ pub fn growth_bytes(counting: &Counting, tokens: i64) -> i64 {
 /// The tokens of a text.
 pub fn estimate_text(counting: &Counting, text: &str) -> i64 {
     tokens_of(counting, text_units(counting, text))
+}
+
+/// The tokens of a text, if they are at most `most`.
+pub fn estimate_text_within(counting: &Counting, text: &str, most: i64) -> Option<i64> {
+    let enough = most.saturating_add(1).saturating_mul(i64::from(counting.units_per_token.max(1)));
+    let tokens = tokens_of(counting, text_units_above(counting, text, enough));
+    (tokens <= most).then_some(tokens)
 }
 
 /// The tokens of a message as a view shows it.
@@ -131,6 +138,12 @@ impl RunningEstimate {
     /// Keeps only the first `count` messages.
     pub fn truncate(&mut self, count: usize) {
         self.sums.truncate(count);
+    }
+
+    /// The tokens of all messages and of one more.
+    pub fn tokens_with(&self, policy: &Policy, message: &ViewMessage) -> i64 {
+        let sum = self.sums.last().copied().unwrap_or(0);
+        list_tokens(&policy.counting, sum.saturating_add(addend(&policy.counting, view_units(policy, message))))
     }
 
     /// The tokens of all messages.

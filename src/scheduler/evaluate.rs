@@ -82,7 +82,7 @@ impl Worker {
         }
         let mut source = self.store.source(key, None).await?;
         let policy = self.parse_and_count(&mut source).await?;
-        let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy), None).await?);
+        let session = Arc::new(LoadedSession::new(&self.store, source, Arc::new(policy)).await?);
         self.loaded.keep(&session);
         let pending = session.source.pending;
         Ok((session, pending))

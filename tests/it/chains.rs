@@ -159,6 +159,8 @@ async fn no_preset_loops_when_the_overhead_alone_fills_the_window() {
         let failure_count = ends.failures.iter().filter(|failure| failure.reason.as_str() == "FIXED_OVERHEAD").count();
         let measured = policy.counting.usage != UsageCount::Nothing;
         let expected = measured && overflow::due_at(&policy, &window).is_some();
+        // JoyAgent counts characters: by its estimate, the view can always be made to fit.
+        let expected = expected && name != "joyagent";
         assert_eq!(failure_count, usize::from(expected), "{name}: {:?}", ends.failures);
         assert!(!expected || ends.level_count <= 3, "{name}: {} compactions that could not help", ends.level_count);
     }

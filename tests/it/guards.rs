@@ -204,8 +204,8 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     turn(&test, &session, 2, 1_000).await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None, "the client has fewer tools now");
     // A report that is above the one before it by a whole context is believed if the next one confirms it.
-    for number in 3..=8 {
-        turn(&test, &session, number, OVERHEAD).await;
+    for number in 3..=5 {
+        turn(&test, &session, number, 5_100).await;
     }
     let reports = async || {
         let failed = failures(&test).await;
@@ -215,8 +215,8 @@ async fn a_smaller_overhead_a_policy_and_a_hand_end_it() {
     change(&test, &session, policy(r#"{"guards": {"minimum_gain_tokens": 1}}"#)).await;
     assert_eq!(guards(&test, &session).await.overhead_tokens, None);
     // Until usage shows more, nothing is known; then it is reported again.
-    for number in 9..=14 {
-        turn(&test, &session, number, OVERHEAD).await;
+    for number in 6..=8 {
+        turn(&test, &session, number, 5_100).await;
     }
     assert_eq!(reports().await, 3);
     let by_hand = NewCompaction::of(CompactionKind::Summary);

@@ -349,6 +349,33 @@ async fn appends_do_not_wait_for_the_index() {
     soon("the scheduler to stop", running).await.expect("no panic");
 }
 
+#[tokio::test]
+async fn a_request_is_searched_once_and_its_session_stays_in_memory() {
+    let test = TestApp::start().await;
+    let session = session(&test).await;
+    test.append(&session, TALK).await;
+    cover(&test.app, &session, "u5").await;
+    test.append(&session, "u6 \"Where is the deploy key?\"").await;
+    let first = test.context(&session).await;
+    assert_eq!(recalled(&first), ["user: The deploy key is stored in vault seven."]);
+    indexed(&test.app, &session).await;
+    let mut costs = Vec::new();
+    for turn in 0..5 {
+        test.append(&session, &format!("a \"step {turn}\"")).await;
+        indexed(&test.app, &session).await;
+        let before = test.app.store().rows_read();
+        let view = test.context(&session).await;
+        costs.push(test.app.store().rows_read() - before);
+        assert_eq!(recalled(&view), recalled(&first));
+        let again = test.context_as_of(&session, view.revision).await;
+        assert_eq!((&again.hash, &again.messages), (&view.hash, &view.messages), "as from the rows");
+        assert_eq!((again.context_tokens, again.estimated_tokens), (view.context_tokens, view.estimated_tokens));
+    }
+    // The store counts the rows of all readers: the scheduler's may be in some of the counts.
+    assert_eq!(costs.into_iter().min(), Some(0));
+    assert_eq!(ask(&test, &session, "weather?").await, ["user: The weather is nice."], "another request");
+}
+
 /// P11: the number of rows that a view with passages reads, once the index is filled.
 async fn cost(test: &TestApp, count: usize) -> u64 {
     let session = session(test).await;
@@ -369,7 +396,8 @@ async fn cost(test: &TestApp, count: usize) -> u64 {
     let mut costs = Vec::new();
     for _ in 0..5 {
         let before = test.app.store().rows_read();
-        assert_eq!(test.context(&session).await.hash, first.hash);
+        // A view of an earlier revision is not in memory.
+        assert_eq!(test.context_as_of(&session, first.revision).await.hash, first.hash);
         costs.push(test.app.store().rows_read() - before);
     }
     // The store counts the rows of all readers: the scheduler's heartbeat may be in one of the counts.

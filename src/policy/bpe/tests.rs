@@ -74,6 +74,18 @@ fn joined_slowly(vocabulary: &Vocabulary, piece: &[u8]) -> Vec<usize> {
 
 proptest! {
     #[test]
+    fn a_count_is_the_same_when_it_is_known(text in "\\PC{0,200}", enough in 0_i64..100) {
+        for encoding in ALL {
+            let whole = encoding.tokenize(&text).count();
+            for _ in 0..2 {
+                let found = count_above(encoding, &text, enough);
+                prop_assert!(found == whole || (found > enough && whole > enough), "{} of {}", found, whole);
+                prop_assert_eq!(count(encoding, &text), whole);
+            }
+        }
+    }
+
+    #[test]
     fn neighbours_are_joined_by_their_rank(
         tokens in proptest::collection::btree_set("[ab]{2,5}", 0..20),
         shuffle in any::<u64>(),

@@ -64,21 +64,23 @@ fn passages_end_with_paragraphs_lines_or_sentences() {
     check("  \n", 1, &[]);
 }
 
-fn candidates(texts: &[&str]) -> Vec<Candidate> {
-    let candidate = |text: &&str| Candidate { terms: terms(text), tokens: text.chars().count() as i64 };
-    texts.iter().map(candidate).collect()
+/// The best of these texts, if a character is a token.
+fn best_of(question: &str, texts: &[&str], budget: i64) -> Vec<usize> {
+    let candidates: Vec<Vec<String>> = texts.iter().map(|text| terms(text)).collect();
+    let size = |index: usize, most| Some(texts[index].chars().count() as i64).filter(|size| *size <= most);
+    best(&terms(question), &candidates, size, budget)
 }
 
 #[test]
 fn the_rarest_words_decide_and_history_keeps_its_order() {
-    let history = candidates(&[
+    let history = [
         "the token window is full",
         "the writer answers after the commit",
         "we renamed parse_header to read_header in src/http.rs",
         "the commit failed because the disk was full",
         "上下文窗口已满，需要压缩会话",
         "今天天气很好",
-    ]);
+    ];
     for (question, budget, expected) in [
         ("readHeader?", 1_000, &[2][..]),
         ("where is readHeader?", 60, &[2]),
@@ -89,23 +91,23 @@ fn the_rarest_words_decide_and_history_keeps_its_order() {
         ("nothing of this", 0, &[]),
         ("unheard", 1_000, &[]),
     ] {
-        assert_eq!(best(&terms(question), &history, budget), expected, "{question}");
+        assert_eq!(best_of(question, &history, budget), expected, "{question}");
     }
 }
 
 #[test]
 fn a_rare_word_counts_for_more_than_a_common_one() {
-    let history = candidates(&["dog dog dog dog", "ant", "dog cow", "dog bee", "dog elk"]);
-    assert_eq!(best(&terms("dog ant"), &history, 15), [1]);
-    assert_eq!(best(&terms("dog"), &history, 15), [0]);
+    let history = ["dog dog dog dog", "ant", "dog cow", "dog bee", "dog elk"];
+    assert_eq!(best_of("dog ant", &history, 15), [1]);
+    assert_eq!(best_of("dog", &history, 15), [0]);
 }
 
 #[test]
 fn of_equals_the_later_one_is_shown_and_what_is_too_large_is_passed_over() {
-    let equal = candidates(&["same words", "same words", "same words"]);
-    assert_eq!(best(&terms("same"), &equal, 20), [1, 2]);
-    let history = candidates(&["needle needle needle in a long passage of hay", "needle"]);
-    assert_eq!(best(&terms("needle"), &history, 10), [1]);
+    let equal = ["same words", "same words", "same words"];
+    assert_eq!(best_of("same", &equal, 20), [1, 2]);
+    let history = ["needle needle needle in a long passage of hay", "needle"];
+    assert_eq!(best_of("needle", &history, 10), [1]);
 }
 
 proptest! {
@@ -131,14 +133,14 @@ proptest! {
         question in "[a-d ]{0,8}",
         budget in 0_i64..40,
     ) {
-        let history = candidates(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+        let history: Vec<&str> = texts.iter().map(String::as_str).collect();
         let asked = terms(&question);
-        let chosen = best(&asked, &history, budget);
+        let chosen = best_of(&question, &history, budget);
         prop_assert!(chosen.is_sorted());
-        prop_assert!(chosen.iter().map(|&index| history[index].tokens).sum::<i64>() <= budget);
+        prop_assert!(chosen.iter().map(|&index| history[index].chars().count() as i64).sum::<i64>() <= budget);
         for &index in &chosen {
-            prop_assert!(history[index].terms.iter().any(|term| asked.contains(term)));
+            prop_assert!(terms(history[index]).iter().any(|term| asked.contains(term)));
         }
-        prop_assert_eq!(best(&asked, &history, budget), chosen);
+        prop_assert_eq!(best_of(&question, &history, budget), chosen);
     }
 }

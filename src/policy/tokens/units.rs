@@ -65,6 +65,11 @@ pub fn length(unit: LengthUnit, text: &str) -> usize {
 
 /// The size of a text, in units.
 pub fn text_units(counting: &Counting, text: &str) -> i64 {
+    text_units_above(counting, text, i64::MAX)
+}
+
+/// The size of a text, or a smaller one above `enough`, in units: a long text need not be encoded as a whole.
+pub(super) fn text_units_above(counting: &Counting, text: &str, enough: i64) -> i64 {
     match &counting.text {
         TextUnits::Length => length(counting.unit, text) as i64,
         TextUnits::Mixed { other_units, plain_above } => {
@@ -75,9 +80,9 @@ pub fn text_units(counting: &Counting, text: &str) -> i64 {
             let ascii = text.bytes().filter(u8::is_ascii).count() as i64;
             ascii.saturating_add((units - ascii).saturating_mul(i64::from(*other_units)))
         }
-        TextUnits::Bpe { encoding } => bpe::count(*encoding, text),
-        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count(text),
-        TextUnits::Vocabulary { attached: Attached(None), .. } => bpe::count(Encoding::Qwen, text),
+        TextUnits::Bpe { encoding } => bpe::count_above(*encoding, text, enough),
+        TextUnits::Vocabulary { attached: Attached(Some(vocabulary)), .. } => vocabulary.count_above(text, enough),
+        TextUnits::Vocabulary { attached: Attached(None), .. } => bpe::count_above(Encoding::Qwen, text, enough),
     }
 }
 
