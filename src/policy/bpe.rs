@@ -198,10 +198,16 @@ struct Table {
 }
 
 impl Table {
-    fn new(ranks: HashMap<Box<[u8]>, u32>, piece: &str, specials: SpecialTokens, form: Form) -> Self {
+    fn new(
+        ranks: HashMap<Box<[u8]>, u32>,
+        piece: &str,
+        specials: SpecialTokens,
+        form: Form,
+        known: KnownCounts,
+    ) -> Self {
         let longest = ranks.keys().map(|token| token.len()).max().unwrap_or(0);
         let pieces = Regex::new(piece).expect("a constant pattern");
-        Self { ranks, longest, pieces, specials, form, known: KnownCounts::default() }
+        Self { ranks, longest, pieces, specials, form, known }
     }
 
     /// Unpacks a built-in table: the tokens by rank, each after its length in one byte.
@@ -215,7 +221,7 @@ impl Table {
             ranks.insert(token.into(), rank);
             rest = behind;
         }
-        Self::new(ranks, piece, specials, form)
+        Self::new(ranks, piece, specials, form, KnownCounts::of(packed))
     }
 
     fn count(&self, text: &str) -> i64 {
@@ -350,7 +356,8 @@ impl Vocabulary {
             return Err(VocabularyError::MissingByte { byte });
         }
         let fingerprint = blake3::hash(bytes).to_hex().to_string();
-        let table = Table::new(ranks, QWEN_PIECE, SpecialTokens::Tokens, Form::Composed);
+        let known = KnownCounts::of(bytes);
+        let table = Table::new(ranks, QWEN_PIECE, SpecialTokens::Tokens, Form::Composed, known);
         Ok(Self { name: name.to_owned(), fingerprint, table })
     }
 
