@@ -24,7 +24,7 @@ use crate::model::view::{self, View, ViewMessage};
 use crate::policy::last_resort::Size;
 use crate::policy::plan::PlanningInput;
 use crate::policy::tokens::RunningEstimate;
-use crate::policy::{Policy, last_resort, overflow, plan, recall, render};
+use crate::policy::{last_resort, overflow, plan, recall, render};
 use reports::Reports;
 use resume::ResumePoints;
 use usage::{CurrentUsage, RunningUsage};

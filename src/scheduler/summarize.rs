@@ -104,17 +104,18 @@ async fn call(
     observer: &dyn Observer,
 ) -> Result<SummaryOutput, Answer<'static>> {
     let limit = Duration::from_millis(limits::SUMMARIZE_MS_MAX);
-    let unavailable = |reason, message: String, retry_after_ms| {
-        Err(Answer::Unavailable { failure: Failure::new(reason, message), retry_after_ms })
+    let unavailable = |reason, message: String, retry_after_ms| Answer::Unavailable {
+        failure: Failure::new(reason, message),
+        retry_after_ms,
     };
     match tokio::time::timeout(limit, summarizer.summarize(input, observer)).await {
         Ok(Ok(output)) => Ok(output.completed(input)),
         Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
-            unavailable(FailureReason::SummarizerUnavailable, message, retry_after_ms)
+            Err(unavailable(FailureReason::SummarizerUnavailable, message, retry_after_ms))
         }
         Ok(Err(summarizer::Error::Permanent { message })) => {
             Err(Answer::Failed(Failure::new(FailureReason::SummarizerFailed, message)))
         }
-        Err(_) => unavailable(FailureReason::SummarizerTimeout, "the summarizer took too long".to_owned(), None),
+        Err(_) => Err(unavailable(FailureReason::SummarizerTimeout, "the summarizer took too long".to_owned(), None)),
     }
 }

@@ -197,7 +197,7 @@ fn the_metrics_of_a_daemon_move_with_its_compactions() {
     assert!(event_count >= i64::try_from(events).expect("few"), "{event_count} of {events}");
     let printed = daemon.text(&["status", session]);
     assert!(printed.contains("breaker         closed") && printed.contains("is done: "), "{printed}");
-    assert_eq!(daemon.json(&["status", session])[0]["sessionId"], session);
+    assert_eq!(daemon.json(&["status", session])[0]["session"]["sessionId"], session);
 }
 
 /// The purpose of a request, true if it returned a summary, and its cost.

@@ -11,8 +11,8 @@ use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{FinishReason, GivenView, NewFinish, NewMessage};
 use longhand::model::usage::{ModelWindow, Usage, UsageDoubt};
 use longhand::store::Caller;
-use std::cell::Cell;
 use std::collections::BTreeMap;
+use tokio::sync::Notify;
 
 #[tokio::test]
 async fn messages_after_a_view_are_estimated_on_top_at_any_age() {
@@ -216,7 +216,7 @@ async fn an_answer_is_consistent_during_concurrent_writes() {
     let test = TestApp::start().await;
     let session = test.session("opencode@seed", 4_000, 500).await;
     test.append(&session, &turns(1, 2, 100)).await;
-    let done = Cell::new(false);
+    let ended = Notify::new();
     let writer = async {
         for number in 0..60 {
             let view = test.context(&session).await;
@@ -226,15 +226,18 @@ async fn an_answer_is_consistent_during_concurrent_writes() {
             test.append(&session, &format!("u{} 300c", 300 + number)).await;
         }
         test.settled().await;
-        done.set(true);
+        ended.notify_one();
     };
     let reader = async {
         let mut views = BTreeMap::new();
-        while !done.get() {
+        let mut head = test.app.store().watch_head();
+        loop {
             let view = test.context(&session).await;
             views.insert(view.revision, view);
-            // A view from memory is there at once.
-            tokio::task::yield_now().await;
+            tokio::select! {
+                changed = head.changed() => changed.expect("the store is open"),
+                () = ended.notified() => break,
+            }
         }
         let last = test.context(&session).await;
         views.insert(last.revision, last);

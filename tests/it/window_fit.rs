@@ -289,6 +289,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     let over = async |preset: &str| {
         let session = test.session(preset, 12_000, 3_000).await;
         append(&test, &session, turns_of(1, 12, 4_000)).await;
+        settled(&test, &session).await;
         session
     };
     let off = over("smolagents").await;
@@ -299,6 +300,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     // An undo holds automatic compactions.
     let held = over("opencode@seed").await;
     while test.app.undo(&held, None, Caller::default()).await.is_ok() {}
+    settled(&test, &held).await;
     let reason = test.context(&held).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::UndoHold);
     // The window of a call.

@@ -6,7 +6,7 @@
 use crate::generate::{Conversation, text};
 use crate::report::{Class, Reason};
 use longhand::policy::bpe::Encoding;
-use longhand::policy::retrieval::{self, Candidate};
+use longhand::policy::retrieval;
 use longhand::policy::{Policy, Retrieval};
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -95,9 +95,10 @@ impl Limits {
 
     /// The number of passages shown whole, and the tokens of a truncated one.
     pub(super) fn shown(&self) -> Value {
-        let candidate = Candidate { terms: vec!["word".to_owned()], tokens: self.tokens };
-        let candidates = vec![candidate; self.count as usize];
-        let whole = retrieval::best(&["word".to_owned()], &candidates, self.rule.budget_tokens).len();
+        let query = ["word".to_owned()];
+        let candidates = vec![query.to_vec(); self.count as usize];
+        let size = |_: usize, room: i64| (self.tokens <= room).then_some(self.tokens);
+        let whole = retrieval::best(&query, &candidates, size, self.rule.budget_tokens).len();
         json!({ "whole": whole, "cut": 0 })
     }
 
