@@ -25,7 +25,7 @@ use longhand::model::time::Timestamp;
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{Pruned, SourceMessage, ViewMessage};
 use longhand::policy::plan::{self, PlanningInput};
-use longhand::policy::{Policy, presets};
+use longhand::policy::{Policy, RESUME_TEXT, presets};
 use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
@@ -49,7 +49,7 @@ const PROFILE: Profile = Profile {
     ..Profile::FULL
 };
 
-static CLASSES: [Class; 5] = [
+static CLASSES: [Class; 6] = [
     Class {
         name: "what nobody has answered stays",
         reason: Reason::P9,
@@ -85,12 +85,19 @@ static CLASSES: [Class; 5] = [
                       character out.",
         test: ("src/policy/truncate.rs", "a_character_is_never_split"),
     },
+    Class {
+        name: "a view begins with the user",
+        reason: Reason::P9,
+        explanation: "A reply may follow OpenCode's summary at once; we put a line of the user before it.",
+        test: ("src/policy/render/tests.rs", "nobody_but_the_user_begins"),
+    },
 ];
 static UNANSWERED: &Class = &CLASSES[0];
 static FAILED: &Class = &CLASSES[1];
 static ONE_SUMMARY: &Class = &CLASSES[2];
 static EMPTY: &Class = &CLASSES[3];
 static WHOLE_CHARACTERS: &Class = &CLASSES[4];
+static OPENING: &Class = &CLASSES[5];
 
 /// Windows as context, input and output. OpenCode needs a folder for each pair of settings, so that there are few.
 const WINDOWS: [(i64, Option<i64>, i64); 5] = [
@@ -679,7 +686,13 @@ impl Question for Viewed {
 
     fn explain(&self, theirs: &Value, _again: Option<&Value>) -> Option<&'static Class> {
         let theirs = theirs.as_array()?;
-        let without_failed = self.without_failed();
+        let opening = json!({"role": "user", "texts": [RESUME_TEXT]});
+        let without_opening = |sent: Vec<Value>| sent.into_iter().filter(|entry| *entry != opening).collect::<Vec<_>>();
+        let ours = without_opening(self.ours().as_array()?.clone());
+        if ours == *theirs {
+            return Some(OPENING);
+        }
+        let without_failed = self.without_failed().map(without_opening);
         if without_failed.as_ref() == Some(theirs) {
             return Some(FAILED);
         }
@@ -689,6 +702,6 @@ impl Question for Viewed {
         let mut behind = theirs.get(2..)?.windows(2);
         let at = 2 + behind.position(|it| it[0] == marker && it[1]["text"] == summary_text(earlier))?;
         let once = [&theirs[..at], &theirs[at + 2..]].concat();
-        (without_failed.as_ref() == Some(&once) || json!(once) == self.ours()).then_some(ONE_SUMMARY)
+        (without_failed.as_ref() == Some(&once) || once == ours).then_some(ONE_SUMMARY)
     }
 }

@@ -17,7 +17,7 @@ use longhand::policy::FileTools;
 use longhand::policy::branch::BranchRules;
 use longhand::policy::files::{self, FileOperations};
 use longhand::policy::presets::pi;
-use longhand::policy::{Policy, overflow, plan, tokens};
+use longhand::policy::{Policy, RESUME_TEXT, overflow, plan, tokens};
 use rand::Rng;
 use serde_json::{Value, json};
 use session::{Prepared, Session};
@@ -43,6 +43,7 @@ pub(crate) const V0_73: Pi = Pi {
         NOTHING,
         RECORDS,
         PAIRED,
+        OPENING,
         questions::STOPPED,
         questions::UNREPORTED,
         questions::REFUSED,
@@ -55,7 +56,7 @@ pub(crate) const V1_5: Pi = Pi {
     policy: pi::v1_5,
     extensions: true,
     profile: PROFILE,
-    classes: &[UNANSWERED, RECORDS, PAIRED, questions::STOPPED, questions::REFUSED],
+    classes: &[UNANSWERED, RECORDS, PAIRED, OPENING, questions::STOPPED, questions::REFUSED],
 };
 
 const PROFILE: Profile = Profile {
@@ -72,6 +73,13 @@ const UNANSWERED: Class = Class {
     reason: Reason::P9,
     explanation: "pi summarizes requests whose reply failed, and results that no reply has read; we cut before them.",
     test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
+};
+
+const OPENING: Class = Class {
+    name: "a view begins with the user",
+    reason: Reason::P9,
+    explanation: "pi's context may begin with a reply; we put a line of the user before it.",
+    test: ("src/policy/render/tests.rs", "nobody_but_the_user_begins"),
 };
 
 const NOTHING: Class = Class {
@@ -263,13 +271,17 @@ fn explain_boundary(session: &Session, ours: &Value, theirs: &Value) -> Option<&
     (ours? == theirs.unsplit() && session.has_record_before_request(theirs.first)).then_some(&RECORDS)
 }
 
-/// Explains views that are equal without the results that Longhand adds.
+/// Explains views that are equal without the results and the line of the user that Longhand adds.
 fn explain_view(ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let (ours, theirs) = (ours.as_array()?, theirs.as_array()?);
     let theirs_has = |line: &Value| theirs.iter().any(|other| other == line);
     let is_made_up = |line: &&Value| line["kind"] == "paired" && !theirs_has(line);
     let rest: Vec<&Value> = ours.iter().filter(|line| !is_made_up(line)).collect();
-    (rest.len() < ours.len() && rest.into_iter().eq(theirs)).then_some(&PAIRED)
+    let opening = json!({ "role": "user", "kind": "text", "text": RESUME_TEXT });
+    match rest.split_first() {
+        Some((first, behind)) if **first == opening => behind.iter().copied().eq(theirs).then_some(&OPENING),
+        _ => (rest.len() < ours.len() && rest.into_iter().eq(theirs)).then_some(&PAIRED),
+    }
 }
 
 #[cfg(test)]
@@ -283,10 +295,11 @@ mod tests {
     }
 
     #[test]
-    fn only_results_that_we_made_up_are_explained() {
+    fn only_what_we_made_up_is_explained() {
         let call = json!({ "kind": "call", "id": "c" });
         let paired = json!({ "kind": "paired", "id": "c" });
         let result = json!({ "kind": "result", "id": "c" });
+        let opening = json!({ "role": "user", "kind": "text", "text": RESUME_TEXT });
         for (ours, theirs, explained) in [
             (json!([call, paired]), json!([call]), true),
             (json!([call, paired, result]), json!([call, result]), true),
@@ -294,6 +307,9 @@ mod tests {
             (json!([call, paired]), json!([call, result]), false),
             (json!([paired]), json!([call]), false),
             (json!([call]), json!([]), false),
+            (json!([opening, call]), json!([call]), true),
+            (json!([opening, call, result]), json!([call]), false),
+            (json!([call, opening]), json!([call]), false),
         ] {
             assert_eq!(explain_view(&ours, &theirs).is_some(), explained, "{ours} {theirs}");
         }
