@@ -11,7 +11,7 @@ use longhand::model::compaction::Level;
 use longhand::model::message::{FinishReason, Role};
 use longhand::model::part::PartBody;
 use longhand::model::usage::ModelWindow;
-use longhand::model::view::{SourceMessage, ViewKind};
+use longhand::model::view::{SourceMessage, ViewKind, ViewMessage};
 use longhand::policy::branch::{self, BranchRules};
 use longhand::policy::files::FileOperations;
 use longhand::policy::prompt::{Detail, GAP, entries};
@@ -215,7 +215,9 @@ impl Pi {
         let view = plan::view(policy, session.sources());
         let revision =
             |id| session.sources().iter().find(|source| source.message.id == id).map(|it| it.message.revision);
-        let shown = view.messages.iter().filter(|message| message.kind != ViewKind::Paired);
+        // A message that we add has no entry.
+        let is_added = |message: &&ViewMessage| matches!(message.kind, ViewKind::Paired | ViewKind::Filler);
+        let shown = view.messages.iter().filter(|message| !is_added(message));
         let ours = shown.map(|message| match message.source.and_then(revision) {
             Some(revision) if revision > 0 => json!(revision),
             _ => json!("summary"),
