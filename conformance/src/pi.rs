@@ -278,9 +278,14 @@ fn explain_view(ours: &Value, theirs: &Value) -> Option<&'static Class> {
     let is_made_up = |line: &&Value| line["kind"] == "paired" && !theirs_has(line);
     let rest: Vec<&Value> = ours.iter().filter(|line| !is_made_up(line)).collect();
     let opening = json!({ "role": "user", "kind": "text", "text": RESUME_TEXT });
-    match rest.split_first() {
-        Some((first, behind)) if **first == opening => behind.iter().copied().eq(theirs).then_some(&OPENING),
-        _ => (rest.len() < ours.len() && rest.into_iter().eq(theirs)).then_some(&PAIRED),
+    // It comes after the system's messages.
+    let at = rest.iter().position(|line| line["role"] != "system");
+    match at.filter(|at| *rest[*at] == opening) {
+        Some(at) => {
+            let whole = rest[..at].iter().chain(&rest[at + 1..]);
+            whole.copied().eq(theirs).then_some(&OPENING)
+        }
+        None => (rest.len() < ours.len() && rest.into_iter().eq(theirs)).then_some(&PAIRED),
     }
 }
 
