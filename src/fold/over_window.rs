@@ -1,4 +1,4 @@
-//! The reason for which a view exceeds its window, for everything that tells people of it.
+//! The reason for which a view exceeds its window, for every answer that states it.
 
 use super::Fold;
 use super::guards::{self, Guards};

@@ -129,7 +129,7 @@ pub fn reaction(
             && compaction.state != CompactionState::Superseded
             && (compaction.state.is_active() || compaction.end_revision.is_some_and(|end| end > given))
     };
-    // Figures that stay above the window, whatever the view is, tell nothing more.
+    // Figures that stay above the window, whatever the view is, say nothing of its size.
     let is_repeated = overflow == Overflow::Answered
         && compactions.iter().any(|compaction| {
             compaction.request.trigger == Trigger::Overflow

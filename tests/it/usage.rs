@@ -315,8 +315,8 @@ async fn one_impossible_report_stops_no_compaction() {
         let session = test.session(preset, 32_000, 8_000).await;
         test.append(&session, "u0 400c").await;
         let usage = Usage { input: 39_000, output: 1_000, total: Some(40_000), ..Usage::default() };
-        let told = reported(&test, &session, "a0", Some(usage), FinishReason::Stop).await.context;
-        assert_eq!(told.usage_doubt, Some(UsageDoubt::AboveWindow), "{preset}");
+        let answer = reported(&test, &session, "a0", Some(usage), FinishReason::Stop).await.context;
+        assert_eq!(answer.usage_doubt, Some(UsageDoubt::AboveWindow), "{preset}");
         let view = test.context(&session).await;
         assert_eq!(view.context_tokens, view.estimated_tokens, "{preset}: it is no size");
         for turn in 1..60 {
@@ -355,8 +355,8 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
     test.append(&session, &turns(1, 10, 6_000)).await;
     let size = test.context(&session).await.estimated_tokens;
     let honest = Usage { input: size + 2_000, output: 300, ..Usage::default() };
-    let told = reported(&test, &session, "a90", Some(honest), FinishReason::Stop).await.context;
-    assert_eq!((told.usage_doubt, told.context_tokens), (None, Some(size + 2_300)));
+    let answer = reported(&test, &session, "a90", Some(honest), FinishReason::Stop).await.context;
+    assert_eq!((answer.usage_doubt, answer.context_tokens), (None, Some(size + 2_300)));
     let broken = Usage { output: 2, ..Usage::default() };
     let partial = Usage { input: 3, output: 2, ..Usage::default() };
     let summed = Usage { input: 3 * size, output: 2, ..Usage::default() };
@@ -367,12 +367,16 @@ async fn usage_that_cannot_be_the_size_of_its_view_is_recorded_and_not_believed(
         ("a94", honest, FinishReason::Stop, UsageDoubt::Stale),
         ("a95", summed, FinishReason::Stop, UsageDoubt::Sum),
     ] {
-        let told = reported(&test, &session, name, Some(usage), reason).await.context;
+        let answer = reported(&test, &session, name, Some(usage), reason).await.context;
         // A report behind a low one is compared with the estimate alone.
         let doubt = if name == "a93" { None } else { Some(doubt) };
-        assert_eq!(told.usage_doubt, doubt, "{name}");
+        assert_eq!(answer.usage_doubt, doubt, "{name}");
         let view = test.context(&session).await;
-        assert_eq!((Some(view.context_tokens), view.usage_doubt), (told.context_tokens, told.usage_doubt), "{name}");
+        assert_eq!(
+            (Some(view.context_tokens), view.usage_doubt),
+            (answer.context_tokens, answer.usage_doubt),
+            "{name}"
+        );
         assert!(view.context_tokens >= size && view.context_tokens < size + 10_000, "{name}: {}", view.context_tokens);
         assert_eq!(test.app.get_message(&session, name).await.expect("it").0.finish.usage, Some(usage), "as reported");
     }
