@@ -1,5 +1,5 @@
-//! The kinds of refusals, what helps against each, and what each provider says for it. Documentation, error bodies in public bug reports, and the sentences
-//! that OpenCode and pi recognise are the sources.
+//! The kinds of refusals, what helps against each, and what each provider says for it. The sources are documentation,
+//! error bodies in public bug reports, and the sentences that OpenCode and pi recognise.
 
 use Kind::{Busy, Invalid, Media, Quota, Rate, TooLarge, TooLong};
 use Said::{Codes, Statuses, Texts};
