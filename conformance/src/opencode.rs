@@ -88,7 +88,8 @@ static CLASSES: [Class; 6] = [
     Class {
         name: "a view begins with the user",
         reason: Reason::P9,
-        explanation: "A reply may follow OpenCode's summary at once; we put a line of the user before it.",
+        explanation: "In OpenCode a reply may come first, or follow the summary at once; we put a line of the user before \
+                      it.",
         test: ("src/policy/render/tests.rs", "nobody_but_the_user_begins"),
     },
 ];
@@ -514,6 +515,16 @@ impl Question for Overflow {
 
 // ------------------------------------------------------------------------------------------------ view
 
+/// The messages sent to the model without the line of the user that we put at the beginning, or behind the marker and
+/// the summary.
+fn without_opening(mut sent: Vec<Value>) -> Vec<Value> {
+    let opening = json!({"role": "user", "texts": [RESUME_TEXT]});
+    if let Some(at) = [0, 2].into_iter().find(|at| sent.get(*at) == Some(&opening)) {
+        sent.remove(at);
+    }
+    sent
+}
+
 /// The messages sent to the model.
 struct Viewed {
     history: History,
@@ -686,8 +697,6 @@ impl Question for Viewed {
 
     fn explain(&self, theirs: &Value, _again: Option<&Value>) -> Option<&'static Class> {
         let theirs = theirs.as_array()?;
-        let opening = json!({"role": "user", "texts": [RESUME_TEXT]});
-        let without_opening = |sent: Vec<Value>| sent.into_iter().filter(|entry| *entry != opening).collect::<Vec<_>>();
         let ours = without_opening(self.ours().as_array()?.clone());
         if ours == *theirs {
             return Some(OPENING);

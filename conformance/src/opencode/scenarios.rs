@@ -5,7 +5,7 @@
 //! replaced by a new session with our compaction, from the next request of the user on.
 
 use super::history::{file, message as written};
-use super::{entries, entry, in_order, limits, transcript, window};
+use super::{entries, entry, in_order, limits, transcript, window, without_opening};
 use crate::generate::{Conversation, Profile};
 use crate::harm;
 use crate::harness::{Asker, Comparison, Peer, PeerFailure, Run, System, at_once};
@@ -76,9 +76,11 @@ const FREES: Class = Class {
     test: ("tests/it/guards.rs", "an_open_breaker_names_its_reason_and_the_kinds_it_allows"),
 };
 
-static CLASSES: [Class; 6] = [MOMENT, super::CLASSES[0], super::CLASSES[2], super::CLASSES[4], FITS, FREES];
+static CLASSES: [Class; 7] =
+    [MOMENT, super::CLASSES[0], super::CLASSES[2], super::CLASSES[4], FITS, FREES, super::CLASSES[5]];
 static UNANSWERED: &Class = &CLASSES[1];
 static ONE_SUMMARY: &Class = &CLASSES[2];
+static OPENING: &Class = &CLASSES[6];
 
 impl System for Scenarios {
     fn name(&self) -> &'static str {
@@ -633,7 +635,11 @@ impl Course<'_> {
         }) {
             once.drain(at..at + 2);
         }
-        let why = (once.len() < theirs.len() && once == ours).then_some(ONE_SUMMARY);
+        let plain = without_opening(ours.clone());
+        let why = match once.len() < theirs.len() {
+            true => (once == plain).then_some(ONE_SUMMARY),
+            false => (once == plain && plain.len() < ours.len()).then_some(OPENING),
+        };
         self.record("view", json!({}), json!(ours), json!(theirs), why);
     }
 
