@@ -89,6 +89,10 @@ const DUE: Family = gauge("longhand_sessions_due", "Sessions due for an evaluati
 /// Labels: `guard` (`breaker`, `cooldown`, `overhead`, `undo`).
 const GUARDED: Family =
     gauge("longhand_sessions_guarded", "Sessions with automatic compactions held by a guard, up to 10000 each.");
+/// Labels: `reason` (`pending`, `confirmation`, `retry`, `automatic_off`, `undo_hold`, `fixed_content`,
+/// `last_resort_failed`).
+const OVER_WINDOW: Family =
+    gauge("longhand_sessions_over_window", "Sessions with a view that exceeds its window, up to 10000 in all.");
 const READY: Family =
     gauge("longhand_compactions_ready", "Compactions waiting for a worker or for their next attempt.");
 const RUNNING: Family = gauge("longhand_compactions_running", "Running compactions.");
@@ -287,6 +291,10 @@ pub(super) fn text(info: &pb::GetServerInfoResponse) -> String {
         ("undo", info.undo_session_count),
     ];
     exposition.family(GUARDED, Scale::Whole, guards.map(|(guard, count)| (vec![("guard", guard.to_owned())], count)));
+    let reason = |count: &pb::OverWindowCount| label(count.reason().as_str_name(), "OVER_WINDOW_REASON_", "unknown");
+    let over_window =
+        info.over_window_counts.iter().map(|count| (vec![("reason", reason(count))], count.session_count));
+    exposition.family(OVER_WINDOW, Scale::Whole, over_window);
     exposition.figure(READY, info.ready_compaction_count);
     exposition.figure(RUNNING, info.running_compaction_count);
     exposition.family(
@@ -494,6 +502,10 @@ mod tests {
                 unknown,
             ],
             cooldown_session_count: 7,
+            over_window_counts: vec![pb::OverWindowCount {
+                reason: pb::OverWindowReason::FixedContent.into(),
+                session_count: 4,
+            }],
             scheduler_failure: Some(pb::SchedulerFailure::default()),
             failing_session_ids: vec!["ses_1".to_owned()],
             contradictions: vec![pb::ContradictionCount { kind: pb::ContradictionKind::Commit.into(), count: 3 }],
@@ -537,6 +549,7 @@ mod tests {
             ("longhand_scheduler_stopped".to_owned(), 1.0),
             ("longhand_sessions_failing".to_owned(), 1.0),
             (r#"longhand_sessions_guarded{guard="cooldown"}"#.to_owned(), 7.0),
+            (r#"longhand_sessions_over_window{reason="fixed_content"}"#.to_owned(), 4.0),
             (format!("longhand_compactions_total{}", of("summary", "auto", "done")), 2.0),
             (format!("longhand_compactions_total{}", of("summary", "auto", "failed")), 4.0),
             (format!("longhand_compactions_total{}", of("prune", "none", "done")), 3.0),

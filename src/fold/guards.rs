@@ -24,8 +24,8 @@ use crate::policy::{LevelPolicy, Policy, continuing, overflow};
 /// attempt, and by twice as much while the breaker is open.
 pub const RETRY_GROWTH_DIVISOR: i64 = 20;
 
-/// Divisor of the window. After a compaction the view must grow by this fraction of the window before another one that
-/// cannot reach its aim because of overhead.
+/// Divisor of the tokens at which the first level is due. After a compaction the view must grow by this fraction of them
+/// before another one that cannot reach its aim because of overhead.
 const FILLED_GROWTH_DIVISOR: i64 = 4;
 
 /// The past of a session, from which guards follow.
@@ -123,8 +123,9 @@ impl Guards {
         let newest = since_change(past).find(|(_, compaction)| {
             !reports_overhead(compaction) && compaction.request.trigger != Trigger::Maintenance
         });
+        let due = overflow::due_at(policy, window).unwrap_or(window.context);
         let filled_growth = newest.map(|(at, compaction)| {
-            growth_left((window.context / FILLED_GROWTH_DIVISOR).max(1), compaction.base_revision.unwrap_or(at))
+            growth_left((due / FILLED_GROWTH_DIVISOR).max(1), compaction.base_revision.unwrap_or(at))
         });
         let filled_growth = filled_growth.filter(|left| *left > 0);
         Self {

@@ -3,7 +3,7 @@
 use super::backup;
 use super::convert::compaction::{contradiction_kind, kind, level, state, trigger};
 use super::convert::count;
-use super::convert::session::durability;
+use super::convert::session::{durability, over_window_reason};
 use crate::app::admin::{
     Breaker, COMMIT_BOUNDS_MICROS, ChainHead, CheckItem, Checked, Checkpoints, CompactionCounter, Figures, Finding,
     PresetInfo, Provider, ReadFailure, Spent, WriteState,
@@ -12,6 +12,7 @@ use crate::app::scrub::{ScrubItem, ScrubState};
 use crate::app::traffic::TrafficState;
 use crate::app::{Error, Longhand, Reason};
 use crate::model::compaction::ContradictionKind;
+use crate::model::session::OverWindowReason;
 use crate::pb;
 use crate::pb::admin_service_server::AdminService;
 use crate::pb::check_integrity_response::Item;
@@ -51,6 +52,10 @@ fn compaction_count(counter: &CompactionCounter) -> pb::CompactionCount {
         freed_tokens: counter.freed_tokens,
         trigger: counter.trigger.map_or(pb::CompactionTrigger::Unspecified, trigger).into(),
     }
+}
+
+fn over_window_count((reason, count): &(OverWindowReason, i64)) -> pb::OverWindowCount {
+    pb::OverWindowCount { reason: over_window_reason(*reason).into(), session_count: *count }
 }
 
 fn contradicted((kind, count): &(ContradictionKind, i64)) -> pb::ContradictionCount {
@@ -241,6 +246,7 @@ impl AdminService for Admin {
             undo_session_count: info.statistics.undo_count,
             cooldown_session_count: info.statistics.cooldown_count,
             overhead_session_count: info.statistics.overhead_count,
+            over_window_counts: info.statistics.over_window.iter().map(over_window_count).collect(),
             contradictions: info.statistics.contradictions.iter().map(contradicted).collect(),
             stopped_session_ids: info.statistics.stopped.iter().map(ToString::to_string).collect(),
             spendings: info.spent.into_iter().map(spending).collect(),

@@ -5,9 +5,10 @@ use super::error::Error;
 use super::inputs::{guard_input, planning_input};
 use super::worker::Worker;
 use crate::fold::guards::{self, Decision, Guards, RecoveryRequest};
-use crate::fold::{Fold, wake};
+use crate::fold::{Fold, over_window, wake};
 use crate::loaded::LoadedSession;
 use crate::model::compaction::{Compaction, CompactionRequest};
+use crate::model::session::OverWindowReason;
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan::PlanningInput;
@@ -66,12 +67,14 @@ impl Worker {
         let guards = Guards::new(planning, fold, guard_input(&rows));
         let due = DueSession { source, planning, fold, guards };
         let decision = if pending.compaction.is_none() { guards::decide(planning, fold, &due.guards) } else { None };
-        Ok(Evaluated {
-            recovery: due.recovery(&compactions),
-            decided: decision.map(|decision| due.decided_request(decision)),
-            usage: WindowUsage { window: source.window.clone(), context_tokens: due.tokens() },
-            evaluation: due.evaluation(),
-        })
+        let recovery = due.recovery(&compactions);
+        let decided = decision.map(|decision| due.decided_request(decision));
+        let over_window = match pending.compaction.filter(|_| !fold.fits(&source.window)) {
+            Some(id) => due.over_window(Some(&self.store.compaction(id).await?), false),
+            None => due.over_window(None, recovery.is_some() || decided.is_some()),
+        };
+        let usage = WindowUsage { window: source.window.clone(), context_tokens: due.tokens() };
+        Ok(Evaluated { recovery, decided, usage, evaluation: due.evaluation(over_window) })
     }
 
     /// A session at its newest revision, from memory if it is there, and its pending work. Passages of hidden messages
@@ -135,8 +138,13 @@ impl DueSession<'_> {
         (request, confirm_until.filter(|_| self.fold.fits(window)))
     }
 
+    /// The reason for which the view exceeds its window.
+    fn over_window(&self, current: Option<&Compaction>, is_due: bool) -> Option<OverWindowReason> {
+        over_window::reason(self.planning, self.fold, &self.guards, current, is_due).map(|found| found.reason)
+    }
+
     /// The stored result: the guards, and the wake condition of the next evaluation.
-    fn evaluation(&self) -> Evaluation {
+    fn evaluation(&self, over_window: Option<OverWindowReason>) -> Evaluation {
         let Self { source, planning, fold, ref guards } = *self;
         let tokens = self.tokens();
         Evaluation {
@@ -145,7 +153,7 @@ impl DueSession<'_> {
             context_tokens: tokens,
             guards: guards.to_report(fold.fits(&source.window)),
             condition: wake::condition(planning, fold, guards),
-            over_window: !fold.fits(&source.window),
+            over_window,
         }
     }
 

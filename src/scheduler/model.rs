@@ -404,7 +404,7 @@ impl Fixture {
             context_tokens: 10,
             guards: Guards::default(),
             condition: condition(),
-            over_window: false,
+            over_window: None,
         };
         self.store.evaluated(due, found).await.expect("evaluated");
         // An append after the reading is evaluated again: its due mark is later than the revision that was read.

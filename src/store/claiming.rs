@@ -14,7 +14,7 @@ use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::EventBody;
 use crate::model::layouts;
 use crate::model::mark::Mark;
-use crate::model::session::SessionState;
+use crate::model::session::{OverWindowReason, SessionState};
 use crate::model::time::Timestamp;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -41,7 +41,8 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
         return Ok(None);
     }
     let head = tx.loaded(key)?;
-    let (base, was_over_window, context_tokens) = (head.revision, head.over_window, job.compaction.tokens_at_request);
+    let (base, was_over_window, context_tokens) =
+        (head.revision, head.over_window.is_some(), job.compaction.tokens_at_request);
     let claimed = sqlite::query(CLAIM)
         .bind(row)
         .bind(owner.as_bytes().to_vec())
@@ -53,6 +54,8 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
     if claimed == 0 {
         return Ok(None);
     }
+    let over_window = &mut tx.loaded(key)?.over_window;
+    *over_window = over_window.map(|_| OverWindowReason::Pending);
     let caller = Caller { actor: job.compaction.actor.clone(), request: None };
     if job.start_time.is_none() {
         let body = EventBody::CompactionStarted {

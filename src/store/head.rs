@@ -7,7 +7,7 @@ use super::sqlite::{self, Connection, Row};
 use crate::limits;
 use crate::model::ids::{CompactionId, MessageId, SessionId};
 use crate::model::message::GivenView;
-use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
+use crate::model::session::{ContextSize, Guards, OverWindowReason, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::{Revision, Seq};
@@ -96,16 +96,16 @@ pub(crate) struct Head {
     /// The conditions that make the session due.
     pub(crate) wake: Wake,
     pub(crate) current_job: Option<CompactionId>,
-    /// True if the newest decision of this process found the view over its window.
-    pub(crate) over_window: bool,
+    /// The reason for which the view exceeds its window, by the newest decision or by what its compaction did since.
+    pub(crate) over_window: Option<OverWindowReason>,
     pub(crate) open: HashMap<Uuid, OpenMessage>,
 }
 
 const SELECT: &str = "select id, public_id, fork_revision, title, state, metadata_json, window, revision, \
      history_revision, compaction_revision, chain_hash, message_count, update_time, context_tokens, \
      context_revision, appended_bytes, due_revision, due_time, failures, hold_turns, hold_breaker, cooldown_end, \
-     overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time \
-     from session where id = ?1";
+     overhead_tokens, guard_revision, undo_revision, wake_bytes, wake_on_reply, wake_on_request, wake_time, \
+     over_window from session where id = ?1";
 const SELECT_OPEN: &str = "select m.id, m.public_id, m.revision, m.head, \
      (select count(*) from part p where p.message_id = m.id), o.timeout_ms, \
      coalesce((select max(p.number) from part p where p.message_id = m.id), 0), \
@@ -117,7 +117,7 @@ const UPDATE: &str = "update session set title = ?2, state = ?3, metadata_json =
      ?11, context_tokens = ?12, context_revision = ?13, appended_bytes = ?14, due_revision = ?15, \
      due_time = ?16, failures = ?17, hold_turns = ?18, hold_breaker = ?19, cooldown_end = ?20, \
      overhead_tokens = ?21, guard_revision = ?22, undo_revision = ?23, wake_bytes = ?24, wake_on_reply = \
-     ?25, wake_on_request = ?26, wake_time = ?27 where id = ?1";
+     ?25, wake_on_request = ?26, wake_time = ?27, over_window = ?28 where id = ?1";
 
 /// The statements of this file, for the test that prepares them all.
 #[cfg(test)]
@@ -176,7 +176,7 @@ impl Head {
                 on_request: row.get("wake_on_request")?,
                 time: row.get::<Option<i64>>("wake_time")?.map(Timestamp),
             },
-            over_window: false,
+            over_window: row.get::<Option<i32>>("over_window")?.map(OverWindowReason::from_number).transpose()?,
             current_job: job.map(|id| codec::uuid(&id).map(CompactionId)).transpose()?,
             open,
         })
@@ -212,6 +212,7 @@ impl Head {
             .bind(self.wake.on_reply)
             .bind(self.wake.on_request)
             .bind(self.wake.time.map(|time| time.0))
+            .bind(self.over_window.map(OverWindowReason::number))
             .execute(conn)?;
         Ok(())
     }

@@ -19,7 +19,7 @@ use crate::model::compaction::{
 };
 use crate::model::event::EventBody;
 use crate::model::ids::{CompactionId, SessionId};
-use crate::model::session::{ContextSize, Guards, SessionState, WakeCondition};
+use crate::model::session::{ContextSize, Guards, OverWindowReason, SessionState, WakeCondition};
 use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 
@@ -111,8 +111,8 @@ pub struct Evaluation {
     pub guards: Guards,
     /// The wake condition of the next decision.
     pub condition: WakeCondition,
-    /// True if a request with the view exceeds the largest request that the session's window takes.
-    pub over_window: bool,
+    /// The reason for which a request with the view leaves no space for a reply in the session's window.
+    pub over_window: Option<OverWindowReason>,
 }
 
 macro_rules! select_job {
@@ -604,7 +604,9 @@ impl EndJob {
         let (state, failure, body) = match self.end {
             End::Retry(failure, run_at, loss) => {
                 // The session cannot continue if its view has come to exceed the window meanwhile.
-                let is_urgent = tx.loaded(key)?.over_window && !self.claim.was_over_window;
+                let over_window = &mut tx.loaded(key)?.over_window;
+                let is_urgent = over_window.is_some() && !self.claim.was_over_window;
+                *over_window = over_window.map(|_| OverWindowReason::Retry);
                 let run_at = if is_urgent { run_at.min(tx.now) } else { run_at };
                 sqlite::query(RETRY)
                     .bind(self.claim.job)
@@ -671,7 +673,7 @@ pub(crate) fn evaluated(tx: &mut Tx<'_>, key: SessionKey, found: Evaluation) -> 
     }
     head.wait_for(found.condition, found.at, found.appended_bytes);
     let was_over = std::mem::replace(&mut head.over_window, found.over_window);
-    if found.over_window && !was_over && head.current_job.is_some() {
+    if found.over_window.is_some() && was_over.is_none() && head.current_job.is_some() {
         // The session cannot continue without the compaction that waits for an answer or for its next attempt.
         sqlite::query(EXPEDITE).bind(key.0).bind(tx.now.0).execute(tx.conn)?;
     }

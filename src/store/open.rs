@@ -40,7 +40,10 @@ pub struct Options {
 
 /// All migrations, oldest first: the day on which each was written, its number on that day, and its statements. They are
 /// compiled in, so that no files are needed at run time. A kept library for them would be as long as what is below.
-const MIGRATIONS: &[(i64, &str)] = &[(20_261_124_000_000, include_str!("../../migrations/20261124000000_store.sql"))];
+const MIGRATIONS: &[(i64, &str)] = &[
+    (20_261_124_000_000, include_str!("../../migrations/20261124000000_store.sql")),
+    (20_261_125_000_000, include_str!("../../migrations/20261125000000_over_window.sql")),
+];
 
 /// Opens a connection. With `creates` the database is made if it does not exist.
 fn connect(directory: &Path, durability: Durability, creates: bool) -> Result<Connection> {

@@ -7,6 +7,7 @@ use super::sqlite::{self, Connection, Query};
 use crate::limits;
 use crate::model::compaction::{CompactionKind, CompactionState, ContradictionKind, Level, Outcome, Trigger};
 use crate::model::ids::SessionId;
+use crate::model::session::OverWindowReason;
 use crate::model::time::Timestamp;
 
 /// The counter of compactions that ended in the same way.
@@ -41,6 +42,8 @@ pub struct Statistics {
     pub cooldown_count: i64,
     /// Sessions whose window is filled by overhead that no compaction removes.
     pub overhead_count: i64,
+    /// Sessions whose view leaves no space for a reply in its window by the newest decision, by the reason.
+    pub over_window: Vec<(OverWindowReason, i64)>,
     /// The sessions with an open breaker, and those whose window the overhead takes up; `limits::STATUS_SESSIONS_MAX`
     /// of each.
     pub stopped: Vec<SessionId>,
@@ -61,6 +64,8 @@ const BREAKERS: &str =
 const UNDONE: &str = "select count(*) from (select 1 from session where hold_turns > 0 and hold_breaker = 0 limit +?1)";
 const FILLED: &str = "select count(*) from (select 1 from session where overhead_tokens is not null limit +?1)";
 const IN_COOLDOWN: &str = "select count(*) from (select 1 from session where cooldown_end > ?2 limit +?1)";
+const OVER_WINDOW: &str = "select over_window, count(*) from \
+     (select over_window from session where over_window is not null limit +?1) group by over_window";
 const STOPPED_BY_BREAKER: &str = "select public_id from session where hold_turns > 0 and hold_breaker = 1 limit +?1";
 const STOPPED_BY_OVERHEAD: &str = "select public_id from session where overhead_tokens is not null limit +?1";
 
@@ -76,6 +81,7 @@ pub(super) const STATEMENTS: &[&str] = &[
     UNDONE,
     FILLED,
     IN_COOLDOWN,
+    OVER_WINDOW,
     STOPPED_BY_BREAKER,
     STOPPED_BY_OVERHEAD,
 ];
@@ -113,6 +119,9 @@ pub(super) fn statistics(reader: &mut Reader<'_>, now: Timestamp) -> Result<Stat
     statistics.undo_count = count(reader, sqlite::query(UNDONE).bind(most))?;
     statistics.cooldown_count = count(reader, sqlite::query(IN_COOLDOWN).bind(most).bind(now.0))?;
     statistics.overhead_count = count(reader, sqlite::query(FILLED).bind(most))?;
+    for row in reader.all(sqlite::query(OVER_WINDOW).bind(most))? {
+        statistics.over_window.push((OverWindowReason::from_number(row.get(0)?)?, row.get(1)?));
+    }
     for statement in [STOPPED_BY_BREAKER, STOPPED_BY_OVERHEAD] {
         for row in reader.all(sqlite::query(statement).bind(limits::STATUS_SESSIONS_MAX))? {
             let session = SessionId(codec::uuid(row.get(0)?)?);

@@ -4,7 +4,7 @@ use crate::support::{TestApp, conversation, text, turns, window};
 use crate::window_fit::settled;
 use longhand::app::append::Appended;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
-use longhand::app::sessions::{ForkPoint, SessionChange};
+use longhand::app::sessions::{ForkPoint, NewSession, SessionChange};
 use longhand::app::{Error, Reason};
 use longhand::model::compaction::Trigger;
 use longhand::model::event::{EventBody, EventKind};
@@ -346,6 +346,31 @@ async fn figures_that_stay_above_the_window_start_one_recovery() {
         .into_iter()
         .filter(|event| matches!(event.body, EventBody::CompactionStarted { trigger: Trigger::Overflow, .. }));
     assert!(overflows.count() <= 1);
+}
+
+/// What a request has besides its view keeps a level due after each summary. The next one comes when the view has grown
+/// by a share of what makes the level due, however large the window is.
+#[tokio::test]
+async fn a_small_threshold_in_a_large_window_is_applied_again_and_again() {
+    let test = TestApp::start().await;
+    let limits = r#"{"auto": {"threshold": {"limit": {"ratio": 0.02}}}, "guards": {"minimum_gain_tokens": 1}}"#;
+    let session = NewSession {
+        preset: "gemini-cli@0.26".to_owned(),
+        policy_override_json: limits.to_owned(),
+        window: ModelWindow { overhead: 19_500, ..window(1_000_000, 8_000) },
+        ..NewSession::default()
+    };
+    let session = test.create(session).await;
+    for turn in 0..40 {
+        test.append(&session, &format!("u{turn} 12000c")).await;
+        let input = test.context(&session).await.estimated_tokens + 19_500;
+        let usage = Usage { input, output: 1, ..Usage::default() };
+        reported(&test, &session, &format!("a{turn}"), Some(usage), FinishReason::Stop).await;
+        let tokens = test.context(&session).await.context_tokens;
+        assert!(tokens < 40_000, "{tokens} tokens in turn {turn}");
+    }
+    let done = test.events().await.into_iter().filter(|event| event.body.kind() == EventKind::Compacted).count();
+    assert!((10..=30).contains(&done), "{done} compactions in 40 turns");
 }
 
 #[tokio::test]

@@ -59,6 +59,7 @@ struct Tokens {
 struct Compactions {
     summaries: usize,
     supplied: usize,
+    omissions: usize,
     prunes: usize,
     pending: usize,
     without_effect: usize,
@@ -172,8 +173,9 @@ impl Report {
             tokens.input, tokens.output, tokens.reasoning, tokens.cache_read, tokens.cache_write
         ));
         lines.push(format!(
-            "by Longhand: {}, {}; {} supplied, {} pending, {} without effect; {} tokens freed",
+            "by Longhand: {} by summary, {} by omission, {}; {} supplied, {} pending, {} without effect; {} tokens freed",
             counted(compactions.summaries, "compaction"),
+            compactions.omissions,
             counted(compactions.prunes, "prune"),
             compactions.supplied,
             compactions.pending,
@@ -223,12 +225,14 @@ impl Compactions {
             self.pending += 1;
         } else if compaction.state() != pb::CompactionState::Done {
             self.without_effect += 1;
-        } else if compaction.kind() == pb::CompactionKind::Prune {
-            self.prunes += 1;
         } else if compaction.trigger() == pb::CompactionTrigger::Supplied {
             self.supplied += 1;
         } else {
-            self.summaries += 1;
+            *match compaction.kind() {
+                pb::CompactionKind::Prune => &mut self.prunes,
+                pb::CompactionKind::Omission => &mut self.omissions,
+                pb::CompactionKind::Summary | pb::CompactionKind::Unspecified => &mut self.summaries,
+            } += 1;
         }
     }
 }
@@ -281,14 +285,15 @@ mod tests {
                 compaction(State::Done, Kind::Summary, Trigger::Threshold),
                 compaction(State::Done, Kind::Summary, Trigger::Supplied),
                 compaction(State::Done, Kind::Prune, Trigger::Maintenance),
+                compaction(State::Done, Kind::Omission, Trigger::LastResort),
                 compaction(State::Running, Kind::Summary, Trigger::Threshold),
                 compaction(State::Superseded, Kind::Summary, Trigger::Manual),
             ],
         );
         let found = &report.compactions;
         assert_eq!(
-            [found.summaries, found.supplied, found.prunes, found.pending, found.without_effect],
-            [1, 1, 1, 1, 1],
+            [found.summaries, found.supplied, found.omissions, found.prunes, found.pending, found.without_effect],
+            [1, 1, 1, 1, 1, 1],
             "{found:?}"
         );
     }

@@ -141,7 +141,14 @@ pub(super) fn usage_doubt(doubt: Option<UsageDoubt>) -> pb::UsageDoubt {
 
 /// The reason for which a view exceeds its window.
 pub(in crate::grpc) fn over_window(found: OverWindow) -> pb::OverWindow {
-    let reason = match found.reason {
+    let reason = over_window_reason(found.reason).into();
+    let wait_end_time = found.wait_end.map(Into::into);
+    pb::OverWindow { reason, message: found.message, wait_end_time }
+}
+
+/// The kind of reason for which a view exceeds its window.
+pub(in crate::grpc) fn over_window_reason(reason: OverWindowReason) -> pb::OverWindowReason {
+    match reason {
         OverWindowReason::Pending => pb::OverWindowReason::Pending,
         OverWindowReason::Confirmation => pb::OverWindowReason::Confirmation,
         OverWindowReason::Retry => pb::OverWindowReason::Retry,
@@ -150,9 +157,7 @@ pub(in crate::grpc) fn over_window(found: OverWindow) -> pb::OverWindow {
         OverWindowReason::FixedContent => pb::OverWindowReason::FixedContent,
         OverWindowReason::LastResortFailed => pb::OverWindowReason::LastResortFailed,
         OverWindowReason::OtherWindow => pb::OverWindowReason::OtherWindow,
-    };
-    let wait_end_time = found.wait_end.map(Into::into);
-    pb::OverWindow { reason: reason.into(), message: found.message, wait_end_time }
+    }
 }
 
 /// Durability of an acknowledged write.

@@ -8,7 +8,7 @@ use crate::model::ids::MessageId;
 use crate::model::layout::OmitReason;
 use crate::model::message::{FinishReason, MessageKind, Role};
 use crate::model::part::ResultStatus;
-use crate::model::session::SessionState;
+use crate::model::session::{OverWindowReason, SessionState};
 use crate::model::usage::{ModelWindow, Usage};
 use crate::store::error::{Error, Result};
 use uuid::Uuid;
@@ -64,6 +64,18 @@ numbers!(
 );
 numbers!(ResultStatus, "part", ResultStatus::Completed = 1, ResultStatus::Error = 2, ResultStatus::Interrupted = 3);
 numbers!(SessionState, "session", SessionState::Active = 1, SessionState::Archived = 2);
+numbers!(
+    OverWindowReason,
+    "session",
+    OverWindowReason::Pending = 1,
+    OverWindowReason::Confirmation = 2,
+    OverWindowReason::Retry = 3,
+    OverWindowReason::AutomaticOff = 4,
+    OverWindowReason::UndoHold = 5,
+    OverWindowReason::FixedContent = 6,
+    OverWindowReason::LastResortFailed = 7,
+    OverWindowReason::OtherWindow = 8,
+);
 numbers!(CompactionKind, "job", CompactionKind::Prune = 1, CompactionKind::Summary = 2, CompactionKind::Omission = 3);
 numbers!(
     ContradictionKind,
