@@ -1,10 +1,11 @@
 //! Longhand keeps the longhand of every agent session and serves the shorthand that fits a model's window.
 //!
-//! The modules in reading order; `ARCHITECTURE.md` has the dependencies allowed between them, and a test checks these:
+//! The pure heart, [`model`], [`policy`] and [`fold`], is the crate `longhand-core`; the built-in summarizer and the
+//! readers of other agents' transcripts are crates beside it.
+
+//! The modules in reading order; `ARCHITECTURE.md` has the dependencies allowed between them, and a test checks those
+//! that no crate boundary does:
 //!
-//! - [`model`]: the nouns: sessions, messages, parts, marks, layouts, views.
-//! - [`policy`]: the verbs: pure decisions about the content of a view, and the presets.
-//! - [`fold`]: everything that follows from a session's rows: its view, hash, estimate, context usage and guards.
 //! - [`limits`]: every bound, by name.
 //! - [`clock`]: the clock and the source of ids.
 //! - [`config`]: the operator's configuration.
@@ -15,15 +16,14 @@
 //! - [`summarizer`]: writers of summaries.
 //! - [`scheduler`]: the start of compactions, and the workers that run them.
 //! - [`app`]: the API in domain types.
-//! - [`interop`]: other agents' transcripts.
 //! - [`pb`]: the generated protocol types.
 //! - [`grpc`]: conversion and streaming.
 //! - [`daemon`]: the composition root.
 //! - [`cli`]: thin clients of the daemon.
 
-pub mod model;
-pub mod policy;
-pub mod fold;
+pub use longhand_core::{fold, model, policy, simulation};
+pub use longhand_interop as interop;
+
 pub mod limits;
 pub mod clock;
 pub mod config;
@@ -34,7 +34,6 @@ pub mod loaded;
 pub mod summarizer;
 pub mod scheduler;
 pub mod app;
-pub mod interop;
 pub mod pb;
 pub mod grpc;
 pub mod daemon;

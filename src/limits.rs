@@ -1,5 +1,7 @@
 //! Every bound in one place. Sizes are bytes and times are milliseconds unless stated otherwise.
 
+use crate::policy::validate::BREAKER_FAILURES_MAX;
+
 /// Bytes of a client id, a request id or an actor.
 pub const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a call id.
@@ -274,10 +276,6 @@ pub const SUMMARY_TASK_WINDOW_DEFAULT: i64 = 128_000;
 pub const SUMMARY_TASK_WINDOW_MAX: i64 = 2_000_000;
 /// Bytes of a hook's output.
 pub const HOOK_OUTPUT_BYTES_MAX: usize = 256 * 1024;
-/// Contradicted claims of one summary that are reported, since an event carries them.
-pub const CONTRADICTIONS_MAX: usize = 24;
-/// Characters of such a claim, and of the fact in the history.
-pub const CONTRADICTION_CHARS_MAX: usize = 200;
 /// Maximum time for one summary with all its requests and the wait for the provider: a history of many times the
 /// summarizer's window is summarized in pieces. Each request has a timeout of its own in the configuration.
 pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;
@@ -308,9 +306,8 @@ pub const POLICY_WAIT_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1_000;
 pub const SESSION_COMPACTIONS_WAITING_MAX: usize = 16;
 /// Jobs that wait between the scheduler and its workers.
 pub const JOB_QUEUE_MAX: usize = 256;
-/// Newest ended compactions from which a session's guards are folded: at least the maximum that a breaker may count
-/// (`policy::validate::BREAKER_FAILURES_MAX`).
-pub const GUARD_COMPACTIONS: i64 = 32;
+/// Newest ended compactions that are read for the guards of a session: as many as a breaker may count.
+pub const GUARD_COMPACTIONS: i64 = BREAKER_FAILURES_MAX as i64;
 /// Attempts to lock a data directory that another process has locked, `LOCK_RETRY_MS` apart.
 pub const LOCK_ATTEMPTS: u32 = 20;
 /// Milliseconds between two such attempts.

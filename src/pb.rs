@@ -2,12 +2,28 @@
 
 mod convert;
 
-#[expect(clippy::too_many_lines, clippy::large_enum_variant, reason = "the generator's business, not ours")]
+#[expect(
+    clippy::allow_attributes,
+    clippy::too_many_lines,
+    clippy::large_enum_variant,
+    reason = "the generator's business, not ours"
+)]
 mod generated {
     tonic::include_proto!("longhand.v1");
 }
+
+use crate::model::time::Timestamp;
 
 pub use generated::*;
 
 /// The compiled protos, for reflection and for the JSON mapping.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/longhand_descriptor.bin"));
+
+/// Microseconds per second.
+const MICROS: i64 = 1_000_000;
+
+/// A time on the wire.
+pub fn timestamp(time: Timestamp) -> prost_types::Timestamp {
+    let nanos = i32::try_from(time.0.rem_euclid(MICROS) * 1_000).unwrap_or_default();
+    prost_types::Timestamp { seconds: time.0.div_euclid(MICROS), nanos }
+}

@@ -59,27 +59,30 @@ const CLASSES: [Class; 4] = [
         name: "no summary of a summary alone",
         reason: Reason::P12,
         explanation: "Gemini CLI summarizes the summary before again when that alone has the share; we do nothing.",
-        test: ("src/policy/select/fraction.rs", "the_current_summary_is_measured_and_never_summarized_alone"),
+        test: (
+            "crates/core/src/policy/select/fraction.rs",
+            "the_current_summary_is_measured_and_never_summarized_alone",
+        ),
     },
     Class {
         name: "what nobody has answered stays",
         reason: Reason::P9,
         explanation: "Gemini CLI summarizes requests that no reply has followed, and in August 2025 running calls too; \
                       we cut before them.",
-        test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
+        test: ("crates/core/src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
     Class {
         name: "no half characters",
         reason: Reason::InvalidText,
         explanation: "Gemini CLI cuts surrogate pairs; we leave the character out.",
-        test: ("src/policy/truncate.rs", "a_character_is_never_split"),
+        test: ("crates/core/src/policy/truncate.rs", "a_character_is_never_split"),
     },
     Class {
         name: "an id in place of a file",
         reason: Reason::Named("A masked output shows an excerpt of its words"),
         explanation: "A masked output names a file of Gemini CLI and shows its JSON; with us it names the part and \
                       shows its words, so that masking pays a little earlier or later.",
-        test: ("src/policy/presets/gemini_cli/output_budget.rs", "a_truncation_names_its_part"),
+        test: ("crates/core/src/policy/presets/gemini_cli/output_budget.rs", "a_truncation_names_its_part"),
     },
 ];
 const ALONE: &Class = &CLASSES[0];

@@ -55,7 +55,7 @@ static CLASSES: [Class; 6] = [
         reason: Reason::P9,
         explanation: "OpenCode summarizes a last request or running calls when no tail holds them, and the model has \
                       nothing to answer to; we keep them beside the summary.",
-        test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
+        test: ("crates/core/src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
     Class {
         name: "a failed reply stays",
@@ -76,21 +76,21 @@ static CLASSES: [Class; 6] = [
         reason: Reason::P12,
         explanation: "Where the output limit leaves no space, OpenCode is due with no tokens at all, and goes on for \
                       ever; we need at least one.",
-        test: ("src/policy/overflow.rs", "opencode_is_due_when_the_usable_window_is_reached"),
+        test: ("crates/core/src/policy/overflow.rs", "opencode_is_due_when_the_usable_window_is_reached"),
     },
     Class {
         name: "a character stays whole",
         reason: Reason::InvalidText,
         explanation: "JavaScript cuts a long output between the halves of a surrogate pair; we leave the whole \
                       character out.",
-        test: ("src/policy/truncate.rs", "a_character_is_never_split"),
+        test: ("crates/core/src/policy/truncate.rs", "a_character_is_never_split"),
     },
     Class {
         name: "a view begins with the user",
         reason: Reason::P9,
         explanation: "In OpenCode a reply may come first, or follow the summary at once; we put a line of the user before \
                       it.",
-        test: ("src/policy/render/tests.rs", "nobody_but_the_user_begins"),
+        test: ("crates/core/src/policy/render/tests.rs", "nobody_but_the_user_begins"),
     },
 ];
 static UNANSWERED: &Class = &CLASSES[0];

@@ -72,21 +72,21 @@ const UNANSWERED: Class = Class {
     name: "what nobody has answered stays",
     reason: Reason::P9,
     explanation: "pi summarizes requests whose reply failed, and results that no reply has read; we cut before them.",
-    test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
+    test: ("crates/core/src/policy/select/tests.rs", "no_boundary_does_harm"),
 };
 
 const OPENING: Class = Class {
     name: "a view begins with the user",
     reason: Reason::P9,
     explanation: "pi's context may begin with a reply; we put a line of the user before it.",
-    test: ("src/policy/render/tests.rs", "nobody_but_the_user_begins"),
+    test: ("crates/core/src/policy/render/tests.rs", "nobody_but_the_user_begins"),
 };
 
 const NOTHING: Class = Class {
     name: "nothing to do starts nothing",
     reason: Reason::P7,
     explanation: "pi 0.73 prepares a compaction of no messages; with us there is none.",
-    test: ("src/policy/select/recent.rs", "nothing_is_summarized_where_everything_stays"),
+    test: ("crates/core/src/policy/select/recent.rs", "nothing_is_summarized_where_everything_stays"),
 };
 
 const RECORDS: Class = Class {
@@ -94,7 +94,7 @@ const RECORDS: Class = Class {
     reason: Reason::Named("do not influence where a turn is split"),
     explanation: "pi takes a cut behind an entry that no view shows for one inside the turn before; we look at views \
                   only.",
-    test: ("src/policy/select/recent.rs", "a_boundary_before_a_request_splits_no_turn"),
+    test: ("crates/core/src/policy/select/recent.rs", "a_boundary_before_a_request_splits_no_turn"),
 };
 
 const PAIRED: Class = Class {
@@ -102,7 +102,7 @@ const PAIRED: Class = Class {
     reason: Reason::P9,
     explanation: "pi's context leaves a call that was interrupted without a result; a view says that it was, and these \
                   words count.",
-    test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
+    test: ("crates/core/src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
 };
 
 impl System for Pi {

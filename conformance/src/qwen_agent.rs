@@ -39,7 +39,7 @@ pub(crate) const CURRENT: QwenAgent =
 
 const PROFILE: Profile = Profile { turns: 1..=7, text_max: 500, output_max: 2_500, ..Profile::FULL };
 
-const ITEMS: &str = "src/policy/presets/qwen_agent/items/tests.rs";
+const ITEMS: &str = "crates/core/src/policy/presets/qwen_agent/items/tests.rs";
 
 const WHOLE_CHARACTERS: Class = Class {
     name: "a character stays whole",
@@ -71,14 +71,17 @@ static CURRENT_CLASSES: [Class; 7] = [
         name: "media stay when words are cut",
         reason: Reason::P8,
         explanation: "Qwen-Agent puts nothing in place of a message with media; we cut its words.",
-        test: ("src/policy/presets/qwen_agent/turns_and_steps/tests.rs", "text_is_truncated_and_media_stay"),
+        test: (
+            "crates/core/src/policy/presets/qwen_agent/turns_and_steps/tests.rs",
+            "text_is_truncated_and_media_stay",
+        ),
     },
     Class {
         name: "requests in a row are reduced",
         reason: Reason::P12,
         explanation: "Qwen-Agent fails when the one it has to cut is not the last; we cut it like any other.",
         test: (
-            "src/policy/presets/qwen_agent/turns_and_steps/tests.rs",
+            "crates/core/src/policy/presets/qwen_agent/turns_and_steps/tests.rs",
             "an_unanswered_request_is_truncated_like_any_other",
         ),
     },
@@ -94,7 +97,7 @@ static OLD_CLASSES: [Class; 6] = [
         reason: Reason::P9,
         explanation: "Qwen-Agent drops it where a later reply does not fit; we keep what fits.",
         test: (
-            "src/policy/presets/qwen_agent/newest_first/tests.rs",
+            "crates/core/src/policy/presets/qwen_agent/newest_first/tests.rs",
             "the_last_request_stays_in_the_room_that_is_left",
         ),
     },
@@ -104,7 +107,7 @@ static OLD_CLASSES: [Class; 6] = [
         explanation: "Qwen-Agent stops at a result with media that does not fit, and keeps later results of the same reply \
                       without their calls; we keep the reply, and a word in place of the result.",
         test: (
-            "src/policy/presets/qwen_agent/newest_first/tests.rs",
+            "crates/core/src/policy/presets/qwen_agent/newest_first/tests.rs",
             "results_of_a_reply_keep_their_calls_where_the_walk_ends",
         ),
     },

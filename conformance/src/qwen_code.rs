@@ -45,27 +45,30 @@ static CLASSES: [Class; 4] = [
         name: "no summary of a summary alone",
         reason: Reason::P12,
         explanation: "Qwen Code summarizes the summary before again when that alone has the share; we do nothing.",
-        test: ("src/policy/select/fraction.rs", "the_current_summary_is_measured_and_never_summarized_alone"),
+        test: (
+            "crates/core/src/policy/select/fraction.rs",
+            "the_current_summary_is_measured_and_never_summarized_alone",
+        ),
     },
     Class {
         name: "what nobody has answered stays",
         reason: Reason::P9,
         explanation: "Qwen Code summarizes requests that no reply has followed, and running calls; we cut before them.",
-        test: ("src/policy/select/tests.rs", "no_boundary_does_harm"),
+        test: ("crates/core/src/policy/select/tests.rs", "no_boundary_does_harm"),
     },
     Class {
         name: "no limit of nothing",
         reason: Reason::P12,
         explanation: "Just above a window of 33000 tokens Qwen Code's limits fall to nothing, and every request would \
                       be summarized; ours stay where they were.",
-        test: ("src/policy/overflow.rs", "a_warning_and_a_hard_limit_are_beside_a_buffered_limit"),
+        test: ("crates/core/src/policy/overflow.rs", "a_warning_and_a_hard_limit_are_beside_a_buffered_limit"),
     },
     Class {
         name: "a kept message stays itself",
         reason: Reason::P8,
         explanation: "Qwen Code puts running calls into the acknowledgement of a summary; with us they stay in their \
                       message, and somebody speaks in between.",
-        test: ("src/policy/render/tests.rs", "a_reply_behind_an_acknowledgement_is_asked_for"),
+        test: ("crates/core/src/policy/render/tests.rs", "a_reply_behind_an_acknowledgement_is_asked_for"),
     },
 ];
 const JOINED: &Class = &CLASSES[3];

@@ -99,7 +99,7 @@ static CLASSES: [Class; 1] = [Class {
     name: "a message without words is no message",
     reason: Reason::P9,
     explanation: "Suna counts messages without content; they are not in our views, and count nothing.",
-    test: ("src/policy/tokens/tests.rs", "a_chat_counts_its_texts_and_their_envelope"),
+    test: ("crates/core/src/policy/tokens/tests.rs", "a_chat_counts_its_texts_and_their_envelope"),
 }];
 
 impl System for Suna {

@@ -30,7 +30,7 @@ static CLASSES: [Class; 1] = [Class {
     name: "a character stays whole",
     reason: Reason::InvalidText,
     explanation: "JavaScript cuts between the halves of a surrogate pair; we leave the whole character out.",
-    test: ("src/policy/truncate.rs", "a_character_is_never_split"),
+    test: ("crates/core/src/policy/truncate.rs", "a_character_is_never_split"),
 }];
 
 impl System for Wire {

@@ -33,7 +33,7 @@ fn the_tokens_are_those_of_the_library() {
     for (encoding, tokenizer, name) in pairs() {
         let expected = tokens(tokenizer);
         if std::env::var_os("LONGHAND_BLESS").is_some_and(|value| value == "1") {
-            let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src/policy/bpe");
+            let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/core/src/policy/bpe");
             fs::write(folder.join(format!("{name}.zst")), packed(&expected)).expect("the table can be written");
             continue;
         }

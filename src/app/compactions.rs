@@ -18,7 +18,7 @@ use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, is_possible};
 use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
-use crate::summarizer::{self, Evidence};
+use longhand_extractive::Evidence;
 
 /// A request for a compaction by hand.
 #[derive(Debug, Clone)]
@@ -274,7 +274,7 @@ impl Longhand {
         };
         let (messages, behind) = source.messages.iter().partition(is_covered);
         let evidence = Evidence { messages, behind, texts: Vec::new(), knows_more: true };
-        let contradictions = summarizer::contradictions(&evidence, &new.text);
+        let contradictions = longhand_extractive::contradictions(&evidence, &new.text);
         let summary = SummaryChange {
             text: new.text,
             marker_text: plan::marker_text(&policy),

@@ -117,7 +117,7 @@ fn provider(provider: Provider) -> pb::ProviderState {
         summarizer: provider.gate.summarizer,
         model: provider.gate.model,
         breaker_state: breaker.into(),
-        resume_time: provider.resume_time.map(Into::into),
+        resume_time: provider.resume_time.map(pb::timestamp),
         failure_count: gate.failures,
         running_count: gate.running,
         waiting_count: gate.waiting,
@@ -140,7 +140,7 @@ fn traffic(traffic: TrafficState) -> pb::TrafficState {
 
 fn scheduler_failure(failure: ReadFailure) -> pb::SchedulerFailure {
     let ReadFailure { message, since, attempts } = failure;
-    pb::SchedulerFailure { message, since_time: Some(since.into()), attempt_count: attempts }
+    pb::SchedulerFailure { message, since_time: Some(pb::timestamp(since)), attempt_count: attempts }
 }
 
 fn head(head: ChainHead) -> pb::Head {
@@ -171,8 +171,8 @@ fn end(checked: Checked) -> pb::IntegrityEnd {
 fn scrub(state: &ScrubState) -> pb::ScrubState {
     pb::ScrubState {
         running: state.running,
-        start_time: state.start_time.map(Into::into),
-        end_time: state.end_time.map(Into::into),
+        start_time: state.start_time.map(pb::timestamp),
+        end_time: state.end_time.map(pb::timestamp),
         session_count: state.checked.sessions,
         event_count: state.checked.events,
         finding_count: state.finding_count(),
@@ -232,7 +232,7 @@ impl AdminService for Admin {
             head_seq: info.head_seq,
             durability: durability(info.durability).into(),
             sqlite_version: info.sqlite_version,
-            start_time: Some(info.start_time.into()),
+            start_time: Some(pb::timestamp(info.start_time)),
             session_count: info.session_count,
             ready_compaction_count: info.ready_count,
             running_compaction_count: info.running_count,

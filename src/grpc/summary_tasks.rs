@@ -31,7 +31,7 @@ impl SummaryTaskService for SummaryTasks {
             pb::LeaseSummaryTaskResponse {
                 task: Some(task(&leased.task, leased.prompt)),
                 lease_token: leased.token,
-                lease_end_time: Some(leased.end_time.into()),
+                lease_end_time: Some(pb::timestamp(leased.end_time)),
             }
         })))
     }
@@ -44,7 +44,7 @@ impl SummaryTaskService for SummaryTasks {
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
         let end = self.app.extend_summary_task(&hold, lease)?;
-        Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(end.into()) }))
+        Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(pb::timestamp(end)) }))
     }
 
     async fn edit_summary_task(

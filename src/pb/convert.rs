@@ -1,21 +1,10 @@
 //! Conversions from the types of `model` that cannot fail, for the daemon and for clients that are built on this library.
 
-use super::{media_part, part};
+use super::{media_part, part, timestamp};
 use crate::model::message::{FinishReason, MessageKind, NewFinish, NewMessage, Role};
 use crate::model::part::{Media, MediaSource, NewPart, PartBody, ResultStatus, ToolCall, ToolResult};
-use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use std::sync::Arc;
-
-/// Microseconds per second.
-const MICROS: i64 = 1_000_000;
-
-impl From<Timestamp> for prost_types::Timestamp {
-    fn from(time: Timestamp) -> Self {
-        let nanos = i32::try_from(time.0.rem_euclid(MICROS) * 1_000).unwrap_or_default();
-        Self { seconds: time.0.div_euclid(MICROS), nanos }
-    }
-}
 
 impl From<Role> for super::Role {
     fn from(role: Role) -> Self {
@@ -124,7 +113,7 @@ impl From<NewMessage> for super::NewMessage {
             finish: message.finish.map(Into::into),
             model: message.model,
             provider: message.provider,
-            origin_time: message.origin_time.map(Into::into),
+            origin_time: message.origin_time.map(timestamp),
             open_timeout: None,
             metadata_json: message.metadata_json,
         }
@@ -168,8 +157,8 @@ impl From<ToolCall> for super::ToolCallPart {
             call_id: call.call_id,
             tool: call.tool,
             input_json: call.input_json,
-            start_time: call.start_time.map(Into::into),
-            end_time: call.end_time.map(Into::into),
+            start_time: call.start_time.map(timestamp),
+            end_time: call.end_time.map(timestamp),
         }
     }
 }
@@ -181,8 +170,8 @@ impl From<ToolResult> for super::ToolResultPart {
             status: super::ToolResultStatus::from(result.status).into(),
             output: result.output,
             attachments: result.attachments.into_iter().map(Into::into).collect(),
-            start_time: result.start_time.map(Into::into),
-            end_time: result.end_time.map(Into::into),
+            start_time: result.start_time.map(timestamp),
+            end_time: result.end_time.map(timestamp),
             call_message_id: result.answers.message().map(str::to_owned),
         }
     }
@@ -202,11 +191,12 @@ impl From<Media> for super::MediaPart {
 mod tests {
     use super::super as pb;
     use super::*;
+    use crate::model::time::Timestamp;
 
     #[test]
     fn times_before_the_epoch_keep_their_order() {
         for (micros, seconds, nanos) in [(1_500_000, 1, 500_000_000), (0, 0, 0), (-1, -1, 999_999_000)] {
-            assert_eq!(prost_types::Timestamp::from(Timestamp(micros)), prost_types::Timestamp { seconds, nanos });
+            assert_eq!(timestamp(Timestamp(micros)), prost_types::Timestamp { seconds, nanos });
         }
     }
 

@@ -11,10 +11,10 @@ use crate::model::ids::{MessageId, SessionId};
 use crate::model::view::SourceMessage;
 use crate::policy::plan::{self, PlanningInput, SummaryPlan, WrittenSummary};
 use crate::policy::prompt::{self, Expected};
+use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::Claim;
-use crate::summarizer::{
-    self, Evidence, Refused, Release, Request, SummaryInput, SummaryOutput, Task, TaskEdit, TaskReply,
-};
+use crate::summarizer::{Refused, Release, Request, Task, TaskEdit, TaskReply};
+use longhand_extractive::Evidence;
 
 /// A summary that is to be written: the plan, the summarizer's input, and the details that are kept with it.
 #[derive(Clone)]
@@ -173,9 +173,9 @@ fn check(
     let output = if reply.supplied {
         let behind = behind.iter().collect();
         let evidence = Evidence { behind, knows_more: true, ..Evidence::of(input) };
-        SummaryOutput { contradictions: summarizer::contradictions(&evidence, &output.text), ..output }
+        SummaryOutput { contradictions: longhand_extractive::contradictions(&evidence, &output.text), ..output }
     } else {
-        output.completed_beside(input, &behind)
+        longhand_extractive::completed_beside(output, input, &behind)
     };
     attempt.check(assignment.written(&output, reply.supplied))
 }

@@ -7,7 +7,8 @@ use crate::fold::{Fold, PreparedCompaction};
 use crate::model::changes::Changes;
 use crate::model::compaction::{CompactionRequest, Failure, FailureReason};
 use crate::policy::plan::{PlanningInput, WrittenSummary};
-use crate::summarizer::{Forecast, SummaryInput};
+use crate::policy::summary::SummaryInput;
+use crate::summarizer::Forecast;
 
 /// A compaction as it would be, without the text of its summary.
 pub struct Preview {
@@ -61,7 +62,7 @@ impl SchedulerHandle {
         {
             let input = SummaryInput::of(&task.plan, &planning.policy.counting, &request.instructions);
             let forecast = self.summarizers.of(request.level).forecast(&input);
-            let summary_tokens = input.most_tokens(!forecast.requests.is_empty());
+            let summary_tokens = longhand_extractive::tokens_max(&input, !forecast.requests.is_empty());
             let preview = Preview::from(prepared);
             return Some(Preview {
                 // A summary that would free too little is written again, shorter.

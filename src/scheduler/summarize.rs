@@ -8,8 +8,9 @@ use crate::fold::attempt::{Answer, Attempt, Step, SummaryTask, Writer};
 use crate::limits;
 use crate::model::compaction::{Failure, FailureReason};
 use crate::policy::plan::PlanningInput;
+use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::store::Claim;
-use crate::summarizer::{self, Extractive, Observer, Summarizer, SummaryInput, SummaryOutput};
+use crate::summarizer::{self, Extractive, Observer, Summarizer};
 use std::time::Duration;
 
 /// The summarizer of an attempt, and the summary that is being written.
@@ -109,7 +110,7 @@ async fn call(
         retry_after_ms,
     };
     match tokio::time::timeout(limit, summarizer.summarize(input, observer)).await {
-        Ok(Ok(output)) => Ok(output.completed(input)),
+        Ok(Ok(output)) => Ok(longhand_extractive::completed(output, input)),
         Ok(Err(summarizer::Error::Transient { message, retry_after_ms })) => {
             Err(unavailable(FailureReason::SummarizerUnavailable, message, retry_after_ms))
         }

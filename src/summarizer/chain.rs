@@ -1,9 +1,10 @@
 //! Several summarizers, in the order in which they are tried.
 
-use super::extractive::Extractive;
+use super::built_in::Extractive;
 use super::observer::Observer;
-use super::summary::{Error, Forecast, Gate, Summarizer, SummaryInput, SummaryOutput};
+use super::summary::{Error, Forecast, Gate, Summarizer};
 use super::usage_counter::UsageCounter;
+use crate::policy::summary::{SummaryInput, SummaryOutput};
 use futures::future::{BoxFuture, FutureExt as _};
 use std::sync::Arc;
 

@@ -3,10 +3,8 @@
 //! A summarizer gets all its input in the call and returns text; it knows nothing of sessions, jobs or stores. The
 //! caller decides which messages are covered, how many tokens the summary may have, and what follows a failure.
 
-mod carried;
 mod chain;
-mod extractive;
-mod file_lists;
+mod built_in;
 mod observer;
 mod provider;
 mod remote;
@@ -16,8 +14,8 @@ mod summary;
 mod tasks;
 mod usage_counter;
 
+pub use built_in::Extractive;
 pub use chain::Chain;
-pub use extractive::{Evidence, Extractive, contradictions, extract};
 pub use observer::{NoObserver, Observer, RecordedTexts, RequestRecord};
 #[doc(hidden)]
 pub use provider::ReplyReader;
@@ -25,5 +23,5 @@ pub use provider::fault::{Class, Fault};
 pub use provider::gate::{Breaker, GateState};
 pub use secret::Secret;
 pub use setup::{Levels, levels};
-pub use summary::{Error, Forecast, Gate, Summarizer, SummaryInput, SummaryOutput};
+pub use summary::{Error, Forecast, Gate, Summarizer};
 pub use tasks::{Filter, Leased, Offer, Refused, Release, Request, Task, TaskEdit, TaskReply, Tasks};

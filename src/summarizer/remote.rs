@@ -3,11 +3,12 @@
 use super::observer::{NoObserver, Observer};
 use super::provider::Provider;
 use super::provider::fault::{Class, Fault};
-use super::summary::{Error, Forecast, Gate, Summarizer, SummaryInput, SummaryOutput};
+use super::summary::{Error, Forecast, Gate, Summarizer};
 use super::usage_counter::UsageCounter;
 use crate::model::usage::Usage;
 use crate::model::view::SourceMessage;
 use crate::policy::prompt::{self, Material, NO_HISTORY, Prompt, Request, Scope, estimated_tokens};
+use crate::policy::summary::{SummaryInput, SummaryOutput};
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{StreamExt as _, TryStreamExt as _};
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -1,7 +1,7 @@
 //! Summarizers, built from the configuration.
 
+use super::built_in::Extractive;
 use super::chain::Chain;
-use super::extractive::Extractive;
 use super::provider::Provider;
 use super::remote::Remote;
 use super::secret::Secret;

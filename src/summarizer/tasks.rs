@@ -4,7 +4,6 @@
 //! task anew, so that a token from before the restart is void.
 
 use super::provider::readable;
-use super::summary::SummaryInput;
 use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;
@@ -14,6 +13,7 @@ use crate::model::message::FinishReason;
 use crate::model::usage::Usage;
 use crate::policy::plan::PlanEdit;
 use crate::policy::prompt::Expected;
+use crate::policy::summary::SummaryInput;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};

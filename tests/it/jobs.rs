@@ -14,8 +14,9 @@ use longhand::model::compaction::{Compaction, CompactionKind, CompactionState, T
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::{CompactionId, SessionId};
 use longhand::model::part::{Media, NewPart, PartBody};
+use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::store::Caller;
-use longhand::summarizer::{Error, Observer, Summarizer, SummaryInput, SummaryOutput};
+use longhand::summarizer::{Error, Observer, Summarizer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

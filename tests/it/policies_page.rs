@@ -30,7 +30,7 @@ fn page() -> String {
 
 /// The files with the parameters of one agent each, relative to the root.
 fn agent_files() -> Vec<PathBuf> {
-    let folders = fs::read_dir(root().join("src/policy/presets")).expect("the presets");
+    let folders = fs::read_dir(root().join("crates/core/src/policy/presets")).expect("the presets");
     let files = folders.map(|folder| folder.expect("a folder").path().join("parameters.rs"));
     files.filter(|file| file.exists()).map(|file| file.strip_prefix(root()).expect("below").to_owned()).collect()
 }
@@ -38,7 +38,7 @@ fn agent_files() -> Vec<PathBuf> {
 /// The types with general options, by name. Parameters of one agent are not among them.
 fn types() -> BTreeMap<String, Item> {
     let mut types = BTreeMap::new();
-    for file in fs::read_dir(root().join("src/policy/parameters")).expect("the parameters") {
+    for file in fs::read_dir(root().join("crates/core/src/policy/parameters")).expect("the parameters") {
         let text = fs::read_to_string(file.expect("a file").path()).expect("a source");
         for item in syn::parse_file(&text).expect("Rust").items {
             match &item {

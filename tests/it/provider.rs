@@ -14,10 +14,9 @@ use longhand::model::summary_request::Spending;
 use longhand::model::view::SourceMessage;
 use longhand::policy::presets;
 use longhand::policy::prompt::block;
+use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::store::Caller;
-use longhand::summarizer::{
-    Error, Levels, NoObserver, Observer, RequestRecord, Summarizer, SummaryInput, SummaryOutput, levels,
-};
+use longhand::summarizer::{Error, Levels, NoObserver, Observer, RequestRecord, Summarizer, levels};
 use std::sync::{Arc, Mutex};
 
 const KEY: &str = "sk-very-secret-0123456789";

@@ -10,14 +10,14 @@ use crate::generate::{Conversation, Profile, Results};
 use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
-use longhand::cli::simulate::engine::Session;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::Policy;
 use longhand::policy::presets::gemini_cli;
-use longhand::summarizer::SummaryInput;
+use longhand::policy::summary::SummaryInput;
+use longhand::simulation::Session;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -46,7 +46,7 @@ const PAIRED: Class = Class {
     name: "every call has a result",
     reason: Reason::Named("A call that nobody has answered has a result that says so"),
     explanation: "Gemini CLI keeps a call without a result; a view says that it was interrupted.",
-    test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
+    test: ("crates/core/src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
 };
 
 const MEDIA: Class = Class {
@@ -54,7 +54,7 @@ const MEDIA: Class = Class {
     reason: Reason::Named("The estimate of an image or a document is the same wherever its bytes are"),
     explanation: "Gemini CLI refuses its own summary where its two estimates of media make the history behind it larger; \
                   ours has one.",
-    test: ("src/policy/tokens/tests.rs", "media_count_the_same_whatever_their_size"),
+    test: ("crates/core/src/policy/tokens/tests.rs", "media_count_the_same_whatever_their_size"),
 };
 
 const REFUSED: Class = Class {

@@ -12,7 +12,6 @@ use crate::harness::{Asker, Comparison, Peer, PeerFailure, Run, System, at_once}
 use crate::report::{Class, Reason, Report};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand::cli::simulate::engine::Session;
 use longhand::model::compaction::Level;
 use longhand::model::layout::Placement;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
@@ -21,8 +20,9 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::SummaryPlan;
 use longhand::policy::prompt::{Detail, GAP, entries as transcript_entries};
+use longhand::policy::summary::SummaryInput;
 use longhand::policy::{Policy, presets};
-use longhand::summarizer::SummaryInput;
+use longhand::simulation::Session;
 use rand::Rng;
 use serde_json::{Value, json};
 use std::cell::Cell;
@@ -65,7 +65,7 @@ const FITS: Class = Class {
     reason: Reason::P15,
     explanation: "Where the request exceeds the window OpenCode waits for the provider to refuse it; our last resort takes \
                   the longest outputs out, and the scenario ends there.",
-    test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
+    test: ("crates/core/src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
 };
 
 const FREES: Class = Class {

@@ -3,7 +3,6 @@
 use super::session::{self, message_tokens};
 use crate::generate::{Conversation, Profile, Results, text};
 use crate::harness::PeerFailure;
-use longhand::cli::simulate::engine::{Session, WriteSummary};
 use longhand::model::Revision;
 use longhand::model::compaction::Level;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
@@ -12,8 +11,9 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::SourceMessage;
 use longhand::policy::plan::SummaryPlan;
 use longhand::policy::prompt::{self, Detail, GAP, MARGIN, NO_HISTORY, ends_line};
+use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::policy::{Policy, files};
-use longhand::summarizer::{SummaryInput, SummaryOutput};
+use longhand::simulation::{Session, WriteSummary};
 use rand::Rng;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -149,7 +149,7 @@ impl Scenario {
     pub(super) fn text(&self, number: usize, input: &SummaryInput) -> String {
         let past = input.previous.as_deref().unwrap_or(NO_HISTORY);
         let text = self.composed(number, &input.messages, &input.split_turn, past);
-        SummaryOutput::new(text, "conformance").completed(input).text
+        longhand_extractive::completed(SummaryOutput::new(text, "conformance"), input).text
     }
 
     pub(super) fn session<'a>(&'a self, writer: WriteSummary<'a>) -> Ours<'a> {

@@ -12,7 +12,7 @@ use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
 use longhand::policy::Policy;
 use longhand::policy::presets::pi;
-use longhand::summarizer::SummaryInput;
+use longhand::policy::summary::SummaryInput;
 use serde_json::{Value, json};
 use std::cell::Cell;
 
@@ -58,7 +58,7 @@ pub(super) const WHOLE: Class = Class {
     name: "a character stays whole",
     reason: Reason::InvalidText,
     explanation: "pi 0.73 cuts a long output between the halves of a surrogate pair; we leave the whole character out.",
-    test: ("src/policy/truncate.rs", "a_character_is_never_split"),
+    test: ("crates/core/src/policy/truncate.rs", "a_character_is_never_split"),
 };
 
 const FITS: Class = Class {
@@ -66,7 +66,7 @@ const FITS: Class = Class {
     reason: Reason::P15,
     explanation: "Where the context exceeds the window pi waits for the provider to refuse it; our last resort takes the \
                   longest outputs out, and the scenario ends there.",
-    test: ("src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
+    test: ("crates/core/src/policy/last_resort.rs", "outputs_and_inputs_go_first_then_what_is_old_then_what_is_new"),
 };
 
 const KEPT: Class = Class {
@@ -74,7 +74,7 @@ const KEPT: Class = Class {
     reason: Reason::Named("In a window where pi's tail holds everything"),
     explanation: "The context is above the threshold by pi's own functions, and pi prepares nothing, as its tail holds all \
                   that the summary before does not cover; we halve the tail.",
-    test: ("src/policy/select/recent.rs", "a_smaller_tail_has_half_the_budget"),
+    test: ("crates/core/src/policy/select/recent.rs", "a_smaller_tail_has_half_the_budget"),
 };
 
 const GAIN: Class = Class {
@@ -82,7 +82,7 @@ const GAIN: Class = Class {
     reason: Reason::Named("A compaction that would free less than a twentieth of the window is not made"),
     explanation: "pi also compacts where that frees less than a twentieth of the window; we halve the tail until it \
                   frees as much, or wait.",
-    test: ("src/policy/select/recent.rs", "a_smaller_tail_has_half_the_budget"),
+    test: ("crates/core/src/policy/select/recent.rs", "a_smaller_tail_has_half_the_budget"),
 };
 
 const LISTS: Class = Class {
@@ -90,14 +90,14 @@ const LISTS: Class = Class {
     reason: Reason::Named("Lists of files are given once"),
     explanation: "Where only the front of a turn is summarized, pi takes the summary before along with its lists and \
                   puts new ones behind; we take it along without them.",
-    test: ("src/summarizer/extractive/tests/laws.rs", "file_tags_follow_the_text_and_are_carried"),
+    test: ("crates/extractive/src/tests/laws.rs", "file_tags_follow_the_text_and_are_carried"),
 };
 
 const PREVIOUS: Class = Class {
     name: "an earlier summary is never lost",
     reason: Reason::Named("What an earlier summary says is never lost"),
     explanation: "Where only the front of a turn is summarized, pi 0.73 forgets the summary before; we keep it.",
-    test: ("src/summarizer/extractive/tests/sections.rs", "facts_of_the_previous_summary_are_carried_on"),
+    test: ("crates/extractive/src/tests/sections.rs", "facts_of_the_previous_summary_are_carried_on"),
 };
 
 impl System for Scenarios {

@@ -19,14 +19,17 @@ pub(super) const QUESTION: Class = Class {
     reason: Reason::Named("No model picks the question out of a long request"),
     explanation: "Qwen-Agent has a model pick the question out of a request of more than 1 000 characters; we search for the \
                   words of its first and last 500.",
-    test: ("src/policy/retrieval/tests.rs", "a_long_request_asks_with_both_of_its_ends"),
+    test: ("crates/core/src/policy/retrieval/tests.rs", "a_long_request_asks_with_both_of_its_ends"),
 };
 
 pub(super) const WHOLE: Class = Class {
     name: "a passage is shown whole",
     reason: Reason::Named("a passage that does not fit is left out"),
     explanation: "Qwen-Agent cuts the last passage to the tokens that are left; we leave it out.",
-    test: ("src/policy/retrieval/tests.rs", "of_equals_the_later_one_is_shown_and_what_is_too_large_is_passed_over"),
+    test: (
+        "crates/core/src/policy/retrieval/tests.rs",
+        "of_equals_the_later_one_is_shown_and_what_is_too_large_is_passed_over",
+    ),
 };
 
 /// Number of characters in a request above which Qwen-Agent asks a model.

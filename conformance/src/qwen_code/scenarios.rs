@@ -14,7 +14,6 @@ use crate::harm;
 use crate::harness::{Peer, PeerFailure, Run, System};
 use crate::report::{Class, Reason, Report};
 use flat::Flat;
-use longhand::cli::simulate::engine::Session;
 use longhand::model::Revision;
 use longhand::model::message::{Finish, FinishReason, NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ResultStatus};
@@ -22,7 +21,8 @@ use longhand::model::usage::{ModelWindow, Usage};
 use longhand::model::view::{SourceMessage, ViewMessage};
 use longhand::policy::Policy;
 use longhand::policy::presets::qwen_code;
-use longhand::summarizer::SummaryInput;
+use longhand::policy::summary::SummaryInput;
+use longhand::simulation::Session;
 use rand::Rng;
 use serde_json::{Map, Value, json};
 use std::cell::Cell;
@@ -44,7 +44,7 @@ const PAIRED: Class = Class {
     name: "every call has a result",
     reason: Reason::P9,
     explanation: "Qwen Code keeps a call without a result; a view says that it was interrupted.",
-    test: ("src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
+    test: ("crates/core/src/policy/pairing/tests.rs", "an_interrupted_call_says_so"),
 };
 
 const CARRIED: Class = Class {
@@ -52,7 +52,7 @@ const CARRIED: Class = Class {
     reason: Reason::Named("Files and images are carried along from what is summarized"),
     explanation: "Qwen Code also carries along what the calls that stay name, and again the images that it carried before; \
                   what stays is there anyway.",
-    test: ("src/policy/attachments.rs", "the_files_used_last_are_shown_as_the_history_last_showed_them"),
+    test: ("crates/core/src/policy/attachments.rs", "the_files_used_last_are_shown_as_the_history_last_showed_them"),
 };
 
 const MEASURED: Class = Class {
@@ -76,7 +76,7 @@ const COUNTED: Class = Class {
     reason: Reason::Named("Usage from before a clearing says nothing"),
     explanation: "By its own estimate the history behind a clearing, without the words around a summary, does not reach Qwen \
                   Code's threshold, but it goes by the prompt from before; we estimate anew.",
-    test: ("src/fold/tests.rs", "the_newest_valid_usage_counts"),
+    test: ("crates/core/src/fold/tests.rs", "the_newest_valid_usage_counts"),
 };
 
 static CLASSES: [Class; 9] =

@@ -10,7 +10,7 @@ use crate::model::compaction::Contradiction;
 use crate::model::message::Message;
 use crate::model::part::{PartBody, ResultStatus};
 use crate::model::view::SourceMessage;
-use crate::summarizer::{self, Evidence};
+use longhand_extractive::Evidence;
 use regex::Regex;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -139,7 +139,7 @@ impl History {
     fn contradictions(&self, text: &str) -> Vec<String> {
         let mut lines: Vec<String> = text.lines().filter_map(|line| self.contradiction(line)).collect();
         let evidence = Evidence { messages: self.sources.iter().collect(), ..Evidence::default() };
-        for Contradiction { claim, history, .. } in summarizer::contradictions(&evidence, text) {
+        for Contradiction { claim, history, .. } in longhand_extractive::contradictions(&evidence, text) {
             if !lines.iter().any(|line| line.contains(&claim)) {
                 lines.push(format!("{claim} ({history})"));
             }

@@ -7,7 +7,6 @@ mod report;
 use super::Globals;
 use super::failure::note;
 use super::progress::Progress;
-use super::simulate::engine::{TranscriptEntry, first_summary};
 use super::simulate::{chosen, entries, main_model};
 use crate::clock::Clock;
 use crate::config::Config;
@@ -20,8 +19,10 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::model::view::SourceMessage;
 use crate::policy::presets::Preset;
+use crate::policy::summary::SummaryInput;
 use crate::policy::{CountPer, Counting, LengthUnit, MediaUnits, Rounding, TextUnits, UsageCount};
-use crate::summarizer::{Extractive, Levels, NoObserver, Summarizer, SummaryInput, levels};
+use crate::simulation::{TranscriptEntry, first_summary};
+use crate::summarizer::{Extractive, Levels, NoObserver, Summarizer, levels};
 use anyhow::Context;
 use facts::words_of;
 use measures::History;
@@ -217,7 +218,7 @@ impl Evaluation<'_> {
         for preset in self.presets {
             let policy = preset.policy();
             self.progress.show(|| format!("{}: looks for the boundary of {}", self.file, preset.name));
-            let Some(first) = first_summary(&policy, &window, &entries) else {
+            let Some(first) = first_summary(&policy, &window, &entries, &longhand_extractive::extract) else {
                 self.progress.clear();
                 note(&format!("{}: {} makes no summary in a window of {}", self.file, preset.name, window.context));
                 continue;
@@ -266,7 +267,7 @@ impl Evaluation<'_> {
                 self.progress.show(|| what.clone());
                 let summary = self.progress.waiting(&what, summarizer.summarize(&input, &NoObserver)).await;
                 let summary = summary.with_context(|| format!("{} for {}", summarizer.name(), subject.preset.name))?;
-                let summary = summary.completed(&input);
+                let summary = longhand_extractive::completed(summary, &input);
                 (previous, writer) = (Some(summary.text), summary.summarizer);
             }
             let summary = previous.unwrap_or_default();

@@ -1,6 +1,5 @@
 //! `longhand simulate`: plays a transcript under several policies, without a daemon and without a model.
 
-pub mod engine;
 mod plot;
 mod report;
 
@@ -11,8 +10,8 @@ use crate::interop::{self, Entry, Options, Transcript};
 use crate::limits;
 use crate::model::usage::ModelWindow;
 use crate::policy::presets::{self, Preset};
+use crate::simulation::{TranscriptEntry, simulate};
 use anyhow::Context;
-use engine::{TranscriptEntry, simulate};
 use report::Report;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,7 +63,7 @@ pub(super) fn run(globals: &Globals, arguments: Arguments) -> anyhow::Result<Exi
     let mut progress = Progress::new();
     let simulated = (1..).zip(&chosen).map(|(number, preset)| {
         progress.show(|| format!("simulates {}, preset {number} of {}", preset.name, chosen.len()));
-        (preset.name, simulate(&preset.policy(), &window, &entries))
+        (preset.name, simulate(&preset.policy(), &window, &entries, &longhand_extractive::extract))
     });
     let outcomes = simulated.collect();
     progress.clear();

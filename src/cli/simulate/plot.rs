@@ -1,8 +1,8 @@
 //! A simulation as an SVG drawing: context usage over the conversation, with a line for each preset.
 
-use super::engine::{Outcome, Point, SimulatedCompaction};
 use super::report::Report;
 use crate::model::compaction::CompactionKind;
+use crate::simulation::{Outcome, Point, SimulatedCompaction};
 use std::fmt::Write;
 
 const WIDTH: f64 = 1_000.0;

@@ -1,10 +1,10 @@
 //! Report of a simulation: a table that compares the presets, and one for each preset with its compactions, or JSON.
 
-use super::engine::{Outcome, SimulatedCompaction};
 use crate::cli::output::{Output, count};
 use crate::cli::table::{Column, Table};
 use crate::model::compaction::CompactionKind;
 use crate::model::usage::ModelWindow;
+use crate::simulation::{Outcome, SimulatedCompaction};
 use serde::Serialize;
 
 /// Results of a transcript under several presets.
@@ -258,9 +258,9 @@ impl SimulatedCompactionJson {
 
 #[cfg(test)]
 mod tests {
-    use super::super::engine::Point;
     use super::*;
     use crate::model::compaction::Level;
+    use crate::simulation::Point;
 
     fn compaction(message: usize, kind: CompactionKind, before_tokens: i64, after_tokens: i64) -> SimulatedCompaction {
         SimulatedCompaction {

@@ -110,7 +110,7 @@ pub(super) fn event(served: ServedEvent) -> pb::Event {
         // The numbers of the protocol and of the model are the same.
         kind: kind as i32,
         ignorable: ignorable(kind),
-        event_time: Some(event.time.into()),
+        event_time: Some(pb::timestamp(event.time)),
         actor: event.actor,
         request_id: event.request_id,
         hash: event.hash.to_vec(),
@@ -245,7 +245,7 @@ fn body(body: EventBody) -> Body {
                 kind: compaction_kind(kind).into(),
                 level: level(at).into(),
                 notice,
-                confirmation_end_time: Some(until.into()),
+                confirmation_end_time: Some(pb::timestamp(until)),
             })
         }
         EventBody::CompactionStarted {

@@ -33,8 +33,8 @@ pub(in crate::grpc) fn message(message: Message) -> pb::Message {
         finish: message.sealed_revision.is_some().then(|| finish(message.finish)),
         model: message.model,
         provider: message.provider,
-        create_time: Some(message.create_time.into()),
-        origin_time: message.origin_time.map(Into::into),
+        create_time: Some(pb::timestamp(message.create_time)),
+        origin_time: message.origin_time.map(pb::timestamp),
         actor: message.actor,
         metadata_json: message.metadata_json,
     }

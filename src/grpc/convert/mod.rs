@@ -88,7 +88,7 @@ mod tests {
     proptest! {
         #[test]
         fn times_come_back(micros in *SECONDS.start() * MICROS..=(*SECONDS.end() + 1) * MICROS - 1) {
-            let written = prost_types::Timestamp::from(Timestamp(micros));
+            let written = pb::timestamp(Timestamp(micros));
             prop_assert!(NANOS.contains(&written.nanos));
             prop_assert_eq!(read_time("t", written), Ok(Timestamp(micros)));
         }

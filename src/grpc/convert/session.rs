@@ -33,8 +33,8 @@ pub(in crate::grpc) fn session(info: SessionInfo) -> pb::Session {
         message_count: session.message_count,
         context_tokens: session.context.map(|context| context.tokens),
         context_revision: session.context.map(|context| context.revision),
-        create_time: Some(session.create_time.into()),
-        update_time: Some(session.update_time.into()),
+        create_time: Some(pb::timestamp(session.create_time)),
+        update_time: Some(pb::timestamp(session.update_time)),
         guard_state: Some(guard_state(session.guards)),
     }
 }
@@ -45,7 +45,7 @@ fn guard_state(guards: Guards) -> pb::GuardState {
         failure_count: count(guards.failure_count),
         hold_turn_count: count(guards.hold_turns),
         hold_reason: hold_reason(&guards).into(),
-        cooldown_end_time: guards.cooldown_end.map(Into::into),
+        cooldown_end_time: guards.cooldown_end.map(pb::timestamp),
         overhead_tokens: guards.overhead_tokens,
     }
 }
@@ -142,7 +142,7 @@ pub(super) fn usage_doubt(doubt: Option<UsageDoubt>) -> pb::UsageDoubt {
 /// The reason for which a view exceeds its window.
 pub(in crate::grpc) fn over_window(found: OverWindow) -> pb::OverWindow {
     let reason = over_window_reason(found.reason).into();
-    let wait_end_time = found.wait_end.map(Into::into);
+    let wait_end_time = found.wait_end.map(pb::timestamp);
     pb::OverWindow { reason, message: found.message, wait_end_time }
 }
 

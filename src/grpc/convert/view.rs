@@ -63,8 +63,8 @@ fn original_fields(fields: &OriginalFields) -> pb::ContextMessage {
         finish_reason: pb::FinishReason::from(finish_reason).into(),
         model,
         provider,
-        create_time: Some(create_time.into()),
-        origin_time: origin_time.map(Into::into),
+        create_time: Some(pb::timestamp(create_time)),
+        origin_time: origin_time.map(pb::timestamp),
         actor,
         metadata_json,
         ..pb::ContextMessage::default()

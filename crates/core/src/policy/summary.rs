@@ -1,0 +1,69 @@
+//! Input and output of a writer of summaries.
+
+use super::plan::SummaryPlan;
+use super::{Counting, Summary};
+use crate::model::compaction::Contradiction;
+use crate::model::message::MessageKind;
+use crate::model::usage::Usage;
+use crate::model::view::SourceMessage;
+
+/// Input of a writer of summaries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SummaryInput {
+    /// Messages to cover, oldest first, with their original text. Markers and earlier summaries are not among them.
+    pub messages: Vec<SourceMessage>,
+    /// First part of a split turn, or empty. It comes right after `messages`; the rest of the turn stays verbatim.
+    pub split_turn: Vec<SourceMessage>,
+    /// Text of the summary that this one replaces, so that facts known only from it are carried on.
+    pub previous: Option<String>,
+    /// True if that summary was supplied by a client. Its file lists are not carried on, as pi does not trust lists
+    /// that an extension wrote.
+    pub previous_is_supplied: bool,
+    /// Format and limits of the summary.
+    pub rules: Summary,
+    /// Token counting.
+    pub counting: Counting,
+    /// Custom instructions of the requester; empty for none.
+    pub instructions: String,
+    /// Maximum size of the text, in tokens by `counting`. Never more than `rules.max_tokens`.
+    pub budget_tokens: i64,
+}
+
+impl SummaryInput {
+    /// The input for a planned summary. Longhand's own continuations are not worth summarizing.
+    pub fn of(plan: &SummaryPlan, counting: &Counting, instructions: &str) -> Self {
+        let summarizable = |messages: &[SourceMessage]| {
+            messages.iter().filter(|source| source.message.kind != MessageKind::Continuation).cloned().collect()
+        };
+        Self {
+            messages: summarizable(&plan.head),
+            split_turn: summarizable(&plan.split_turn),
+            previous: plan.previous.clone(),
+            previous_is_supplied: false,
+            rules: plan.rules.clone(),
+            counting: counting.clone(),
+            instructions: instructions.to_owned(),
+            budget_tokens: plan.rules.max_tokens,
+        }
+    }
+}
+
+/// Output of a writer of summaries.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SummaryOutput {
+    /// The summary. It may still be empty or too long: the caller checks.
+    pub text: String,
+    /// Author of the text: the summarizer's name, with the model if there is one.
+    pub summarizer: String,
+    /// Usage and cost of all requests; none if no provider reported any.
+    pub usage: Option<Usage>,
+    /// Claims in the summary that the history contradicts; empty until they are checked.
+    pub contradictions: Vec<Contradiction>,
+}
+
+impl SummaryOutput {
+    /// Returns a summary without usage and without checked claims.
+    pub fn new(text: impl Into<String>, summarizer: impl Into<String>) -> Self {
+        Self { text: text.into(), summarizer: summarizer.into(), usage: None, contradictions: Vec::new() }
+    }
+}

@@ -1,0 +1,318 @@
+//! Tests of the contents of each section.
+
+use super::{Talk, assert_says, assert_silent, extract, section};
+use longhand_core::policy::summary::SummaryInput;
+use serde_json::json;
+
+#[test]
+fn empty_input_gives_every_section_its_empty_text() {
+    let text = Talk::default().summary();
+    let rules = Talk::default().input("opencode@seed").rules;
+    for one in &rules.sections {
+        let name = one.heading.trim_start_matches('#').trim();
+        let expected: &[&str] = if one.topic.is_some() { &["- (none)"] } else { &[] };
+        assert_eq!(section(&text, name), expected, "{name}");
+    }
+    assert_eq!(text.lines().filter(|line| line.starts_with('#')).count(), rules.sections.len());
+}
+
+#[test]
+fn goals_are_the_first_and_the_latest_request() {
+    let text = Talk::default()
+        .user("Write a CSV importer for the ledger app")
+        .model("The importer reads rows now.")
+        .user("continue")
+        .user("<system-reminder>never shown</system-reminder>also accept semicolons as separators")
+        .model("Semicolons are accepted.")
+        .user("<task-notification>done</task-notification> Read the output file")
+        .user("now write the documentation for it")
+        .summary();
+    assert_says(&text, "Goal", "First request: Write a CSV importer for the ledger app");
+    assert_says(&text, "Done", "“also accept semicolons as separators” → Semicolons are accepted.");
+    assert_says(&text, "Goal", "Latest request: now write the documentation for it");
+    assert_silent(&text, "Goal", "continue");
+    assert_silent(&text, "Goal", "never shown");
+    assert_silent(&text, "Goal", "Read the output file");
+}
+
+#[test]
+fn constraints_are_what_the_user_insisted_on() {
+    let cases = [
+        ("Please add a cache. Never write to the production database.", "Never write to the production database", true),
+        ("You must keep the public API stable.", "must keep the public API stable", true),
+        ("make sure the tests run offline", "make sure the tests run offline", true),
+        ("no console logs in the library, ever!", "no console logs in the library", true),
+        ("加一个缓存。不要修改数据库结构。", "不要修改数据库结构", true),
+        ("所有接口必须保持兼容，优先使用标准库", "必须保持兼容", true),
+        ("I don't understand what this does", "don't understand", false),
+        ("Do you always sort them?", "always sort", false),
+        ("The page shows three rows", "three rows", false),
+    ];
+    for (words, expected, is_rule) in cases {
+        let text = Talk::default().user(words).model("On it.").summary();
+        let lines = section(&text, "Constraints & Preferences");
+        assert_eq!(lines.iter().any(|line| line.contains(expected)), is_rule, "{words:?}\n{text}");
+    }
+}
+
+#[test]
+fn done_names_commits_checks_and_conclusions() {
+    let text = Talk::default()
+        .user("fix the rounding bug in invoices")
+        .model("Let me look at the totals.")
+        .works("edit", json!({"path": "src/invoice.py", "oldText": "a", "newText": "b"}), "ok")
+        .runs("pytest -q tests/test_invoice.py 2>&1 | tail -5", "....\n12 passed in 0.31s")
+        .runs("git commit -am 'round half up'", "[main 1a2b3c4] round half up\n 1 file changed")
+        .model("Done! The totals are rounded half up in `Invoice.total`, and the tests cover negative amounts.")
+        .user("thanks")
+        .summary();
+    assert_says(&text, "Done", "Commit `1a2b3c4` on `main`: round half up");
+    assert_says(&text, "Done", "`pytest -q tests/test_invoice.py` passed (`12 passed in 0.31s`)");
+    assert_says(
+        &text,
+        "Done",
+        "“fix the rounding bug in invoices” → The totals are rounded half up in `Invoice.total`",
+    );
+    assert_eq!(section(&text, "In Progress"), ["- (none)"], "{text}");
+}
+
+#[test]
+fn unfinished_work_is_in_progress() {
+    let text = Talk::default()
+        .user("add pagination to the user list")
+        .model("Now add the page parameter to the route.")
+        .works("Edit", json!({"file_path": "/srv/app/web/routes.go", "old_string": "a", "new_string": "b"}), "ok")
+        .model("Next, let me render the page links in the template:")
+        .works("Edit", json!({"file_path": "/srv/app/web/list.html", "old_string": "a", "new_string": "b"}), "ok")
+        .summary();
+    assert_says(&text, "Next Steps", "Go on with: “add pagination to the user list”");
+    assert_says(&text, "In Progress", "let me render the page links in the template");
+    assert_says(&text, "Relevant Files", "`./`: `list.html`, `routes.go`");
+}
+
+#[test]
+fn a_question_to_the_user_stays_open() {
+    let text = Talk::default().user("deploy it").model("Two regions are possible. Which region do you want?").summary();
+    assert_says(&text, "In Progress", "Asked the user: Which region do you want?");
+}
+
+#[test]
+fn a_failing_check_blocks_and_a_list_has_the_next_steps() {
+    let edit = || json!({"file_path": "/src/lib.rs", "old_string": "a", "new_string": "b"});
+    let talk = || Talk::default().user("make the parser faster");
+    let failing = talk().fails("bash", json!({"command": "cargo test --lib"}), "error[E0502]: cannot borrow `tokens`");
+    let text = failing.works("edit", edit(), "ok").summary();
+    assert_says(&text, "Blocked", "cannot borrow `tokens`");
+    let todos = json!({"todos": [{"content": "Write the benchmark", "status": "pending"}]});
+    let passed = talk().runs("cargo test --lib", "test result: ok. 3 passed");
+    let planned = passed.works("edit", edit(), "ok").works("TodoWrite", todos, "ok").summary();
+    assert_says(&planned, "Next Steps", "To do: Write the benchmark");
+}
+
+#[test]
+fn a_kept_list_gives_done_active_and_next_tasks() {
+    let first = json!({"todos": [
+        {"content": "Sketch the schema", "status": "in_progress"}, {"content": "Obsolete step", "status": "pending"},
+    ]});
+    let second = json!({"todos": [
+        {"content": "Sketch the schema", "status": "completed"},
+        {"content": "Write the migration", "status": "in_progress"},
+        {"content": "Backfill old rows", "status": "pending"},
+        {"content": "Drop the legacy column", "status": "cancelled"},
+    ]});
+    let text = Talk::default()
+        .user("move prices to integers")
+        .works("TodoWrite", first, "ok")
+        .works("todowrite", second, "ok")
+        .summary();
+    assert_says(&text, "Done", "Sketch the schema");
+    assert_says(&text, "In Progress", "Write the migration");
+    assert_says(&text, "Next Steps", "Backfill old rows");
+    assert!(!text.contains("Obsolete step") && !text.contains("Drop the legacy column"), "{text}");
+}
+
+#[test]
+fn a_list_kept_task_by_task_is_followed() {
+    let text = Talk::default()
+        .user("prepare the release")
+        .works("TaskCreate", json!({"subject": "Update the changelog"}), "Task #1 created")
+        .works("TaskCreate", json!({"subject": "Tag the release"}), "Task #2 created")
+        .works("TaskUpdate", json!({"taskId": "1", "status": "completed"}), "ok")
+        .summary();
+    assert_says(&text, "Done", "Update the changelog");
+    assert_says(&text, "Next Steps", "Tag the release");
+}
+
+#[test]
+fn a_check_list_in_prose_is_a_list_of_tasks() {
+    let boxes = "Progress so far:\n- [x] Parse the header\n- [ ] Parse the body\n- [ ] Report positions";
+    let text = Talk::default().user("write the parser").model(boxes).summary();
+    assert_says(&text, "Next Steps", "Parse the body");
+    assert_says(&text, "Done", "Parse the header");
+}
+
+#[test]
+fn failing_checks_are_blockers_and_fixed_ones_are_not() {
+    let failing = Talk::default().user("make the suite pass").fails(
+        "bash",
+        json!({"command": "cargo test -p core"}),
+        "error[E0308]: mismatched types\n --> src/lib.rs:4:9",
+    );
+    let text = failing.clone().summary();
+    assert_says(&text, "Blocked", "`cargo test -p core` failed: `error[E0308]: mismatched types (src/lib.rs:4)`");
+    let text = failing
+        .model("The return type of `parse_line` is wrong.")
+        .works("edit", json!({"path": "src/lib.rs", "oldText": "a", "newText": "b"}), "ok")
+        .runs("cargo test -p core", "test result: ok. 9 passed; 0 failed")
+        .model("The suite passes now, all nine tests of it.")
+        .summary();
+    assert_eq!(section(&text, "Blocked"), ["- (none)"], "{text}");
+    assert!(!text.contains("mismatched types"), "{text}");
+}
+
+#[test]
+fn a_failure_that_its_tool_calls_a_success_is_seen() {
+    let text = Talk::default()
+        .user("check it")
+        .runs("npm run check", "src/a.ts(3,1): error TS2304: Cannot find name 'x'.")
+        .summary();
+    assert_says(&text, "Blocked", "error TS2304: Cannot find name 'x'.");
+    let text =
+        Talk::default().user("look").runs("grep -rn error src", "src/a.ts: error TS2304 is documented here").summary();
+    assert_eq!(section(&text, "Blocked"), ["- (none)"], "{text}");
+}
+
+#[test]
+fn decisions_and_findings_are_kept_apart_from_chatter() {
+    let text = Talk::default()
+        .user("store the sessions")
+        .model("I decided to use SQLite instead of flat files because appends must be atomic. Let me write it.")
+        .model("The problem is that `fsync` is never called on the directory handle.")
+        .model("Perfect!")
+        .summary();
+    assert_says(&text, "Key Decisions", "I decided to use SQLite instead of flat files");
+    assert_says(&text, "Critical Context", "The problem is that `fsync` is never called");
+    assert!(!text.contains("Perfect"), "{text}");
+}
+
+#[test]
+fn files_are_listed_with_their_changes_and_relative_to_one_directory() {
+    let text = Talk::default()
+        .user("add retries to the client; see docs/retry.md")
+        .works("Read", json!({"file_path": "/home/ann/shop/src/client.rs"}), "fn send_request() {}")
+        .model("Add a backoff to the request loop in the client.")
+        .works(
+            "Edit",
+            json!({
+                "file_path": "/home/ann/shop/src/client.rs",
+                "old_string": "x",
+                "new_string": "fn retry_backoff() { send_request() }",
+            }),
+            "ok",
+        )
+        .works(
+            "Write",
+            json!({"file_path": "/home/ann/shop/tests/retry_test.rs", "content": "fn retries_three_times() {}"}),
+            "ok",
+        )
+        .works("Grep", json!({"pattern": "retry"}), "src/config.rs\nsrc/client.rs\nnode_modules/retry/index.js")
+        .summary();
+    assert_says(&text, "Relevant Files", "Working directory: `/home/ann/shop`");
+    assert_says(&text, "Relevant Files", "`src/client.rs`");
+    assert_says(&text, "Relevant Files", "`tests/retry_test.rs` (new)");
+    assert_says(
+        &text,
+        "In Progress",
+        "Add a backoff to the request loop in the client. → `src/client.rs`: `fn retry_backoff()",
+    );
+    assert!(!text.contains("node_modules"), "{text}");
+    assert_eq!(text.matches("/home/ann/shop").count(), 1, "{text}");
+}
+
+#[test]
+fn an_id_of_the_user_is_explained_by_the_line_that_names_it() {
+    let text = Talk::default()
+        .user("do shop-41")
+        .runs(
+            "tracker show shop-41",
+            "○ shop-41 · Let customers pay by invoice [OPEN]\n○ shop-41.1 · Add the invoice form [OPEN]",
+        )
+        .summary();
+    assert_says(&text, "Next Steps", "`shop-41` (open): Let customers pay by invoice");
+    assert_says(&text, "Next Steps", "`shop-41.1` (open): Add the invoice form");
+}
+
+fn over(previous: &str, talk: Talk) -> SummaryInput {
+    SummaryInput { previous: Some(previous.to_owned()), ..talk.input("opencode@seed") }
+}
+
+#[test]
+fn facts_of_the_previous_summary_are_carried_on() {
+    let first = Talk::default()
+        .user("build a tide calendar. never scrape the official site")
+        .works("write", json!({"path": "src/tide_table.py", "content": "def load_harbours(): pass"}), "ok")
+        .fails("bash", json!({"command": "pytest -q"}), "E   KeyError: 'harbour_id'")
+        .summary();
+    let talk = Talk::default()
+        .user("show the moon phase too")
+        .runs("ls", "src")
+        .model("The moon phase is drawn next to each day.");
+    let text = extract(&over(&first, talk.clone()));
+    assert_says(&text, "Goal", "First request: build a tide calendar.");
+    assert_says(&text, "Goal", "Latest request: show the moon phase too");
+    assert_says(&text, "Constraints & Preferences", "never scrape the official site");
+    assert_says(&text, "Blocked", "KeyError: 'harbour_id'");
+    assert_says(&text, "Relevant Files", "`src/tide_table.py` (new)");
+    assert!(text.contains("load_harbours"), "{text}");
+    assert_eq!(text.matches("First request").count(), 1, "{text}");
+    let settled = extract(&over(&first, talk.runs("pytest -q", "3 passed")));
+    assert_eq!(section(&settled, "Blocked"), ["- (none)"], "{settled}");
+}
+
+#[test]
+fn a_summary_that_a_model_wrote_is_understood() {
+    let previous = "Summary:\n1. Primary Request and Intent:\n   The user wants a chess clock for two phones.\n\n\
+        2. Key Technical Concepts:\n   - WebRTC data channels with `RTCPeerConnection`\n\n\
+        3. Files and Code Sections:\n   - **`src/clock.ts`** — The clock itself, with `startClock`\n\
+        ```ts\n     # not a heading\n     ```\n\n\
+        4. Pending Tasks:\n   - Sync the clocks after a reconnect\n\n\
+        Please continue the conversation from where we left off.";
+    let text = extract(&over(previous, Talk::default().user("also vibrate on flag fall")));
+    assert_says(&text, "Goal", "The user wants a chess clock for two phones.");
+    assert_says(&text, "Next Steps", "Sync the clocks after a reconnect");
+    assert_says(&text, "Critical Context", "WebRTC data channels with `RTCPeerConnection`");
+    assert_says(&text, "Critical Context", "`src/clock.ts` — The clock itself");
+    assert!(!text.contains("Please continue") && !text.contains("not a heading"), "{text}");
+}
+
+#[test]
+fn instructions_decide_what_is_kept_in_a_small_budget() {
+    let mut talk = Talk::default().user("review the service");
+    for name in ["login", "billing", "search", "export", "upload", "report", "invite", "logout"] {
+        talk = talk.model(&format!("The problem is that the {name} handler returns too early under heavy load."));
+    }
+    let scarce = SummaryInput { budget_tokens: 180, ..talk.input("opencode@seed") };
+    assert!(!extract(&scarce).contains("login handler"), "{}", extract(&scarce));
+    let focused = SummaryInput { instructions: "dwell on login".to_owned(), ..scarce };
+    assert!(extract(&focused).contains("login handler"), "{}", extract(&focused));
+}
+
+#[test]
+fn sections_can_be_elements_and_are_read_back_as_such() {
+    let mut input = Talk::default()
+        .user("Add a `--dry-run` flag to the deploy command and keep the old output format")
+        .runs("cargo test", "test result: ok. 12 passed")
+        .input("gemini-cli@0.26");
+    let text = extract(&input);
+    assert!(text.starts_with("<state_snapshot>\n<overall_goal>\n") && text.ends_with("</state_snapshot>"), "{text}");
+    for section in &input.rules.sections {
+        let name = &section.heading;
+        assert_eq!(text.matches(&format!("<{name}>\n")).count(), 1, "{name} in {text}");
+        assert_eq!(text.matches(&format!("</{name}>\n")).count(), 1, "{name} in {text}");
+    }
+    input.previous = Some(text);
+    input.messages.clear();
+    let again = extract(&input);
+    let goal = again.split("</overall_goal>").next().unwrap_or_default();
+    assert!(goal.contains("--dry-run"), "what the first summary called the goal is the goal of the next: {again}");
+}

@@ -1,0 +1,410 @@
+//! The reader of Claude Code transcripts, and of those of its sub-agents.
+//!
+//! Lines are read in the order of the file. Their tree is used only to find prompts that were edited (`tree`): parallel
+//! tools, hooks and progress often make it branch although nothing was abandoned.
+
+mod blocks;
+mod row;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+use super::branches::finish_branches;
+use super::draft::MessageDraft;
+use super::name_index::{CLIENT_ID_BYTES, Line, NameIndex, record};
+use super::raw::Object;
+use super::titles::{title_of, title_of_request};
+use super::transcript::{Branch, Entry, Format, ImportedCompaction, Problem, Transcript};
+use longhand_core::model::harness::is_notice;
+use longhand_core::model::ids::client_id_defect;
+use longhand_core::model::message::{FinishReason, Role};
+use longhand_core::model::part::{Marker, NOTE, PartBody};
+use longhand_core::model::usage::Usage;
+use row::Row;
+use std::collections::{HashMap, HashSet};
+use tree::Tree;
+
+/// True if a line looks like one of this format.
+pub(super) fn is_line(line: &Object<'_>) -> bool {
+    let identified = ["sessionId", "uuid", "leafUuid", "messageId"].iter().any(|name| line.id(name).is_some());
+    identified && line.id("type").is_some()
+}
+
+/// Reads a transcript; all lines of a sub-agent's transcript are on the side chain.
+pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize, child: bool) -> Transcript {
+    let mut names = NameIndex::new(problems);
+    let rows: Vec<Row<'_>> = lines.iter().map(Row::read).collect();
+    // A sub-agent's file may also be passed as a session's.
+    let child = child || !rows.iter().any(|row| row.talks && !row.sidechain);
+    let mut main = Vec::new();
+    let mut agents: Vec<(String, Vec<Row<'_>>)> = Vec::new();
+    let mut agent_of: HashMap<String, String> = HashMap::new();
+    for row in rows {
+        if child || !row.sidechain {
+            main.push(row);
+            continue;
+        }
+        let agent = agent(&row, &agent_of);
+        if let Some(uuid) = &row.uuid {
+            agent_of.insert(uuid.clone(), agent.clone());
+        }
+        match agents.iter_mut().find(|(other, _)| *other == agent) {
+            Some((_, rows)) => rows.push(row),
+            None => agents.push((agent, vec![row])),
+        }
+    }
+    let source_id = if child { own_id(&main, "agentId") } else { own_id(&main, "sessionId") };
+    let mut transcript = conversation(&main, source_id, metadata_bytes, &mut names);
+    for (agent, rows) in agents {
+        transcript.children.push(conversation(&rows, agent, metadata_bytes, &mut names));
+    }
+    transcript.problems = names.problems;
+    transcript.problems.sort_by_key(|problem| problem.line);
+    transcript
+}
+
+/// The sub-agent that a line of the side chain belongs to. Old versions name none; the id of the chain's first line
+/// then identifies it.
+fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>) -> String {
+    let named = row.object.as_ref().and_then(|object| object.id("agentId"));
+    let inherited = || row.parent.as_ref().and_then(|parent| agent_of.get(parent)).cloned();
+    named.or_else(inherited).or_else(|| row.uuid.clone()).unwrap_or_else(|| format!("line:{}", row.line.number))
+}
+
+/// The last id of that name: a resumed session may begin with lines of an older one.
+fn own_id(rows: &[Row<'_>], name: &str) -> String {
+    let ids = rows.iter().rev().filter_map(|row| row.object.as_ref());
+    ids.into_iter().find_map(|object| object.id(name)).unwrap_or_default()
+}
+
+/// An entry of a branch, or a reply that later lines may still extend.
+enum Slot<'a> {
+    Done(Entry),
+    Reply { client_id: String, draft: MessageDraft<'a>, stop_reason: String },
+}
+
+impl Slot<'_> {
+    fn client_id(&self) -> &str {
+        match self {
+            Self::Done(entry) => entry.client_id(),
+            Self::Reply { client_id, .. } => client_id,
+        }
+    }
+}
+
+/// A builder of a conversation.
+struct Converter<'a, 'b> {
+    names: &'b mut NameIndex,
+    metadata_bytes: usize,
+    /// The branches so far: the branch that each leaves, the last shared entry, and its own entries.
+    branches: Vec<(usize, Option<String>, Vec<Slot<'a>>)>,
+    /// Index of the reply with a provider's message id, by branch.
+    replies: HashMap<(usize, String), usize>,
+    /// The entry that each line became part of.
+    entry_of: HashMap<String, String>,
+}
+
+fn conversation(rows: &[Row<'_>], source_id: String, metadata_bytes: usize, names: &mut NameIndex) -> Transcript {
+    let tree = Tree::grow(rows);
+    let branches = vec![(0, None, Vec::new())];
+    let mut converter =
+        Converter { names, metadata_bytes, branches, replies: HashMap::new(), entry_of: HashMap::new() };
+    let mut used = HashSet::new();
+    for (index, row) in rows.iter().enumerate() {
+        for fork in tree.forks.iter().filter(|fork| fork.leaves_at == index) {
+            converter.open(fork.branch, fork.from);
+        }
+        if used.contains(&index) {
+            continue;
+        }
+        let branch = tree.branch_of[index];
+        let summary = if row.boundary { tree.summary_of(rows, index) } else { row.summary.then_some(index) };
+        match summary {
+            Some(summary) => {
+                used.insert(summary);
+                converter.compaction(branch, row, &rows[summary]);
+            }
+            None => converter.row(branch, row),
+        }
+    }
+    let mut branches = converter.close();
+    finish_branches(&mut branches, &mut names.problems);
+    let title = title(rows, &branches[0]);
+    Transcript { format: Format::ClaudeCode, source_id, title, branches, children: Vec::new(), problems: Vec::new() }
+}
+
+impl<'a> Converter<'a, '_> {
+    /// Sets the fork position of a branch; its own lines come later.
+    fn open(&mut self, branch: usize, from: usize) {
+        while self.branches.len() <= branch {
+            self.branches.push((0, None, Vec::new()));
+        }
+        let shared = self.branches[from].2.last().map(|slot| slot.client_id().to_owned());
+        self.branches[branch].0 = from;
+        self.branches[branch].1 = shared;
+    }
+
+    fn push(&mut self, branch: usize, entries: impl IntoIterator<Item = Entry>) {
+        self.branches[branch].2.extend(entries.into_iter().map(Slot::Done));
+    }
+
+    fn row(&mut self, branch: usize, row: &Row<'a>) {
+        let Some(object) = &row.object else { return self.malformed(branch, row, &row.problem) };
+        if !row.talks {
+            return self.record(branch, row, object);
+        }
+        let Some(message) = object.object("message") else {
+            return self.malformed(branch, row, "the line has no message");
+        };
+        if row.kind == "assistant" {
+            self.reply(branch, row, object, &message);
+        } else {
+            self.user(branch, row, object, &message);
+        }
+    }
+
+    fn claim(&mut self, row: &Row<'a>) -> String {
+        let client_id = self.names.claim(row.line, row.uuid.as_deref());
+        if let Some(uuid) = &row.uuid {
+            self.entry_of.insert(uuid.clone(), client_id.clone());
+        }
+        client_id
+    }
+
+    fn malformed(&mut self, branch: usize, row: &Row<'a>, problem: &str) {
+        let message = self.names.malformed(row.line, format!("{problem}; kept as a record"));
+        self.push(branch, [Entry::Record { line: row.line.number, message }]);
+    }
+
+    fn record(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>) {
+        let client_id = self.claim(row);
+        let message = record(client_id, &row.record_kind(), row.line.text().to_owned(), object.time("timestamp"));
+        self.push(branch, [Entry::Record { line: row.line.number, message }]);
+    }
+
+    /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
+    fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
+        let mut user_draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
+        user_draft.origin_time = object.time("timestamp");
+        let mut results = user_draft.sibling(Role::Tool);
+        if let Err(problem) = blocks::user(&mut user_draft, &mut results, message, self.names) {
+            return self.malformed(branch, row, problem);
+        }
+        if row.meta
+            || user_draft.parts.iter().all(|part| matches!(&*part.body, PartBody::Text(text) if is_notice(text)))
+        {
+            take_for_notes(&mut user_draft);
+        }
+        let mut client_id = self.claim(row);
+        if !results.parts.is_empty() {
+            name_parts(&mut results, &client_id);
+            // The first message of the line keeps the rest of it.
+            results.keep_rest(&mut user_draft);
+            let entries = results.finish(client_id.clone(), self.names);
+            self.push(branch, entries);
+            if user_draft.parts.is_empty() {
+                return;
+            }
+            client_id = self.names.claim(row.line, Some(&format!("{client_id}:text")));
+        }
+        name_parts(&mut user_draft, &client_id);
+        let entries = user_draft.finish(client_id, self.names);
+        self.push(branch, entries);
+    }
+
+    /// Reads a line of a reply. A reply has one line for each of its blocks, with results of its calls in between.
+    fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
+        let mut draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
+        if let Err(problem) = blocks::assistant(&mut draft, message, self.names) {
+            return self.malformed(branch, row, problem);
+        }
+        // Each line of a reply claims its own id, so that the ids of the parts are unique too.
+        let own = self.claim(row);
+        name_parts(&mut draft, &own);
+        draft.origin_time = object.time("timestamp");
+        draft.model = message.string("model");
+        draft.provider = if draft.model == "<synthetic>" { String::new() } else { "anthropic".to_owned() };
+        draft.finish.usage = message.object("usage").and_then(|usage| read_usage(&usage));
+        if object.flag("isApiErrorMessage") {
+            draft.finish.reason = Some(FinishReason::Error);
+            draft.finish.detail = object.id("error").unwrap_or_else(|| first_text(&draft));
+        }
+        let stop = message.string("stop_reason");
+        let key = message.id("id").map(|id| (branch, id));
+        let position = key.as_ref().and_then(|key| self.replies.get(key)).copied();
+        let slot = position.and_then(|position| self.branches[branch].2.get_mut(position));
+        if let Some(Slot::Reply { client_id, draft: reply, stop_reason }) = slot {
+            let usage = draft.finish.usage.take();
+            reply.finish.usage = usage.or(reply.finish.usage);
+            reply.join(draft);
+            if !stop.is_empty() {
+                *stop_reason = stop;
+            }
+            if let Some(uuid) = &row.uuid {
+                self.entry_of.insert(uuid.clone(), client_id.clone());
+            }
+            return;
+        }
+        if let Some(key) = key {
+            self.replies.insert(key, self.branches[branch].2.len());
+        }
+        self.branches[branch].2.push(Slot::Reply { client_id: own, draft, stop_reason: stop });
+    }
+
+    /// Reads a compaction: its boundary and its summary, or, in old versions, the summary alone.
+    fn compaction(&mut self, branch: usize, boundary: &Row<'a>, summary: &Row<'a>) {
+        let line = boundary.line;
+        let message = summary.object.as_ref().and_then(|object| object.object("message"));
+        let summary_text = message.map(|message| blocks::words(&message)).unwrap_or_default();
+        let Some(object) = boundary.object.as_ref().filter(|_| !summary_text.is_empty()) else {
+            self.malformed(branch, boundary, "the compaction has no summary");
+            if line != summary.line {
+                self.malformed(branch, summary, "the summary has no text");
+            }
+            return;
+        };
+        let metadata = object.object("compactMetadata");
+        let first_kept = metadata.as_ref().and_then(|metadata| self.first_kept(branch, metadata));
+        let client_id = self.claim(boundary);
+        let mut verbatim = line.text().to_owned();
+        if line != summary.line {
+            verbatim = format!("{verbatim}\n{}", summary.line.text());
+            if let Some(uuid) = &summary.uuid {
+                self.entry_of.insert(uuid.clone(), client_id.clone());
+            }
+        }
+        let record = record(client_id.clone(), "compact_boundary", verbatim, object.time("timestamp"));
+        let compaction = ImportedCompaction {
+            client_id,
+            line: line.number,
+            summary_text,
+            first_kept_client_id: first_kept,
+            covers_until_client_id: String::new(),
+            trigger: metadata.as_ref().map(|metadata| metadata.string("trigger")).unwrap_or_default(),
+            tokens_before: metadata.as_ref().map_or(0, |metadata| metadata.count("preTokens")),
+            from_hook: false,
+            record,
+        };
+        self.push(branch, [Entry::Compaction(compaction)]);
+        // No reply continues after a boundary.
+        self.replies.retain(|(other, _), _| *other != branch);
+    }
+
+    /// The first kept entry before a boundary, if any was kept.
+    fn first_kept(&mut self, branch: usize, metadata: &Object<'_>) -> Option<String> {
+        let mut kept = HashSet::new();
+        if let Some(uuids) = metadata.object("preservedMessages").and_then(|kept| kept.list("uuids")) {
+            kept.extend(uuids.into_iter().filter_map(super::raw::text).map(|uuid| uuid.text));
+        }
+        if let Some(segment) = metadata.object("preservedSegment") {
+            kept.extend(segment.id("headUuid"));
+        }
+        let kept: HashSet<&String> = kept.iter().filter_map(|uuid| self.entry_of.get(uuid)).collect();
+        let slots = self.branches[branch].2.iter().map(Slot::client_id);
+        slots.into_iter().find(|client_id| kept.iter().any(|kept| kept == client_id)).map(str::to_owned)
+    }
+
+    fn close(self) -> Vec<Branch> {
+        let mut closed = Vec::new();
+        for (index, (from, fork_after, slots)) in self.branches.into_iter().enumerate() {
+            let mut entries = Vec::new();
+            for slot in slots {
+                match slot {
+                    Slot::Done(entry) => entries.push(entry),
+                    Slot::Reply { client_id, mut draft, stop_reason } => {
+                        seal(&mut draft, &stop_reason);
+                        entries.extend(draft.finish(client_id, self.names));
+                    }
+                }
+            }
+            let first = entries.first().map(Entry::client_id).unwrap_or_default();
+            let name = if index == 0 { "main".to_owned() } else { first.to_owned() };
+            closed.push(Branch { name, from, fork_after, entries });
+        }
+        closed
+    }
+}
+
+/// Turns texts that Claude Code wrote with the user's role into notes: a model read them, but they are no request of a
+/// person.
+fn take_for_notes(user_draft: &mut MessageDraft<'_>) {
+    for part in &mut user_draft.parts {
+        if let PartBody::Text(text) = &*part.body {
+            part.body = PartBody::Marker(Marker { name: NOTE.to_owned(), text: text.clone() }).into();
+        }
+    }
+}
+
+/// Assigns the ids of a line's parts: the line's own id, numbered if there are several.
+fn name_parts(draft: &mut MessageDraft<'_>, own: &str) {
+    let several = draft.parts.len() > 1;
+    for (index, part) in draft.parts.iter_mut().enumerate() {
+        let id = if several { format!("{own}:{index}") } else { own.to_owned() };
+        part.client_id = Some(id).filter(|id| id.len() <= CLIENT_ID_BYTES && client_id_defect(id).is_none());
+    }
+}
+
+/// Sets the finish reason of a reply. A line that was written during the reply has none.
+fn seal(draft: &mut MessageDraft<'_>, stop_reason: &str) {
+    if draft.finish.reason.is_some() {
+        return;
+    }
+    let (reason, known) = match stop_reason {
+        "end_turn" | "stop_sequence" => (FinishReason::Stop, true),
+        // A paused turn continues like one that waits for tools.
+        "tool_use" | "pause_turn" => (FinishReason::ToolCalls, true),
+        "max_tokens" | "model_context_window_exceeded" => (FinishReason::Length, true),
+        "refusal" => (FinishReason::ContentFilter, true),
+        "" => (draft.reason_by_parts(), true),
+        _ => (draft.reason_by_parts(), false),
+    };
+    draft.finish.reason = Some(reason);
+    if !known {
+        draft.finish.detail = stop_reason.to_owned();
+    }
+}
+
+fn first_text(draft: &MessageDraft<'_>) -> String {
+    let texts = draft.parts.iter().filter_map(|part| match &*part.body {
+        PartBody::Text(text) => Some(text.clone()),
+        _ => None,
+    });
+    texts.into_iter().next().unwrap_or_default()
+}
+
+fn read_usage(usage: &Object<'_>) -> Option<Usage> {
+    super::content::reported(Usage {
+        input: usage.count("input_tokens"),
+        output: usage.count("output_tokens"),
+        reasoning: 0,
+        cache_read: usage.count("cache_read_input_tokens"),
+        cache_write: usage.count("cache_creation_input_tokens"),
+        total: None,
+        cost_usd: None,
+    })
+}
+
+/// The title that was given to the session, or else its first prompt.
+fn title(rows: &[Row<'_>], main: &Branch) -> String {
+    let given = |kind: &str, name: &str| {
+        let titles = rows.iter().rev().filter(|row| row.kind == kind).filter_map(|row| row.object.as_ref());
+        titles.into_iter().find_map(|object| object.id(name)).map(|title| title_of(&title))
+    };
+    let prompts: HashSet<usize> = rows.iter().filter(|row| row.prompts).map(|row| row.line.number).collect();
+    let first_prompt = || {
+        let mut messages = main.entries.iter().filter_map(|entry| match entry {
+            Entry::Message { line, message } if prompts.contains(line) => Some(message),
+            _ => None,
+        });
+        messages.find_map(|message| {
+            message.parts.iter().find_map(|part| match &*part.body {
+                PartBody::Text(text) => title_of_request(text),
+                _ => None,
+            })
+        })
+    };
+    given("custom-title", "customTitle")
+        .or_else(|| given("ai-title", "aiTitle"))
+        .or_else(first_prompt)
+        .unwrap_or_default()
+}

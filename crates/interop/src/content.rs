@@ -1,0 +1,146 @@
+//! Content blocks that all agents have: text, reasoning, media, and opaque blocks of a provider.
+
+use super::draft::{Kept, MessageDraft};
+use super::raw;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use longhand_core::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
+use longhand_core::model::usage::Usage;
+use serde_json::value::RawValue;
+
+/// Adds a text part, if the value is a string.
+pub(super) fn text(draft: &mut MessageDraft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
+    words(draft, value, pointer, PartBody::Text)
+}
+
+/// Adds a reasoning part, if the value is a string.
+pub(super) fn reasoning(draft: &mut MessageDraft<'_>, value: &RawValue, pointer: String) -> Option<usize> {
+    words(draft, value, pointer, PartBody::Reasoning)
+}
+
+fn words(
+    draft: &mut MessageDraft<'_>,
+    value: &RawValue,
+    pointer: String,
+    body: fn(String) -> PartBody,
+) -> Option<usize> {
+    let text = raw::text(value)?;
+    let part = draft.push(body(text.text));
+    if text.exact {
+        draft.move_out(value, pointer, part, Kept::Body);
+    }
+    Some(part)
+}
+
+/// Adds an opaque block, which is returned to its provider unchanged.
+pub(super) fn opaque(
+    draft: &mut MessageDraft<'_>,
+    provider: &str,
+    kind: &str,
+    block: &RawValue,
+    pointer: String,
+) -> usize {
+    let data = block.get().as_bytes().to_vec();
+    let body = Opaque { provider: provider.to_owned(), kind: kind.to_owned(), data };
+    let part = draft.push(PartBody::Opaque(body));
+    draft.move_out(block, pointer, part, Kept::Body);
+    part
+}
+
+/// Adds a tool call with its input as the model wrote it.
+pub(super) fn call(
+    draft: &mut MessageDraft<'_>,
+    call_id: String,
+    tool: String,
+    input: Option<&RawValue>,
+    pointer: String,
+) -> usize {
+    let input_json = input.map_or("{}", RawValue::get).to_owned();
+    let part = draft.push(PartBody::ToolCall(ToolCall { call_id, tool, input_json, ..ToolCall::default() }));
+    if let Some(input) = input {
+        draft.move_out(input, pointer, part, Kept::Body);
+    }
+    part
+}
+
+/// Media whose bytes are in the transcript; none if they are not valid base64.
+pub(super) fn media(mime_type: String, name: String, data: &RawValue) -> Option<Media> {
+    let text = raw::text(data)?;
+    // Strict decoding: accepted text is encoded to the same text again.
+    let bytes = STANDARD.decode(text.text).ok()?;
+    Some(Media { mime_type, name, source: MediaSource::Bytes(bytes) })
+}
+
+/// Adds a media part; `bytes` is the value of its bytes and the pointer to it.
+pub(super) fn attach(draft: &mut MessageDraft<'_>, media: Media, bytes: Option<(&RawValue, String)>) -> usize {
+    let part = draft.push(PartBody::Media(media));
+    if let Some((value, pointer)) = bytes {
+        draft.move_out(value, pointer, part, Kept::Body);
+    }
+    part
+}
+
+/// One item of a tool's output.
+pub(super) enum Output<'a> {
+    /// A text, and the pointer to it.
+    Text(&'a RawValue, String),
+    /// Media, the value of their bytes, and the pointer to it.
+    Media(Media, Option<(&'a RawValue, String)>),
+    /// Another value, which is shown as JSON.
+    Other(&'a RawValue),
+}
+
+/// Adds a tool result; its texts are joined by line feeds.
+pub(super) fn result(
+    draft: &mut MessageDraft<'_>,
+    call_id: String,
+    status: ResultStatus,
+    outputs: Vec<Output<'_>>,
+) -> usize {
+    let mut texts = Vec::new();
+    let mut moved = Vec::new();
+    let mut attachments = Vec::new();
+    let mut only_text = None;
+    for output in outputs {
+        match output {
+            Output::Text(value, pointer) => {
+                let text = raw::text(value);
+                only_text = text.as_ref().is_some_and(|text| text.exact).then_some((value, pointer));
+                texts.push(text.map_or_else(|| value.get().to_owned(), |text| text.text));
+            }
+            Output::Other(value) => texts.push(value.get().to_owned()),
+            Output::Media(media, bytes) => {
+                if let Some((value, pointer)) = bytes {
+                    moved.push((value, pointer, Kept::Attachment(attachments.len())));
+                }
+                attachments.push(media);
+            }
+        }
+    }
+    // If there are several texts, none of them equals the output, so that all stay in the rest of the line.
+    if let (Some((value, pointer)), [_]) = (only_text, texts.as_slice()) {
+        moved.push((value, pointer, Kept::Body));
+    }
+    let output = texts.join("\n");
+    let body = ToolResult {
+        call_id,
+        status,
+        output,
+        attachments,
+        start_time: None,
+        end_time: None,
+        answers: Answers::Nearest,
+    };
+    let part = draft.push(PartBody::ToolResult(body));
+    for (value, pointer, kept) in moved {
+        draft.move_out(value, pointer, part, kept);
+    }
+    part
+}
+
+/// The usage; none if it is all zeros, which agents write for replies that never came.
+pub(super) fn reported(usage: Usage) -> Option<Usage> {
+    let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: _ } = usage;
+    let any = input != 0 || output != 0 || reasoning != 0 || cache_read != 0 || cache_write != 0;
+    (any || total.unwrap_or_default() != 0).then_some(usage)
+}

@@ -1,0 +1,27 @@
+//! The built-in summarizer as a [`Summarizer`].
+
+use super::observer::Observer;
+use super::summary::{Error, Summarizer};
+use crate::policy::summary::{SummaryInput, SummaryOutput};
+use futures::future::{BoxFuture, FutureExt, ready};
+use longhand_extractive as extractive;
+
+/// Writes summaries from the history's own text.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Extractive;
+
+impl Summarizer for Extractive {
+    fn name(&self) -> &str {
+        extractive::NAME
+    }
+
+    fn summarize<'a>(
+        &'a self,
+        input: &'a SummaryInput,
+        observer: &'a dyn Observer,
+    ) -> BoxFuture<'a, Result<SummaryOutput, Error>> {
+        observer.on_start(extractive::NAME);
+        let output = SummaryOutput::new(extractive::write(input), self.name());
+        ready(Ok(output)).boxed()
+    }
+}
