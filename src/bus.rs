@@ -109,10 +109,10 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::store::tests::new_session;
-    use crate::store::{Caller, Durability, Options};
+    use crate::store::{Durability, Options, Requester};
 
     async fn commit(store: &Store) {
-        store.create_session(new_session(), Caller::default()).await.expect("created");
+        store.create_session(new_session(), Requester::default()).await.expect("created");
     }
 
     /// The number of events that a subscription gets within a time.

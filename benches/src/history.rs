@@ -5,13 +5,13 @@ use crate::report::Report;
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::ContextRequest;
 use longhand::app::sessions::NewSession;
-use longhand::app::{self, Longhand};
+use longhand::app::{self, Caller, Longhand};
 use longhand::clock::Clock;
 use longhand::model::message::{NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::ModelWindow;
 use longhand::scheduler::{Options, Scheduler};
-use longhand::store::{self, Caller, Store};
+use longhand::store::{self, Store};
 use longhand::summarizer::{Extractive, Levels};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -37,14 +37,14 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
-async fn session(app: &Longhand, name: &str, context: i64) -> String {
+async fn session(app: &Caller, name: &str, context: i64) -> String {
     let window = ModelWindow { context, output: Some(context / 8), ..ModelWindow::default() };
     let new = NewSession { client_id: Some(name.to_owned()), window, ..NewSession::default() };
-    app.create_session(new, Caller::default()).await.expect("a session").0.session.id.to_string()
+    app.create_session(new).await.expect("a session").0.session.id.to_string()
 }
 
 /// Median duration of a view.
-async fn views(app: &Longhand, id: &str, times: usize) -> Duration {
+async fn views(app: &Caller, id: &str, times: usize) -> Duration {
     let mut all = Vec::new();
     for _ in 0..times {
         let begun = Instant::now();
@@ -55,12 +55,12 @@ async fn views(app: &Longhand, id: &str, times: usize) -> Duration {
 }
 
 /// Measures reads of a long history that is under a summary.
-async fn history(app: &Longhand, store: &Store, lengths: &[usize], report: &mut Report) {
+async fn history(app: &Caller, store: &Store, lengths: &[usize], report: &mut Report) {
     let mut rows_of_all = Vec::new();
     for &length in lengths {
         let id = session(app, &format!("history-{length}"), 0).await;
         let append = async |messages| {
-            app.append(&id, messages, None, None, Caller::default()).await.expect("an append");
+            app.append(&id, messages, None, None).await.expect("an append");
         };
         let words = |index: usize| NewMessage {
             parts: vec![NewPart::new(PartBody::Text(format!("message {index}")))],
@@ -72,7 +72,7 @@ async fn history(app: &Longhand, store: &Store, lengths: &[usize], report: &mut 
         }
         append(vec![tail]).await;
         let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
-        app.supply_summary(&id, summary, Caller::default()).await.expect("a summary");
+        app.supply_summary(&id, summary).await.expect("a summary");
         append((0..100).map(words).collect()).await;
         let before = store.rows_read();
         let p50 = views(app, &id, 50).await;
@@ -116,7 +116,9 @@ pub(crate) async fn run(short: bool, report: &mut Report) {
         vocabularies: Vec::new(),
         stopping: stopping.clone(),
     };
-    let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
+    let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options)
+        .caller(String::new(), None)
+        .expect("a caller");
     tokio::spawn(scheduler.run(stopping.clone()));
     println!("a history under a summary, and a hundred messages behind it");
     let lengths: &[usize] = if short { &[1_000, 20_000] } else { &[1_000, 100_000, 1_000_000] };

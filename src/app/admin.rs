@@ -1,11 +1,11 @@
 //! The daemon's description of itself: state, presets, checks.
 
-use super::Longhand;
 use super::cursor;
 use super::error::{Error, Result};
 use super::page_size;
 use super::scrub::ScrubState;
 use super::traffic::TrafficState;
+use super::{Caller, Longhand};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::ids::SessionId;
@@ -117,16 +117,23 @@ pub enum CheckItem {
 impl Longhand {
     /// Waits until the store takes no more writes before a restart, and returns the cause.
     pub async fn writes_stopped(&self) -> WriteState {
-        self.store().stopped().await
+        self.shared.store.stopped().await
     }
 
+    /// The scheduler's health, current and future.
+    pub fn scheduler_health(&self) -> watch::Receiver<Health> {
+        self.shared.scheduler.health()
+    }
+}
+
+impl Caller {
     /// The daemon's state.
     pub async fn server_info(&self) -> Result<ServerInfo> {
         let (ready_count, running_count) = self.store().job_counts().await?;
         // Gates and clock are read together, so that the rest of a pause is added to the right time.
         let gates = self.shared.scheduler.summarizers().gates();
         let now = self.shared.clock.now();
-        let scheduler = self.scheduler_health().borrow().clone();
+        let scheduler = self.shared.scheduler.health().borrow().clone();
         let mut failing = Vec::new();
         for session in scheduler.failing {
             failing.push(self.store().session_id(session).await?);
@@ -158,15 +165,10 @@ impl Longhand {
             statistics: self.store().statistics(now).await?,
             spent: self.store().spent().await?,
             providers: gates.into_iter().map(provider).collect(),
-            traffic: self.traffic().state(),
+            traffic: self.shared.traffic.state(),
             scheduler_failure: scheduler.failure,
             failing,
         })
-    }
-
-    /// The scheduler's health, current and future.
-    pub fn scheduler_health(&self) -> watch::Receiver<Health> {
-        self.shared.scheduler.health()
     }
 
     /// The presets.
@@ -192,7 +194,7 @@ impl Longhand {
     /// Checks the chains; the receiver gets findings as they are made, and the end last.
     pub async fn check_integrity(&self, session: Option<&str>) -> Result<mpsc::Receiver<Result<CheckItem>>> {
         let key = match session {
-            Some(id) => Some(self.store().find_session(id).await?),
+            Some(id) => Some(self.session_key(id).await?),
             None => None,
         };
         let (items, receiver) = mpsc::channel(crate::limits::CHECK_QUEUE_MAX);
@@ -252,7 +254,7 @@ impl Longhand {
     }
 
     async fn head(&self, id: &str, revision: Option<Revision>) -> Result<ChainHead> {
-        let key = self.store().find_session(id).await?;
+        let key = self.session_key(id).await?;
         let session = self.store().session(key).await?.0.id;
         let (revision, hash) = self.store().chain_hash(key, revision).await?;
         Ok(ChainHead { session, revision, hash })

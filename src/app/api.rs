@@ -13,7 +13,7 @@ use crate::model::usage::ModelWindow;
 use crate::policy::bpe::Vocabulary;
 use crate::policy::{Policy, tokens};
 use crate::scheduler::SchedulerHandle;
-use crate::store::{self, Caller, Durability, SessionKey, Store};
+use crate::store::{self, Durability, RequestKey, Requester, SessionKey, Store};
 use crate::telemetry::span;
 use std::collections::HashMap;
 use std::sync::atomic::AtomicI64;
@@ -21,10 +21,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-/// The API. Cheap to clone.
+/// The API, for the daemon that serves it. Cheap to clone. What clients can do is reached through a [`Caller`] alone.
 #[derive(Clone)]
 pub struct Longhand {
     pub(super) shared: Arc<Shared>,
+}
+
+/// Who asks, for the duration of one request: every operation of the API is a method of it, reads included.
+#[derive(Clone)]
+pub struct Caller {
+    pub(super) shared: Arc<Shared>,
+    /// The author of the request's mutations.
+    pub(super) requester: Requester,
 }
 
 pub(super) struct Shared {
@@ -126,14 +134,45 @@ impl Longhand {
         &self.shared.store
     }
 
+    /// Counters of the resources that clients hold.
+    pub fn traffic(&self) -> &Arc<Traffic> {
+        &self.shared.traffic
+    }
+
+    /// The caller of one request, by its name for itself and the key that makes the request idempotent: the only way to
+    /// the operations of the API. Each door calls this at one place.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_ARGUMENT` for a name or an id that is too long or has characters that are not allowed.
+    pub fn caller(&self, actor: String, request: Option<RequestKey>) -> Result<Caller> {
+        validate::name("longhand-actor", &actor)?;
+        if let Some(request) = &request {
+            validate::name("request_id", &request.id)?;
+        }
+        Ok(Caller { shared: self.shared.clone(), requester: Requester { actor, request } })
+    }
+}
+
+impl Caller {
+    /// The store.
+    pub(super) fn store(&self) -> &Store {
+        &self.shared.store
+    }
+
     /// Durability of an acknowledged write.
     pub fn durability(&self) -> Durability {
         self.store().durability()
     }
 
-    /// Counters of the resources that clients hold.
-    pub fn traffic(&self) -> &Arc<Traffic> {
-        &self.shared.traffic
+    /// The author of the mutations of this request.
+    pub(super) fn requester(&self) -> Requester {
+        self.requester.clone()
+    }
+
+    /// The key of a session, by any of its ids.
+    pub(super) async fn session_key(&self, id: &str) -> Result<SessionKey> {
+        Ok(self.store().find_session(id).await?)
     }
 
     /// The facts about a session that an append needs, from memory or from the store.
@@ -148,7 +187,7 @@ impl Longhand {
             }
             all.generation
         };
-        let key = self.store().find_session(id).await?;
+        let key = self.session_key(id).await?;
         let (session, policy) = self.store().session(key).await?;
         let policy = self.parse_policy(&policy)?;
         let counting = tokens::basis(&policy).map(Arc::from);
@@ -193,13 +232,4 @@ pub(super) fn page_size(asked: i64) -> Result<i64> {
         asked if asked < 0 => Err(Error::field("page_size", "is negative")),
         asked => Ok(asked.min(crate::limits::PAGE_SIZE_MAX)),
     }
-}
-
-/// Checks the caller's fields before everything else.
-pub(super) fn check_caller(caller: &Caller) -> Result<()> {
-    validate::name("longhand-actor", &caller.actor)?;
-    if let Some(request) = &caller.request {
-        validate::name("request_id", &request.id)?;
-    }
-    Ok(())
 }

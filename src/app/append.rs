@@ -2,7 +2,7 @@
 
 use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
-use super::{CachedSession, Longhand, check_caller, cursor, page_size, validate, view_token, window_of_call};
+use super::{CachedSession, Caller, cursor, page_size, validate, view_token, window_of_call};
 use crate::limits;
 use crate::loaded::{self, LoadedSession};
 use crate::model::ids::{CompactionId, MessageId, PartId};
@@ -11,7 +11,7 @@ use crate::model::part::{NewPart, PartBody};
 use crate::model::usage::{ModelWindow, UsageDoubt};
 use crate::model::{Revision, Seq};
 use crate::policy::{overflow, replay, tokens};
-use crate::store::{self, AppendInput, Caller, Counted, DraftWords, PageOf, Receipt, Seal, SessionKey};
+use crate::store::{self, AppendInput, Counted, DraftWords, PageOf, Receipt, Seal, SessionKey};
 pub use crate::store::{DraftWordsToAdd, OpenPart};
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ fn bodies(parts: &[NewPart]) -> Vec<&PartBody> {
     parts.iter().map(|part| &*part.body).collect()
 }
 
-impl Longhand {
+impl Caller {
     /// The answer of a write, for the window that its caller names. `overflows` is true if the write reports a view
     /// that was too large.
     async fn appended(
@@ -187,9 +187,7 @@ impl Longhand {
         messages: Vec<NewMessage>,
         window: Option<ModelWindow>,
         expected_revision: Option<Revision>,
-        caller: Caller,
     ) -> Result<Appended> {
-        check_caller(&caller)?;
         validate::batch(&messages)?;
         if let Some(window) = &window {
             validate::window("window", window)?;
@@ -206,21 +204,14 @@ impl Longhand {
             let view = self.given_view(&known, token).await?;
             entries.push(AppendInput { message: message.checked(view), token_counts, reports_overflow });
         }
-        let receipt = self.store().append(known.key, caller, expected_revision, entries).await?;
+        let receipt = self.store().append(known.key, self.requester(), expected_revision, entries).await?;
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), overflowed).await)
     }
 
     /// Adds closed parts to an open message, or closes its drafts. A call without parts keeps the message open: its
     /// open timeout starts again.
-    pub async fn append_parts(
-        &self,
-        session: &str,
-        message: &str,
-        parts: Vec<OpenPart>,
-        caller: Caller,
-    ) -> Result<Appended> {
-        check_caller(&caller)?;
+    pub async fn append_parts(&self, session: &str, message: &str, parts: Vec<OpenPart>) -> Result<Appended> {
         let whole: Vec<NewPart> = parts
             .iter()
             .filter_map(|part| match part {
@@ -231,7 +222,7 @@ impl Longhand {
         validate::parts("request", MessageKind::Normal, &whole)?;
         let known = self.known(session).await?;
         let message = self.store().message_id(known.key, message).await?;
-        let receipt = self.store().append_parts(known.key, caller, message, parts).await?;
+        let receipt = self.store().append_parts(known.key, self.requester(), message, parts).await?;
         Ok(self.appended(receipt, &known, None, false).await)
     }
 
@@ -263,9 +254,7 @@ impl Longhand {
         message: &str,
         finish: NewFinish,
         window: Option<ModelWindow>,
-        caller: Caller,
     ) -> Result<Appended> {
-        check_caller(&caller)?;
         validate::finish("finish", &finish)?;
         if let Some(window) = &window {
             validate::window("window", window)?;
@@ -275,14 +264,14 @@ impl Longhand {
         let reports_overflow = replay::overflow(&known.policy, &known.window, &finish).is_some();
         let view = self.given_view(&known, finish.view.as_deref()).await?;
         let seal = Seal { finish: finish.with_view(view), reports_overflow };
-        let receipt = self.store().finish_message(known.key, caller, message, seal).await?;
+        let receipt = self.store().finish_message(known.key, self.requester(), message, seal).await?;
         self.fill_index(&known);
         Ok(self.appended(receipt, &known, window.as_ref(), reports_overflow).await)
     }
 
     /// A message as it was written, with its drafts while it is open.
     pub async fn get_message(&self, session: &str, message: &str) -> Result<(Message, Vec<DraftWords>)> {
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let found = self.store().message(key, message).await?;
         let drafts = match found.sealed_revision {
             Some(_) => Vec::new(),
@@ -295,7 +284,7 @@ impl Longhand {
     pub async fn list_messages(&self, session: &str, list: ListMessages) -> Result<MessagePage> {
         let limit = page_size(list.page_size)?;
         let ListMessages { reverse, as_of, derived, records, .. } = list;
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let scope = format!("messages {session} {reverse} {as_of:?} {derived} {records}");
         let start = cursor::page_start(&list.page_token, &scope)?;
         let page = PageOf {
@@ -339,12 +328,10 @@ impl Longhand {
         session: &str,
         to: impl Into<RewindTo<'_>>,
         expected_revision: Option<Revision>,
-        caller: Caller,
     ) -> Result<Receipt> {
-        check_caller(&caller)?;
         let message = to.into().message()?.map(ToOwned::to_owned);
-        let key = self.store().find_session(session).await?;
-        Ok(self.store().rewind(key, caller, expected_revision, message, None).await?)
+        let key = self.session_key(session).await?;
+        Ok(self.store().rewind(key, self.requester(), expected_revision, message, None).await?)
     }
 
     /// Replaces a message by another one; without parts, leaves it out of views. History keeps it.
@@ -354,9 +341,7 @@ impl Longhand {
         message: &str,
         parts: &[NewPart],
         expected_revision: Option<Revision>,
-        caller: Caller,
     ) -> Result<Receipt> {
-        check_caller(&caller)?;
         if message.parse::<PartId>().is_ok() {
             return Err(Error::field(
                 "message_id",
@@ -364,16 +349,15 @@ impl Longhand {
             ));
         }
         validate::parts("request", MessageKind::Normal, parts)?;
-        let key = self.store().find_session(session).await?;
-        Ok(self.store().edit(key, caller, expected_revision, message.to_owned(), parts).await?)
+        let key = self.session_key(session).await?;
+        Ok(self.store().edit(key, self.requester(), expected_revision, message.to_owned(), parts).await?)
     }
 
     /// Pins a message, so that every view shows it verbatim, or removes the pin. The id of a part stands for the whole
     /// message that holds it: a view never shows half a message.
-    pub async fn pin(&self, session: &str, message: &str, unpin: bool, caller: Caller) -> Result<Receipt> {
-        check_caller(&caller)?;
-        let key = self.store().find_session(session).await?;
-        Ok(self.store().pin(key, caller, message.to_owned(), unpin).await?)
+    pub async fn pin(&self, session: &str, message: &str, unpin: bool) -> Result<Receipt> {
+        let key = self.session_key(session).await?;
+        Ok(self.store().pin(key, self.requester(), message.to_owned(), unpin).await?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Backups of the store, at the request of an operator.
 
-use super::Longhand;
+use super::Caller;
 use super::error::{Error, Result};
 use crate::limits;
 pub use crate::store::{CheckedCopy, CopyProgress};
@@ -16,7 +16,7 @@ pub enum BackupItem {
     End(CheckedCopy),
 }
 
-impl Longhand {
+impl Caller {
     /// Makes a verified backup in a new file of the daemon's machine; the receiver gets its progress, and its end last.
     /// A caller that is gone ends the backup, and nothing of it remains.
     pub fn create_backup(&self, path: &str) -> Result<mpsc::Receiver<Result<BackupItem>>> {

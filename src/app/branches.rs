@@ -3,20 +3,20 @@
 use super::append::RewindTo;
 use super::branch_request_log::BranchRequestLog;
 use super::error::{Error, Reason, Result};
-use super::{Longhand, check_caller, validate};
+use super::{Caller, validate};
 use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::Revision;
 use crate::policy::branch::{self, BranchRules};
 use crate::policy::summary::{SummaryInput, SummaryOutput};
 use crate::scheduler::RequestLog;
-use crate::store::{self, BranchSummary, Caller, Receipt};
+use crate::store::{self, BranchSummary, Receipt};
 use crate::summarizer::{Extractive, Summarizer as _};
 use std::time::Duration;
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-impl Longhand {
+impl Caller {
     /// Leaves everything after a message out of the conversation, or everything, and records a summary of the view of
     /// that branch after the rewind. The receipt's id is that of the summary; there is none if
     /// there was nothing to summarize.
@@ -29,13 +29,11 @@ impl Longhand {
         to: impl Into<RewindTo<'_>>,
         instructions: &str,
         expected_revision: Option<Revision>,
-        caller: Caller,
     ) -> Result<Receipt> {
-        check_caller(&caller)?;
         validate::instructions(instructions)?;
         let message = to.into().message()?;
-        let key = self.store().find_session(session).await?;
-        if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
+        let key = self.session_key(session).await?;
+        if let Some(receipt) = self.store().kept_answer(key, &self.requester).await? {
             return Ok(receipt);
         }
         let after = match message {
@@ -57,7 +55,7 @@ impl Longhand {
         let unchanged = Some(expected_revision.map_or(source.at, |expected| expected.min(source.at)));
         let message = message.map(ToOwned::to_owned);
         if plan.covered.is_empty() {
-            return Ok(self.store().rewind(key, caller, unchanged, message, None).await?);
+            return Ok(self.store().rewind(key, self.requester(), unchanged, message, None).await?);
         }
         let input = SummaryInput {
             messages: plan.covered.iter().map(|&index| left[index].clone()).collect(),
@@ -84,7 +82,7 @@ impl Longhand {
         let output = output?;
         let text = branch::text_of(&output.text, &plan.files);
         let summary = BranchSummary { id, text, summarizer: output.summarizer, usage: output.usage };
-        Ok(self.store().rewind(key, caller, unchanged, message, Some(summary)).await?)
+        Ok(self.store().rewind(key, self.requester(), unchanged, message, Some(summary)).await?)
     }
 
     /// A permit to write a summary of a branch, of a limited number. The view is read only after it was granted.

@@ -1,7 +1,7 @@
 //! Compactions: requesting, supplying, listing and stopping them.
 
 use super::error::{Error, Reason, Result};
-use super::{Longhand, check_caller, cursor, page_size, validate, window_of_call};
+use super::{Caller, cursor, page_size, validate, window_of_call};
 use crate::limits;
 use crate::loaded;
 use crate::model::Revision;
@@ -17,7 +17,7 @@ use crate::policy::plan::{self, Boundary};
 use crate::policy::provider_errors::{self, ProviderError};
 use crate::policy::{LevelPolicy, Policy, Step, replay};
 use crate::scheduler::{self, is_possible};
-use crate::store::{Caller, Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
+use crate::store::{Condition, Receipt, SessionKey, Source, SuppliedSummary, WindowUsage};
 use longhand_extractive::Evidence;
 
 /// A request for a compaction by hand.
@@ -98,24 +98,18 @@ fn from_receipt(receipt: &Receipt) -> Result<CompactionId> {
     Ok(CompactionId(*id))
 }
 
-impl Longhand {
+impl Caller {
     /// Requests a compaction by hand. The flag is true if the compaction existed already.
-    pub async fn start_compaction(
-        &self,
-        session: &str,
-        wanted: NewCompaction,
-        caller: Caller,
-    ) -> Result<(Compaction, bool)> {
-        check_caller(&caller)?;
+    pub async fn start_compaction(&self, session: &str, wanted: NewCompaction) -> Result<(Compaction, bool)> {
         validate::instructions(&wanted.instructions)?;
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let (source, _held) = self.reserved_source(key, None).await?;
         let policy = self.parse_policy(&source.policy)?;
         let fold = loaded::fold(&policy, &source);
         let planning = scheduler::planning_input(&policy, &source.window, &source, self.shared.clock.now());
         let bounds = match self.bounds(key, &source, &policy, &wanted).await {
             // A repeated request gets the same answer, wherever the messages are now.
-            Err(_) if self.store().kept_answer(key, &caller).await?.is_some() => Bounds::default(),
+            Err(_) if self.store().kept_answer(key, &self.requester).await?.is_some() => Bounds::default(),
             found => found?,
         };
         let request = wanted.request(&policy, bounds);
@@ -124,7 +118,7 @@ impl Longhand {
         let condition = Condition::Possible(is_possible);
         // The store refuses an impossible request, unless it is a repetition.
         let request = request.unwrap_or_else(|| CompactionRequest::new(wanted.kind, Trigger::Manual, None));
-        let enqueued = self.store().enqueue(key, caller, request, usage, condition, None).await?;
+        let enqueued = self.store().enqueue(key, self.requester(), request, usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a request by hand was not taken"))?;
         self.shared.scheduler.wake();
         Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
@@ -166,7 +160,7 @@ impl Longhand {
     /// The id of the message that the view shows at a position; empty for no position.
     async fn shown_message_id(&self, session: &str, position: Option<Revision>) -> Result<String> {
         let Some(position) = position else { return Ok(String::new()) };
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let (source, _held) = self.reserved_source(key, None).await?;
         let found = source.messages.iter().find(|source| plan::slot(source) == position);
         let gone = || {
@@ -177,8 +171,8 @@ impl Longhand {
 
     /// The earlier answer of a repeated request for a compaction; none for a new request. Callers check it before
     /// anything that could refuse the request now.
-    async fn answered(&self, key: SessionKey, caller: &Caller) -> Result<Option<(Compaction, bool)>> {
-        let Some(receipt) = self.store().kept_answer(key, caller).await? else { return Ok(None) };
+    async fn answered(&self, key: SessionKey) -> Result<Option<(Compaction, bool)>> {
+        let Some(receipt) = self.store().kept_answer(key, &self.requester).await? else { return Ok(None) };
         let compaction = Error::answer(self.store().compaction(from_receipt(&receipt)?).await)?;
         Ok(Some((compaction, receipt.existed_count > 0)))
     }
@@ -186,13 +180,7 @@ impl Longhand {
     /// Makes a view that a provider refused smaller by what was refused: its media, or all of it. A compaction works once
     /// for each user message, the removal of media as long as the view has any: after that the caller has to shorten the
     /// request or to use a model with a larger window.
-    pub async fn report_overflow(
-        &self,
-        session: &str,
-        overflow: Overflow,
-        caller: Caller,
-    ) -> Result<(Compaction, bool)> {
-        check_caller(&caller)?;
+    pub async fn report_overflow(&self, session: &str, overflow: Overflow) -> Result<(Compaction, bool)> {
         validate::name("code", &overflow.code)?;
         validate::instructions(&overflow.message)?;
         if let Some(window) = &overflow.window {
@@ -206,8 +194,8 @@ impl Longhand {
                 "the error does not mean that the request or its media were too large or too many",
             ));
         };
-        let key = self.store().find_session(session).await?;
-        if let Some(answer) = self.answered(key, &caller).await? {
+        let key = self.session_key(session).await?;
+        if let Some(answer) = self.answered(key).await? {
             return Ok(answer);
         }
         let (source, _held) = self.reserved_source(key, None).await?;
@@ -230,24 +218,18 @@ impl Longhand {
         // The store refuses the impossible request, unless it is a repetition that has been answered meanwhile.
         let request = request.unwrap_or_else(replay::of_media);
         let usage = WindowUsage { window, context_tokens };
-        let enqueued = self.store().enqueue(key, caller, request, usage, condition, None).await?;
+        let enqueued = self.store().enqueue(key, self.requester(), request, usage, condition, None).await?;
         let enqueued = enqueued.ok_or_else(|| Error::internal("a report of an overflow was not taken"))?;
         self.shared.scheduler.wake();
         Ok((Error::answer(self.store().compaction(enqueued.compaction).await)?, enqueued.joined))
     }
 
     /// Applies a finished summary.
-    pub async fn supply_summary(
-        &self,
-        session: &str,
-        new: NewSummary,
-        caller: Caller,
-    ) -> Result<(Compaction, Receipt)> {
-        check_caller(&caller)?;
+    pub async fn supply_summary(&self, session: &str, new: NewSummary) -> Result<(Compaction, Receipt)> {
         validate::summary(&new.text)?;
         validate::name("summarizer", &new.summarizer)?;
-        let key = self.store().find_session(session).await?;
-        if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
+        let key = self.session_key(session).await?;
+        if let Some(receipt) = self.store().kept_answer(key, &self.requester).await? {
             return self.supplied(receipt).await;
         }
         let (source, _held) = self.reserved_source(key, None).await?;
@@ -293,7 +275,7 @@ impl Longhand {
         };
         let supplied = SuppliedSummary {
             session: key,
-            caller,
+            caller: self.requester(),
             expected_revision: new.expected_revision,
             summary,
             boundary_is_safe,
@@ -336,7 +318,7 @@ impl Longhand {
         let limit = page_size(size)?;
         let scope = format!("compactions {session}");
         let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let mut rows = self.store().compactions(key, below, limit + 1).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
@@ -358,7 +340,7 @@ impl Longhand {
         let limit = if with_texts { page_size(size)?.min(1) } else { page_size(size)? };
         let scope = format!("summary requests {session}");
         let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let mut rows = self.store().summary_requests(key, below, limit + 1, with_texts).await?;
         let more = rows.len() > usize::try_from(limit).unwrap_or(usize::MAX);
         if more {
@@ -379,17 +361,16 @@ impl Longhand {
 
     /// Retries a compaction: one that waits for its next attempt is tried at once; for one that ended without effect, a
     /// new one with the same parameters begins. The flag is true if the compaction existed already.
-    pub async fn retry_compaction(&self, id: &str, caller: Caller) -> Result<(Compaction, bool)> {
-        check_caller(&caller)?;
+    pub async fn retry_compaction(&self, id: &str) -> Result<(Compaction, bool)> {
         let id = compaction_id(id)?;
         let before = self.store().compaction(id).await?;
-        let key = self.store().find_session(&before.session_id.to_string()).await?;
-        if let Some(answer) = self.answered(key, &caller).await? {
+        let key = self.session_key(&before.session_id.to_string()).await?;
+        if let Some(answer) = self.answered(key).await? {
             return Ok(answer);
         }
         match before.state {
             CompactionState::Ready | CompactionState::Running => {
-                self.store().expedite(id, caller).await?;
+                self.store().expedite(id, self.requester()).await?;
                 self.shared.scheduler.wake();
                 Ok((Error::answer(self.store().compaction(id).await)?, true))
             }
@@ -406,16 +387,15 @@ impl Longhand {
                 let head_start = self.shown_message_id(&session, bounds.head_start).await?;
                 let tail_start = self.shown_message_id(&session, bounds.tail_start).await?;
                 let wanted = NewCompaction { kind, level, instructions, head_start, tail_start };
-                self.start_compaction(&session, wanted, caller).await
+                self.start_compaction(&session, wanted).await
             }
         }
     }
 
     /// Stops a compaction that is waiting or running.
-    pub async fn cancel_compaction(&self, id: &str, caller: Caller) -> Result<Compaction> {
-        check_caller(&caller)?;
+    pub async fn cancel_compaction(&self, id: &str) -> Result<Compaction> {
         let id = compaction_id(id)?;
-        self.store().cancel(id, caller).await?;
+        self.store().cancel(id, self.requester()).await?;
         self.shared.scheduler.wake();
         Error::answer(self.store().compaction(id).await)
     }

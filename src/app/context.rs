@@ -3,7 +3,7 @@
 use super::error::{Error, Result};
 use super::large_views::view_bytes;
 use super::memory::Reservation;
-use super::{Longhand, validate, view_token, window_of_call};
+use super::{Caller, validate, view_token, window_of_call};
 use crate::fold::guards::Guards;
 use crate::fold::{Shortened, over_window};
 use crate::limits;
@@ -113,7 +113,7 @@ impl BuiltView {
     }
 }
 
-impl Longhand {
+impl Caller {
     /// The view that a caller requests.
     pub async fn context(&self, session: &str, request: ContextRequest) -> Result<Context> {
         if let Some(window) = &request.window {
@@ -125,7 +125,7 @@ impl Longhand {
         // Only current views use the newest policy.
         let key = match request.as_of {
             None => self.known(session).await?.key,
-            Some(_) => self.store().find_session(session).await?,
+            Some(_) => self.session_key(session).await?,
         };
         let waits = request.as_of.is_none() && request.action == OverflowAction::Wait;
         let built =

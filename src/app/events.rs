@@ -4,7 +4,7 @@ use super::deltas::DraftDelta;
 use super::error::{Error, Reason, Result};
 use super::memory::Reservation;
 use super::sessions::SessionInfo;
-use super::{Longhand, cursor, page_size};
+use super::{Caller, cursor, page_size};
 use crate::bus::{Next, Subscription};
 use crate::limits;
 use crate::model::event::{Event, EventKind};
@@ -169,7 +169,7 @@ const EVENT_BYTES: usize = 256;
 
 /// A stream of frames, read at its reader's pace.
 pub struct EventStream {
-    pub(super) app: Longhand,
+    pub(super) app: Caller,
     subscription: Subscription,
     /// Frames that are ready: the beginning of the stream.
     waiting: VecDeque<Frame>,
@@ -360,7 +360,7 @@ async fn next_live<T: Clone>(live: &mut Option<broadcast::Receiver<T>>) -> T {
     }
 }
 
-impl Longhand {
+impl Caller {
     /// The largest number of committed events that an open stream has not read from the log.
     pub(super) fn stream_lag(&self) -> i64 {
         let head = self.store().head_seq();
@@ -392,7 +392,7 @@ impl Longhand {
         })?;
         let mut sessions = HashMap::new();
         for id in &request.sessions {
-            let key = self.store().find_session(id).await?;
+            let key = self.session_key(id).await?;
             sessions.insert(key, self.store().session(key).await?.0.id);
         }
         // Subscribes first: deltas that come while the beginning is read are buffered, not lost.
@@ -511,7 +511,7 @@ impl Longhand {
             }
             return self.list_store_events(list.kinds, after.unwrap_or(0), limit, list.content).await;
         };
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let first = match after {
             None | Some(0) => 1,
             Some(seq) => match self.store().revision_of(key, seq).await? {

@@ -1,7 +1,7 @@
 //! The originals behind the ids in a view.
 
 use super::error::{Error, Reason, Result};
-use super::{Longhand, cursor, page_size};
+use super::{Caller, cursor, page_size};
 use crate::model::ids::{CompactionId, PartId};
 use crate::model::message::{Message, MessageKind};
 use crate::store::SessionKey;
@@ -15,7 +15,7 @@ pub struct Expanded {
     pub next_page_token: String,
 }
 
-impl Longhand {
+impl Caller {
     /// The originals behind an id of a view: for a message, that message; for an edit, the message that it replaces and
     /// the edit; for a replay, the request; for a part, its message with that part alone; for a summary, a marker or a
     /// compaction, every message that it covers, leaves out or shortens. Compactions that were undone can be expanded
@@ -24,7 +24,7 @@ impl Longhand {
         let limit = page_size(size)?;
         let scope = format!("expand {session} {id}");
         let from = cursor::page_start(token, &scope)?.unwrap_or(0);
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let alone = |message| Expanded { messages: vec![message], next_page_token: String::new() };
         if let Ok(part) = id.parse::<PartId>() {
             return Ok(alone(self.part(key, part).await?));

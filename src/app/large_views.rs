@@ -2,7 +2,7 @@
 //! that turns out to be large is abandoned and repeated with memory for it. Every view is counted while it waits for its
 //! client.
 
-use super::Longhand;
+use super::Caller;
 use super::error::{Error, Reason, Result};
 use super::memory::Reservation;
 use crate::limits;
@@ -25,7 +25,7 @@ pub(super) fn view_bytes(held: &Reservation) -> usize {
 /// The rows of a view, with its reservation; none for one that is not large.
 pub(super) type ReservedSource = (Source, Option<Arc<Reservation>>);
 
-impl Longhand {
+impl Caller {
     /// The rows of a view at a revision, once there is memory for it; the newest revision for none. The caller keeps
     /// the reservation until the last of the view is gone.
     pub(super) async fn reserved_source(&self, key: SessionKey, at: Option<Revision>) -> Result<ReservedSource> {
@@ -47,7 +47,7 @@ impl Longhand {
 
     /// Counts the bytes of a finished view until its client has taken them, or has to give up.
     pub(super) fn count_until_taken(&self, held: Option<Arc<Reservation>>, bytes: usize) -> Arc<Reservation> {
-        let held = held.unwrap_or_else(|| Arc::new(self.traffic().views.hold(0)));
+        let held = held.unwrap_or_else(|| Arc::new(self.shared.traffic.views.hold(0)));
         held.wait_for_client(bytes);
         held
     }
@@ -55,7 +55,7 @@ impl Longhand {
     /// Memory for the messages of a view and for the view made from them.
     async fn reservation_for_view(&self, bytes: usize) -> Result<Arc<Reservation>> {
         let wait = Duration::from_millis(limits::VIEW_WAIT_MS_MAX);
-        let held = self.traffic().views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {
+        let held = self.shared.traffic.views.wait_for(bytes.saturating_mul(COPIES), wait).await.ok_or_else(|| {
             Error::new(Reason::TooManyViews, "the memory for large views is taken by others that are being read")
                 .with("limit", limits::VIEWS_BYTES_MAX)
         })?;

@@ -27,8 +27,8 @@ pub mod undo;
 mod validate;
 mod view_token;
 
-pub use crate::store::{Caller, Durability, RequestKey};
-pub use api::{DefaultPolicy, Longhand, Options};
+pub use crate::store::{Durability, RequestKey};
+pub use api::{Caller, DefaultPolicy, Longhand, Options};
 pub use error::{Error, Reason, Result};
 
-use api::{CachedSession, check_caller, page_size, window_of_call};
+use api::{CachedSession, page_size, window_of_call};

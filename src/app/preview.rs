@@ -2,7 +2,7 @@
 
 use super::compactions::NewCompaction;
 use super::error::{Error, Reason, Result};
-use super::{Longhand, validate};
+use super::{Caller, validate};
 use crate::loaded;
 use crate::model::Revision;
 use crate::model::changes::Changes;
@@ -96,11 +96,11 @@ fn planned_truncations(changes: &Changes, sources: &[SourceMessage]) -> Vec<Plan
     changes.parts.iter().map(planned).collect()
 }
 
-impl Longhand {
+impl Caller {
     /// The plan of a compaction by hand of the current view. Nothing is written, and no model is asked.
     pub async fn plan_compaction(&self, session: &str, wanted: &NewCompaction) -> Result<Plan> {
         validate::instructions(&wanted.instructions)?;
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         let (info, _) = self.store().session(key).await?;
         if info.state == SessionState::Archived {
             return Err(Error::new(Reason::SessionArchived, "the session is archived"));

@@ -1,7 +1,7 @@
 //! Views under a policy with retrieval: passages of hidden dialogue are brought back into them.
 
 use super::error::Result;
-use super::{CachedSession, Longhand};
+use super::{CachedSession, Caller};
 use crate::fold::Passages;
 use crate::loaded::LoadedSession;
 use crate::model::view::ViewMessage;
@@ -11,7 +11,7 @@ use crate::scheduler;
 use crate::store::{Lookup, Source};
 use std::sync::Arc;
 
-impl Longhand {
+impl Caller {
     /// A session from its rows.
     pub(super) async fn loaded_from(&self, source: Source) -> Result<LoadedSession> {
         let policy = self.parse_policy(&source.policy)?;

@@ -1,6 +1,6 @@
 //! The scrub, at the request of an operator.
 
-use super::Longhand;
+use super::Caller;
 use super::error::{Error, Reason, Result};
 use crate::limits;
 use crate::store::{Checked, Finding, Store};
@@ -19,7 +19,7 @@ pub enum ScrubItem {
     End(Checked),
 }
 
-impl Longhand {
+impl Caller {
     /// Begins a pass of the scrub unless one runs, and follows it; the receiver gets its findings and its progress, and
     /// its end last. The pass goes on if the caller leaves.
     pub fn follow_scrub(&self) -> mpsc::Receiver<Result<ScrubItem>> {

@@ -1,13 +1,13 @@
 //! Sessions: creating, finding, changing, archiving and forking them.
 
 use super::error::{Error, Reason, Result};
-use super::{DefaultPolicy, Longhand, check_caller, cursor, page_size, validate};
+use super::{Caller, DefaultPolicy, cursor, page_size, validate};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::session::{OverWindow, Session};
 use crate::model::usage::ModelWindow;
 use crate::policy::{Policy, TextUnits, presets};
-use crate::store::{self, Caller, ForkAt, NewClientId, PolicyText, Receipt, SessionKey};
+use crate::store::{self, ForkAt, NewClientId, PolicyText, Receipt, SessionKey};
 
 /// A session with its policy as text.
 #[derive(Debug, Clone, PartialEq)]
@@ -210,10 +210,9 @@ fn policy_text(policy: &Policy) -> Result<PolicyText> {
     Ok(PolicyText { preset: policy.preset.clone(), json })
 }
 
-impl Longhand {
+impl Caller {
     /// Creates a session, or finds the one with the same client id and properties. The flag is true if it existed.
-    pub async fn create_session(&self, new: NewSession, caller: Caller) -> Result<(SessionInfo, bool)> {
-        check_caller(&caller)?;
+    pub async fn create_session(&self, new: NewSession) -> Result<(SessionInfo, bool)> {
         validate::client_id("client_id", new.client_id.as_deref())?;
         validate::title(&new.title)?;
         validate::window("window", &new.window)?;
@@ -228,7 +227,7 @@ impl Longhand {
         let policy = self.usable(with_override(start, &new.policy_override_json)?)?;
         fits(&policy, given.as_ref(), &new.window)?;
         let parent = match &new.parent {
-            Some(parent) => Some(self.store().find_session(parent).await?),
+            Some(parent) => Some(self.session_key(parent).await?),
             None => None,
         };
         let create = store::CreateSession {
@@ -239,7 +238,7 @@ impl Longhand {
             metadata_json: new.metadata_json,
             parent,
         };
-        let (key, existed) = self.store().create_session(create, caller).await?;
+        let (key, existed) = self.store().create_session(create, self.requester()).await?;
         Ok((Error::answer(self.info(key).await)?, existed))
     }
 
@@ -288,7 +287,7 @@ impl Longhand {
 
     /// The current state of a session.
     pub async fn get_session(&self, id: &str) -> Result<SessionInfo> {
-        let key = self.store().find_session(id).await?;
+        let key = self.session_key(id).await?;
         self.info(key).await
     }
 
@@ -304,7 +303,7 @@ impl Longhand {
         let scope = format!("sessions {} {archived}", parent.unwrap_or_default());
         let below = cursor::page_start(token, &scope)?.unwrap_or(i64::MAX);
         let parent = match parent {
-            Some(parent) => Some(self.store().find_session(parent).await?),
+            Some(parent) => Some(self.session_key(parent).await?),
             None => None,
         };
         let (rows, next) = self.store().list_sessions(below, archived, parent, limit).await?;
@@ -317,8 +316,7 @@ impl Longhand {
     }
 
     /// Changes a session.
-    pub async fn update_session(&self, id: &str, change: SessionChange, caller: Caller) -> Result<SessionChanged> {
-        check_caller(&caller)?;
+    pub async fn update_session(&self, id: &str, change: SessionChange) -> Result<SessionChanged> {
         if let Some(title) = &change.title {
             validate::title(title)?;
         }
@@ -327,15 +325,15 @@ impl Longhand {
         }
         let limit = limits::SESSION_METADATA_BYTES_MAX;
         validate::object("metadata_json", change.metadata_json.as_deref(), limit)?;
-        let key = self.store().find_session(id).await?;
+        let key = self.session_key(id).await?;
         // The new policy is derived from the active one, over which the change may no longer be valid: a repeated
         // request is answered before that.
-        if let Some(receipt) = self.store().kept_answer(key, &caller).await? {
+        if let Some(receipt) = self.store().kept_answer(key, &self.requester).await? {
             return self.changed(key, &receipt).await;
         }
         let receipt = loop {
             let update = self.update_of(key, &change).await?;
-            match self.store().update_session(key, update, caller.clone()).await {
+            match self.store().update_session(key, update, self.requester()).await {
                 // Another caller changed the policy since it was read: the override is merged over the new one.
                 Err(store::Error::PolicyChanged) => {}
                 done => break done?,
@@ -380,10 +378,9 @@ impl Longhand {
     }
 
     /// Archives or restores a session.
-    pub async fn archive_session(&self, id: &str, restore: bool, caller: Caller) -> Result<SessionChanged> {
-        check_caller(&caller)?;
-        let key = self.store().find_session(id).await?;
-        let receipt = self.store().archive_session(key, restore, caller).await?;
+    pub async fn archive_session(&self, id: &str, restore: bool) -> Result<SessionChanged> {
+        let key = self.session_key(id).await?;
+        let receipt = self.store().archive_session(key, restore, self.requester()).await?;
         self.changed(key, &receipt).await
     }
 
@@ -394,12 +391,10 @@ impl Longhand {
         point: ForkPoint,
         client_id: Option<String>,
         title: String,
-        caller: Caller,
     ) -> Result<(SessionInfo, bool)> {
-        check_caller(&caller)?;
         validate::client_id("client_id", client_id.as_deref())?;
         validate::title(&title)?;
-        let key = self.store().find_session(id).await?;
+        let key = self.session_key(id).await?;
         let at = match (point.message_id, point.as_of_revision) {
             (Some(_), Some(_)) => return Err(Error::field("as_of_revision", "does not go with message_id")),
             (Some(message), None) => ForkAt::Behind(message),
@@ -408,7 +403,7 @@ impl Longhand {
         };
         let client_id = client_id.map(|id| NewClientId { id, request_hash: hash_of_fork(key, &at, &title) });
         let fork = store::ForkSession { client_id, at, title };
-        let (fork, existed) = self.store().fork_session(key, fork, caller).await?;
+        let (fork, existed) = self.store().fork_session(key, fork, self.requester()).await?;
         Ok((Error::answer(self.info(fork).await)?, existed))
     }
 }

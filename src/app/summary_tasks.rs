@@ -1,7 +1,7 @@
 //! Summary tasks for callers: leasing, changing, completing and releasing them.
 
 use super::error::{Error, Reason, Result};
-use super::{Longhand, validate};
+use super::{Caller, validate};
 use crate::limits;
 use crate::model::Revision;
 use crate::model::compaction::{Compaction, Level};
@@ -89,7 +89,7 @@ impl From<Refused> for Error {
     }
 }
 
-/// A duration from a caller, checked against its bounds.
+/// A duration from a self.requester(), checked against its bounds.
 fn bounded(field: &str, given: Option<Duration>, default_ms: u64, least: Duration, most_ms: u64) -> Result<Duration> {
     let most = Duration::from_millis(most_ms);
     match given {
@@ -143,7 +143,7 @@ fn request(task: &Task, written: Option<&str>, window_tokens: i64) -> Prompt {
     ask(&prompt::whole(&input.rules.transcript, &messages, history_tokens))
 }
 
-impl Longhand {
+impl Caller {
     /// Waits for a task and leases it; none if there was none in time.
     pub async fn lease_summary_task(&self, wanted: LeaseRequest) -> Result<Option<LeasedTask>> {
         let tasks = self.shared.scheduler.tasks();
@@ -155,7 +155,7 @@ impl Longhand {
         let window_tokens = window(wanted.window_tokens)?;
         let mut filter = Filter { levels: wanted.levels, sessions: Vec::new() };
         for id in &wanted.sessions {
-            let key = self.store().find_session(id).await?;
+            let key = self.session_key(id).await?;
             filter.sessions.push(self.store().session(key).await?.0.id);
         }
         if !tasks.are_offered() {
@@ -255,7 +255,7 @@ impl Longhand {
     }
 
     async fn message_id(&self, session: &str, id: &str) -> Result<MessageId> {
-        let key = self.store().find_session(session).await?;
+        let key = self.session_key(session).await?;
         Ok(self.store().message_position(key, id).await?.message)
     }
 

@@ -1,11 +1,11 @@
 //! Undo and redo of the newest change of the view.
 
+use super::Caller;
 use super::error::{Error, Result};
-use super::{Longhand, check_caller};
 use crate::model::Revision;
 use crate::model::compaction::Compaction;
 use crate::model::event::{EventBody, Rewrite};
-use crate::store::{Caller, Receipt, SessionKey};
+use crate::store::{Receipt, SessionKey};
 
 /// A change that was undone or redone.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,32 +16,20 @@ pub enum Reversed {
     Rewrite(Rewrite),
 }
 
-impl Longhand {
+impl Caller {
     /// Undoes the newest active compaction, rewind or edit. Later messages follow the view of before. Automatic
     /// compactions wait until the next user message, or until every undone change is redone; the compaction for a
     /// reported overflow does not wait.
-    pub async fn undo(
-        &self,
-        session: &str,
-        expected_revision: Option<Revision>,
-        caller: Caller,
-    ) -> Result<(Reversed, Receipt)> {
-        check_caller(&caller)?;
-        let key = self.store().find_session(session).await?;
-        let receipt = self.store().undo(key, caller, expected_revision).await?;
+    pub async fn undo(&self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
+        let key = self.session_key(session).await?;
+        let receipt = self.store().undo(key, self.requester(), expected_revision).await?;
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 
     /// Redoes the change that was undone last, unless a compaction, rewind or edit came since.
-    pub async fn redo(
-        &self,
-        session: &str,
-        expected_revision: Option<Revision>,
-        caller: Caller,
-    ) -> Result<(Reversed, Receipt)> {
-        check_caller(&caller)?;
-        let key = self.store().find_session(session).await?;
-        let receipt = self.store().redo(key, caller, expected_revision).await?;
+    pub async fn redo(&self, session: &str, expected_revision: Option<Revision>) -> Result<(Reversed, Receipt)> {
+        let key = self.session_key(session).await?;
+        let receipt = self.store().redo(key, self.requester(), expected_revision).await?;
         Ok((Error::answer(self.reversed(key, receipt.revision).await)?, receipt))
     }
 

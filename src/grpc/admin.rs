@@ -1,6 +1,7 @@
 //! The daemon's description of itself, over gRPC.
 
 use super::backup;
+use super::caller::Door;
 use super::convert::compaction::{contradiction_kind, kind, level, state, trigger};
 use super::convert::count;
 use super::convert::session::{durability, over_window_reason};
@@ -10,7 +11,7 @@ use crate::app::admin::{
 };
 use crate::app::scrub::{ScrubItem, ScrubState};
 use crate::app::traffic::TrafficState;
-use crate::app::{Error, Longhand, Reason};
+use crate::app::{Error, Reason};
 use crate::model::compaction::ContradictionKind;
 use crate::model::session::OverWindowReason;
 use crate::pb;
@@ -23,12 +24,12 @@ use tonic::{Request, Response, Status};
 
 /// The service of the daemon itself.
 pub(super) struct Admin {
-    app: Longhand,
+    door: Door,
 }
 
 impl Admin {
-    pub(super) fn new(app: Longhand) -> Self {
-        Self { app }
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
     }
 }
 
@@ -223,9 +224,10 @@ impl AdminService for Admin {
 
     async fn get_server_info(
         &self,
-        _request: Request<pb::GetServerInfoRequest>,
+        request: Request<pb::GetServerInfoRequest>,
     ) -> Result<Response<pb::GetServerInfoResponse>, Status> {
-        let info = self.app.server_info().await?;
+        let caller = self.door.caller(&request)?;
+        let info = caller.server_info().await?;
         Ok(Response::new(pb::GetServerInfoResponse {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             store_id: info.store_id.to_string(),
@@ -265,9 +267,10 @@ impl AdminService for Admin {
 
     async fn list_presets(
         &self,
-        _request: Request<pb::ListPresetsRequest>,
+        request: Request<pb::ListPresetsRequest>,
     ) -> Result<Response<pb::ListPresetsResponse>, Status> {
-        let presets = self.app.presets()?.into_iter().map(preset).collect();
+        let caller = self.door.caller(&request)?;
+        let presets = caller.presets()?.into_iter().map(preset).collect();
         Ok(Response::new(pb::ListPresetsResponse { presets }))
     }
 
@@ -275,15 +278,17 @@ impl AdminService for Admin {
         &self,
         request: Request<pb::CheckIntegrityRequest>,
     ) -> Result<Response<Self::CheckIntegrityStream>, Status> {
-        let items = self.app.check_integrity(request.get_ref().session_id.as_deref()).await?;
+        let caller = self.door.caller(&request)?;
+        let items = caller.check_integrity(request.get_ref().session_id.as_deref()).await?;
         Ok(Response::new(check(items)))
     }
 
     async fn start_scrub(
         &self,
-        _request: Request<pb::StartScrubRequest>,
+        request: Request<pb::StartScrubRequest>,
     ) -> Result<Response<Self::StartScrubStream>, Status> {
-        let items = self.app.follow_scrub();
+        let caller = self.door.caller(&request)?;
+        let items = caller.follow_scrub();
         let pieces = stream::unfold(items, async |mut items| {
             let piece = items.recv().await?;
             Some((piece.map(scrub_item).map_err(Status::from), items))
@@ -295,10 +300,11 @@ impl AdminService for Admin {
         &self,
         request: Request<pb::ListHeadsRequest>,
     ) -> Result<Response<pb::ListHeadsResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::ListHeadsRequest { session_id, page_size, page_token, at } = request.into_inner();
         let at: Vec<(String, i64)> = at.into_iter().map(|head| (head.session_id, head.revision)).collect();
         let (heads, next_page_token) =
-            self.app.list_heads(session_id.as_deref(), page_size.into(), &page_token, &at).await?;
+            caller.list_heads(session_id.as_deref(), page_size.into(), &page_token, &at).await?;
         Ok(Response::new(pb::ListHeadsResponse { heads: heads.into_iter().map(head).collect(), next_page_token }))
     }
 
@@ -306,6 +312,7 @@ impl AdminService for Admin {
         &self,
         request: Request<pb::CreateBackupRequest>,
     ) -> Result<Response<Self::CreateBackupStream>, Status> {
-        backup::create(&self.app, &request)
+        let caller = self.door.caller(&request)?;
+        backup::create(&caller, &request)
     }
 }

@@ -2,7 +2,7 @@
 
 use super::caller::OwnerSocket;
 use crate::app::backup::{BackupItem, CheckedCopy, CopyProgress};
-use crate::app::{Error, Longhand, Reason};
+use crate::app::{Caller, Error, Reason};
 use crate::pb;
 use crate::pb::create_backup_response::Item;
 use futures::StreamExt as _;
@@ -14,14 +14,14 @@ pub(super) type BackupStream = BoxStream<'static, Result<pb::CreateBackupRespons
 
 /// Starts a backup.
 pub(super) fn create(
-    app: &Longhand,
+    caller: &Caller,
     request: &Request<pb::CreateBackupRequest>,
 ) -> Result<Response<BackupStream>, Status> {
     if request.extensions().get::<OwnerSocket>().is_none() {
         let message = "a backup can be requested on the daemon's Unix socket only: the daemon writes the file";
         return Err(Error::new(Reason::SocketRequired, message).into());
     }
-    let items = app.create_backup(&request.get_ref().path)?;
+    let items = caller.create_backup(&request.get_ref().path)?;
     let pieces = stream::unfold(items, async |mut items| {
         let piece = match items.recv().await? {
             Ok(item) => Ok(pb::CreateBackupResponse { item: Some(convert(item)) }),

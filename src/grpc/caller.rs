@@ -1,6 +1,6 @@
-//! The caller of a request.
+//! The door of gRPC: the one place where it makes the caller of a request, by which alone a service reaches `app`.
 
-use crate::app::{self, Caller, RequestKey};
+use crate::app::{self, Caller, Longhand, RequestKey};
 
 /// The header with the caller's name for itself: printable ASCII, up to 128 bytes.
 pub const ACTOR_HEADER: &str = "longhand-actor";
@@ -9,23 +9,44 @@ pub const ACTOR_HEADER: &str = "longhand-actor";
 #[derive(Debug, Clone, Copy)]
 pub struct OwnerSocket;
 
-/// The caller, with the key that makes the call idempotent: a request id with a hash of the whole request.
-///
-/// A request's type belongs to one method alone, so its name identifies the method.
-pub(super) fn caller<T: prost::Message + prost::Name>(
-    request: &tonic::Request<T>,
-    request_id: &str,
-) -> app::Result<Caller> {
-    let actor = match request.metadata().get(ACTOR_HEADER) {
-        Some(name) => name.to_str().map_err(|_| app::Error::field(ACTOR_HEADER, "is not printable ASCII"))?.to_owned(),
-        None => String::new(),
-    };
-    let request = (!request_id.is_empty()).then(|| {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(T::full_name().as_bytes());
-        hasher.update(&[0]);
-        hasher.update(&request.get_ref().encode_to_vec());
-        RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
-    });
-    Ok(Caller { actor, request })
+/// The way of requests over gRPC into the API.
+#[derive(Clone)]
+pub(super) struct Door {
+    app: Longhand,
+}
+
+impl Door {
+    pub(super) fn new(app: Longhand) -> Self {
+        Self { app }
+    }
+
+    /// The caller of a request that cannot be repeated by an id.
+    pub(super) fn caller<T>(&self, request: &tonic::Request<T>) -> app::Result<Caller> {
+        self.app.caller(actor(request)?, None)
+    }
+
+    /// The caller, with the key that makes the call idempotent: a request id, empty for none, with a hash of the whole
+    /// request.
+    ///
+    /// A request's type belongs to one method alone, so its name identifies the method.
+    pub(super) fn caller_with_id<T: prost::Message + prost::Name>(
+        &self,
+        request: &tonic::Request<T>,
+        request_id: &str,
+    ) -> app::Result<Caller> {
+        let key = (!request_id.is_empty()).then(|| {
+            let mut hasher = blake3::Hasher::new();
+            hasher.update(T::full_name().as_bytes());
+            hasher.update(&[0]);
+            hasher.update(&request.get_ref().encode_to_vec());
+            RequestKey { id: request_id.to_owned(), payload_hash: *hasher.finalize().as_bytes() }
+        });
+        self.app.caller(actor(request)?, key)
+    }
+}
+
+/// The caller's name for itself; empty without the header.
+fn actor<T>(request: &tonic::Request<T>) -> app::Result<String> {
+    let Some(name) = request.metadata().get(ACTOR_HEADER) else { return Ok(String::new()) };
+    Ok(name.to_str().map_err(|_| app::Error::field(ACTOR_HEADER, "is not printable ASCII"))?.to_owned())
 }

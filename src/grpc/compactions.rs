@@ -1,11 +1,10 @@
 //! Compactions over gRPC.
 
-use super::caller::caller;
+use super::caller::Door;
 use super::convert::compaction::{
     changed, compaction, plan, read_kind, read_level, read_overflow, read_summary, request_for, summary_request,
 };
 use super::convert::session::durability;
-use crate::app::Longhand;
 use crate::app::compactions::NewCompaction;
 use crate::pb;
 use crate::pb::compaction_service_server::CompactionService;
@@ -13,12 +12,12 @@ use tonic::{Request, Response, Status};
 
 /// The service of compactions.
 pub(super) struct Compactions {
-    app: Longhand,
+    door: Door,
 }
 
 impl Compactions {
-    pub(super) fn new(app: Longhand) -> Self {
-        Self { app }
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
     }
 }
 
@@ -28,7 +27,7 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::StartCompactionRequest>,
     ) -> Result<Response<pb::StartCompactionResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::StartCompactionRequest {
             session_id,
             kind,
@@ -43,16 +42,16 @@ impl CompactionService for Compactions {
         let (head_start, tail_start) = (head_start_message_id, tail_start_message_id);
         let wanted = NewCompaction { kind, level, instructions, head_start, tail_start };
         if validate_only {
-            let planned = self.app.plan_compaction(&session_id, &wanted).await?;
+            let planned = caller.plan_compaction(&session_id, &wanted).await?;
             let plan = Some(plan(planned));
             return Ok(Response::new(pb::StartCompactionResponse { plan, ..pb::StartCompactionResponse::default() }));
         }
-        let (started, joined) = self.app.start_compaction(&session_id, wanted, caller).await?;
+        let (started, joined) = caller.start_compaction(&session_id, wanted).await?;
         Ok(Response::new(pb::StartCompactionResponse {
             compaction: Some(compaction(started)),
             joined,
             plan: None,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -60,14 +59,14 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::ReportOverflowRequest>,
     ) -> Result<Response<pb::ReportOverflowResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let (started, joined) = self.app.report_overflow(&session, read_overflow(request), caller).await?;
+        let (started, joined) = caller.report_overflow(&session, read_overflow(request)).await?;
         Ok(Response::new(pb::ReportOverflowResponse {
             compaction: Some(compaction(started)),
             joined,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -75,15 +74,15 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::SupplySummaryRequest>,
     ) -> Result<Response<pb::SupplySummaryResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let (supplied, receipt) = self.app.supply_summary(&session, read_summary(request), caller).await?;
+        let (supplied, receipt) = caller.supply_summary(&session, read_summary(request)).await?;
         Ok(Response::new(pb::SupplySummaryResponse {
             compaction: Some(compaction(supplied)),
             revision: receipt.revision,
             seq: receipt.seq,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -91,8 +90,9 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::GetCompactionRequest>,
     ) -> Result<Response<pb::GetCompactionResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::GetCompactionRequest { compaction_id, text_request_number } = request.into_inner();
-        let found = self.app.get_compaction_with(&compaction_id, text_request_number.into()).await?;
+        let found = caller.get_compaction_with(&compaction_id, text_request_number.into()).await?;
         let summary_requests = found.requests.iter().cloned().map(summary_request).collect();
         Ok(Response::new(pb::GetCompactionResponse { compaction: Some(compaction(found)), summary_requests }))
     }
@@ -101,8 +101,9 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::ListCompactionsRequest>,
     ) -> Result<Response<pb::ListCompactionsResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::ListCompactionsRequest { session_id, page_size, page_token } = request.into_inner();
-        let (found, next_page_token) = self.app.list_compactions(&session_id, page_size.into(), &page_token).await?;
+        let (found, next_page_token) = caller.list_compactions(&session_id, page_size.into(), &page_token).await?;
         let compactions = found.into_iter().map(compaction).collect();
         Ok(Response::new(pb::ListCompactionsResponse { compactions, next_page_token }))
     }
@@ -111,9 +112,10 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::ListSummaryRequestsRequest>,
     ) -> Result<Response<pb::ListSummaryRequestsResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::ListSummaryRequestsRequest { session_id, page_size, page_token, include_text } = request.into_inner();
         let (found, next_page_token) =
-            self.app.list_summary_requests(&session_id, page_size.into(), &page_token, include_text).await?;
+            caller.list_summary_requests(&session_id, page_size.into(), &page_token, include_text).await?;
         let summary_requests = found.into_iter().map(request_for).collect();
         Ok(Response::new(pb::ListSummaryRequestsResponse { summary_requests, next_page_token }))
     }
@@ -122,10 +124,11 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::ConfirmCompactionRequest>,
     ) -> Result<Response<pb::ConfirmCompactionResponse>, Status> {
-        let confirmed = self.app.confirm_compaction(&request.get_ref().compaction_id).await?;
+        let caller = self.door.caller(&request)?;
+        let confirmed = caller.confirm_compaction(&request.get_ref().compaction_id).await?;
         Ok(Response::new(pb::ConfirmCompactionResponse {
             compaction: Some(compaction(confirmed)),
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -133,12 +136,12 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::RetryCompactionRequest>,
     ) -> Result<Response<pb::RetryCompactionResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
-        let (tried, joined) = self.app.retry_compaction(&request.get_ref().compaction_id, caller).await?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
+        let (tried, joined) = caller.retry_compaction(&request.get_ref().compaction_id).await?;
         Ok(Response::new(pb::RetryCompactionResponse {
             compaction: Some(compaction(tried)),
             joined,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -146,11 +149,11 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::CancelCompactionRequest>,
     ) -> Result<Response<pb::CancelCompactionResponse>, Status> {
-        let caller = caller(&request, "")?;
-        let cancelled = self.app.cancel_compaction(&request.get_ref().compaction_id, caller).await?;
+        let caller = self.door.caller(&request)?;
+        let cancelled = caller.cancel_compaction(&request.get_ref().compaction_id).await?;
         Ok(Response::new(pb::CancelCompactionResponse {
             compaction: Some(compaction(cancelled)),
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -158,15 +161,15 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::UndoChangeRequest>,
     ) -> Result<Response<pb::UndoChangeResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::UndoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
-        let (undone, receipt) = self.app.undo(&session_id, expected_revision, caller).await?;
+        let (undone, receipt) = caller.undo(&session_id, expected_revision).await?;
         let change = Some(changed(undone));
         Ok(Response::new(pb::UndoChangeResponse {
             change,
             revision: receipt.revision,
             seq: receipt.seq,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -174,15 +177,15 @@ impl CompactionService for Compactions {
         &self,
         request: Request<pb::RedoChangeRequest>,
     ) -> Result<Response<pb::RedoChangeResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::RedoChangeRequest { session_id, expected_revision, .. } = request.into_inner();
-        let (redone, receipt) = self.app.redo(&session_id, expected_revision, caller).await?;
+        let (redone, receipt) = caller.redo(&session_id, expected_revision).await?;
         let change = Some(changed(redone));
         Ok(Response::new(pb::RedoChangeResponse {
             change,
             revision: receipt.revision,
             seq: receipt.seq,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 }

@@ -1,8 +1,8 @@
 //! Views over gRPC.
 
+use super::caller::Door;
 use super::convert::view::{frames, read_request};
 use super::delivery::Delivery;
-use crate::app::Longhand;
 use crate::pb;
 use crate::pb::context_service_server::ContextService;
 use futures::StreamExt as _;
@@ -11,12 +11,12 @@ use tonic::{Request, Response, Status};
 
 /// The service of views.
 pub(super) struct Contexts {
-    app: Longhand,
+    door: Door,
 }
 
 impl Contexts {
-    pub(super) fn new(app: Longhand) -> Self {
-        Self { app }
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
     }
 }
 
@@ -28,9 +28,10 @@ impl ContextService for Contexts {
         &self,
         request: Request<pb::GetContextRequest>,
     ) -> Result<Response<Self::GetContextStream>, Status> {
+        let caller = self.door.caller(&request)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let context = self.app.context(&session, read_request(request)?).await?;
+        let context = caller.context(&session, read_request(request)?).await?;
         let delivery = Delivery::holding(context.held.clone());
         let mut response = Response::new(stream::iter(frames(context).map(Ok)).boxed());
         response.extensions_mut().insert(delivery);

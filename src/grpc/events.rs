@@ -1,8 +1,8 @@
 //! Events over gRPC.
 
+use super::caller::Door;
 use super::convert::event::{frames, page, read_list, read_subscribe};
 use super::delivery::Delivery;
-use crate::app::Longhand;
 use crate::app::feed::EventFeed;
 use crate::pb;
 use crate::pb::event_service_server::EventService;
@@ -14,12 +14,12 @@ use tonic::{Request, Response, Status};
 
 /// The service of events.
 pub(super) struct Events {
-    app: Longhand,
+    door: Door,
 }
 
 impl Events {
-    pub(super) fn new(app: Longhand) -> Self {
-        Self { app }
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
     }
 }
 
@@ -68,7 +68,8 @@ impl EventService for Events {
         &self,
         request: Request<pb::SubscribeEventsRequest>,
     ) -> Result<Response<Self::SubscribeEventsStream>, Status> {
-        let stream = self.app.subscribe(read_subscribe(request.into_inner())?).await?;
+        let caller = self.door.caller(&request)?;
+        let stream = caller.subscribe(read_subscribe(request.into_inner())?).await?;
         let delivery = Delivery::default();
         let mut response = Response::new(responses(stream.feed(), delivery.clone()));
         response.extensions_mut().insert(delivery);
@@ -79,7 +80,8 @@ impl EventService for Events {
         &self,
         request: Request<pb::ListEventsRequest>,
     ) -> Result<Response<pb::ListEventsResponse>, Status> {
-        let (events, next) = self.app.list_events(read_list(request.into_inner())?).await?;
+        let caller = self.door.caller(&request)?;
+        let (events, next) = caller.list_events(read_list(request.into_inner())?).await?;
         Ok(Response::new(page(events, next)))
     }
 }

@@ -1,13 +1,13 @@
 //! Messages over gRPC.
 
-use super::caller::caller;
+use super::caller::Door;
 use super::convert::count;
 use super::convert::message::{
     draft, message, read_draft_words, read_finish, read_list, read_new_messages, read_open_parts, read_replacement,
     read_rewind_target,
 };
 use super::convert::session::{context_usage, durability, read_window};
-use crate::app::{Longhand, append};
+use crate::app::append;
 use crate::model::ids::{MessageId, PartId};
 use crate::pb;
 use crate::pb::message_service_server::MessageService;
@@ -15,12 +15,12 @@ use tonic::{Request, Response, Status};
 
 /// The service of messages.
 pub(super) struct Messages {
-    app: Longhand,
+    door: Door,
 }
 
 impl Messages {
-    pub(super) fn new(app: Longhand) -> Self {
-        Self { app }
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
     }
 }
 
@@ -30,18 +30,18 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::AppendMessagesRequest>,
     ) -> Result<Response<pb::AppendMessagesResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AppendMessagesRequest { session_id, messages, expected_revision, window, .. } = request.into_inner();
         let messages = read_new_messages(messages)?;
         let window = window.map(read_window);
-        let appended = self.app.append(&session_id, messages, window, expected_revision, caller).await?;
+        let appended = caller.append(&session_id, messages, window, expected_revision).await?;
         Ok(Response::new(pb::AppendMessagesResponse {
             message_ids: appended.ids.into_iter().map(|id| MessageId(id).to_string()).collect(),
             existed_count: count(appended.existed_count),
             revision: appended.revision,
             seq: appended.seq,
             context_usage: Some(context_usage(&appended.context)),
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -49,15 +49,15 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::AppendPartsRequest>,
     ) -> Result<Response<pb::AppendPartsResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::AppendPartsRequest { session_id, message_id, parts, .. } = request.into_inner();
-        let appended = self.app.append_parts(&session_id, &message_id, read_open_parts(parts)?, caller).await?;
+        let appended = caller.append_parts(&session_id, &message_id, read_open_parts(parts)?).await?;
         Ok(Response::new(pb::AppendPartsResponse {
             part_ids: appended.ids.into_iter().map(|id| PartId(id).to_string()).collect(),
             revision: appended.revision,
             seq: appended.seq,
             context_usage: Some(context_usage(&appended.context)),
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -65,10 +65,11 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::AppendDraftRequest>,
     ) -> Result<Response<pb::AppendDraftResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
         let message = std::mem::take(&mut request.message_id);
-        let receipt = self.app.append_draft(&session, &message, read_draft_words(request)?).await?;
+        let receipt = caller.append_draft(&session, &message, read_draft_words(request)?).await?;
         let part_id = receipt.part.to_string();
         Ok(Response::new(pb::AppendDraftResponse { part_id, length_bytes: receipt.length }))
     }
@@ -77,16 +78,16 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::FinishMessageRequest>,
     ) -> Result<Response<pb::FinishMessageResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::FinishMessageRequest { session_id, message_id, finish, window, .. } = request.into_inner();
         let finish = read_finish("finish", finish)?;
         let window = window.map(read_window);
-        let sealed = self.app.finish_message(&session_id, &message_id, finish, window, caller).await?;
+        let sealed = caller.finish_message(&session_id, &message_id, finish, window).await?;
         Ok(Response::new(pb::FinishMessageResponse {
             revision: sealed.revision,
             seq: sealed.seq,
             context_usage: Some(context_usage(&sealed.context)),
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -94,8 +95,9 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::GetMessageRequest>,
     ) -> Result<Response<pb::GetMessageResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::GetMessageRequest { session_id, message_id } = request.into_inner();
-        let (found, drafts) = self.app.get_message(&session_id, &message_id).await?;
+        let (found, drafts) = caller.get_message(&session_id, &message_id).await?;
         let drafts = drafts.into_iter().map(draft).collect();
         Ok(Response::new(pb::GetMessageResponse { message: Some(message(found)), drafts }))
     }
@@ -104,8 +106,9 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::ExpandMessageRequest>,
     ) -> Result<Response<pb::ExpandMessageResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::ExpandMessageRequest { session_id, id, page_size, page_token } = request.into_inner();
-        let page = self.app.expand(&session_id, &id, page_size.into(), &page_token).await?;
+        let page = caller.expand(&session_id, &id, page_size.into(), &page_token).await?;
         Ok(Response::new(pb::ExpandMessageResponse {
             messages: page.messages.into_iter().map(message).collect(),
             next_page_token: page.next_page_token,
@@ -116,9 +119,10 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::ListMessagesRequest>,
     ) -> Result<Response<pb::ListMessagesResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let mut request = request.into_inner();
         let session = std::mem::take(&mut request.session_id);
-        let page = self.app.list_messages(&session, read_list(request)).await?;
+        let page = caller.list_messages(&session, read_list(request)).await?;
         Ok(Response::new(pb::ListMessagesResponse {
             messages: page.messages.into_iter().map(message).collect(),
             next_page_token: page.next_page_token,
@@ -130,14 +134,14 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::RewindSessionRequest>,
     ) -> Result<Response<pb::RewindSessionResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::RewindSessionRequest { session_id, target, expected_revision, branch_summary, .. } =
             request.into_inner();
         let to = read_rewind_target(target.as_ref())?;
         let receipt = match branch_summary {
-            None => self.app.rewind(&session_id, to, expected_revision, caller).await?,
+            None => caller.rewind(&session_id, to, expected_revision).await?,
             Some(pb::BranchSummary { instructions: instruction }) => {
-                self.app.rewind_with_summary(&session_id, to, &instruction, expected_revision, caller).await?
+                caller.rewind_with_summary(&session_id, to, &instruction, expected_revision).await?
             }
         };
         let summary_message_id = append::message_id(&receipt).map(|id| id.to_string());
@@ -145,7 +149,7 @@ impl MessageService for Messages {
             revision: receipt.revision,
             seq: receipt.seq,
             summary_message_id,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -153,16 +157,16 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::EditMessageRequest>,
     ) -> Result<Response<pb::EditMessageResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::EditMessageRequest { session_id, message_id, parts, expected_revision, remove, .. } =
             request.into_inner();
         let parts = read_replacement(parts, remove)?;
-        let receipt = self.app.edit(&session_id, &message_id, &parts, expected_revision, caller).await?;
+        let receipt = caller.edit(&session_id, &message_id, &parts, expected_revision).await?;
         Ok(Response::new(pb::EditMessageResponse {
             replacement_message_id: append::message_id(&receipt).map(|edit| edit.to_string()),
             revision: receipt.revision,
             seq: receipt.seq,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -170,13 +174,13 @@ impl MessageService for Messages {
         &self,
         request: Request<pb::PinMessageRequest>,
     ) -> Result<Response<pb::PinMessageResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::PinMessageRequest { session_id, message_id, unpin, .. } = request.into_inner();
-        let receipt = self.app.pin(&session_id, &message_id, unpin, caller).await?;
+        let receipt = caller.pin(&session_id, &message_id, unpin).await?;
         Ok(Response::new(pb::PinMessageResponse {
             revision: receipt.revision,
             seq: receipt.seq,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 }

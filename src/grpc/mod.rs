@@ -60,6 +60,7 @@ macro_rules! limited {
 ///
 /// If the descriptors that were compiled into the program cannot be read, which no input can cause.
 pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
+    let door = caller::Door::new(app);
     let (reporter, health) = tonic_health::server::health_reporter();
     for name in HEALTH_NAMES {
         reporter.set_service_status(name, ServingStatus::Serving).await;
@@ -78,26 +79,26 @@ pub async fn router(app: Longhand) -> (Routes, HealthReporter) {
         .add_service(reflection_v1alpha.max_decoding_message_size(small))
         .add_service(limited!(
             pb::session_service_server::SessionServiceServer<_>,
-            sessions::Sessions::new(app.clone())
+            sessions::Sessions::new(door.clone())
         ))
         .add_service(limited!(
             pb::message_service_server::MessageServiceServer<_>,
-            messages::Messages::new(app.clone())
+            messages::Messages::new(door.clone())
         ))
         .add_service(limited!(
             pb::context_service_server::ContextServiceServer<_>,
-            contexts::Contexts::new(app.clone())
+            contexts::Contexts::new(door.clone())
         ))
         .add_service(limited!(
             pb::compaction_service_server::CompactionServiceServer<_>,
-            compactions::Compactions::new(app.clone())
+            compactions::Compactions::new(door.clone())
         ))
         .add_service(limited!(
             pb::summary_task_service_server::SummaryTaskServiceServer<_>,
-            summary_tasks::SummaryTasks::new(app.clone())
+            summary_tasks::SummaryTasks::new(door.clone())
         ))
-        .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(app.clone())))
-        .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(app)));
+        .add_service(limited!(pb::event_service_server::EventServiceServer<_>, events::Events::new(door.clone())))
+        .add_service(limited!(pb::admin_service_server::AdminServiceServer<_>, admin::Admin::new(door)));
     (routes, reporter)
 }
 

@@ -1,8 +1,7 @@
 //! Sessions over gRPC.
 
-use super::caller::caller;
+use super::caller::Door;
 use super::convert::session::{durability, over_window, read_change, read_new, session};
-use crate::app::Longhand;
 use crate::app::sessions::{ForkPoint, SessionChanged};
 use crate::pb;
 use crate::pb::fork_session_request::Point;
@@ -11,12 +10,12 @@ use tonic::{Request, Response, Status};
 
 /// The service of sessions.
 pub(super) struct Sessions {
-    app: Longhand,
+    door: Door,
 }
 
 impl Sessions {
-    pub(super) fn new(app: Longhand) -> Self {
-        Self { app }
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
     }
 }
 
@@ -26,12 +25,12 @@ impl SessionService for Sessions {
         &self,
         request: Request<pb::CreateSessionRequest>,
     ) -> Result<Response<pb::CreateSessionResponse>, Status> {
-        let caller = caller(&request, "")?;
-        let (info, existed) = self.app.create_session(read_new(request.into_inner()), caller).await?;
+        let caller = self.door.caller(&request)?;
+        let (info, existed) = caller.create_session(read_new(request.into_inner())).await?;
         Ok(Response::new(pb::CreateSessionResponse {
             session: Some(session(info)),
             existed,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -39,7 +38,8 @@ impl SessionService for Sessions {
         &self,
         request: Request<pb::GetSessionRequest>,
     ) -> Result<Response<pb::GetSessionResponse>, Status> {
-        let info = self.app.get_session(&request.get_ref().session_id).await?;
+        let caller = self.door.caller(&request)?;
+        let info = caller.get_session(&request.get_ref().session_id).await?;
         let over_window = info.over_window.clone().map(over_window);
         Ok(Response::new(pb::GetSessionResponse { session: Some(session(info)), over_window }))
     }
@@ -48,11 +48,12 @@ impl SessionService for Sessions {
         &self,
         request: Request<pb::ListSessionsRequest>,
     ) -> Result<Response<pb::ListSessionsResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::ListSessionsRequest { page_size, page_token, parent_session_id, include_archived } =
             request.into_inner();
         let parent = parent_session_id.as_deref();
         let (sessions, next_page_token) =
-            self.app.list_sessions(page_size.into(), &page_token, parent, include_archived).await?;
+            caller.list_sessions(page_size.into(), &page_token, parent, include_archived).await?;
         let sessions = sessions.into_iter().map(session).collect();
         Ok(Response::new(pb::ListSessionsResponse { sessions, next_page_token }))
     }
@@ -61,15 +62,15 @@ impl SessionService for Sessions {
         &self,
         request: Request<pb::UpdateSessionRequest>,
     ) -> Result<Response<pb::UpdateSessionResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let mut request = request.into_inner();
         let id = std::mem::take(&mut request.session_id);
-        let SessionChanged { info, revision, seq } = self.app.update_session(&id, read_change(request), caller).await?;
+        let SessionChanged { info, revision, seq } = caller.update_session(&id, read_change(request)).await?;
         Ok(Response::new(pb::UpdateSessionResponse {
             session: Some(session(info)),
             revision,
             seq,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -77,14 +78,14 @@ impl SessionService for Sessions {
         &self,
         request: Request<pb::ArchiveSessionRequest>,
     ) -> Result<Response<pb::ArchiveSessionResponse>, Status> {
-        let caller = caller(&request, &request.get_ref().request_id)?;
+        let caller = self.door.caller_with_id(&request, &request.get_ref().request_id)?;
         let pb::ArchiveSessionRequest { session_id, restore, .. } = request.into_inner();
-        let SessionChanged { info, revision, seq } = self.app.archive_session(&session_id, restore, caller).await?;
+        let SessionChanged { info, revision, seq } = caller.archive_session(&session_id, restore).await?;
         Ok(Response::new(pb::ArchiveSessionResponse {
             session: Some(session(info)),
             revision,
             seq,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 
@@ -92,18 +93,18 @@ impl SessionService for Sessions {
         &self,
         request: Request<pb::ForkSessionRequest>,
     ) -> Result<Response<pb::ForkSessionResponse>, Status> {
-        let caller = caller(&request, "")?;
+        let caller = self.door.caller(&request)?;
         let pb::ForkSessionRequest { session_id, point, client_id, title } = request.into_inner();
         let point = match point {
             Some(Point::MessageId(id)) => ForkPoint { message_id: Some(id), ..ForkPoint::default() },
             Some(Point::AsOfRevision(revision)) => ForkPoint { as_of_revision: Some(revision), ..ForkPoint::default() },
             None => ForkPoint::default(),
         };
-        let (info, existed) = self.app.fork_session(&session_id, point, client_id, title, caller).await?;
+        let (info, existed) = caller.fork_session(&session_id, point, client_id, title).await?;
         Ok(Response::new(pb::ForkSessionResponse {
             session: Some(session(info)),
             existed,
-            durability: durability(self.app.durability()).into(),
+            durability: durability(caller.durability()).into(),
         }))
     }
 }

@@ -1,9 +1,9 @@
 //! Summary tasks over gRPC.
 
+use super::caller::Door;
 use super::convert::compaction::compaction;
 use super::convert::read_duration;
 use super::convert::summary_task::{read_edit, read_failure, read_lease, read_reply, task};
-use crate::app::Longhand;
 use crate::app::summary_tasks::{LeaseClaim, Release};
 use crate::pb;
 use crate::pb::summary_task_service_server::SummaryTaskService;
@@ -11,12 +11,12 @@ use tonic::{Request, Response, Status};
 
 /// The service of summary tasks.
 pub(super) struct SummaryTasks {
-    app: Longhand,
+    door: Door,
 }
 
 impl SummaryTasks {
-    pub(super) fn new(app: Longhand) -> Self {
-        Self { app }
+    pub(super) fn new(door: Door) -> Self {
+        Self { door }
     }
 }
 
@@ -26,7 +26,8 @@ impl SummaryTaskService for SummaryTasks {
         &self,
         request: Request<pb::LeaseSummaryTaskRequest>,
     ) -> Result<Response<pb::LeaseSummaryTaskResponse>, Status> {
-        let leased = self.app.lease_summary_task(read_lease(request.into_inner())?).await?;
+        let caller = self.door.caller(&request)?;
+        let leased = caller.lease_summary_task(read_lease(request.into_inner())?).await?;
         Ok(Response::new(leased.map_or_else(pb::LeaseSummaryTaskResponse::default, |leased| {
             pb::LeaseSummaryTaskResponse {
                 task: Some(task(&leased.task, leased.prompt)),
@@ -40,10 +41,11 @@ impl SummaryTaskService for SummaryTasks {
         &self,
         request: Request<pb::ExtendSummaryTaskRequest>,
     ) -> Result<Response<pb::ExtendSummaryTaskResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::ExtendSummaryTaskRequest { compaction_id, lease_token, lease_timeout } = request.into_inner();
         let lease = lease_timeout.map(|lease| read_duration("lease_timeout", lease)).transpose()?;
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
-        let end = self.app.extend_summary_task(&hold, lease)?;
+        let end = caller.extend_summary_task(&hold, lease)?;
         Ok(Response::new(pb::ExtendSummaryTaskResponse { lease_end_time: Some(pb::timestamp(end)) }))
     }
 
@@ -51,8 +53,9 @@ impl SummaryTaskService for SummaryTasks {
         &self,
         request: Request<pb::EditSummaryTaskRequest>,
     ) -> Result<Response<pb::EditSummaryTaskResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let (hold, edit) = read_edit(request.into_inner());
-        let (edited, prompt) = self.app.edit_summary_task(&hold, edit).await?;
+        let (edited, prompt) = caller.edit_summary_task(&hold, edit).await?;
         Ok(Response::new(pb::EditSummaryTaskResponse { task: Some(task(&edited, prompt)) }))
     }
 
@@ -60,10 +63,11 @@ impl SummaryTaskService for SummaryTasks {
         &self,
         request: Request<pb::CheckSummaryTaskRequest>,
     ) -> Result<Response<pb::CheckSummaryTaskResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::CheckSummaryTaskRequest { compaction_id, lease_token, base_revision, text, window_tokens } =
             request.into_inner();
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision };
-        let check = self.app.check_summary_task(&hold, &text, window_tokens)?;
+        let check = caller.check_summary_task(&hold, &text, window_tokens)?;
         Ok(Response::new(check.map_or_else(pb::CheckSummaryTaskResponse::default, |check| {
             pb::CheckSummaryTaskResponse { system: check.system, prompt: check.user }
         })))
@@ -73,8 +77,9 @@ impl SummaryTaskService for SummaryTasks {
         &self,
         request: Request<pb::CompleteSummaryTaskRequest>,
     ) -> Result<Response<pb::CompleteSummaryTaskResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let (hold, reply) = read_reply(request.into_inner())?;
-        let accepted = self.app.complete_summary_task(&hold, reply).await?;
+        let accepted = caller.complete_summary_task(&hold, reply).await?;
         Ok(Response::new(pb::CompleteSummaryTaskResponse { compaction: Some(compaction(accepted)) }))
     }
 
@@ -82,9 +87,10 @@ impl SummaryTaskService for SummaryTasks {
         &self,
         request: Request<pb::FailSummaryTaskRequest>,
     ) -> Result<Response<pb::FailSummaryTaskResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::FailSummaryTaskRequest { compaction_id, lease_token, failure } = request.into_inner();
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision: None };
-        self.app.release_summary_task(&hold, read_failure(failure)?).await?;
+        caller.release_summary_task(&hold, read_failure(failure)?).await?;
         Ok(Response::new(pb::FailSummaryTaskResponse {}))
     }
 
@@ -92,9 +98,10 @@ impl SummaryTaskService for SummaryTasks {
         &self,
         request: Request<pb::DelegateSummaryTaskRequest>,
     ) -> Result<Response<pb::DelegateSummaryTaskResponse>, Status> {
+        let caller = self.door.caller(&request)?;
         let pb::DelegateSummaryTaskRequest { compaction_id, lease_token, base_revision } = request.into_inner();
         let hold = LeaseClaim { compaction: compaction_id, token: lease_token, base_revision };
-        self.app.release_summary_task(&hold, Release::Delegated).await?;
+        caller.release_summary_task(&hold, Release::Delegated).await?;
         Ok(Response::new(pb::DelegateSummaryTaskResponse {}))
     }
 }

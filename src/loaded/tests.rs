@@ -1,5 +1,5 @@
 use super::{LoadedSession, LoadedSessions, POLICY_COPIES, parse_policy};
-use crate::app::{self, Longhand};
+use crate::app::{self, Caller, Longhand};
 use crate::clock::Clock;
 use crate::limits;
 use crate::model::ids::MessageId;
@@ -10,7 +10,7 @@ use crate::model::part::{
 use crate::model::time::Timestamp;
 use crate::model::usage::Usage;
 use crate::scheduler::{self, Scheduler};
-use crate::store::{self, Caller, SessionKey, Store};
+use crate::store::{self, Requester, SessionKey, Store};
 use crate::summarizer::{Extractive, Levels};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -19,7 +19,8 @@ use uuid::Uuid;
 
 /// A store with one session, without automatic compactions.
 struct Fixture {
-    app: Longhand,
+    longhand: Longhand,
+    app: Caller,
     store: Store,
     session: String,
     key: SessionKey,
@@ -43,11 +44,12 @@ impl Fixture {
             vocabularies: Vec::new(),
             stopping: CancellationToken::new(),
         };
-        let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
-        let (created, _) = app.create_session(Default::default(), Caller::default()).await.expect("a session");
+        let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
+        let app = longhand.caller("agent".to_owned(), None).expect("a caller");
+        let (created, _) = app.create_session(Default::default()).await.expect("a session");
         let session = created.session.id.to_string();
         let key = store.find_session(&session).await.expect("it is there");
-        Self { app, store, session, key, _directory: directory }
+        Self { longhand, app, store, session, key, _directory: directory }
     }
 
     async fn append(&self, bytes: usize) {
@@ -55,8 +57,7 @@ impl Fixture {
     }
 
     async fn write(&self, messages: Vec<NewMessage>) -> Vec<Uuid> {
-        let caller = Caller { actor: "agent".to_owned(), request: None };
-        self.app.append(&self.session, messages, None, None, caller).await.expect("appended").ids
+        self.app.append(&self.session, messages, None, None).await.expect("appended").ids
     }
 
     async fn load(&self) -> LoadedSession {
@@ -161,12 +162,12 @@ async fn anything_but_a_plain_append_is_read() {
     fixture.append(10).await;
     check().await;
     let (first, open) = (MessageId(ids[0]).to_string(), MessageId(open[0]).to_string());
-    let finish = || fixture.app.finish_message(&fixture.session, &open, Finish::default(), None, Caller::default());
+    let finish = || fixture.app.finish_message(&fixture.session, &open, Finish::default(), None);
     finish().await.expect("sealed");
     check().await;
     fixture.append(10).await;
     check().await;
-    fixture.app.rewind(&fixture.session, &first, None, Caller::default()).await.expect("rewound");
+    fixture.app.rewind(&fixture.session, &first, None).await.expect("rewound");
     check().await;
     fixture.append(10).await;
     check().await;
@@ -188,7 +189,7 @@ async fn an_append_beside_an_open_message_is_known_without_a_query() {
         same_as_rows(&fixture, &session).await;
     }
     let open = MessageId(open[0]).to_string();
-    let finish = fixture.app.finish_message(&fixture.session, &open, Default::default(), None, Caller::default());
+    let finish = fixture.app.finish_message(&fixture.session, &open, Default::default(), None);
     finish.await.expect("sealed");
     fixture.append(10).await;
     let (session, _) = loaded.session(fixture.key).await.expect("read").expect("it is kept");
@@ -222,16 +223,16 @@ async fn callers_that_ask_for_a_fact_fold_a_commit_once_and_copy_nothing() {
 async fn a_repeated_request_is_answered_with_the_context_usage_of_now() {
     let fixture = Fixture::start().await;
     let request = Some(store::RequestKey { id: "once".to_owned(), payload_hash: [1; 32] });
-    let caller = Caller { actor: "agent".to_owned(), request };
+    let caller = fixture.longhand.caller("agent".to_owned(), request).expect("a caller");
     let append = async || {
         let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
-        fixture.app.append(&fixture.session, vec![words], None, None, caller.clone()).await.expect("appended")
+        caller.append(&fixture.session, vec![words], None, None).await.expect("appended")
     };
     let first = append().await;
     // Nobody has asked for the usage behind this one.
     let words = message(Role::User, vec![PartBody::Text("b".repeat(4_000))]).checked(None);
     let input = store::AppendInput { message: words, token_counts: None, reports_overflow: false };
-    fixture.store.append(fixture.key, Caller::default(), None, vec![input]).await.expect("appended");
+    fixture.store.append(fixture.key, Requester::default(), None, vec![input]).await.expect("appended");
     let again = append().await;
     assert_eq!((&again.ids, again.revision), (&first.ids, first.revision));
     let tokens = again.context.context_tokens.expect("it is small");
@@ -249,7 +250,7 @@ async fn many_callers_of_one_session_each_get_a_state_with_their_message() {
         tokio::spawn(async move {
             for _ in 0..20 {
                 let words = message(Role::User, vec![PartBody::Text("a".repeat(400))]);
-                let answer = fixture.app.append(&fixture.session, vec![words], None, None, Caller::default()).await;
+                let answer = fixture.app.append(&fixture.session, vec![words], None, None).await;
                 let answer = answer.expect("appended");
                 let tokens = answer.context.context_tokens.expect("it is small");
                 // Every revision but the session's first is a message of this length.

@@ -13,7 +13,7 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan::PlanningInput;
 use crate::policy::{Notice, replay};
-use crate::store::{self, Caller, Condition, Enqueued, Evaluation, Pending, SessionKey, Source, WindowUsage};
+use crate::store::{self, Condition, Enqueued, Evaluation, Pending, Requester, SessionKey, Source, WindowUsage};
 use crate::telemetry::span;
 use std::sync::Arc;
 use tracing::Instrument as _;
@@ -36,14 +36,15 @@ impl Worker {
     async fn evaluate_newest(&self, key: SessionKey) -> Result<(), Error> {
         let Evaluated { recovery, decided, usage, evaluation } = self.decide(key).await?;
         if let Some((request, condition)) = recovery {
-            match self.store.enqueue(key, Caller::default(), request, usage.clone(), condition, None).await {
+            match self.store.enqueue(key, Requester::default(), request, usage.clone(), condition, None).await {
                 Ok(_) | Err(store::Error::Archived) => {}
                 Err(error) => return Err(error.into()),
             }
         }
         if let Some((request, confirm_until)) = decided {
             let condition = Condition::Due { at: evaluation.at };
-            let enqueued = self.store.enqueue(key, Caller::default(), request, usage, condition, confirm_until).await?;
+            let enqueued =
+                self.store.enqueue(key, Requester::default(), request, usage, condition, confirm_until).await?;
             if let Some(Enqueued { compaction, .. }) = enqueued {
                 tracing::debug!(target: span::DECISION, %compaction, "compaction requested");
             }

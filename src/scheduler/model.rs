@@ -20,8 +20,8 @@ use crate::model::time::Timestamp;
 use crate::model::usage::ModelWindow;
 use crate::policy::plan;
 use crate::store::{
-    self, AppendInput, AttemptEnd, Caller, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter,
-    PolicyText, SessionKey, Store, WindowUsage,
+    self, AppendInput, AttemptEnd, Claim, Commit, Committed, Condition, CreateSession, Durability, EventFilter,
+    PolicyText, Requester, SessionKey, Store, WindowUsage,
 };
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
@@ -162,7 +162,7 @@ impl Fixture {
                 metadata_json: None,
                 parent: None,
             };
-            sessions.push(store.create_session(create, Caller::default()).await.expect("a session").0);
+            sessions.push(store.create_session(create, Requester::default()).await.expect("a session").0);
         }
         let (jobs, due) = (BTreeMap::new(), HashSet::new());
         let (state, queue, hands, stale_claims) = (State::default(), VecDeque::new(), [None, None], Vec::new());
@@ -235,7 +235,7 @@ impl Fixture {
         let message = NewMessage::sealed(Role::User, vec![NewPart::new(PartBody::Text("more".to_owned()))]);
         let message = AppendInput { message, token_counts: None, reports_overflow: false };
         let key = self.sessions[session];
-        let receipt = self.store.append(key, Caller::default(), None, vec![message]).await.expect("appended");
+        let receipt = self.store.append(key, Requester::default(), None, vec![message]).await.expect("appended");
         self.due.insert(session);
         self.appended[session] = receipt.revision;
         assert!(receipt.pending.is_due, "the mark is set with the append, or not at all");
@@ -253,7 +253,7 @@ impl Fixture {
         let there = self.jobs.iter().find(|(_, job)| same(job)).map(|(id, _)| *id);
         let current = self.current(session);
         let key = self.sessions[session];
-        let enqueued = self.store.enqueue(key, Caller::default(), request, usage(), condition, None).await;
+        let enqueued = self.store.enqueue(key, Requester::default(), request, usage(), condition, None).await;
         let enqueued = enqueued.expect("the store answers");
         if let Condition::Due { at } = condition
             && (current.is_some() || !self.due.contains(&session) || self.compacted[session] > at)
@@ -301,12 +301,12 @@ impl Fixture {
         let current = self.jobs.iter().filter(|(_, job)| job.session == session && job.state.is_active());
         let current: Vec<CompactionId> = current.map(|(id, _)| *id).collect();
         let Some(id) = current.get(which % current.len().max(1)).copied() else { return };
-        self.store.cancel(id, Caller::default()).await.expect("cancelled");
+        self.store.cancel(id, Requester::default()).await.expect("cancelled");
         if self.jobs[&id].automatic {
             self.due_during_compaction.remove(&session);
         }
         self.end(id, CompactionState::Cancelled);
-        self.store.cancel(id, Caller::default()).await.expect("a repetition changes nothing");
+        self.store.cancel(id, Requester::default()).await.expect("a repetition changes nothing");
     }
 
     /// Ends a job in the model; the next of its session becomes current.
@@ -743,16 +743,19 @@ fn a_decision_about_a_changed_view_is_not_enqueued() {
         let ask = async |at: Revision| {
             let request = Fixture::request("", Trigger::Threshold);
             let condition = Condition::Due { at };
-            store.enqueue(key, Caller::default(), request, usage(), condition, None).await.expect("the store answers")
+            store
+                .enqueue(key, Requester::default(), request, usage(), condition, None)
+                .await
+                .expect("the store answers")
         };
         let before = due().await;
-        store.rewind(key, Caller::default(), None, None, None).await.expect("rewound");
+        store.rewind(key, Requester::default(), None, None, None).await.expect("rewound");
         assert_eq!(ask(before).await, None, "the view changed");
         let before = due().await;
-        store.undo(key, Caller::default(), None).await.expect("undone");
+        store.undo(key, Requester::default(), None).await.expect("undone");
         assert_eq!(ask(before).await, None, "somebody took a change back");
         let before = due().await;
-        store.redo(key, Caller::default(), None).await.expect("redone");
+        store.redo(key, Requester::default(), None).await.expect("redone");
         assert_eq!(ask(before).await, None, "and brought it back");
         assert!(ask(due().await).await.is_some(), "nothing is in the way any more");
     });

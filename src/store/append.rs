@@ -9,7 +9,7 @@ use super::head::{Head, Receipt, SessionKey};
 use super::pairing::{self, NamedCalls, TargetMessage, names_calls};
 use super::receipts::{admitted, answered};
 use super::sqlite::{self, Row};
-use super::tx::{Caller, MessageInput, PartInput, Tx, salt};
+use super::tx::{MessageInput, PartInput, Requester, Tx, salt};
 use super::{events, messages, open_messages};
 use crate::limits;
 use crate::model::Revision;
@@ -45,7 +45,7 @@ pub struct Seal {
 #[derive(Clone)]
 pub(crate) struct Append {
     pub(crate) session: SessionKey,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Requester,
     pub(crate) expected_revision: Option<Revision>,
     pub(crate) messages: Vec<EncodedMessage>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct EncodedMessage {
 #[derive(Clone)]
 pub(crate) struct AppendParts {
     pub(crate) session: SessionKey,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Requester,
     pub(crate) message: MessageId,
     pub(crate) parts: Vec<AppendPart>,
 }
@@ -89,7 +89,7 @@ pub(crate) struct WholePart {
 #[derive(Clone)]
 pub(crate) struct FinishMessage {
     pub(crate) session: SessionKey,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Requester,
     pub(crate) message: MessageId,
     pub(crate) seal: Seal,
     /// True if the daemon seals the message because its writer stopped writing.
@@ -224,7 +224,7 @@ impl Append {
 }
 
 /// Records the message's tool calls, and pairs its tool results with the calls that wait for them.
-fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: &mut EncodedMessage) -> Result<()> {
+fn pair_calls(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: &mut EncodedMessage) -> Result<()> {
     let EncodedMessage { original, input, .. } = message;
     let (id, revision) = (input.id, tx.next_revision(key)?);
     let holder = TargetMessage { message: id, revision, writer: &caller.actor };
@@ -274,7 +274,7 @@ fn as_read_back(
     }
 }
 
-fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: EncodedMessage) -> Result<Uuid> {
+fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: EncodedMessage) -> Result<Uuid> {
     let EncodedMessage { original, input, reports_overflow } = message;
     let finish = input.finish.clone();
     // Readers take only sealed messages of the conversation from memory.
@@ -310,7 +310,7 @@ fn append_one(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: EncodedMessag
 }
 
 /// Records the usage of a reply, with the window of its view.
-fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Caller, message: MessageId, finish: &Finish) -> Result<()> {
+fn record_usage(tx: &mut Tx<'_>, key: i64, caller: &Requester, message: MessageId, finish: &Finish) -> Result<()> {
     let Some(usage) = finish.usage else { return Ok(()) };
     let window = finish.view.as_ref().map_or(&tx.loaded(key)?.window, |view| &view.window).clone();
     tx.event(key, caller, &EventBody::UsageRecorded { message, usage, window }, &Digest::default())?;
@@ -403,7 +403,7 @@ fn pair_closing_parts(
 fn insert_closed_parts(
     tx: &mut Tx<'_>,
     key: i64,
-    caller: &Caller,
+    caller: &Requester,
     message: MessageId,
     parts: Vec<ClosingPart>,
 ) -> Result<()> {
@@ -565,7 +565,7 @@ impl FinishMessage {
     pub(crate) fn expired(key: i64, message: MessageId) -> Self {
         let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
         let seal = Seal { finish, reports_overflow: false };
-        Self { session: SessionKey(key), caller: Caller::default(), message, seal, has_expired: true }
+        Self { session: SessionKey(key), caller: Requester::default(), message, seal, has_expired: true }
     }
 
     /// Validates first, then writes.

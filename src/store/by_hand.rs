@@ -6,7 +6,7 @@ use super::head::Receipt;
 use super::jobs::{by_id, give_up};
 use super::receipts::answered;
 use super::sqlite;
-use super::tx::{Caller, Tx};
+use super::tx::{Requester, Tx};
 use crate::model::compaction::{CompactionState, Failure, FailureReason, Trigger};
 use crate::model::ids::CompactionId;
 
@@ -28,7 +28,7 @@ pub(crate) fn confirm(tx: &mut Tx<'_>, id: CompactionId) -> Result<()> {
 
 /// Ends the wait of a compaction for its next attempt. A compaction that waits for confirmation, or queues after
 /// another one, continues to wait.
-pub(crate) fn expedite(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
+pub(crate) fn expedite(tx: &mut Tx<'_>, id: CompactionId, caller: &Requester) -> Result<()> {
     tx.flush()?;
     let job = by_id(&mut Reader::new(tx.conn), id)?;
     let key = job.session;
@@ -45,7 +45,7 @@ pub(crate) fn expedite(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Re
 }
 
 /// Cancels a compaction that waits or runs. A worker that runs it is notified at once. A repetition changes nothing.
-pub(crate) fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Caller) -> Result<()> {
+pub(crate) fn cancel(tx: &mut Tx<'_>, id: CompactionId, caller: &Requester) -> Result<()> {
     tx.flush()?;
     let job = by_id(&mut Reader::new(tx.conn), id)?;
     if job.compaction.state == CompactionState::Cancelled {

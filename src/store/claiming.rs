@@ -9,7 +9,7 @@ use super::head::{Receipt, SessionKey};
 use super::jobs::{JobRow, by_row, current_row, give_up, holds};
 use super::marks;
 use super::sqlite;
-use super::tx::{Caller, Tx};
+use super::tx::{Requester, Tx};
 use crate::model::compaction::{CompactionState, Failure, FailureReason};
 use crate::model::event::EventBody;
 use crate::model::layouts;
@@ -56,7 +56,7 @@ pub(crate) fn claim(tx: &mut Tx<'_>, row: i64, owner: Uuid, until: Timestamp) ->
     }
     let over_window = &mut tx.loaded(key)?.over_window;
     *over_window = over_window.map(|_| OverWindowReason::Pending);
-    let caller = Caller { actor: job.compaction.actor.clone(), request: None };
+    let caller = Requester { actor: job.compaction.actor.clone(), request: None };
     if job.start_time.is_none() {
         let body = EventBody::CompactionStarted {
             compaction: job.compaction.id,
@@ -97,7 +97,7 @@ fn end_superseded(tx: &mut Tx<'_>, key: i64, job: &JobRow) -> Result<()> {
     } else {
         (CompactionState::Superseded, superseded("the view changed before it was tried"))
     };
-    let caller = Caller::default();
+    let caller = Requester::default();
     give_up(tx, &caller, job, state, why)?;
     tx.end_mutation(key, &caller, Receipt::default())?;
     let head = tx.loaded(key)?;
@@ -144,7 +144,7 @@ pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<(
     if tx.read_head(key)?.compaction_revision > claim.base {
         let ancestry = marks::ancestry_of(tx, key)?;
         let all = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
-        let caller = Caller::default();
+        let caller = Requester::default();
         recheck(tx, key, &caller, &all)?;
         tx.end_mutation(key, &caller, Receipt::default())?;
     }
@@ -153,7 +153,7 @@ pub(crate) fn plan(tx: &mut Tx<'_>, claim: &Claim, planned: Planned) -> Result<(
 
 /// Ends the running job of a session if the range that it is to summarize has changed. The session's marks are given as
 /// they are now, or as they will be with the next one; the caller ends the mutation.
-pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) -> Result<()> {
+pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Requester, all: &[Mark]) -> Result<()> {
     let Some(job) = current_row(tx, key)? else { return Ok(()) };
     let Some(planned) = tx.claims.planned(job.row) else { return Ok(()) };
     let base = job.compaction.base_revision.unwrap_or(job.requested_revision);
@@ -171,7 +171,7 @@ pub(super) fn recheck(tx: &mut Tx<'_>, key: i64, caller: &Caller, all: &[Mark]) 
 
 /// Ends the running job of a session, or one that a trigger requested, because a client undoes a change: no compaction
 /// is to follow that directly. The caller ends the mutation.
-pub(super) fn end_for_undo(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<()> {
+pub(super) fn end_for_undo(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<()> {
     let Some(job) = current_row(tx, key)? else { return Ok(()) };
     if job.compaction.state == CompactionState::Running || job.is_automatic() {
         let why = superseded("a change was undone meanwhile");

@@ -12,7 +12,7 @@ use super::marks;
 use super::receipts::admitted;
 use super::sqlite;
 use super::statistics;
-use super::tx::{Caller, MessageInput, Tx};
+use super::tx::{MessageInput, Requester, Tx};
 use crate::clock::fresh_id;
 use crate::model::Revision;
 use crate::model::changes::{self, Changes, Row, SummaryChange};
@@ -53,7 +53,7 @@ pub struct Commit {
 #[derive(Clone)]
 pub(crate) struct Supply {
     pub(crate) session: SessionKey,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Requester,
     pub(crate) expected_revision: Option<Revision>,
     pub(crate) summary: SummaryChange,
     /// True if no message or call before the tail is still open.
@@ -123,7 +123,7 @@ impl Commit {
         tx.claims.release(self.claim.job);
         let ancestry = marks::ancestry_of(tx, key)?;
         let mut all_marks = marks::all(&mut Reader::new(tx.conn), &ancestry)?;
-        let caller = Caller::default();
+        let caller = Requester::default();
         if let Some(summary) = &self.changes.summary {
             let (base, tail) = (self.claim.base, summary.tail_start);
             if !layouts::still_applies(&all_marks, base, &summary.covered, tail, ancestry.revision) {
@@ -181,7 +181,7 @@ impl Commit {
         Ok(Committed::Done)
     }
 
-    fn supersede(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<Committed> {
+    fn supersede(self, tx: &mut Tx<'_>, caller: &Requester) -> Result<Committed> {
         let key = self.claim.session.0;
         let failure = history_changed();
         let revision = tx.next_revision(key)?;
@@ -208,7 +208,7 @@ impl Commit {
 /// voids.
 fn write_changes(
     tx: &mut Tx<'_>,
-    caller: &Caller,
+    caller: &Requester,
     subject: &Subject<'_>,
     changes: Changes,
     outcome: &mut Outcome,
@@ -257,7 +257,7 @@ fn write_changes(
 /// Writes a prune mark with its parts, and the event that names them.
 fn write_prune(
     tx: &mut Tx<'_>,
-    caller: &Caller,
+    caller: &Requester,
     key: i64,
     compaction: CompactionId,
     mark: MarkBody,

@@ -10,7 +10,7 @@ use super::open_messages;
 use super::receipts::answered;
 use super::sqlite::{self, Row};
 use super::statistics;
-use super::tx::{Caller, Tx};
+use super::tx::{Requester, Tx};
 use crate::clock::fresh_id;
 use crate::limits;
 use crate::model::Revision;
@@ -27,7 +27,7 @@ use crate::model::usage::ModelWindow;
 #[derive(Clone)]
 pub(crate) struct Enqueue {
     pub(crate) session: SessionKey,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Requester,
     pub(crate) request: CompactionRequest,
     pub(crate) usage: WindowUsage,
     pub(crate) condition: Condition,
@@ -558,7 +558,7 @@ pub(super) fn finish(tx: &mut Tx<'_>, key: i64, end: Finish<'_>) -> Result<()> {
 /// The caller ends the mutation.
 pub(super) fn give_up(
     tx: &mut Tx<'_>,
-    caller: &Caller,
+    caller: &Requester,
     job: &JobRow,
     state: CompactionState,
     failure: Failure,
@@ -582,7 +582,7 @@ pub(super) fn give_up(
 
 /// Ends all jobs of a session that wait or run, the queued ones first, so that none is promoted. The caller ends the
 /// mutation.
-pub(super) fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Caller, failure: &Failure) -> Result<()> {
+pub(super) fn give_up_all(tx: &mut Tx<'_>, key: i64, caller: &Requester, failure: &Failure) -> Result<()> {
     for query in [QUEUED, CURRENT] {
         for row in Reader::new(tx.conn).all(sqlite::query(query).bind(key))? {
             give_up(tx, caller, &from_row(&row)?, CompactionState::Cancelled, failure.clone())?;
@@ -598,7 +598,7 @@ impl EndJob {
         tx.head(key)?;
         holds(tx, &self.claim)?;
         tx.claims.release(self.claim.job);
-        let caller = Caller::default();
+        let caller = Requester::default();
         let compaction = self.claim.compaction;
         let revision = tx.next_revision(key)?;
         let (state, failure, body) = match self.end {

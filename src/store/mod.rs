@@ -98,7 +98,7 @@ pub use sessions::{
 pub use sources::{NewMessages, Source};
 pub use spending::Spent;
 pub use statistics::{CompactionCounter, Statistics};
-pub use tx::{Caller, RequestKey};
+pub use tx::{RequestKey, Requester};
 pub use verify::{Checked, Finding};
 pub use write_state::WriteState;
 
@@ -165,27 +165,32 @@ impl Store {
     }
 
     /// Makes a session; true if it existed.
-    pub async fn create_session(&self, create: CreateSession, caller: Caller) -> Result<(SessionKey, bool)> {
+    pub async fn create_session(&self, create: CreateSession, caller: Requester) -> Result<(SessionKey, bool)> {
         self.write(Mutation::session("create"), move |tx| create.clone().apply(tx, &caller)).await
     }
 
     /// The answer to an earlier request with the same id, if there was one.
-    pub async fn kept_answer(&self, key: SessionKey, caller: &Caller) -> Result<Option<Receipt>> {
+    pub async fn kept_answer(&self, key: SessionKey, caller: &Requester) -> Result<Option<Receipt>> {
         self.brief(|reader| receipts::kept_answer(reader, key.0, caller)).await
     }
 
     /// Changes a session.
-    pub async fn update_session(&self, key: SessionKey, update: UpdateSession, caller: Caller) -> Result<Receipt> {
+    pub async fn update_session(&self, key: SessionKey, update: UpdateSession, caller: Requester) -> Result<Receipt> {
         self.write(Mutation::change("update"), move |tx| update.clone().apply(tx, key, &caller)).await
     }
 
     /// Archives or restores a session.
-    pub async fn archive_session(&self, key: SessionKey, restore: bool, caller: Caller) -> Result<Receipt> {
+    pub async fn archive_session(&self, key: SessionKey, restore: bool, caller: Requester) -> Result<Receipt> {
         self.write(Mutation::change("archive"), move |tx| sessions::archive(tx, key, restore, &caller)).await
     }
 
     /// Forks a session; true if the fork existed.
-    pub async fn fork_session(&self, key: SessionKey, fork: ForkSession, caller: Caller) -> Result<(SessionKey, bool)> {
+    pub async fn fork_session(
+        &self,
+        key: SessionKey,
+        fork: ForkSession,
+        caller: Requester,
+    ) -> Result<(SessionKey, bool)> {
         self.write(Mutation::change("fork"), move |tx| fork.clone().apply(tx, key, &caller)).await
     }
 
@@ -195,7 +200,7 @@ impl Store {
     pub async fn append(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         expected_revision: Option<Revision>,
         messages: Vec<AppendInput>,
     ) -> Result<Receipt> {
@@ -208,7 +213,7 @@ impl Store {
     pub async fn append_parts(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         message: MessageId,
         parts: Vec<OpenPart>,
     ) -> Result<Receipt> {
@@ -244,7 +249,7 @@ impl Store {
     pub async fn finish_message(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         message: MessageId,
         seal: Seal,
     ) -> Result<Receipt> {
@@ -384,7 +389,7 @@ impl Store {
     async fn rewrite(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         expected_revision: Option<Revision>,
         change: rewrites::Change,
     ) -> Result<Receipt> {
@@ -396,7 +401,7 @@ impl Store {
     pub async fn rewind(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         expected_revision: Option<Revision>,
         message: Option<String>,
         summary: Option<BranchSummary>,
@@ -408,7 +413,7 @@ impl Store {
     pub async fn edit(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         expected_revision: Option<Revision>,
         message: String,
         parts: &[NewPart],
@@ -418,7 +423,7 @@ impl Store {
     }
 
     /// Pins or unpins a message. A pinned message is verbatim in every view.
-    pub async fn pin(&self, session: SessionKey, caller: Caller, message: String, unpin: bool) -> Result<Receipt> {
+    pub async fn pin(&self, session: SessionKey, caller: Requester, message: String, unpin: bool) -> Result<Receipt> {
         let change = if unpin { rewrites::Change::Unpin { message } } else { rewrites::Change::Pin { message } };
         self.rewrite(session, caller, None, change).await
     }
@@ -427,7 +432,7 @@ impl Store {
     pub async fn undo(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
         self.rewrite(session, caller, expected_revision, rewrites::Change::Undo).await
@@ -437,7 +442,7 @@ impl Store {
     pub async fn redo(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         expected_revision: Option<Revision>,
     ) -> Result<Receipt> {
         self.rewrite(session, caller, expected_revision, rewrites::Change::Redo).await
@@ -553,7 +558,7 @@ pub struct SuppliedSummary {
     /// The session.
     pub session: SessionKey,
     /// The caller that supplies it.
-    pub caller: Caller,
+    pub caller: Requester,
     /// Refuse if history, marks, policy or window changed after this revision.
     pub expected_revision: Option<Revision>,
     /// The summary and the ranges that it covers.

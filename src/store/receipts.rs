@@ -5,7 +5,7 @@ use super::codec;
 use super::error::{Error, Result};
 use super::head::Receipt;
 use super::sqlite;
-use super::tx::{Caller, RequestKey, Tx};
+use super::tx::{RequestKey, Requester, Tx};
 use crate::model::Revision;
 
 const SELECT_REQUEST: &str = "select payload_hash, receipt from request where session_id = ?1 and request_id = ?2";
@@ -15,7 +15,7 @@ const SELECT_REQUEST: &str = "select payload_hash, receipt from request where se
 pub(crate) const STATEMENTS: &[&str] = &[SELECT_REQUEST];
 
 /// The kept answer to an earlier request with the same id, if there was one.
-pub(crate) fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
+pub(crate) fn answered(tx: &mut Tx<'_>, key: i64, caller: &Requester) -> Result<Option<Receipt>> {
     if let Some(answer) = caller.request.as_ref().and_then(|request| tx.fresh_request(key, request)) {
         return answer.map(Some);
     }
@@ -23,7 +23,7 @@ pub(crate) fn answered(tx: &mut Tx<'_>, key: i64, caller: &Caller) -> Result<Opt
 }
 
 /// The answer to an earlier committed request with the same id, if there was one.
-pub(crate) fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Caller) -> Result<Option<Receipt>> {
+pub(crate) fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Requester) -> Result<Option<Receipt>> {
     let Some(RequestKey { id, payload_hash }) = &caller.request else { return Ok(None) };
     let row = reader.one(sqlite::query(SELECT_REQUEST).bind(key).bind(id))?;
     let Some(row) = row else { return Ok(None) };
@@ -41,7 +41,7 @@ pub(crate) fn kept_answer(reader: &mut Reader<'_>, key: i64, caller: &Caller) ->
 pub(crate) fn admitted(
     tx: &mut Tx<'_>,
     key: i64,
-    caller: &Caller,
+    caller: &Requester,
     expected_revision: Option<Revision>,
 ) -> Result<Option<Receipt>> {
     tx.head(key)?;

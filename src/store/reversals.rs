@@ -7,7 +7,7 @@ use super::error::{Error, Result};
 use super::jobs;
 use super::marks;
 use super::messages;
-use super::tx::{Caller, Tx};
+use super::tx::{Requester, Tx};
 use crate::model::Revision;
 use crate::model::event::{EventBody, Rewrite};
 use crate::model::ids::CompactionId;
@@ -21,7 +21,7 @@ enum Change {
 }
 
 /// Undoes the newest active change.
-pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<()> {
+pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, marks: &mut Vec<Mark>) -> Result<()> {
     let reversal = layouts::newest_change(marks, ancestry.revision).ok_or(Error::NothingToUndo)?;
     let (body, compaction) = match change(tx, ancestry, marks, reversal.change)? {
         Change::Compaction(compaction) => (EventBody::CompactionUndone { compaction }, Some(compaction)),
@@ -39,7 +39,7 @@ pub(super) fn undo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks:
 }
 
 /// Redoes the change that was undone last.
-pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>) -> Result<()> {
+pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, marks: &mut Vec<Mark>) -> Result<()> {
     let reversal = match layouts::newest_undone(marks, ancestry.revision) {
         Redo::Possible(reversal) => reversal,
         Redo::Overtaken(by) => return Err(Error::RedoOvertaken(by)),
@@ -71,7 +71,7 @@ pub(super) fn redo(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks:
 fn reverse(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
-    caller: &Caller,
+    caller: &Requester,
     marks: &mut Vec<Mark>,
     reversal: Reversal,
     body: &EventBody,

@@ -13,7 +13,7 @@ use super::pairing::{self, NamedCalls, names_calls};
 use super::position::{self, Located};
 use super::receipts::admitted;
 use super::reversals;
-use super::tx::{Caller, MessageInput, PartInput, Tx};
+use super::tx::{MessageInput, PartInput, Requester, Tx};
 use crate::clock::fresh_message_id;
 use crate::limits;
 use crate::model::Revision;
@@ -29,7 +29,7 @@ use crate::model::usage::Usage;
 #[derive(Clone)]
 pub(crate) struct Rewrite {
     pub(crate) session: SessionKey,
-    pub(crate) caller: Caller,
+    pub(crate) caller: Requester,
     pub(crate) expected_revision: Option<Revision>,
     pub(crate) change: Change,
 }
@@ -97,7 +97,7 @@ type Ids = Vec<uuid::Uuid>;
 fn rewind(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
-    caller: &Caller,
+    caller: &Requester,
     marks: &mut Vec<Mark>,
     message: Option<String>,
     summary: Option<BranchSummary>,
@@ -129,7 +129,7 @@ fn rewind(
 fn edit(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
-    caller: &Caller,
+    caller: &Requester,
     marks: &mut Vec<Mark>,
     message: &str,
     parts: Vec<(NewPart, PartInput)>,
@@ -204,7 +204,7 @@ fn settled(
 fn leave_out(
     tx: &mut Tx<'_>,
     ancestry: &Ancestry,
-    caller: &Caller,
+    caller: &Requester,
     marks: &mut Vec<Mark>,
     target: Revision,
     message: MessageId,
@@ -216,7 +216,7 @@ fn leave_out(
     Ok(Ids::new())
 }
 
-fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
+fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Requester, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
     let located = sealed(tx, ancestry, marks, message)?;
     if matches!(located.message.kind, MessageKind::Summary | MessageKind::Marker) {
         return Err(Error::BoundaryInvalid("a summary stands only as long as what it stands for does"));
@@ -233,7 +233,13 @@ fn pin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Ma
     Ok(Vec::new())
 }
 
-fn unpin(tx: &mut Tx<'_>, ancestry: &Ancestry, caller: &Caller, marks: &mut Vec<Mark>, message: &str) -> Result<Ids> {
+fn unpin(
+    tx: &mut Tx<'_>,
+    ancestry: &Ancestry,
+    caller: &Requester,
+    marks: &mut Vec<Mark>,
+    message: &str,
+) -> Result<Ids> {
     let located = sealed(tx, ancestry, marks, message)?;
     let Some(mark) = layouts::pin(marks, ancestry.revision, located.position.first) else { return Ok(Vec::new()) };
     let mut digest = Digest::default();

@@ -8,7 +8,7 @@ impl Store {
     pub async fn enqueue(
         &self,
         session: SessionKey,
-        caller: Caller,
+        caller: Requester,
         request: CompactionRequest,
         usage: WindowUsage,
         condition: Condition,
@@ -71,12 +71,12 @@ impl Store {
     }
 
     /// Ends the wait of a compaction for its next attempt; an error if it has ended.
-    pub async fn expedite(&self, id: CompactionId, caller: Caller) -> Result<()> {
+    pub async fn expedite(&self, id: CompactionId, caller: Requester) -> Result<()> {
         self.write(Mutation::change("expedite"), move |tx| by_hand::expedite(tx, id, &caller)).await
     }
 
     /// Cancels a compaction.
-    pub async fn cancel(&self, id: CompactionId, caller: Caller) -> Result<()> {
+    pub async fn cancel(&self, id: CompactionId, caller: Requester) -> Result<()> {
         self.write(Mutation::change("cancel"), move |tx| by_hand::cancel(tx, id, &caller)).await
     }
 

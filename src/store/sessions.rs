@@ -15,7 +15,7 @@ use super::policies::{PolicyText, policy_at, policy_in};
 use super::position::{self, ForkPoint};
 use super::receipts::answered;
 use super::sqlite::{self, Connection, Row};
-use super::tx::{Caller, Tx};
+use super::tx::{Requester, Tx};
 use super::windows;
 use crate::clock::fresh_id;
 use crate::limits;
@@ -253,7 +253,7 @@ fn existing(tx: &mut Tx<'_>, client_id: Option<&NewClientId>) -> Result<Option<i
 
 impl CreateSession {
     /// Makes the session, or finds the one that the same request with its client id made.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, caller: &Caller) -> Result<(SessionKey, bool)> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, caller: &Requester) -> Result<(SessionKey, bool)> {
         tx.flush()?;
         if let Some(key) = existing(tx, self.client_id.as_ref())? {
             return Ok((SessionKey(key), true));
@@ -289,7 +289,7 @@ impl CreateSession {
 fn starts_with(
     tx: &mut Tx<'_>,
     key: i64,
-    caller: &Caller,
+    caller: &Requester,
     metadata_json: Option<String>,
     window: ModelWindow,
 ) -> Result<()> {
@@ -303,7 +303,7 @@ fn starts_with(
 
 impl UpdateSession {
     /// Changes the fields that are set. A new policy is an event of its own, because it changes views.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Caller) -> Result<Receipt> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, key: SessionKey, caller: &Requester) -> Result<Receipt> {
         let key = key.0;
         tx.head(key)?;
         tx.flush()?;
@@ -355,7 +355,7 @@ impl UpdateSession {
 
 /// Archives or restores a session. A repetition changes nothing. Nothing changes an archived session: its compactions
 /// end with it, and the scheduler evaluates it again when it is restored.
-pub(crate) fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Caller) -> Result<Receipt> {
+pub(crate) fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &Requester) -> Result<Receipt> {
     let key = key.0;
     tx.head(key)?;
     if let Some(receipt) = answered(tx, key, caller)? {
@@ -382,7 +382,7 @@ pub(crate) fn archive(tx: &mut Tx<'_>, key: SessionKey, restore: bool, caller: &
 
 impl ForkSession {
     /// Makes the fork: one row, its flattened segments, and its first layout, policy and window.
-    pub(crate) fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Caller) -> Result<(SessionKey, bool)> {
+    pub(crate) fn apply(self, tx: &mut Tx<'_>, from: SessionKey, caller: &Requester) -> Result<(SessionKey, bool)> {
         let parent = tx.head(from.0)?.clone();
         tx.flush()?;
         // The checks come later: what was marked since may refuse the same point.

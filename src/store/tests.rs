@@ -179,7 +179,7 @@ async fn a_transaction_that_ends_by_itself_leaves_no_old_snapshot() {
         for _ in 0..often {
             assert_eq!(sessions(&store).await, count, "every reader sees what was committed");
         }
-        store.create_session(new_session(), Caller::default()).await.expect("created");
+        store.create_session(new_session(), Requester::default()).await.expect("created");
     }
 }
 
@@ -190,11 +190,11 @@ async fn a_full_disk_stops_the_time_of_open_messages() {
     let options = Options { directory: directory.path().join("store"), durability: Durability::Full };
     let (store, writer) = Store::open(options, clock.clone()).await.expect("a store");
     tokio::spawn(writer);
-    let (key, _) = store.create_session(new_session(), Caller::default()).await.expect("a session");
+    let (key, _) = store.create_session(new_session(), Requester::default()).await.expect("a session");
     let open =
         NewMessage { finish: None, open_timeout_ms: Some(1_000), ..NewMessage::sealed(Role::Assistant, Vec::new()) };
     let entry = AppendInput { message: open, token_counts: None, reports_overflow: false };
-    store.append(key, Caller::default(), None, vec![entry]).await.expect("appended");
+    store.append(key, Requester::default(), None, vec![entry]).await.expect("appended");
     let is_open = async || store.source(key, None).await.expect("read").first_open.is_some();
 
     clock.advance(999);
@@ -253,9 +253,9 @@ async fn the_newest_events_are_the_same_from_memory_and_from_the_database() {
     tokio::spawn(writer);
     let mut keys = Vec::new();
     for _ in 0..3 {
-        keys.push(store.create_session(new_session(), Caller::default()).await.expect("a session").0);
+        keys.push(store.create_session(new_session(), Requester::default()).await.expect("a session").0);
     }
-    let caller = || Caller { actor: "someone".to_owned(), ..Caller::default() };
+    let caller = || Requester { actor: "someone".to_owned(), ..Requester::default() };
     // The last mutation of the list is longer than a page.
     for (session, messages) in [(0, 1), (1, 2), (0, 3), (2, 1), (1, 120), (2, 90), (0, 70), (1, 1), (0, 300)] {
         let entry = || AppendInput {

@@ -24,10 +24,10 @@ use std::collections::{BTreeSet, HashMap};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// The caller of a mutation.
+/// The author of a mutation, and the key that makes it idempotent.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Caller {
-    /// The caller's name for itself, or empty.
+pub struct Requester {
+    /// The author's name for itself, or empty.
     pub actor: String,
     /// Makes the mutation idempotent.
     pub request: Option<RequestKey>,
@@ -270,7 +270,13 @@ impl<'a> Tx<'a> {
     }
 
     /// Adds an event, and with it a revision. Its hash is computed at the end of the mutation.
-    pub(crate) fn event(&mut self, key: i64, caller: &Caller, body: &EventBody, digest: &Digest) -> Result<Revision> {
+    pub(crate) fn event(
+        &mut self,
+        key: i64,
+        caller: &Requester,
+        body: &EventBody,
+        digest: &Digest,
+    ) -> Result<Revision> {
         let now = self.now;
         let seq = self.counters.next_seq;
         let head = self.loaded(key)?;
@@ -305,7 +311,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Adds a message with its event, at the session's next revision.
-    pub(crate) fn message(&mut self, key: i64, caller: &Caller, input: MessageInput) -> Result<(Uuid, Revision)> {
+    pub(crate) fn message(&mut self, key: i64, caller: &Requester, input: MessageInput) -> Result<(Uuid, Revision)> {
         let MessageInput { id, client_id, role, kind, head: head_columns, finish, parts, counted, open_timeout_ms } =
             input;
         let public_id = id.0;
@@ -445,7 +451,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Ends a mutation: marks its last event, links its events into the chain and keeps the answer to its request.
-    pub(crate) fn end_mutation(&mut self, key: i64, caller: &Caller, mut receipt: Receipt) -> Result<Receipt> {
+    pub(crate) fn end_mutation(&mut self, key: i64, caller: &Requester, mut receipt: Receipt) -> Result<Receipt> {
         let start = std::mem::replace(&mut self.mutation_start, self.rows.events.len());
         let head = self.heads.get_mut(&key).ok_or_else(|| Error::corrupt("session", "a head was not loaded"))?;
         if let Some(last) = self.rows.events[start..].last_mut() {

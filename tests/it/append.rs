@@ -1,18 +1,17 @@
 //! P4, P5, P14: appends happen once, in one order, whole or not at all.
 
-use crate::support::{TestApp, by, conversation, once, result, text, words_of};
+use crate::support::{TestApp, conversation, result, text, words_of};
 use futures::FutureExt as _;
 use longhand::app::append::Appended;
-use longhand::app::{Error, Reason};
+use longhand::app::{Caller, Error, Reason, RequestKey};
 use longhand::limits;
 use longhand::model::message::{Finish, FinishReason, MessageKind, NewMessage};
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::usage::Usage;
-use longhand::store::Caller;
 use std::collections::BTreeSet;
 
-async fn refused(test: &TestApp, session: &str, messages: Vec<NewMessage>, caller: Caller) -> Error {
-    match test.app.append(session, messages, None, None, caller).await {
+async fn refused(caller: &Caller, session: &str, messages: Vec<NewMessage>) -> Error {
+    match caller.append(session, messages, None, None).await {
         Ok(appended) => panic!("it was taken: {appended:?}"),
         Err(error) => error,
     }
@@ -23,23 +22,23 @@ async fn a_request_that_comes_again_gets_the_same_answer() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     let messages = || conversation("u \"hello\"\na \"hi\"");
-    let ask = || test.app.append(&session, messages(), None, None, once("r1", "hello hi"));
+    let ask = async || test.once("r1", "hello hi").append(&session, messages(), None, None).await;
     let first = ask().await.expect("appended");
     let between = test.append(&session, "u \"something else\"").await;
     // The ids and the revision are those of the first answer; the context usage is the current one.
     assert_ne!(between.context, first.context);
     let first = Appended { context: between.context, ..first };
     assert_eq!(ask().await.expect("answered again"), first);
-    let error = refused(&test, &session, messages(), once("r1", "something else")).await;
+    let error = refused(&test.once("r1", "something else"), &session, messages()).await;
     assert_eq!(error.reason, Reason::RequestIdReused);
     assert_eq!(error.metadata.get("request_id").map(String::as_str), Some("r1"));
     let test = test.restart().await;
-    let again = test.app.append(&session, messages(), None, None, once("r1", "hello hi")).await;
+    let again = test.once("r1", "hello hi").append(&session, messages(), None, None).await;
     assert_eq!(again.expect("answered after a restart"), first);
     assert_eq!(test.history(&session).await.len(), 3);
     // A request id belongs to its session.
     let other = test.manual_session().await;
-    test.app.append(&other, messages(), None, None, once("r1", "more")).await.expect("another session");
+    test.once("r1", "more").append(&other, messages(), None, None).await.expect("another session");
 }
 
 #[tokio::test]
@@ -47,24 +46,23 @@ async fn every_mutation_is_idempotent_by_its_request_id() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, "u1 \"one\"\na1 \"two\"\nu2 \"three\"\na2 open").await;
-    let app = &test.app;
-    let first = app.edit(&session, "u1", &[text("uno")], None, once("edit", "e")).await.expect("edited");
-    assert_eq!(app.edit(&session, "u1", &[text("uno")], None, once("edit", "e")).await.expect("again"), first);
-    let first = app.pin(&session, "a1", false, once("pin", "p")).await.expect("pinned");
-    assert_eq!(app.pin(&session, "a1", false, once("pin", "p")).await.expect("again"), first);
+    let first = test.once("edit", "e").edit(&session, "u1", &[text("uno")], None).await.expect("edited");
+    assert_eq!(test.once("edit", "e").edit(&session, "u1", &[text("uno")], None).await.expect("again"), first);
+    let first = test.once("pin", "p").pin(&session, "a1", false).await.expect("pinned");
+    assert_eq!(test.once("pin", "p").pin(&session, "a1", false).await.expect("again"), first);
     let part = || vec![longhand::app::append::OpenPart::Whole(text("part"))];
-    let first = app.append_parts(&session, "a2", part(), once("parts", "a")).await.expect("added");
-    let again = app.append_parts(&session, "a2", part(), once("parts", "a")).await.expect("again");
+    let first = test.once("parts", "a").append_parts(&session, "a2", part()).await.expect("added");
+    let again = test.once("parts", "a").append_parts(&session, "a2", part()).await.expect("again");
     assert_eq!((&again.ids, again.revision, again.seq), (&first.ids, first.revision, first.seq));
     // The answers contain the current context usage, which the scheduler updates after a change.
     test.settled().await;
     let finish = || Finish { reason: Some(FinishReason::Stop), ..Finish::default() };
-    let first = app.finish_message(&session, "a2", finish(), None, once("finish", "f")).await.expect("sealed");
-    assert_eq!(app.finish_message(&session, "a2", finish(), None, once("finish", "f")).await.expect("again"), first);
-    let first = app.rewind(&session, "a1", None, once("rewind", "r")).await.expect("rewound");
-    assert_eq!(app.rewind(&session, "a1", None, once("rewind", "r")).await.expect("again"), first);
-    let first = app.archive_session(&session, false, once("archive", "x")).await.expect("archived");
-    let again = app.archive_session(&session, false, once("archive", "x")).await.expect("again");
+    let first = test.once("finish", "f").finish_message(&session, "a2", finish(), None).await.expect("sealed");
+    assert_eq!(test.once("finish", "f").finish_message(&session, "a2", finish(), None).await.expect("again"), first);
+    let first = test.once("rewind", "r").rewind(&session, "a1", None).await.expect("rewound");
+    assert_eq!(test.once("rewind", "r").rewind(&session, "a1", None).await.expect("again"), first);
+    let first = test.once("archive", "x").archive_session(&session, false).await.expect("archived");
+    let again = test.once("archive", "x").archive_session(&session, false).await.expect("again");
     assert_eq!((again.revision, again.seq), (first.revision, first.seq));
     assert_eq!(test.revision(&session).await, first.revision, "nothing was done twice");
     assert_eq!(words_of(&test.history(&session).await[3]), "part");
@@ -84,11 +82,11 @@ async fn a_client_id_that_comes_again_is_the_same_message() {
         ("u1 \"hello\" \"more\"", "another part"),
         ("u9 \"fresh\"\nu1 \"hallo\"", "beside a fresh one"),
     ] {
-        let error = refused(&test, &session, conversation(other), Caller::default()).await;
+        let error = refused(&test.app, &session, conversation(other)).await;
         assert_eq!(error.reason, Reason::ClientIdReused, "{words}");
     }
     assert_eq!(test.history(&session).await.len(), 3, "a refused batch leaves nothing behind");
-    let error = refused(&test, &session, conversation("u5 \"x\"\nu5 \"x\""), Caller::default()).await;
+    let error = refused(&test.app, &session, conversation("u5 \"x\"\nu5 \"x\"")).await;
     assert_eq!(error.reason, Reason::InvalidField, "the same id twice in one batch");
 }
 
@@ -98,7 +96,7 @@ async fn a_grown_open_message_is_still_the_one_that_was_appended() {
     let session = test.manual_session().await;
     let first = test.append(&session, "a1 \"be\" open").await;
     let more = vec![longhand::app::append::OpenPart::Whole(text("gin"))];
-    test.app.append_parts(&session, "a1", more, Caller::default()).await.expect("added");
+    test.app.append_parts(&session, "a1", more).await.expect("added");
     let again = test.append(&session, "a1 \"be\" open").await;
     assert_eq!((again.existed_count, again.ids), (1, first.ids));
 }
@@ -110,24 +108,23 @@ async fn an_expected_revision_watches_history_marks_and_policy_only() {
     let seen = test.append(&session, "u1 \"hello\"\na1 \"hi\" usage=10/2").await.revision;
     // Neither the usage, the last event of that append, nor a title is part of history.
     let title = longhand::app::sessions::SessionChange { title: Some("t".to_owned()), ..Default::default() };
-    test.app.update_session(&session, title, Caller::default()).await.expect("renamed");
-    let expecting =
-        |words: &str, seen| test.app.append(&session, conversation(words), None, Some(seen), Caller::default());
+    test.app.update_session(&session, title).await.expect("renamed");
+    let expecting = |words: &str, seen| test.app.append(&session, conversation(words), None, Some(seen));
     let seen = expecting("u2 \"more\"", seen).await.expect("usage and titles do not matter").revision;
     let error = expecting("u3 \"x\"", seen - 1).await.expect_err("a message came since");
     assert_eq!(error.reason, Reason::RevisionMismatch);
     assert_eq!(error.metadata.get("current_revision"), Some(&seen.to_string()));
     assert_eq!(expecting("u3 \"x\"", seen + 9).await.expect_err("the future").reason, Reason::RevisionOutOfRange);
-    test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
+    test.app.pin(&session, "u1", false).await.expect("pinned");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a mark came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
     let policy = longhand::app::sessions::SessionChange { preset: Some("pi@1.5".to_owned()), ..Default::default() };
-    test.app.update_session(&session, policy, Caller::default()).await.expect("another policy");
+    test.app.update_session(&session, policy).await.expect("another policy");
     assert_eq!(expecting("u3 \"x\"", seen).await.expect_err("a policy came").reason, Reason::RevisionMismatch);
     let seen = test.revision(&session).await;
-    let stale = test.app.rewind(&session, "u1", Some(seen - 1), Caller::default()).await;
+    let stale = test.app.rewind(&session, "u1", Some(seen - 1)).await;
     assert_eq!(stale.expect_err("rewinds heed it too").reason, Reason::RevisionMismatch);
-    test.app.rewind(&session, "u1", Some(seen), Caller::default()).await.expect("nothing came since");
+    test.app.rewind(&session, "u1", Some(seen)).await.expect("nothing came since");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,12 +134,12 @@ async fn writers_at_the_same_time_make_one_dense_order() {
     let other = test.manual_session().await;
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..50 {
-        let (app, session, other) = (test.app.clone(), session.clone(), other.clone());
+        let (caller, session, other) = (test.by(&writer.to_string()), session.clone(), other.clone());
         writers.spawn(async move {
             for turn in 0..4 {
                 let target = if turn == 3 { &other } else { &session };
                 let words = format!("u{writer}-{turn} \"{writer} {turn}\"\na \"answer {writer} {turn}\" usage=5/1");
-                let appended = app.append(target, conversation(&words), None, None, by(&writer.to_string())).await;
+                let appended = caller.append(target, conversation(&words), None, None).await;
                 appended.expect("appended");
             }
         });
@@ -186,14 +183,13 @@ async fn a_bad_command_among_many_hurts_only_itself() {
     let session = test.manual_session().await;
     let archived = test.manual_session().await;
     test.append(&session, "u1 \"taken\"").await;
-    test.app.archive_session(&archived, false, Caller::default()).await.expect("archived");
+    test.app.archive_session(&archived, false).await.expect("archived");
     // All of them are sent before the writer wakes, so they share one transaction.
     let good = |n: i64| (session.clone(), format!("u2-{n} \"good {n}\""));
     let mut commands: Vec<_> = (0..20).map(good).collect();
     commands.insert(5, (session.clone(), "u1 \"other words\"".to_owned()));
     commands.insert(11, (archived.clone(), "u \"too late\"".to_owned()));
-    let sent =
-        commands.iter().map(|(id, words)| test.app.append(id, conversation(words), None, None, Caller::default()));
+    let sent = commands.iter().map(|(id, words)| test.app.append(id, conversation(words), None, None));
     let answers = futures::future::join_all(sent).await;
     for (index, answer) in answers.iter().enumerate() {
         match index {
@@ -231,7 +227,7 @@ async fn a_command_that_the_database_refuses_hurts_only_itself() {
         (&session, "u3 \"b\""),
         (&session, "u4 \"c\""),
     ];
-    let sent = commands.map(|(id, words)| test.app.append(id, conversation(words), None, None, Caller::default()));
+    let sent = commands.map(|(id, words)| test.app.append(id, conversation(words), None, None));
     let mut answers = std::pin::pin!(futures::future::join_all(sent));
     assert!(answers.as_mut().now_or_never().is_none(), "all of them are sent");
     database.execute_batch("rollback").expect("the database is unlocked");
@@ -251,23 +247,19 @@ async fn an_archived_session_takes_nothing() {
     let session = test.manual_session().await;
     test.append(&session, "u1 \"hello\"\na1 \"hi\"\na2 open").await;
     let app = &test.app;
-    app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    app.archive_session(&session, false).await.expect("archived");
     let rows = test.number("select count(*) from event");
-    let none = Caller::default;
     let refusals = [
-        app.append(&session, conversation("u \"x\""), None, None, none()).await.map(drop),
-        app.append_parts(&session, "a2", vec![longhand::app::append::OpenPart::Whole(text("x"))], none())
-            .await
-            .map(drop),
-        app.finish_message(&session, "a2", Finish::default(), None, none()).await.map(drop),
-        app.rewind(&session, "u1", None, none()).await.map(drop),
-        app.edit(&session, "u1", &[text("x")], None, none()).await.map(drop),
-        app.pin(&session, "u1", false, none()).await.map(drop),
-        app.undo(&session, None, none()).await.map(drop),
+        app.append(&session, conversation("u \"x\""), None, None).await.map(drop),
+        app.append_parts(&session, "a2", vec![longhand::app::append::OpenPart::Whole(text("x"))]).await.map(drop),
+        app.finish_message(&session, "a2", Finish::default(), None).await.map(drop),
+        app.rewind(&session, "u1", None).await.map(drop),
+        app.edit(&session, "u1", &[text("x")], None).await.map(drop),
+        app.pin(&session, "u1", false).await.map(drop),
+        app.undo(&session, None).await.map(drop),
         app.update_session(
             &session,
             longhand::app::sessions::SessionChange { title: Some("x".to_owned()), ..Default::default() },
-            none(),
         )
         .await
         .map(drop),
@@ -277,7 +269,7 @@ async fn an_archived_session_takes_nothing() {
     }
     assert_eq!(test.number("select count(*) from event"), rows);
     test.context(&session).await;
-    app.archive_session(&session, true, none()).await.expect("restored");
+    app.archive_session(&session, true).await.expect("restored");
     test.append(&session, "u2 \"back\"").await;
 }
 
@@ -323,19 +315,22 @@ async fn every_limit_is_named_and_nothing_is_written() {
             message(|m, s| m.parts = vec![result(&s, "x")], 257),
         ),
     ] {
-        let error = refused(&test, &session, messages, Caller::default()).await;
+        let error = refused(&test.app, &session, messages).await;
         assert_eq!(error.reason, Reason::LimitExceeded, "{what}: {error}");
         assert_eq!(error.metadata.get("what").map(String::as_str), Some(what));
         assert_eq!(error.metadata.get("limit"), Some(&limit.to_string()), "{what}");
         assert!(error.metadata.contains_key("actual"), "{what}");
     }
-    for (what, caller) in [("request_id", once(&long(129), "x")), ("longhand-actor", by(&long(129)))] {
-        let error = refused(&test, &session, many(1), caller).await;
+    let request = |id| Some(RequestKey { id, payload_hash: [0; 32] });
+    for (what, actor, request) in
+        [("request_id", String::new(), request(long(129))), ("longhand-actor", long(129), None)]
+    {
+        let error = test.longhand.caller(actor, request).err().expect("refused");
         assert_eq!(error.reason, Reason::LimitExceeded, "{what}");
     }
     assert_eq!(test.number("select count(*) from event"), events);
     assert_eq!(test.number("select count(*) from message"), 0);
-    test.app.append(&session, many(limits::BATCH_MESSAGES_MAX), None, None, Caller::default()).await.expect("as many");
+    test.app.append(&session, many(limits::BATCH_MESSAGES_MAX), None, None).await.expect("as many");
 }
 
 #[tokio::test]
@@ -382,11 +377,11 @@ async fn bad_input_is_refused_whole_and_before_anything_is_written() {
             }),
         ),
     ] {
-        let error = refused(&test, &session, messages, Caller::default()).await;
+        let error = refused(&test.app, &session, messages).await;
         assert_eq!(error.reason, Reason::InvalidField, "{field}: {error}");
         assert_eq!(error.metadata.get("field").map(String::as_str), Some(field));
     }
     assert_eq!(test.number("select count(*) from message"), 0);
-    let error = refused(&test, "ses_nothing", conversation("u \"x\""), Caller::default()).await;
+    let error = refused(&test.app, "ses_nothing", conversation("u \"x\"")).await;
     assert_eq!(error.reason, Reason::SessionNotFound);
 }

@@ -2,9 +2,9 @@
 
 use crate::cli::Daemon;
 use crate::support::{TestApp, Watch, connect, private_folder, soon, text};
+use longhand::app::Reason;
 use longhand::app::backup::BackupItem;
 use longhand::app::events::{Frame, Start, SubscribeRequest};
-use longhand::app::{Caller, Reason};
 use longhand::daemon::offline::{self, CopyProgress};
 use longhand::model::message::{NewMessage, Role};
 use longhand::store::CheckedCopy;
@@ -113,7 +113,7 @@ async fn appends_go_on_during_a_backup_which_is_of_one_moment() {
     let mut appended = Vec::new();
     let copy = loop {
         let message = NewMessage::sealed(Role::User, vec![text("words")]);
-        let receipt = test.app.append(&session, vec![message], None, None, Caller::default()).await.expect("appended");
+        let receipt = test.app.append(&session, vec![message], None, None).await.expect("appended");
         appended.push(receipt.revision);
         match items.try_recv() {
             Ok(Ok(BackupItem::End(copy))) => break copy,

@@ -1,6 +1,6 @@
 //! P9: equal call ids of several writers are not mixed up, and a result may name its call's message.
 
-use crate::support::{TestApp, block_on, by, call, cases, conversation, result, text};
+use crate::support::{TestApp, block_on, call, cases, conversation, result, text};
 use longhand::app::append::OpenPart;
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::Context;
@@ -11,12 +11,11 @@ use longhand::model::part::{Answers, NewPart, PartBody};
 use longhand::model::view::SourceMessage;
 use longhand::policy::calls::Calls;
 use longhand::policy::pairing;
-use longhand::store::Caller;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 async fn write(test: &TestApp, session: &str, actor: &str, messages: Vec<NewMessage>) -> Result<(), Error> {
-    test.app.append(session, messages, None, None, by(actor)).await.map(drop)
+    test.by(actor).append(session, messages, None, None).await.map(drop)
 }
 
 async fn append(test: &TestApp, session: &str, actor: &str, talk: &str) {
@@ -76,7 +75,7 @@ async fn two_agents_with_the_same_call_ids_get_their_own_results() {
     append(&test, &session, "one", "t3 result=call_0:third").await;
     let all = expected(&[("one", &["first"]), ("two", &["second"]), ("again", &["third"]), ("and again", &["fourth"])]);
     assert_eq!(outputs(&test.context(&session).await), all);
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
     assert_eq!(outputs(&test.context(&forked).await), all);
     assert_eq!(test.findings().await, []);
@@ -116,7 +115,7 @@ async fn a_call_and_its_result_may_come_in_one_request() {
     // Parts of an open message may do so too.
     append(&test, &session, "one", "a5 \"open\" open").await;
     let parts = [call("d"), naming("d", "fifth", "a5")].map(OpenPart::Whole).to_vec();
-    test.app.append_parts(&session, "a5", parts, by("one")).await.expect("added");
+    test.by("one").append_parts(&session, "a5", parts).await.expect("added");
     assert_eq!(outputs(&test.context(&session).await)[2], ("open".to_owned(), vec!["fifth".to_owned()]));
     assert_eq!(test.findings().await, []);
 }
@@ -137,7 +136,7 @@ async fn a_name_without_such_a_call_is_refused_whole() {
         let refused = write(&test, &session, "one", batch).await.expect_err("refused");
         assert_eq!(refused.reason, reason, "{message} {id}");
         let parts = [naming(id, "x", message)];
-        let refused = test.app.edit(&session, "u2", &parts, None, by("one")).await.expect_err("refused");
+        let refused = test.by("one").edit(&session, "u2", &parts, None).await.expect_err("refused");
         assert_eq!(refused.reason, reason, "{message} {id}");
     }
     assert_eq!(test.revision(&session).await, before);
@@ -153,16 +152,15 @@ async fn an_edit_of_a_message_with_calls_keeps_their_results() {
     write(&test, &session, "runner", vec![answer("t2", "c", "second", "a2")]).await.expect("appended");
     for (message, words) in [("a1", "uno"), ("a2", "dos"), ("a2", "deux")] {
         let parts = [text(words), call("c")];
-        test.app.edit(&session, message, &parts, None, by("editor")).await.expect("edited");
+        test.by("editor").edit(&session, message, &parts, None).await.expect("edited");
     }
     assert_eq!(outputs(&test.context(&session).await), expected(&[("uno", &["first"]), ("deux", &["second"])]));
     // A result that names the edit answers the original's call, also if that is edited again.
     append(&test, &session, "one", "a3 \"three\" call=e").await;
-    let edit =
-        test.app.edit(&session, "a3", &[text("tres"), call("e")], None, by("editor")).await.expect("edited").ids[0];
+    let edit = test.by("editor").edit(&session, "a3", &[text("tres"), call("e")], None).await.expect("edited").ids[0];
     let edit = longhand::model::ids::MessageId(edit).to_string();
     write(&test, &session, "runner", vec![answer("t3", "e", "third", &edit)]).await.expect("appended");
-    test.app.edit(&session, "a3", &[text("trois"), call("e")], None, by("editor")).await.expect("edited");
+    test.by("editor").edit(&session, "a3", &[text("trois"), call("e")], None).await.expect("edited");
     assert_eq!(outputs(&test.context(&session).await)[2], ("trois".to_owned(), vec!["third".to_owned()]));
     assert_eq!(test.findings().await, []);
 }
@@ -182,7 +180,7 @@ async fn a_result_whose_call_was_rewound_answers_no_other_call() {
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
     append(&test, &session, "one", "a2 \"left\" call=c").await;
     append(&test, &session, "two", "a3 \"two\" call=c").await;
-    test.app.rewind(&session, "a1", None, by("one")).await.expect("rewound");
+    test.by("one").rewind(&session, "a1", None).await.expect("rewound");
     append(&test, &session, "three", "a4 \"three\" call=c").await;
     append(&test, &session, "two", "t3 result=c:of-two").await;
     append(&test, &session, "one", "t2 result=c:of-left").await;
@@ -202,7 +200,7 @@ async fn a_result_whose_call_is_covered_answers_no_other_call() {
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c").await;
     append(&test, &session, "one", "u2 \"never mind\"\na3 \"well\"\nu4 \"on\"").await;
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new, by("one")).await.expect("supplied");
+    test.by("one").supply_summary(&session, new).await.expect("supplied");
     append(&test, &session, "two", "a5 \"two\" call=c").await;
     append(&test, &session, "one", "t1 result=c:of-one").await;
     assert_eq!(answers_to(&test, &session, "two").await, [INTERRUPTED]);
@@ -216,9 +214,9 @@ async fn a_pinned_call_whose_result_is_covered_takes_no_other_result() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"so\"\nu2 \"on\"").await;
-    test.app.pin(&session, "a1", false, by("one")).await.expect("pinned");
+    test.by("one").pin(&session, "a1", false).await.expect("pinned");
     let new = NewSummary { text: "What was said.".to_owned(), tail_start: "u2".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, new, by("one")).await.expect("supplied");
+    test.by("one").supply_summary(&session, new).await.expect("supplied");
     let before = answers_to(&test, &session, "one").await;
     append(&test, &session, "one", "t3 result=c:again").await;
     assert_eq!(answers_to(&test, &session, "one").await, before);
@@ -230,11 +228,11 @@ async fn a_call_whose_result_was_rewound_waits_again_in_forks_too() {
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\nu2 \"on\"").await;
     let at = ForkPoint { message_id: Some("a1".to_owned()), ..ForkPoint::default() };
-    let behind = test.app.fork_session(&session, at, None, String::new(), Caller::default()).await.expect("forked");
-    let whole = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+    let behind = test.app.fork_session(&session, at, None, String::new()).await.expect("forked");
+    let whole = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
     let (behind, whole) = (behind.0.session.id.to_string(), whole.expect("forked").0.session.id.to_string());
-    test.app.rewind(&whole, "a1", None, by("one")).await.expect("rewound");
-    test.app.rewind(&session, "a1", None, by("one")).await.expect("rewound");
+    test.by("one").rewind(&whole, "a1", None).await.expect("rewound");
+    test.by("one").rewind(&session, "a1", None).await.expect("rewound");
     for session in [&behind, &whole, &session] {
         assert_eq!(answers_to(&test, session, "one").await, [INTERRUPTED]);
         append(&test, session, "one", "t2 result=c:second\na3 \"then\" call=c").await;
@@ -250,10 +248,9 @@ async fn an_edited_result_answers_what_the_original_does() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
-    test.app.edit(&session, "t1", &[result("c", "shorter")], None, by("editor")).await.expect("edited");
+    test.by("editor").edit(&session, "t1", &[result("c", "shorter")], None).await.expect("edited");
     assert_eq!(answers_to(&test, &session, "one").await, ["shorter"]);
-    // A call added by an edit waits for its result.
-    test.app.edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None, by("editor")).await.expect("edited");
+    // A call added by an edit waits for its test.by("editor").edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None).await.expect("edited");
     append(&test, &session, "one", "t2 result=d:of-d result=c:of-c").await;
     assert_eq!(answers_to(&test, &session, "zwei").await, ["of-c", "of-d"]);
     assert_eq!(test.findings().await, []);
@@ -320,7 +317,7 @@ async fn a_result_answers_the_call_of_the_rule_in_any_order_of_arrival() {
                 append(&test, &session, actor, &talk.join("\n")).await;
                 if forks && number == batches.len() / 2 {
                     let at = ForkPoint::default();
-                    let fork = test.app.fork_session(&session, at, None, String::new(), Caller::default()).await;
+                    let fork = test.app.fork_session(&session, at, None, String::new()).await;
                     session = fork.expect("forked").0.session.id.to_string();
                 }
             }

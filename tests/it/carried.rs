@@ -2,7 +2,7 @@
 //! its signatures, byte for byte.
 
 use crate::cli::Daemon;
-use crate::support::{TestApp, by, conversation, prunable, text};
+use crate::support::{TestApp, conversation, prunable, text};
 use longhand::app::compactions::NewCompaction;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::ForkPoint;
@@ -12,7 +12,6 @@ use longhand::model::message::FinishReason;
 use longhand::model::part::{NewPart, PartBody};
 use longhand::model::time::Timestamp;
 use longhand::model::view::{ViewKind, ViewMessage};
-use longhand::store::Caller;
 use serde_json::{Value, json};
 
 /// A signature as providers write them: base64 with characters that JSON can write in several ways.
@@ -126,7 +125,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     talk[1].parts[0].client_id = Some("thought".to_owned());
     (talk[1].model, talk[1].provider) = ("m".to_owned(), "p".to_owned());
     talk[1].origin_time = Some(Timestamp(7));
-    test.app.append(&session, talk.clone(), None, None, by("agent")).await.expect("appended");
+    test.by("agent").append(&session, talk.clone(), None, None).await.expect("appended");
     let view = test.context(&session).await;
     let expected = [
         (Some("{ \"z\": 1.0e0 }".to_owned()), vec![None]),
@@ -142,7 +141,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     assert_eq!(reply.create_time, stored[1].create_time);
 
     // A fork has the same view, and so has the view as of the revision.
-    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+    let forked = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
     let forked = forked.expect("forked").0.session.id.to_string();
     test.append(&session, "u3 \"three\"").await;
     for (view_of, at) in [(&forked, None), (&session, Some(view.revision))] {
@@ -157,7 +156,7 @@ async fn a_view_carries_what_its_originals_carry_and_its_hash_commits_to_it() {
     assert_eq!(delta.messages[0].original_fields.as_ref().and_then(|carried| carried.client_id.as_deref()), Some("u3"));
     let other = test.manual_session().await;
     talk[1].parts[0].metadata_json = Some("{\"signature\":\"b\"}".to_owned());
-    test.app.append(&other, talk, None, None, by("agent")).await.expect("appended");
+    test.by("agent").append(&other, talk, None, None).await.expect("appended");
     assert_eq!(test.app.context(&other, known).await.expect("a view").known_count, 0);
 }
 
@@ -168,7 +167,7 @@ async fn a_reply_that_is_sealed_comes_again_with_its_reason() {
     test.append(&session, "u1 \"one\"\na2 \"so\" open").await;
     let open = test.context(&session).await;
     let finish = longhand::model::message::Finish { reason: Some(FinishReason::Length), ..Default::default() };
-    test.app.finish_message(&session, "a2", finish, None, Caller::default()).await.expect("sealed");
+    test.app.finish_message(&session, "a2", finish, None).await.expect("sealed");
     let known = ContextRequest {
         known_hash: Some(open.hash.to_vec()),
         known_revision: Some(open.revision),
@@ -193,7 +192,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     ];
     talk[1].parts = vec![with_metadata(talk[1].parts.remove(0), "{\"exit\":0}")];
     talk[1].metadata_json = Some("{\"whole\":true}".to_owned());
-    test.app.append(&session, talk, None, None, Caller::default()).await.expect("appended");
+    test.app.append(&session, talk, None, None).await.expect("appended");
     for turn in 94..98 {
         test.append(
             &session,
@@ -226,7 +225,7 @@ async fn metadata_go_with_the_words_that_they_are_about() {
     }
     // A result keeps its metadata even if its output is pruned, and so does its message.
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune), Caller::default()).await;
+    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = of(&test.context(&session).await, "t90");
@@ -246,11 +245,8 @@ async fn derived_messages_have_no_client_fields() {
         tail_start: "u3".to_owned(),
         ..Default::default()
     };
-    test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
-    test.app
-        .edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None, by("editor"))
-        .await
-        .expect("edited");
+    test.app.supply_summary(&session, new).await.expect("supplied");
+    test.by("editor").edit(&session, "u3", &[with_metadata(text("tres"), "{\"e\":1}")], None).await.expect("edited");
     let view = test.context(&session).await;
     for message in &view.messages {
         assert_eq!(message.original_fields.is_some(), message.kind == ViewKind::Shown, "{message:?}");

@@ -11,7 +11,6 @@ use longhand::model::layout::Placement;
 use longhand::model::message::{NewMessage, Role};
 use longhand::model::part::{NewPart, PartBody, ResultStatus, ToolCall};
 use longhand::scheduler;
-use longhand::store::Caller;
 use std::time::Duration;
 
 const CLAIM: &str = "The parser is done and `mix test` passes.";
@@ -44,10 +43,10 @@ fn run(call_id: &str, status: ResultStatus, output: &str) -> NewMessage {
 async fn failing(test: &TestApp, contradictions: &str) -> (String, MessageId) {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     let change = SessionChange { policy_override_json: Some(policy(contradictions)), ..SessionChange::default() };
-    test.app.update_session(&session, change, Caller::default()).await.expect("a policy");
+    test.app.update_session(&session, change).await.expect("a policy");
     let fails = run("c1", ResultStatus::Error, "** (KeyError) key :id not found\n9 tests, 3 failures");
     let messages = vec![message(Role::User, vec![text(&filler("write the parser", 400))]), fails];
-    let appended = test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    let appended = test.app.append(&session, messages, None, None).await.expect("appended");
     test.append(&session, &turns(1, 2, 3_000)).await;
     let shows = MessageId(appended.ids[1]);
     (session, shows)
@@ -60,8 +59,8 @@ async fn compacted(test: &TestApp, session: &str) -> (Outcome, String) {
     let EventBody::Compacted { compaction, outcome, .. } = event.body else { panic!("{event:?}") };
     let stored = test.app.get_compaction(&compaction.to_string()).await.expect("a compaction");
     assert_eq!(stored.outcome.as_ref(), Some(&*outcome));
-    let key = test.app.store().find_session(session).await.expect("the session");
-    let source = test.app.store().source(key, None).await.expect("the view");
+    let key = test.longhand.store().find_session(session).await.expect("the session");
+    let source = test.longhand.store().source(key, None).await.expect("the view");
     let summary =
         source.messages.iter().find(|source| source.placement == Some(Placement::Summary)).expect("a summary");
     (*outcome, crate::support::words_of(&summary.message))
@@ -79,7 +78,7 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
         let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
         let (session, shows) = failing(&test, policy).await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
+        test.app.start_compaction(&session, wanted).await.expect("asked");
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)], "{policy}");
         assert_eq!(summary, expected, "{policy}");
@@ -90,12 +89,9 @@ async fn a_models_claim_that_the_history_contradicts_is_reported_and_by_policy_c
     let test = TestApp::with(ScriptedSummarizer::new([Line::Say(CLAIM.to_owned())])).await;
     let (session, _) = failing(&test, "correct").await;
     let passes = vec![run("c2", ResultStatus::Completed, "9 tests, 0 failures")];
-    test.app.append(&session, passes, None, None, Caller::default()).await.expect("appended");
+    test.app.append(&session, passes, None, None).await.expect("appended");
     test.append(&session, &turns(3, 4, 3_000)).await;
-    test.app
-        .start_compaction(&session, NewCompaction::of(CompactionKind::Summary), Caller::default())
-        .await
-        .expect("asked");
+    test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Summary)).await.expect("asked");
     let (outcome, summary) = compacted(&test, &session).await;
     assert_eq!((outcome.contradictions, summary.as_str()), (Vec::new(), CLAIM));
 }
@@ -108,7 +104,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
         let test = TestApp::with_options(ScriptedSummarizer::new([]), options).await;
         let (session, shows) = failing(&test, "correct").await;
         let wanted = NewCompaction::of(CompactionKind::Summary);
-        test.app.start_compaction(&session, wanted, Caller::default()).await.expect("asked");
+        test.app.start_compaction(&session, wanted).await.expect("asked");
         test.complete_task(TaskReply { text: words.clone(), supplied, ..TaskReply::default() }).await;
         let (outcome, summary) = compacted(&test, &session).await;
         assert_eq!(outcome.contradictions, [contradiction(shows)]);
@@ -119,7 +115,7 @@ async fn a_clients_claims_are_held_against_the_history_too() {
     let test = TestApp::start().await;
     let (session, shows) = failing(&test, "correct").await;
     let new = NewSummary { text: words.clone(), ..NewSummary::default() };
-    let (supplied, _) = test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
+    let (supplied, _) = test.app.supply_summary(&session, new).await.expect("supplied");
     let (outcome, summary) = compacted(&test, &session).await;
     assert_eq!((supplied.outcome, summary), (Some(outcome.clone()), words));
     assert_eq!(outcome.contradictions, [contradiction(shows)]);

@@ -8,7 +8,6 @@ use longhand::app::events::ListEvents;
 use longhand::app::sessions::{ForkPoint, SessionChange};
 use longhand::limits;
 use longhand::model::event::EventKind;
-use longhand::store::Caller;
 
 const SMALL: usize = 1_000;
 const LARGE: usize = 100_000;
@@ -25,7 +24,7 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
         vec![message]
     };
     let append = async |messages| {
-        test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+        test.app.append(&session, messages, None, None).await.expect("appended");
     };
     append(named("first")).await;
     let mut left = count - 2;
@@ -35,12 +34,12 @@ async fn compacted(test: &TestApp, count: usize) -> (String, u64) {
         left -= batch;
     }
     test.settled().await;
-    let before = test.app.store().rows_read();
+    let before = test.longhand.store().rows_read();
     append(named("tail")).await;
     test.settled().await;
-    let rows_of_append = test.app.store().rows_read() - before;
+    let rows_of_append = test.longhand.store().rows_read() - before;
     let summary = NewSummary { text: "so far".to_owned(), tail_start: "tail".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, summary, Caller::default()).await.expect("supplied");
+    test.app.supply_summary(&session, summary).await.expect("supplied");
     // The decision loads the session, with all messages before it.
     test.settled().await;
     append(vec![message; 100]).await;
@@ -56,7 +55,7 @@ async fn costs(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
 async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
     // The scheduler reads too when it evaluates a session.
     test.settled().await;
-    let store = test.app.store();
+    let store = test.longhand.store();
     let mut costs = Vec::new();
     let mut before = store.rows_read();
     let mut note = |what| {
@@ -99,7 +98,7 @@ async fn costs_once(test: &TestApp, session: &str) -> Vec<(&'static str, u64)> {
 async fn deep_fork(test: &TestApp, session: &str, depth: usize) -> String {
     let mut session = session.to_owned();
     for _ in 0..depth {
-        let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new(), Caller::default()).await;
+        let fork = test.app.fork_session(&session, ForkPoint::default(), None, String::new()).await;
         session = fork.expect("forked").0.session.id.to_string();
     }
     session
@@ -135,7 +134,7 @@ async fn reads_cost_the_same_whatever_lies_behind_them() {
 /// Reads all pages; returns the number of items of each, and the maximum number of rows of one page.
 async fn paged(test: &TestApp, mut page: impl AsyncFnMut(String) -> (usize, String)) -> (Vec<usize>, u64) {
     test.settled().await;
-    let store = test.app.store();
+    let store = test.longhand.store();
     let (mut counts, mut most, mut next) = (Vec::new(), 0, String::new());
     loop {
         let before = store.rows_read();
@@ -177,10 +176,10 @@ async fn a_page_of_few_events_among_many_reads_only_so_far() {
     let message = conversation("u \"x\"").remove(0);
     for _ in 0..20 {
         let batch = vec![message.clone(); limits::BATCH_MESSAGES_MAX];
-        test.app.append(&session, batch, None, None, Caller::default()).await.expect("appended");
+        test.app.append(&session, batch, None, None).await.expect("appended");
     }
     let title = SessionChange { title: Some("late".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, title, Caller::default()).await.expect("updated");
+    test.app.update_session(&session, title).await.expect("updated");
     let forked = deep_fork(&test, &session, 1).await;
     for session in [None, Some(session), Some(forked)] {
         let (counts, most) = paged(&test, async |after| {

@@ -10,7 +10,6 @@ use longhand::model::ids::MessageId;
 use longhand::model::message::{Message, MessageKind};
 use longhand::model::part::{Part, PartBody};
 use longhand::policy::presets;
-use longhand::store::Caller;
 use regex::Regex;
 use std::collections::{BTreeSet, HashMap};
 
@@ -121,7 +120,7 @@ async fn every_preset_leaves_ids_that_bring_the_originals_back() {
             let session = long_session(&test, preset.name).await;
             let before = test.context(&session).await.hash;
             let wanted = NewCompaction { level, ..NewCompaction::of(kind) };
-            match test.app.start_compaction(&session, wanted, Caller::default()).await {
+            match test.app.start_compaction(&session, wanted).await {
                 Err(error) => assert_eq!(error.reason, Reason::NothingToCompact, "{} {kind:?} {level:?}", preset.name),
                 Ok(_) => {
                     test.settled().await;
@@ -148,7 +147,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     let cover = async |session: &str, tail_start: &str| {
         let summary =
             NewSummary { text: "Talk.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-        let (done, _) = test.app.supply_summary(session, summary, Caller::default()).await.expect("supplied");
+        let (done, _) = test.app.supply_summary(session, summary).await.expect("supplied");
         done.id.to_string()
     };
     let names = async |session: &str, id: &str| -> Vec<String> {
@@ -164,7 +163,7 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
     // The summary that the second compaction covered still covers the same messages.
     assert_eq!(names(&session, &old_summary).await, ["u1", "a1", "u2", "a2"]);
     let fork = async |session: &str, point: ForkPoint| {
-        let forked = test.app.fork_session(session, point, None, String::new(), Caller::default()).await;
+        let forked = test.app.fork_session(session, point, None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let forked = fork(&session, ForkPoint::default()).await;
@@ -178,9 +177,9 @@ async fn chained_forked_undone_and_archived_compactions_can_be_expanded() {
         let error = test.app.expand(other, unseen, 0, "").await.expect_err("behind the fork");
         assert_eq!(error.reason, Reason::CompactionNotFound);
     }
-    test.app.undo(&session, None, Caller::default()).await.expect("undone");
+    test.app.undo(&session, None).await.expect("undone");
     assert_eq!(names(&session, &third).await.len(), 12);
-    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    test.app.archive_session(&session, false).await.expect("archived");
     assert_eq!(names(&session, &first).await, ["u1", "a1", "u2", "a2"]);
     assert_eq!(names(&session, "u2").await, ["u2"]);
 }
@@ -215,9 +214,9 @@ async fn ids_that_cannot_be_expanded_are_refused() {
     assert_eq!(error.reason, Reason::InvalidField);
     // A page token is valid only for its own list.
     let messages = conversation("u9 \"more\"");
-    test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    test.app.append(&session, messages, None, None).await.expect("appended");
     let summary = NewSummary { text: "Talk.".to_owned(), tail_start: "u8".to_owned(), ..NewSummary::default() };
-    let (done, _) = test.app.supply_summary(&session, summary, Caller::default()).await.expect("supplied");
+    let (done, _) = test.app.supply_summary(&session, summary).await.expect("supplied");
     let page = test.app.expand(&session, &done.id.to_string(), 5, "").await.expect("a page");
     assert_eq!(page.messages.len(), 5);
     let other_list = test.app.expand(&session, &part, 5, &page.next_page_token).await.expect_err("another list");

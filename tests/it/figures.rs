@@ -5,7 +5,6 @@ use crate::support::{TestApp, conversation};
 use futures::FutureExt as _;
 use longhand::app::admin::ServerInfo;
 use longhand::app::events::{Frame, Start, SubscribeRequest};
-use longhand::store::Caller;
 
 async fn info(test: &TestApp) -> ServerInfo {
     test.app.server_info().await.expect("the state")
@@ -21,7 +20,7 @@ async fn mutations_are_counted_until_their_commit() {
     assert_eq!(before.queued_mutations, 0);
     let database = test.database();
     database.execute_batch("begin immediate").expect("the lock of writes");
-    let append = |name| Box::pin(test.app.append(&session, conversation(name), None, None, Caller::default()));
+    let append = |name| Box::pin(test.app.append(&session, conversation(name), None, None));
     let mut appends = ["u1 \"one\"", "u2 \"two\"", "u3 \"three\""].map(append);
     for append in &mut appends {
         assert!(append.now_or_never().is_none(), "the commit waits for the lock");
@@ -69,10 +68,10 @@ async fn the_lag_of_the_slowest_stream_is_counted() {
     let mut slow = test.app.subscribe(request()).await.expect("a stream");
     assert!(matches!(slow.next().await.expect("a frame"), Frame::Ready { .. }));
     assert_eq!(lag().await, 0);
-    let before = test.app.store().head_seq();
+    let before = test.longhand.store().head_seq();
     test.append(&session, "u1 \"one\"\na1 \"two\"").await;
     test.settled().await;
-    let events = test.app.store().head_seq() - before;
+    let events = test.longhand.store().head_seq() - before;
     let ahead = test.app.subscribe(request()).await.expect("a stream");
     assert!(events >= 2);
     assert_eq!(lag().await, events, "the slowest stream determines it");

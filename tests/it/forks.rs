@@ -10,10 +10,9 @@ use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
 use longhand::model::message::Finish;
-use longhand::store::Caller;
 
 async fn fork(test: &TestApp, session: &str, at: ForkPoint) -> String {
-    let forked = test.app.fork_session(session, at, None, String::new(), Caller::default()).await;
+    let forked = test.app.fork_session(session, at, None, String::new()).await;
     forked.expect("forked").0.session.id.to_string()
 }
 
@@ -107,13 +106,13 @@ async fn open_messages_are_not_inherited() {
     test.append(&session, "u1 \"one\"\na1 \"half\" open\nu2 \"two\"").await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let part = vec![OpenPart::Whole(text("and the rest"))];
-    test.app.append_parts(&session, "a1", part, Caller::default()).await.expect("added");
-    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    test.app.append_parts(&session, "a1", part).await.expect("added");
+    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     assert_eq!(names(&test, &forked).await, ["u1", "u2"]);
     assert_eq!(shown(&test.context(&forked).await), ["user shown: one", "user shown: two"]);
     let error = test.app.get_message(&forked, "a1").await.expect_err("not inherited");
     assert_eq!(error.reason, Reason::MessageNotFound);
-    let error = test.app.finish_message(&forked, "a1", Finish::default(), None, Caller::default()).await;
+    let error = test.app.finish_message(&forked, "a1", Finish::default(), None).await;
     assert_eq!(error.expect_err("not its own").reason, Reason::MessageNotFound);
     let sealed = fork(&test, &session, behind("a1")).await;
     assert_eq!(words_of(&test.history(&sealed).await[1]), "halfand the rest", "behind its seal it is whole");
@@ -132,10 +131,10 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
         (behind("nobody"), Reason::MessageNotFound),
         (ForkPoint { as_of_revision: Some(1), ..behind("u1") }, Reason::InvalidField),
     ] {
-        let refused = test.app.fork_session(&session, point.clone(), None, String::new(), Caller::default()).await;
+        let refused = test.app.fork_session(&session, point.clone(), None, String::new()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{point:?}");
     }
-    let again = |point| test.app.fork_session(&session, point, Some("f".to_owned()), String::new(), Caller::default());
+    let again = |point| test.app.fork_session(&session, point, Some("f".to_owned()), String::new());
     let (first, existed) = again(at(2)).await.expect("forked");
     assert!(!existed);
     let (second, existed) = again(at(2)).await.expect("found");
@@ -144,12 +143,12 @@ async fn a_fork_may_begin_only_where_its_parent_was() {
         assert_eq!(again(point).await.expect_err("another point").reason, Reason::ClientIdReused);
     }
     let title = "another title".to_owned();
-    let other = test.app.fork_session(&session, at(2), Some("f".to_owned()), title, Caller::default()).await;
+    let other = test.app.fork_session(&session, at(2), Some("f".to_owned()), title).await;
     assert_eq!(other.expect_err("another title").reason, Reason::ClientIdReused);
     let made = NewSession { client_id: Some("f".to_owned()), ..NewSession::default() };
-    let made = test.app.create_session(made, Caller::default()).await.expect_err("a fork is there");
+    let made = test.app.create_session(made).await.expect_err("a fork is there");
     assert_eq!(made.reason, Reason::ClientIdReused);
-    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    test.app.archive_session(&session, false).await.expect("archived");
     fork(&test, &session, ForkPoint::default()).await;
 }
 
@@ -158,18 +157,18 @@ async fn marks_of_a_fork_do_not_affect_its_parent() {
     let test = TestApp::start().await;
     let session = test.manual_session().await;
     test.append(&session, &turns(1, 4, 50)).await;
-    test.app.pin(&session, "u1", false, Caller::default()).await.expect("pinned");
+    test.app.pin(&session, "u1", false).await.expect("pinned");
     let before = test.context(&session).await;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, before.hash, "it begins with its parent's view");
     let app = &test.app;
-    app.edit(&forked, "u2", &[text("better")], None, Caller::default()).await.expect("edited");
-    app.pin(&forked, "u1", true, Caller::default()).await.expect("unpinned");
-    app.rewind(&forked, "a3", None, Caller::default()).await.expect("rewound");
+    app.edit(&forked, "u2", &[text("better")], None).await.expect("edited");
+    app.pin(&forked, "u1", true).await.expect("unpinned");
+    app.rewind(&forked, "a3", None).await.expect("rewound");
     assert_eq!(shown(&test.context(&forked).await)[2], "user shown: better");
     assert_eq!(shown(&test.context(&forked).await).len(), 6);
     assert_eq!(test.context(&session).await.hash, before.hash);
-    app.rewind(&session, "u1", None, Caller::default()).await.expect("rewound");
+    app.rewind(&session, "u1", None).await.expect("rewound");
     assert_eq!(shown(&test.context(&forked).await).len(), 6, "nor the other way round");
     assert_eq!(test.findings().await, []);
 }
@@ -185,7 +184,7 @@ async fn an_inherited_compaction_can_be_undone_in_the_fork_alone() {
     let compacted = test.context(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     assert_eq!(test.context(&forked).await.hash, compacted);
-    test.app.undo(&forked, None, Caller::default()).await.expect("undone");
+    test.app.undo(&forked, None).await.expect("undone");
     assert_eq!(test.context(&forked).await.hash, test.context_as_of(&session, whole).await.hash);
     assert_eq!(test.context(&session).await.hash, compacted);
     // The fork is as full as its parent was then, and may be compacted at once, so that its first view is read.
@@ -202,14 +201,14 @@ async fn an_inherited_prune_can_be_undone_in_the_fork_alone() {
     let session = prunable(&test).await;
     let whole = test.context(&session).await.hash;
     let mut watch = test.watch().await;
-    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune), Caller::default()).await;
+    let asked = test.app.start_compaction(&session, NewCompaction::of(CompactionKind::Prune)).await;
     asked.expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
     let pruned = test.context(&session).await.hash;
     let forked = fork(&test, &session, ForkPoint::default()).await;
     let deeper = fork(&test, &forked, ForkPoint::default()).await;
     assert_eq!(test.context(&deeper).await.hash, pruned);
-    test.app.undo(&deeper, None, Caller::default()).await.expect("undone");
+    test.app.undo(&deeper, None).await.expect("undone");
     assert_eq!(test.context(&deeper).await.hash, whole);
     for other in [&session, &forked] {
         assert_eq!(test.context(other).await.hash, pruned);
@@ -245,7 +244,7 @@ async fn a_fork_has_the_policy_and_the_window_of_its_point() {
     let session = test.session("opencode@seed", 50_000, 1_000).await;
     let before = test.append(&session, "u1 \"one\"").await.revision;
     let change = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
-    test.app.update_session(&session, change, Caller::default()).await.expect("changed");
+    test.app.update_session(&session, change).await.expect("changed");
     let info = |id: String| async { test.app.get_session(&{ id }).await.expect("a session") };
     let parent = info(session.clone()).await;
     let late = info(fork(&test, &session, ForkPoint::default()).await).await;
@@ -261,12 +260,12 @@ async fn a_fork_has_the_window_of_the_revision_that_it_begins_at() {
     let session = test.session("opencode@seed", 50_000, 1_000).await;
     let before = test.append(&session, "u1 \"one\"").await.revision;
     let other = |context| SessionChange { window: Some(window(context, 500)), ..SessionChange::default() };
-    test.app.update_session(&session, other(70_000), Caller::default()).await.expect("changed");
+    test.app.update_session(&session, other(70_000)).await.expect("changed");
     let early = fork(&test, &session, at(before)).await;
     let late = fork(&test, &session, ForkPoint::default()).await;
     let of_fork = fork(&test, &early, ForkPoint::default()).await;
-    test.app.update_session(&session, other(90_000), Caller::default()).await.expect("changed again");
-    test.app.update_session(&late, other(20_000), Caller::default()).await.expect("changed in the fork");
+    test.app.update_session(&session, other(90_000)).await.expect("changed again");
+    test.app.update_session(&late, other(20_000)).await.expect("changed in the fork");
     for (id, context) in [(&session, 90_000), (&early, 50_000), (&of_fork, 50_000), (&late, 20_000)] {
         let info = test.app.get_session(id).await.expect("a session");
         assert_eq!((info.session.window.context, test.context(id).await.window_tokens), (context, context));
@@ -290,7 +289,7 @@ async fn a_fork_knows_the_client_ids_that_it_inherited() {
         assert_eq!(again.ids, [0, 1, 3].map(|index: usize| original[index].id.0));
         assert_eq!(names(&test, session).await, ["u1", "a1", "u2"], "nothing is there twice");
         let other = conversation("a1 \"something else\"");
-        let error = test.app.append(session, other, None, None, Caller::default()).await.expect_err("reused");
+        let error = test.app.append(session, other, None, None).await.expect_err("reused");
         assert_eq!(error.reason, Reason::ClientIdReused);
     }
     // Messages after the fork point, and messages open at it, are not part of its history.

@@ -1,7 +1,6 @@
 //! Programs that are notified of compactions: their possible changes, and that they never prevent one unless required.
 
 use crate::support::{Line, ScriptedSummarizer, TestApp, Watch, soon, turns};
-use longhand::app::Caller;
 use longhand::app::compactions::Overflow;
 use longhand::config::{Hook, Hooks};
 use longhand::model::compaction::{CompactionState, Failure};
@@ -145,7 +144,7 @@ async fn a_program_is_asked_before_the_first_summary_even_if_a_larger_tail_left_
     let mut watch = test.watch().await;
     test.append(&session, &turns(1, 6, 2_000)).await;
     let refused = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(&session, refused, Caller::default()).await.expect("taken");
+    test.app.report_overflow(&session, refused).await.expect("taken");
     let event = watch.wait_for(EventKind::CompactionFailed).await;
     let EventBody::CompactionFailed { failure, .. } = event.body else { panic!("another body") };
     assert_eq!(failure.reason.as_str(), "HOOK_REFUSED");

@@ -4,7 +4,6 @@ use crate::support::{TestApp, text, value};
 use longhand::app::compactions::NewCompaction;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::EventKind;
-use longhand::store::Caller;
 
 #[tokio::test]
 async fn written_rows_can_be_neither_changed_nor_deleted() {
@@ -12,15 +11,15 @@ async fn written_rows_can_be_neither_changed_nor_deleted() {
     let session = crate::support::prunable(&test).await;
     let mut watch = test.watch().await;
     test.app
-        .start_compaction(&session, NewCompaction::of(CompactionKind::Prune), Caller::default())
+        .start_compaction(&session, NewCompaction::of(CompactionKind::Prune))
         .await
         .expect("there is something to prune");
     watch.wait_for(EventKind::Compacted).await;
-    test.app.edit(&session, "u1", &[text("better")], None, Caller::default()).await.expect("edited");
-    test.app.pin(&session, "u2", false, Caller::default()).await.expect("pinned");
-    test.app.pin(&session, "u2", true, Caller::default()).await.expect("unpinned");
+    test.app.edit(&session, "u1", &[text("better")], None).await.expect("edited");
+    test.app.pin(&session, "u2", false).await.expect("pinned");
+    test.app.pin(&session, "u2", true).await.expect("unpinned");
     test.append(&session, "a9 \"still open\" open").await;
-    let fork = test.app.fork_session(&session, Default::default(), None, String::new(), Caller::default()).await;
+    let fork = test.app.fork_session(&session, Default::default(), None, String::new()).await;
     fork.expect("forked");
     let database = test.database();
     database.execute_batch("pragma foreign_keys = off").expect("a pragma");

@@ -4,7 +4,7 @@
 mod fleet;
 
 use crate::support::{
-    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, number, once, shown, text, turns, window, words_of,
+    Line, ScriptedSummarizer, TestApp, Watch, conversation, filler, number, shown, text, turns, window, words_of,
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use longhand::app::Reason;
@@ -15,7 +15,6 @@ use longhand::model::event::{EventBody, EventKind};
 use longhand::model::ids::{CompactionId, SessionId};
 use longhand::model::part::{Media, NewPart, PartBody};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
-use longhand::store::Caller;
 use longhand::summarizer::{Error, Observer, Summarizer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +39,7 @@ async fn cross(test: &TestApp, session: &str) {
 
 async fn start(test: &TestApp, session: &str, instructions: &str) -> Compaction {
     let wanted = NewCompaction { instructions: instructions.to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    test.app.start_compaction(session, wanted, Caller::default()).await.expect("there is something to compact").0
+    test.app.start_compaction(session, wanted).await.expect("there is something to compact").0
 }
 
 fn hold(text: &str) -> Line {
@@ -53,7 +52,7 @@ fn line(text: &str) -> Line {
 
 /// Waits until these numbers of jobs are ready and running.
 async fn waiting(test: &TestApp, counts: (i64, i64)) {
-    let reached = async || test.app.store().job_counts().await.expect("read") == counts;
+    let reached = async || test.longhand.store().job_counts().await.expect("read") == counts;
     test.until("the jobs to be asked for", reached).await;
 }
 
@@ -183,11 +182,11 @@ async fn a_requested_delay_is_kept_until_a_retry_by_hand() {
     let (_, mut watch, compaction) = waiting_for_retry(&test).await;
     let rest = "select (run_at - start_time) / 1000000 from job";
     assert!((3_600..3_660).contains(&test.number(rest)), "{}", test.number(rest));
-    let (tried, joined) = test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect("taken");
+    let (tried, joined) = test.app.retry_compaction(&compaction.to_string()).await.expect("taken");
     assert_eq!((tried.id, joined), (compaction, true));
     watch.wait_for(EventKind::Compacted).await;
     assert_eq!(watch.count(EventKind::CompactionStarted), 1, "it is the same one");
-    let error = test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect_err("done");
+    let error = test.app.retry_compaction(&compaction.to_string()).await.expect_err("done");
     assert_eq!(error.reason, Reason::CompactionEnded);
 }
 
@@ -232,7 +231,7 @@ async fn a_delay_continues_whatever_window_an_append_names() {
     let (session, mut watch, _) = waiting_for_retry(&test).await;
     let messages = conversation("u90 \"go on\"");
     let small = Some(window(3_000, 100));
-    test.app.append(&session, messages, small, None, Caller::default()).await.expect("appended");
+    test.app.append(&session, messages, small, None).await.expect("appended");
     assert_eq!(test.number(WAITING_FOR_RETRY), 1);
     test.append(&session, "a90 30000c").await;
     watch.wait_for(EventKind::Compacted).await;
@@ -246,9 +245,8 @@ async fn a_compaction_that_ended_without_effect_is_retried_as_another_one() {
     let mut watch = test.watch().await;
     let first = start(&test, &session, "mind the tests").await;
     script.held().await;
-    test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
-    let (second, joined) =
-        test.app.retry_compaction(&first.id.to_string(), Caller::default()).await.expect("another begins");
+    test.app.cancel_compaction(&first.id.to_string()).await.expect("cancelled");
+    let (second, joined) = test.app.retry_compaction(&first.id.to_string()).await.expect("another begins");
     assert!(second.id != first.id && !joined);
     assert_eq!((second.request.trigger, second.request.instructions.as_str()), (Trigger::Manual, "mind the tests"));
     script.release();
@@ -257,7 +255,7 @@ async fn a_compaction_that_ended_without_effect_is_retried_as_another_one() {
     };
     assert_eq!(compaction, second.id);
     assert_eq!(script.asked()[1].instructions, "mind the tests");
-    let unknown = test.app.retry_compaction(&first.id.to_string().replace(['1', '2'], "3"), Caller::default()).await;
+    let unknown = test.app.retry_compaction(&first.id.to_string().replace(['1', '2'], "3")).await;
     assert_eq!(unknown.expect_err("nobody").reason, Reason::CompactionNotFound);
 }
 
@@ -283,10 +281,7 @@ async fn an_edit_before_the_boundary_supersedes_a_running_summary_and_work_is_du
     let script = ScriptedSummarizer::new([hold("S1"), line("S2")]);
     let test = TestApp::with(script.clone()).await;
     let (session, mut watch) = running(&test, &script).await;
-    test.app
-        .edit(&session, "u2", &[text(&format!("better {}", filler("u2", WORDS)))], None, Caller::default())
-        .await
-        .expect("edited");
+    test.app.edit(&session, "u2", &[text(&format!("better {}", filler("u2", WORDS)))], None).await.expect("edited");
     script.release();
     superseded(&test, &mut watch).await;
     watch.wait_for(EventKind::Compacted).await;
@@ -302,7 +297,7 @@ async fn a_summary_that_is_brought_along_supersedes_a_running_one() {
     let (session, mut watch) = running(&test, &script).await;
     let supplied =
         NewSummary { text: "brought along".to_owned(), tail_start: "u9".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, supplied, Caller::default()).await.expect("supplied");
+    test.app.supply_summary(&session, supplied).await.expect("supplied");
     script.release();
     superseded(&test, &mut watch).await;
     test.settled().await;
@@ -316,13 +311,13 @@ async fn cross_with_image(test: &TestApp, session: &str) {
     let mut turn = conversation(&turns(9, 9, WORDS));
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     turn[0].parts.push(NewPart::new(PartBody::Media(image)));
-    let appended = test.app.append(session, turn, None, None, Caller::default()).await.expect("appended");
+    let appended = test.app.append(session, turn, None, None).await.expect("appended");
     assert!(appended.context.due, "the test needs it to be due");
 }
 
 async fn overflow(test: &TestApp, session: &str) -> (Compaction, bool) {
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    test.app.report_overflow(session, overflow, Caller::default()).await.expect("taken")
+    test.app.report_overflow(session, overflow).await.expect("taken")
 }
 
 /// True if a view shows an image.
@@ -360,7 +355,7 @@ async fn asking(test: &TestApp) -> String {
         window: Some(window(12_000, 1_000)),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change, Caller::default()).await.expect("a policy of its own");
+    test.app.update_session(&session, change).await.expect("a policy of its own");
     session
 }
 
@@ -412,7 +407,7 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
     // earlier.
     let early = r#"{"auto": {"threshold": {"limit": {"reserve_tokens": 1400}}}}"#.to_owned();
     let change = SessionChange { policy_override_json: Some(early), ..SessionChange::default() };
-    test.app.update_session(&session, change, Caller::default()).await.expect("a policy of its own");
+    test.app.update_session(&session, change).await.expect("a policy of its own");
     let mut watch = test.watch().await;
     test.append(&session, &turns(9, 9, 700)).await;
     let EventBody::CompactionRetried { compaction, .. } = watch.wait_for(EventKind::CompactionRetried).await.body
@@ -420,8 +415,8 @@ async fn a_change_of_the_view_supersedes_an_automatic_compaction_that_waits_for_
         panic!("another body")
     };
     let better = text(&format!("better {}", filler("u2", WORDS)));
-    test.app.edit(&session, "u2", &[better], None, Caller::default()).await.expect("edited");
-    test.app.retry_compaction(&compaction.to_string(), Caller::default()).await.expect("taken");
+    test.app.edit(&session, "u2", &[better], None).await.expect("edited");
+    test.app.retry_compaction(&compaction.to_string()).await.expect("taken");
     superseded(&test, &mut watch).await;
     watch.wait_for(EventKind::Compacted).await;
     test.settled().await;
@@ -448,8 +443,8 @@ async fn the_end_of_a_proposal_is_reported_although_it_was_accepted() {
         assert_eq!((confirmed.state, confirmed.proposed_until), (CompactionState::Ready, None));
         agreed.push(id);
     }
-    test.app.cancel_compaction(&agreed[0].to_string(), Caller::default()).await.expect("cancelled");
-    test.app.edit(&overtaken, "u2", &[text("better")], None, Caller::default()).await.expect("edited");
+    test.app.cancel_compaction(&agreed[0].to_string()).await.expect("cancelled");
+    test.app.edit(&overtaken, "u2", &[text("better")], None).await.expect("edited");
     script.release();
     script.release();
     for (id, reason) in agreed.into_iter().zip(["REQUESTED", "SUPERSEDED"]) {
@@ -467,13 +462,13 @@ async fn a_retry_that_is_sent_again_is_answered_as_before_although_the_compactio
     let first = start(&test, &session, "").await;
     script.held().await;
     let id = first.id.to_string();
-    let retry = || test.app.retry_compaction(&id, once("retry", "1"));
+    let retry = async || test.once("retry", "1").retry_compaction(&id).await;
     let (retried, joined) = retry().await.expect("it is there already");
     assert_eq!((retried.id, joined), (first.id, true));
-    test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
+    test.app.cancel_compaction(&first.id.to_string()).await.expect("cancelled");
     let (again, joined) = retry().await.expect("answered as before");
     assert_eq!((again.id, again.state, joined), (first.id, CompactionState::Cancelled, true));
-    let other = test.app.retry_compaction(&first.id.to_string(), once("retry", "2")).await;
+    let other = test.once("retry", "2").retry_compaction(&first.id.to_string()).await;
     assert_eq!(other.expect_err("the id is taken").reason, Reason::RequestIdReused);
 }
 
@@ -482,12 +477,12 @@ async fn a_report_that_is_sent_again_is_answered_as_before_although_nothing_may_
     let test = TestApp::start().await;
     let session = small(&test).await;
     let overflow = Overflow { status: Some(413), ..Overflow::default() };
-    let report = || test.app.report_overflow(&session, overflow.clone(), once("report", "1"));
+    let report = async || test.once("report", "1").report_overflow(&session, overflow.clone()).await;
     let first = report().await.expect("taken");
     test.settled().await;
     let off = "{\"trigger\": {\"auto\": false}}".to_owned();
     let change = SessionChange { policy_override_json: Some(off), ..SessionChange::default() };
-    test.app.update_session(&session, change, Caller::default()).await.expect("switched off");
+    test.app.update_session(&session, change).await.expect("switched off");
     let again = report().await.expect("answered as before");
     assert_eq!((again.0.id, again.1), (first.0.id, first.1));
 }
@@ -522,7 +517,7 @@ async fn a_session_due_during_a_compaction_is_evaluated_when_that_ends_without_e
     let first = start(&test, &session, "").await;
     script.held().await;
     assert!(!test.append(&session, &turns(9, 9, WORDS)).await.context.due, "something is live");
-    test.app.cancel_compaction(&first.id.to_string(), Caller::default()).await.expect("cancelled");
+    test.app.cancel_compaction(&first.id.to_string()).await.expect("cancelled");
     let EventBody::Compacted { trigger, .. } = watch.wait_for(EventKind::Compacted).await.body else {
         panic!("another body")
     };

@@ -23,7 +23,7 @@ use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::policy::pairing;
 use longhand::policy::plan::PlanningInput;
 use longhand::policy::presets::{self, Preset};
-use longhand::store::{Caller, GuardRows};
+use longhand::store::GuardRows;
 use longhand::summarizer::{Extractive, Summarizer};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -288,7 +288,7 @@ impl Fixture {
             ..NewMessage::sealed(role, parts.clone())
         };
         let session = &mut self.sessions[at];
-        let appended = self.test.app.append(&session.id, vec![new], None, None, Caller::default()).await;
+        let appended = self.test.app.append(&session.id, vec![new], None, None).await;
         let id = MessageId(appended.expect("plain appends need nothing").ids[0]);
         let (stored, _) = self.test.app.get_message(&session.id, &id.to_string()).await.expect("it is there");
         let revision = stored.revision;
@@ -352,8 +352,7 @@ impl Fixture {
                 let detail = "prompt is too long".to_owned();
                 let finish = Finish { reason: Some(FinishReason::Error), detail, ..Finish::default() };
                 let id = written.id.to_string();
-                let sealed =
-                    self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
+                let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None).await?;
                 (written.sealed, written.finish) = (Some(sealed.revision), finish.with_view(None));
             }
             Step::Entry => {
@@ -384,7 +383,7 @@ impl Fixture {
         let id = session.written[index].id.to_string();
         let parts = [text("and on"), call(fresh)];
         let whole = parts.iter().cloned().map(OpenPart::Whole).collect();
-        let since = self.test.app.append_parts(&session.id, &id, whole, Caller::default()).await?.revision;
+        let since = self.test.app.append_parts(&session.id, &id, whole).await?.revision;
         session.written[index].parts.extend(parts.map(|part| (since, part)));
         session.calls.push(fresh.to_owned());
         Ok(())
@@ -396,7 +395,7 @@ impl Fixture {
         let (finish, given) = session.finish(Some(FinishReason::Stop), self.count);
         let written = &mut session.written[index];
         let id = written.id.to_string();
-        let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None, Caller::default()).await?;
+        let sealed = self.test.app.finish_message(&session.id, &id, finish.clone(), None).await?;
         // If there is usage, its event follows the one that seals the message.
         let at = sealed.revision - i64::from(finish.usage.is_some());
         (written.sealed, written.finish) = (Some(at), finish.with_view(given));
@@ -406,19 +405,18 @@ impl Fixture {
     async fn mark(&mut self, at: usize, step: &Step) -> Result<(), Error> {
         let app = self.test.app.clone();
         let id = self.sessions[at].id.clone();
-        let none = Caller::default;
         let name = |written: Option<&Written>| written.map(|written| written.id.to_string()).unwrap_or_default();
         match *step {
             Step::Rewind(number) => {
                 let named = name(self.chosen(at, number));
                 let to = if named.is_empty() { RewindTo::Start } else { RewindTo::Message(&named) };
-                drop(app.rewind(&id, to, None, none()).await?);
+                drop(app.rewind(&id, to, None).await?);
             }
             Step::Edit(number) => {
                 let Some(target) = self.chosen(at, number) else { return Ok(()) };
                 let (role, part) = (target.role, text("in other words"));
                 let (original, target) = (target.original, target.id.to_string());
-                let edited = app.edit(&id, &target, std::slice::from_ref(&part), None, none()).await?;
+                let edited = app.edit(&id, &target, std::slice::from_ref(&part), None).await?;
                 let replacement = MessageId(edited.ids[0]);
                 let revision = app.get_message(&id, &replacement.to_string()).await?.0.revision;
                 self.sessions[at].written.push(Written {
@@ -435,7 +433,7 @@ impl Fixture {
             }
             Step::TakeOut(number) => {
                 let Some(target) = self.chosen(at, number).map(|written| written.id) else { return Ok(()) };
-                let edited = app.edit(&id, &target.to_string(), &[], None, none()).await?;
+                let edited = app.edit(&id, &target.to_string(), &[], None).await?;
                 assert!(edited.ids.is_empty(), "nothing stands in its place");
                 let view = self.test.context(&id).await;
                 let shown = view.messages.iter().any(|message| message.source == Some(target));
@@ -444,11 +442,11 @@ impl Fixture {
             Step::Pin(number, unpin) => {
                 let chosen = self.chosen(at, number).map(|written| (written.id, written.original));
                 let Some((target, original)) = chosen else { return Ok(()) };
-                app.pin(&id, &target.to_string(), unpin, none()).await?;
+                app.pin(&id, &target.to_string(), unpin).await?;
                 self.sessions[at].ever_pinned.insert(original);
             }
-            Step::Undo => drop(app.undo(&id, None, none()).await?),
-            Step::Redo => drop(app.redo(&id, None, none()).await?),
+            Step::Undo => drop(app.undo(&id, None).await?),
+            Step::Redo => drop(app.redo(&id, None).await?),
             Step::Supply(tail, until) => {
                 let new = NewSummary {
                     text: "brought along".to_owned(),
@@ -456,11 +454,11 @@ impl Fixture {
                     until: name(self.chosen(at, until)),
                     ..NewSummary::default()
                 };
-                app.supply_summary(&id, new, none()).await?;
+                app.supply_summary(&id, new).await?;
             }
             Step::Compact(prune) => {
                 let kind = if prune { CompactionKind::Prune } else { CompactionKind::Summary };
-                app.start_compaction(&id, NewCompaction::of(kind), none()).await?;
+                app.start_compaction(&id, NewCompaction::of(kind)).await?;
                 self.settle().await;
             }
             Step::Within(head, tail) => {
@@ -469,7 +467,7 @@ impl Fixture {
                     tail_start: name(self.chosen(at, tail)),
                     ..NewCompaction::of(CompactionKind::Summary)
                 };
-                match app.start_compaction(&id, wanted, none()).await {
+                match app.start_compaction(&id, wanted).await {
                     // Not every policy summarizes.
                     Err(error)
                         if error.metadata.get("field").is_some_and(|field| field == "covered_start_message_id") => {}
@@ -482,7 +480,7 @@ impl Fixture {
             }
             Step::Overflow => {
                 let overflow = Overflow { status: Some(413), ..Overflow::default() };
-                app.report_overflow(&id, overflow, none()).await?;
+                app.report_overflow(&id, overflow).await?;
                 self.settle().await;
             }
             Step::Fork(number) if self.sessions.len() < 4 => self.fork(at, number).await?,
@@ -495,7 +493,7 @@ impl Fixture {
                     policy_override_json: given(override_json),
                     ..SessionChange::default()
                 };
-                app.update_session(&id, change, none()).await?;
+                app.update_session(&id, change).await?;
             }
             _ => {}
         }
@@ -507,7 +505,7 @@ impl Fixture {
         let newest = self.test.revision(&session.id).await;
         let point = Revision::try_from(number).expect("small").rem_euclid(newest) + 1;
         let fork = ForkPoint { as_of_revision: Some(point), ..ForkPoint::default() };
-        let (info, _) = self.test.app.fork_session(&session.id, fork, None, String::new(), Caller::default()).await?;
+        let (info, _) = self.test.app.fork_session(&session.id, fork, None, String::new()).await?;
         let inherited = session.written.iter().map(|written| written.at(point));
         let child = Tracked {
             id: info.session.id.to_string(),
@@ -524,7 +522,7 @@ impl Fixture {
 
     /// Waits until the scheduler is idle, and confirms every proposed compaction.
     async fn settle(&self) {
-        let store = self.test.app.store();
+        let store = self.test.longhand.store();
         let settled = async || {
             if self.test.is_settled().await {
                 return true;
@@ -546,7 +544,7 @@ impl Fixture {
     /// alone finds no more work.
     async fn decided(&self) {
         self.settle().await;
-        let store = self.test.app.store();
+        let store = self.test.longhand.store();
         for session in &self.sessions {
             let key = store.find_session(&session.id).await.expect("it is there");
             let source = store.source(key, None).await.expect("read");

@@ -9,7 +9,6 @@ use longhand::model::message::NewMessage;
 use longhand::model::part::PartBody;
 use longhand::model::time::Timestamp;
 use longhand::policy::presets;
-use longhand::store::Caller;
 use std::cell::Cell;
 use std::fmt::Write as _;
 
@@ -33,7 +32,7 @@ fn turns(tool: &str, from: usize, to: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None, Caller::default()).await.expect("appended");
+    test.app.append(session, messages, None, None).await.expect("appended");
 }
 
 #[tokio::test]
@@ -97,7 +96,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
         policy_override_json: Some("{\"guards\": {\"minimum_gain_tokens\": 1}}".to_owned()),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change, Caller::default()).await.expect("updated");
+    test.app.update_session(&session, change).await.expect("updated");
     append(&test, &session, turns("bash", 1, 80)).await;
     test.settled().await;
     assert_eq!(test.number("select count(*) from job"), 0, "320 messages may stay");
@@ -121,7 +120,7 @@ async fn a_view_that_fits_when_truncated_is_truncated_once_it_does_not_fit() {
 #[tokio::test]
 async fn a_decision_behind_an_append_reads_what_is_new() {
     let test = TestApp::start().await;
-    let store = test.app.store();
+    let store = test.longhand.store();
     // Under a policy with retrieval, new messages are read once more for the index.
     for preset in presets::all().into_iter().filter(|preset| preset.policy().retrieval.is_none()) {
         let mut rows = Vec::new();
@@ -164,10 +163,10 @@ async fn the_tokens_of_a_message_are_estimated_once_for_each_way_of_counting() {
         window: Some(window(60_000, 0)),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, change, Caller::default()).await.expect("another policy");
+    test.app.update_session(&session, change).await.expect("another policy");
     test.settled().await;
     let wanted = NewCompaction::of(CompactionKind::Summary);
-    test.app.start_compaction(&session, wanted, Caller::default()).await.expect("there is something to compact");
+    test.app.start_compaction(&session, wanted).await.expect("there is something to compact");
     test.settled().await;
     // The decision after the summary counts the summary.
     assert_eq!((test.number(kept), test.number(ways)), (33, 2));

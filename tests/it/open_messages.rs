@@ -9,7 +9,7 @@ use longhand::model::ids::PartId;
 use longhand::model::message::{Finish, FinishReason};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
 use longhand::model::usage::Usage;
-use longhand::store::{Caller, DraftReceipt};
+use longhand::store::DraftReceipt;
 
 fn adding(part: Option<PartId>, offset: i64, delta: &str) -> DraftWordsToAdd {
     DraftWordsToAdd { part, client_id: None, reasoning: false, offset, delta: delta.to_owned() }
@@ -35,7 +35,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     assert_eq!(shown(&test.context(&session).await), ["user shown: hello"], "no view shows a draft");
 
     let close = vec![OpenPart::Draft(part, Some("{\"n\":1}".to_owned())), OpenPart::Whole(call("c1"))];
-    let closed = test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    let closed = test.app.append_parts(&session, "a1", close).await.expect("closed");
     assert_eq!(PartId(closed.ids[0]), part, "a draft keeps its id");
     assert_eq!(
         shown(&test.context(&session).await),
@@ -47,7 +47,7 @@ async fn a_reply_grows_from_drafts_and_parts_and_is_sealed() {
     );
     let usage = Usage { input: 100, output: 7, ..Usage::default() };
     let finish = Finish { reason: Some(FinishReason::ToolCalls), usage: Some(usage), ..Finish::default() };
-    let sealed = test.app.finish_message(&session, "a1", finish.clone(), None, Caller::default()).await;
+    let sealed = test.app.finish_message(&session, "a1", finish.clone(), None).await;
     assert_eq!(sealed.expect("sealed").context.context_tokens, Some(107));
     let (message, drafts) = test.app.get_message(&session, "a1").await.expect("the message");
     assert_eq!((message.finish, drafts), (finish.with_view(None), Vec::new()));
@@ -100,15 +100,15 @@ async fn a_sealed_message_takes_nothing_more() {
     test.append(&session, "a1 \"done\"").await;
     let app = &test.app;
     let part = vec![OpenPart::Whole(text("more"))];
-    let error = app.append_parts(&session, "a1", part, Caller::default()).await.expect_err("sealed");
+    let error = app.append_parts(&session, "a1", part).await.expect_err("sealed");
     assert_eq!(error.reason, Reason::MessageSealed);
-    let error = app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await;
+    let error = app.finish_message(&session, "a1", Finish::default(), None).await;
     assert_eq!(error.expect_err("sealed").reason, Reason::MessageSealed);
     test.append(&session, "a2 \"half\" open").await;
     for refusal in [
-        app.edit(&session, "a2", &[text("x")], None, Caller::default()).await.map(drop),
-        app.pin(&session, "a2", false, Caller::default()).await.map(drop),
-        app.rewind(&session, "a2", None, Caller::default()).await.map(drop),
+        app.edit(&session, "a2", &[text("x")], None).await.map(drop),
+        app.pin(&session, "a2", false).await.map(drop),
+        app.rewind(&session, "a2", None).await.map(drop),
     ] {
         assert_eq!(refusal.expect_err("open").reason, Reason::MessageOpen);
     }
@@ -121,11 +121,11 @@ async fn a_draft_closes_once() {
     test.append(&session, "a1 open").await;
     let DraftReceipt { part, .. } = draft(&test, &session, adding(None, 0, "abc")).await;
     let twice = vec![OpenPart::Draft(part, None), OpenPart::Draft(part, None)];
-    let error = test.app.append_parts(&session, "a1", twice, Caller::default()).await.expect_err("named twice");
+    let error = test.app.append_parts(&session, "a1", twice).await.expect_err("named twice");
     assert_eq!(error.reason, Reason::DraftNotFound);
     let once = || vec![OpenPart::Draft(part, None)];
-    test.app.append_parts(&session, "a1", once(), Caller::default()).await.expect("closed");
-    let error = test.app.append_parts(&session, "a1", once(), Caller::default()).await.expect_err("closed before");
+    test.app.append_parts(&session, "a1", once()).await.expect("closed");
+    let error = test.app.append_parts(&session, "a1", once()).await.expect_err("closed before");
     assert_eq!(error.reason, Reason::DraftNotFound);
     assert_eq!(test.history(&session).await[0].parts.len(), 1);
 }
@@ -140,10 +140,10 @@ async fn a_parts_client_id_is_used_once_in_its_message() {
         part.client_id = Some("p1".to_owned());
         vec![OpenPart::Whole(part)]
     };
-    test.app.append_parts(&session, "a1", named("one"), Caller::default()).await.expect("added");
-    let error = test.app.append_parts(&session, "a1", named("two"), Caller::default()).await.expect_err("reused");
+    test.app.append_parts(&session, "a1", named("one")).await.expect("added");
+    let error = test.app.append_parts(&session, "a1", named("two")).await.expect_err("reused");
     assert_eq!(error.reason, Reason::ClientIdReused);
-    let again = test.app.append_parts(&session, "a1", named("one"), Caller::default()).await.expect("the same again");
+    let again = test.app.append_parts(&session, "a1", named("one")).await.expect("the same again");
     let history = test.history(&session).await;
     assert_eq!((again.existed_count, history[0].parts.len()), (1, 1));
     assert_eq!(again.ids, [history[0].parts[0].id.0]);
@@ -176,16 +176,16 @@ async fn a_draft_with_a_client_id_begins_once() {
     let mut part = text("grüße");
     part.client_id = Some("p1".to_owned());
     let whole = vec![OpenPart::Whole(part)];
-    let error = test.app.append_parts(&session, "a1", whole, Caller::default()).await.expect_err("a draft's");
+    let error = test.app.append_parts(&session, "a1", whole).await.expect_err("a draft's");
     assert_eq!(error.reason, Reason::ClientIdReused);
     let long = named(&"x".repeat(limits::NAME_BYTES_MAX + 1), "x");
     test.app.append_draft(&session, "a1", long).await.expect_err("too long an id");
 
     let close = vec![OpenPart::Draft(first.part, None)];
-    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    test.app.append_parts(&session, "a1", close).await.expect("closed");
     assert_eq!(draft(&test, &session, named("p1", "grü")).await.part, first.part);
     refused(named("p1", "grüße!")).await;
-    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     let parts = test.history(&session).await.remove(0).parts;
     let names: Vec<_> = parts.iter().map(|part| (part.id, part.client_id.as_deref())).collect();
     assert_eq!(names, [(first.part, Some("p1")), (other.part, Some("p2"))], "a part keeps its draft's ids");
@@ -223,14 +223,14 @@ async fn words_that_are_sent_again_are_answered_again_and_added_once() {
     assert_eq!(drafts, [(part, false, "grüß dich, Welt!".to_owned())]);
 
     let close = vec![OpenPart::Draft(part, None)];
-    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    test.app.append_parts(&session, "a1", close).await.expect("closed");
     again(&test).await;
     let more = async |test: &TestApp| test.app.append_draft(&session, "a1", adding(Some(part), 18, "?")).await;
     assert_eq!(more(&test).await.expect_err("closed").reason, Reason::DraftNotFound);
-    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     again(&test).await;
     assert_eq!(more(&test).await.expect_err("sealed").reason, Reason::MessageSealed);
-    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    test.app.archive_session(&session, false).await.expect("archived");
     again(&test).await;
     assert_eq!(more(&test).await.expect_err("archived").reason, Reason::SessionArchived);
     assert_eq!(words_of(&test.history(&session).await[0]), "grüß dich, Welt!");
@@ -243,7 +243,7 @@ async fn drafts_count_among_the_parts_that_a_message_may_have() {
     let session = test.manual_session().await;
     test.append(&session, "a1 open").await;
     let parts = |count: usize| vec![OpenPart::Whole(text("x")); count];
-    let add = |count| test.app.append_parts(&session, "a1", parts(count), Caller::default());
+    let add = |count| test.app.append_parts(&session, "a1", parts(count));
     add(limits::MESSAGE_PARTS_MAX - 2).await.expect("two are left");
     let part = draft(&test, &session, adding(None, 0, "one")).await.part;
     assert_eq!(add(2).await.expect_err("one is left").reason, Reason::LimitExceeded);
@@ -252,8 +252,8 @@ async fn drafts_count_among_the_parts_that_a_message_may_have() {
     assert_eq!(error.reason, Reason::LimitExceeded);
     draft(&test, &session, adding(Some(part), 3, " more")).await;
     let close = vec![OpenPart::Draft(part, None)];
-    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("a draft's place is its part's");
-    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    test.app.append_parts(&session, "a1", close).await.expect("a draft's place is its part's");
+    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     assert_eq!(test.history(&session).await[0].parts.len(), limits::MESSAGE_PARTS_MAX);
 }
 
@@ -263,7 +263,7 @@ async fn an_open_message_grows_to_its_limit_of_parts() {
     let session = test.manual_session().await;
     test.append(&session, "a1 \"one\" open").await;
     let parts = |count: usize| vec![OpenPart::Whole(text("x")); count];
-    let add = |count| test.app.append_parts(&session, "a1", parts(count), Caller::default());
+    let add = |count| test.app.append_parts(&session, "a1", parts(count));
     add(limits::MESSAGE_PARTS_MAX - 1).await.expect("as many as may be");
     assert_eq!(add(1).await.expect_err("one too many").reason, Reason::LimitExceeded);
     assert_eq!(test.history(&session).await[0].parts.len(), limits::MESSAGE_PARTS_MAX);
@@ -280,9 +280,8 @@ async fn an_open_message_grows_to_its_limit_of_bytes() {
     let source = MediaSource::Bytes(vec![7; 3 * mega]);
     let image = Media { mime_type: "image/png".to_owned(), name: String::new(), source };
     let image = vec![OpenPart::Whole(NewPart::new(PartBody::Media(image)))];
-    let caller = Caller::default;
-    test.app.append_parts(&session, "a1", image, caller()).await.expect("3 MiB");
-    test.app.append_parts(&session, "a1", words(3 * mega), caller()).await.expect("6 MiB");
+    test.app.append_parts(&session, "a1", image).await.expect("3 MiB");
+    test.app.append_parts(&session, "a1", words(3 * mega)).await.expect("6 MiB");
     let DraftReceipt { part, length, .. } = draft(&test, &session, adding(None, 0, &"y".repeat(mega))).await;
     let mut test = test;
     for restarted in [false, true] {
@@ -291,7 +290,7 @@ async fn an_open_message_grows_to_its_limit_of_bytes() {
         }
         let large = "y".repeat(3 * mega / 2);
         let refused = [
-            test.app.append_parts(&session, "a1", words(3 * mega / 2), caller()).await.map(drop),
+            test.app.append_parts(&session, "a1", words(3 * mega / 2)).await.map(drop),
             test.app.append_draft(&session, "a1", adding(None, 0, &large)).await.map(drop),
             test.app.append_draft(&session, "a1", adding(Some(part), length, &large)).await.map(drop),
         ];
@@ -301,9 +300,9 @@ async fn an_open_message_grows_to_its_limit_of_bytes() {
     }
     // A draft that closes is counted once.
     let close = vec![OpenPart::Draft(part, None), OpenPart::Whole(text(&"x".repeat(mega / 2)))];
-    test.app.append_parts(&session, "a1", close, caller()).await.expect("7.5 MiB");
+    test.app.append_parts(&session, "a1", close).await.expect("7.5 MiB");
     draft(&test, &session, adding(None, 0, &"y".repeat(mega / 4))).await;
-    test.app.finish_message(&session, "a1", Finish::default(), None, caller()).await.expect("sealed");
+    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     assert_eq!(test.history(&session).await[0].parts.len(), 5);
 }
 
@@ -321,7 +320,7 @@ async fn drafts_and_open_messages_outlive_the_daemon() {
     test.append(&session, "u2 \"somebody else meanwhile\"").await;
     // A draft that is open when the message ends closes with its text so far.
     let finish = Finish { reason: Some(FinishReason::Aborted), ..Finish::default() };
-    test.app.finish_message(&session, "a1", finish, None, Caller::default()).await.expect("sealed");
+    test.app.finish_message(&session, "a1", finish, None).await.expect("sealed");
     let history = test.history(&session).await;
     let names: Vec<&str> = history.iter().filter_map(|message| message.client_id.as_deref()).collect();
     assert_eq!(names, ["u1", "a1", "u2"], "a message stands where it was opened");
@@ -368,7 +367,7 @@ async fn left_open(test: &TestApp, timeout_ms: Option<i64>) -> (String, PartId) 
     let session = test.manual_session().await;
     let mut messages = conversation("u1 \"go\"\na1 call=c1 open");
     messages[1].open_timeout_ms = timeout_ms;
-    test.app.append(&session, messages, None, None, Caller::default()).await.expect("appended");
+    test.app.append(&session, messages, None, None).await.expect("appended");
     let part = draft(test, &session, adding(None, 0, "half a w")).await.part;
     test.settled().await;
     (session, part)
@@ -377,7 +376,7 @@ async fn left_open(test: &TestApp, timeout_ms: Option<i64>) -> (String, PartId) 
 /// Advances the clock, and lets the daemon act on it.
 async fn pass(test: &TestApp, milliseconds: i64) {
     test.clock.skip_to(test.clock.now().plus_millis(milliseconds));
-    test.app.store().wake().await.expect("done");
+    test.longhand.store().wake().await.expect("done");
 }
 
 async fn is_open(test: &TestApp, session: &str) -> bool {
@@ -407,9 +406,9 @@ async fn a_message_that_nobody_writes_to_is_sealed_with_what_it_has() {
         let app = &test.app;
         let late = [
             app.append_draft(&session, "a1", adding(Some(part), 8, "ord")).await.map(drop),
-            app.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))], Caller::default()).await.map(drop),
-            app.append_parts(&session, "a1", Vec::new(), Caller::default()).await.map(drop),
-            app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.map(drop),
+            app.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))]).await.map(drop),
+            app.append_parts(&session, "a1", Vec::new()).await.map(drop),
+            app.finish_message(&session, "a1", Finish::default(), None).await.map(drop),
         ];
         for refused in late {
             assert_eq!(refused.expect_err("it is sealed").reason, Reason::MessageExpired);
@@ -432,8 +431,8 @@ async fn every_write_to_a_message_keeps_it_open() {
         pass(&test, 9 * SECOND_MS).await;
         match round {
             0 => drop(draft(&test, &session, adding(Some(part), 8, "ord")).await),
-            1 => drop(app.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))], Caller::default()).await),
-            _ => drop(app.append_parts(&session, "a1", Vec::new(), Caller::default()).await.expect("a heartbeat")),
+            1 => drop(app.append_parts(&session, "a1", vec![OpenPart::Whole(text("x"))]).await),
+            _ => drop(app.append_parts(&session, "a1", Vec::new()).await.expect("a heartbeat")),
         }
     }
     assert_eq!(test.revision(&session).await, revision + 1, "a heartbeat is no part of history");
@@ -455,17 +454,17 @@ async fn the_time_of_an_open_message_stops_while_nobody_can_write() {
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await, "a start of the daemon gives it the whole time");
 
-    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    test.app.archive_session(&session, false).await.expect("archived");
     pass(&test, 99 * SECOND_MS).await;
     assert!(is_open(&test, &session).await, "nothing changes an archived session");
     let test = test.restart().await;
     pass(&test, 99 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
-    test.app.archive_session(&session, true, Caller::default()).await.expect("restored");
+    test.app.archive_session(&session, true).await.expect("restored");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
     test.clock.shift_system(3_600 * SECOND_MS);
-    test.app.store().wake().await.expect("done");
+    test.longhand.store().wake().await.expect("done");
     assert!(is_open(&test, &session).await, "the machine slept");
     pass(&test, 9 * SECOND_MS).await;
     assert!(is_open(&test, &session).await);
@@ -485,7 +484,7 @@ async fn an_open_timeout_that_makes_no_sense_is_refused() {
     ] {
         let mut messages = conversation(line);
         messages[0].open_timeout_ms = Some(timeout_ms);
-        let refused = test.app.append(&session, messages, None, None, Caller::default()).await.expect_err("refused");
+        let refused = test.app.append(&session, messages, None, None).await.expect_err("refused");
         assert_eq!(refused.metadata["field"], "messages[0].open_timeout");
     }
 }

@@ -11,7 +11,6 @@ use longhand::model::event::EventBody;
 use longhand::model::ids::PartId;
 use longhand::model::message::MessageKind;
 use longhand::policy::presets;
-use longhand::store::Caller;
 use std::collections::BTreeSet;
 
 /// All kinds of requests by hand.
@@ -41,7 +40,7 @@ async fn done(test: &TestApp, session: &str, after: Revision) -> (BTreeSet<PartI
 async fn check(test: &TestApp, session: &str, wanted: NewCompaction, plan: &Plan, what: &str) {
     let before = test.revision(session).await;
     assert_eq!(plan.base, before, "{what}");
-    let (asked, _) = test.app.start_compaction(session, wanted, Caller::default()).await.expect(what);
+    let (asked, _) = test.app.start_compaction(session, wanted).await.expect(what);
     test.settled().await;
     let compaction = test.app.get_compaction(&asked.id.to_string()).await.expect(what);
     assert_eq!(compaction.state, CompactionState::Done, "{what}: {:?}", compaction.failure);
@@ -74,9 +73,9 @@ async fn a_plan_is_what_a_compaction_then_does() {
         for wanted in ways() {
             let what = format!("{name} {:?} {:?}", wanted.kind, wanted.level);
             let session = long_session(&test, preset.name).await;
-            let (head, view) = (test.app.store().head_seq(), test.context(&session).await.hash);
+            let (head, view) = (test.longhand.store().head_seq(), test.context(&session).await.hash);
             let plan = test.app.plan_compaction(&session, &wanted).await;
-            assert_eq!(test.app.store().head_seq(), head, "{what}: a plan writes nothing");
+            assert_eq!(test.longhand.store().head_seq(), head, "{what}: a plan writes nothing");
             assert_eq!(test.context(&session).await.hash, view, "{what}");
             match plan {
                 Ok(plan) => {
@@ -87,7 +86,7 @@ async fn a_plan_is_what_a_compaction_then_does() {
                 }
                 Err(error) => {
                     assert_eq!(error.reason, Reason::NothingToCompact, "{what}");
-                    let refused = test.app.start_compaction(&session, wanted, Caller::default()).await;
+                    let refused = test.app.start_compaction(&session, wanted).await;
                     assert_eq!(refused.expect_err(&what).reason, Reason::NothingToCompact, "{what}");
                 }
             }
@@ -103,7 +102,7 @@ async fn a_plan_is_what_a_compaction_then_does() {
 async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     let test = TestApp::start().await;
     let session = long_session(&test, "opencode@seed").await;
-    test.app.pin(&session, "u2", false, Caller::default()).await.expect("pinned");
+    test.app.pin(&session, "u2", false).await.expect("pinned");
     let wanted = || NewCompaction::of(CompactionKind::Summary);
     let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
     let history = test.history(&session).await;
@@ -112,7 +111,7 @@ async fn a_plan_names_what_is_pinned_and_refuses_what_a_compaction_refuses() {
     assert_eq!(plan.forecast.as_ref().map(|forecast| forecast.summarizer.as_str()), Some("extractive"));
     check(&test, &session, wanted(), &plan, "with a pin").await;
     let empty = test.manual_session().await;
-    test.app.archive_session(&session, false, Caller::default()).await.expect("archived");
+    test.app.archive_session(&session, false).await.expect("archived");
     let long = NewCompaction { instructions: "x".repeat(16 * 1024 + 1), ..wanted() };
     for (session, wanted, reason) in [
         (empty.as_str(), wanted(), Reason::NothingToCompact),

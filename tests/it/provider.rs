@@ -15,7 +15,6 @@ use longhand::model::view::SourceMessage;
 use longhand::policy::presets;
 use longhand::policy::prompt::block;
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
-use longhand::store::Caller;
 use longhand::summarizer::{Error, Levels, NoObserver, Observer, RequestRecord, Summarizer, levels};
 use std::sync::{Arc, Mutex};
 
@@ -700,7 +699,7 @@ async fn a_plan_has_the_requests_that_a_model_then_gets() {
         let plan = test.app.plan_compaction(&session, &wanted()).await.expect("a plan");
         assert!(fake.asked().is_empty(), "a plan asks nobody");
         let forecast = plan.forecast.expect("a summary");
-        test.app.start_compaction(&session, wanted(), Caller::default()).await.expect("started");
+        test.app.start_compaction(&session, wanted()).await.expect("started");
         test.settled().await;
         let mut asked: Vec<String> = fake.asked().into_iter().map(|asked| asked.words).collect();
         assert_eq!(forecast.chunked, pieces > 1);

@@ -7,7 +7,6 @@ use longhand::model::compaction::{Compaction, CompactionKind, Trigger};
 use longhand::model::event::EventBody;
 use longhand::model::message::{FinishReason, NewFinish, NewMessage};
 use longhand::model::part::{Media, MediaSource, NewPart, PartBody};
-use longhand::store::Caller;
 
 /// Refusals because of media, as providers write them.
 const MEDIA: [&str; 5] = [
@@ -64,7 +63,7 @@ async fn session(test: &TestApp, preset: &str) -> String {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None, Caller::default()).await.expect("appended");
+    test.app.append(session, messages, None, None).await.expect("appended");
 }
 
 /// Number of media in the view.
@@ -80,8 +79,7 @@ async fn media(test: &TestApp, session: &str) -> usize {
 }
 
 async fn report(test: &TestApp, session: &str, overflow: Overflow) -> Result<Compaction, Reason> {
-    let (compaction, _) =
-        test.app.report_overflow(session, overflow, Caller::default()).await.map_err(|error| error.reason)?;
+    let (compaction, _) = test.app.report_overflow(session, overflow).await.map_err(|error| error.reason)?;
     test.settled().await;
     Ok(test.app.get_compaction(&compaction.id.to_string()).await.expect("a compaction"))
 }

@@ -5,7 +5,7 @@ use crate::support::{TestApp, conversation, soon, text, window};
 use longhand::app::compactions::NewSummary;
 use longhand::app::context::{Context, ContextRequest, OverflowAction};
 use longhand::app::sessions::{ForkPoint, NewSession};
-use longhand::app::{self, Longhand};
+use longhand::app::{self, Caller, Longhand};
 use longhand::clock::Clock;
 use longhand::model::Revision;
 use longhand::model::event::EventKind;
@@ -15,7 +15,7 @@ use longhand::model::usage::ModelWindow;
 use longhand::model::view::{ViewKind, ViewMessage};
 use longhand::policy::pairing;
 use longhand::scheduler::{self, Scheduler};
-use longhand::store::{self, Caller, Durability, SessionKey, Store};
+use longhand::store::{self, Durability, SessionKey, Store};
 use longhand::summarizer::{Extractive, Levels};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -39,10 +39,10 @@ async fn session(test: &TestApp) -> String {
 }
 
 /// Supplies a summary of everything before a message.
-async fn cover(app: &Longhand, session: &str, tail_start: &str) {
+async fn cover(app: &Caller, session: &str, tail_start: &str) {
     let summary =
         NewSummary { text: "We talked.".to_owned(), tail_start: tail_start.to_owned(), ..NewSummary::default() };
-    app.supply_summary(session, summary, Caller::default()).await.expect("supplied");
+    app.supply_summary(session, summary).await.expect("supplied");
 }
 
 fn texts(message: &ViewMessage) -> Vec<String> {
@@ -171,7 +171,7 @@ async fn a_fork_finds_what_it_inherited_and_nothing_else() {
     test.append(&session, TALK).await;
     let fork = async |of: &str, behind: &str| {
         let point = ForkPoint { message_id: Some(behind.to_owned()), ..ForkPoint::default() };
-        let forked = test.app.fork_session(of, point, None, String::new(), Caller::default()).await;
+        let forked = test.app.fork_session(of, point, None, String::new()).await;
         forked.expect("forked").0.session.id.to_string()
     };
     let first = fork(&session, "a2").await;
@@ -197,10 +197,10 @@ async fn nothing_that_was_rewound_or_edited_away_comes_back() {
     let session = session(&test).await;
     let talk = "u1 \"The password is zebra.\"\na1 \"ok\"\nu2 \"The secret is giraffe.\"\na2 \"giraffe it is\"";
     test.append(&session, talk).await;
-    test.app.edit(&session, "u1", &[text("The password is lion.")], None, Caller::default()).await.expect("edited");
-    test.app.rewind(&session, "a1", None, Caller::default()).await.expect("rewound");
+    test.app.edit(&session, "u1", &[text("The password is lion.")], None).await.expect("edited");
+    test.app.rewind(&session, "a1", None).await.expect("rewound");
     test.append(&session, "u3 \"The animal is a hippo.\"\na3 \"fine\"\nu4 \"kept hippo\"\na4 \"x\"\nu5 \"go\"").await;
-    test.app.pin(&session, "u4", false, Caller::default()).await.expect("pinned");
+    test.app.pin(&session, "u4", false).await.expect("pinned");
     cover(&test.app, &session, "u5").await;
     assert_eq!(ask(&test, &session, "password zebra").await, ["user: The password is lion."]);
     assert_eq!(ask(&test, &session, "secret giraffe").await, Vec::<String>::new());
@@ -212,8 +212,8 @@ async fn a_message_that_was_open_for_long_is_found_once_it_is_hidden() {
     let test = TestApp::start().await;
     let session = session(&test).await;
     test.append(&session, "u1 \"one\"\na1 \"the first half of the otter\" open\nu2 \"two beavers\"\na2 \"ok\"").await;
-    indexed(&test.app, &session).await;
-    test.app.finish_message(&session, "a1", Finish::default(), None, Caller::default()).await.expect("sealed");
+    indexed(&test.longhand, &session).await;
+    test.app.finish_message(&session, "a1", Finish::default(), None).await.expect("sealed");
     test.append(&session, "u3 \"go\"").await;
     cover(&test.app, &session, "u3").await;
     assert_eq!(ask(&test, &session, "otter").await, ["assistant: the first half of the otter"]);
@@ -267,19 +267,20 @@ async fn retrieved_passages_are_removed_first_from_a_view_that_does_not_fit() {
     assert!(shorter.fits && shorter.left_out.is_empty());
 }
 
-async fn key(app: &Longhand, session: &str) -> SessionKey {
-    app.store().find_session(session).await.expect("the session")
+async fn key(longhand: &Longhand, session: &str) -> SessionKey {
+    longhand.store().find_session(session).await.expect("the session")
 }
 
 /// Waits until all messages are in the index.
-async fn indexed(app: &Longhand, session: &str) {
-    let key = key(app, session).await;
-    let mut head = app.store().watch_head();
+async fn indexed(longhand: &Longhand, session: &str) {
+    let app = longhand.caller(String::new(), None).expect("a caller");
+    let key = key(longhand, session).await;
+    let mut head = longhand.store().watch_head();
     let done = async {
         loop {
             head.mark_unchanged();
             let newest = app.get_session(session).await.expect("the session").session.revision;
-            if app.store().indexed_to(key).await.expect("read") == newest {
+            if longhand.store().indexed_to(key).await.expect("read") == newest {
                 return;
             }
             head.changed().await.expect("the writer runs");
@@ -296,10 +297,10 @@ async fn the_index_is_filled_in_the_background_where_somebody_wants_it() {
         test.append(&wanted, TALK.replace("u1", "u").replace("a1", "a").as_str().lines().next().expect("a line")).await;
         test.append(&other, "u \"hello\"").await;
     }
-    indexed(&test.app, &wanted).await;
+    indexed(&test.longhand, &wanted).await;
     assert_eq!(test.number("select count(*) from search_docsize"), 3);
-    let key = key(&test.app, &other).await;
-    assert_eq!(test.app.store().indexed_to(key).await.expect("read"), 0, "nobody searches there");
+    let key = key(&test.longhand, &other).await;
+    assert_eq!(test.longhand.store().indexed_to(key).await.expect("read"), 0, "nobody searches there");
 }
 
 /// Nothing fills the index here, so that an append that waited for it would never end.
@@ -323,28 +324,29 @@ async fn appends_do_not_wait_for_the_index() {
         vocabularies: Vec::new(),
         stopping: stopping.clone(),
     };
-    let app = Longhand::new(store, idle.handle(), &clock, options);
-    let (info, _) = app.create_session(new_session(window(0, 0)), Caller::default()).await.expect("a session");
+    let longhand = Longhand::new(store, idle.handle(), &clock, options);
+    let app = longhand.caller(String::new(), None).expect("a caller");
+    let (info, _) = app.create_session(new_session(window(0, 0))).await.expect("a session");
     let session = info.session.id.to_string();
-    let key = key(&app, &session).await;
+    let key = key(&longhand, &session).await;
     for turn in 0..50 {
         let text = format!("u \"request {turn}\"\na \"answer {turn}\"");
-        app.append(&session, conversation(&text), None, None, Caller::default()).await.expect("appended");
+        app.append(&session, conversation(&text), None, None).await.expect("appended");
     }
-    assert_eq!(app.store().indexed_to(key).await.expect("read"), 0);
+    assert_eq!(longhand.store().indexed_to(key).await.expect("read"), 0);
     let tail = "u9 \"request 7?\"";
-    app.append(&session, conversation(tail), None, None, Caller::default()).await.expect("appended");
+    app.append(&session, conversation(tail), None, None).await.expect("appended");
     cover(&app, &session, "u9").await;
-    assert_eq!(app.store().indexed_to(key).await.expect("read"), 0);
+    assert_eq!(longhand.store().indexed_to(key).await.expect("read"), 0);
     // A search fills the index.
     let view = app.context(&session, ContextRequest::default()).await.expect("a context");
     assert!(recalled(&view).contains(&"user: request 7".to_owned()), "{view:?}");
-    let filled = app.store().indexed_to(key).await.expect("read");
+    let filled = longhand.store().indexed_to(key).await.expect("read");
     assert!(filled > 100, "{filled}");
     // The scheduler indexes the rest.
-    app.append(&session, conversation("a \"more\""), None, None, Caller::default()).await.expect("appended");
+    app.append(&session, conversation("a \"more\""), None, None).await.expect("appended");
     let running = tokio::spawn(idle.run(stopping.clone()));
-    indexed(&app, &session).await;
+    indexed(&longhand, &session).await;
     stopping.cancel();
     soon("the scheduler to stop", running).await.expect("no panic");
 }
@@ -358,14 +360,14 @@ async fn a_request_is_searched_once_and_its_session_stays_in_memory() {
     test.append(&session, "u6 \"Where is the deploy key?\"").await;
     let first = test.context(&session).await;
     assert_eq!(recalled(&first), ["user: The deploy key is stored in vault seven."]);
-    indexed(&test.app, &session).await;
+    indexed(&test.longhand, &session).await;
     let mut costs = Vec::new();
     for turn in 0..5 {
         test.append(&session, &format!("a \"step {turn}\"")).await;
-        indexed(&test.app, &session).await;
-        let before = test.app.store().rows_read();
+        indexed(&test.longhand, &session).await;
+        let before = test.longhand.store().rows_read();
         let view = test.context(&session).await;
-        costs.push(test.app.store().rows_read() - before);
+        costs.push(test.longhand.store().rows_read() - before);
         assert_eq!(recalled(&view), recalled(&first));
         let again = test.context_as_of(&session, view.revision).await;
         assert_eq!((&again.hash, &again.messages), (&view.hash, &view.messages), "as from the rows");
@@ -388,17 +390,17 @@ async fn cost(test: &TestApp, count: usize) -> u64 {
     }
     test.append(&session, "u8 \"the parser of module 17?\"").await;
     // Only appends start indexing in the background, so that the index may never reach the summary's revision.
-    indexed(&test.app, &session).await;
+    indexed(&test.longhand, &session).await;
     cover(&test.app, &session, "u8").await;
     let first = test.context(&session).await;
     assert!(recalled(&first).iter().any(|found| found.contains("module 17 ")), "{:?}", recalled(&first));
     test.settled().await;
     let mut costs = Vec::new();
     for _ in 0..5 {
-        let before = test.app.store().rows_read();
+        let before = test.longhand.store().rows_read();
         // A view of an earlier revision is not in memory.
         assert_eq!(test.context_as_of(&session, first.revision).await.hash, first.hash);
-        costs.push(test.app.store().rows_read() - before);
+        costs.push(test.longhand.store().rows_read() - before);
     }
     // The store counts the rows of all readers: the scheduler's heartbeat may be in one of the counts.
     costs.into_iter().min().expect("five of them")

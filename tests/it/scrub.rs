@@ -35,7 +35,7 @@ async fn a_whole_store_has_no_findings() {
     let state = test.app.server_info().await.expect("the state").scrub;
     assert!(!state.running && state.end_time.is_some() && state.bytes > 100_000, "{state:?}");
     let test = test.restart().await;
-    let mut states = test.app.store().scrub_state();
+    let mut states = test.longhand.store().scrub_state();
     let again =
         soon("the stored state", states.wait_for(|state| state.end_time.is_some())).await.expect("a state").clone();
     assert_eq!((again.checked, again.end_time), (state.checked, state.end_time), "it is kept over a restart");

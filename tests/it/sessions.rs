@@ -1,13 +1,13 @@
 //! Sessions: created once, found by either id, changed, listed, archived.
 
-use crate::support::{TestApp, by, conversation, once, turns, window};
+use crate::support::{TestApp, conversation, turns, window};
+use longhand::app::Caller;
 use longhand::app::Reason;
 use longhand::app::context::Context;
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::limits;
 use longhand::model::session::SessionState;
 use longhand::model::usage::ModelWindow;
-use longhand::store::Caller;
 
 fn named(client_id: &str) -> NewSession {
     NewSession { client_id: Some(client_id.to_owned()), title: client_id.to_owned(), ..NewSession::default() }
@@ -16,7 +16,7 @@ fn named(client_id: &str) -> NewSession {
 #[tokio::test]
 async fn a_session_is_made_once_and_found_by_either_id() {
     let test = TestApp::start().await;
-    let make = |new| test.app.create_session(new, by("alice"));
+    let make = async |new| test.by("alice").create_session(new).await;
     let new = || NewSession { window: window(10, 1), metadata_json: Some("{ }".to_owned()), ..named("one") };
     let (made, existed) = make(new()).await.expect("made");
     assert!(!existed);
@@ -34,7 +34,7 @@ async fn a_session_is_made_once_and_found_by_either_id() {
         assert_eq!(make(other.clone()).await.expect_err("another request").reason, Reason::ClientIdReused, "{other:?}");
     }
     let retitled = SessionChange { title: Some("two".to_owned()), ..SessionChange::default() };
-    let made = test.app.update_session("one", retitled, Caller::default()).await.expect("changed").info;
+    let made = test.app.update_session("one", retitled).await.expect("changed").info;
     assert_eq!(make(new()).await.expect("found after a change"), (made.clone(), true));
     let test = test.restart().await;
     for id in ["one".to_owned(), made.session.id.to_string()] {
@@ -72,7 +72,7 @@ async fn invalid_new_sessions_are_refused() {
         (named("one\u{a0}"), Reason::InvalidField),
         (named("on\u{7}e"), Reason::InvalidField),
     ] {
-        let refused = test.app.create_session(new.clone(), Caller::default()).await;
+        let refused = test.app.create_session(new.clone()).await;
         assert_eq!(refused.expect_err("refused").reason, reason, "{new:?}");
     }
     assert_eq!(test.number("select count(*) from session"), 0);
@@ -87,15 +87,15 @@ async fn a_change_of_policy_that_is_sent_again_is_answered_whatever_the_policy_i
         policy_override_json: Some("{\"maintenance\": {\"0\": {\"prune\": {\"minimum_tokens\": 5}}}}".to_owned()),
         ..SessionChange::default()
     };
-    let update = |change: &SessionChange, caller| test.app.update_session(&session, change.clone(), caller);
-    let changed = update(&earlier, once("r", "1")).await.expect("changed");
+    let update = async |change: &SessionChange, caller: Caller| caller.update_session(&session, change.clone()).await;
+    let changed = update(&earlier, test.once("r", "1")).await.expect("changed");
     let other = SessionChange { preset: Some("pi@1.5".to_owned()), ..SessionChange::default() };
-    update(&other, Caller::default()).await.expect("changed");
-    let refused = update(&earlier, Caller::default()).await.expect_err("pi has no prune that could come earlier");
+    update(&other, test.app.clone()).await.expect("changed");
+    let refused = update(&earlier, test.app.clone()).await.expect_err("pi has no prune that could come earlier");
     assert_eq!(refused.reason, Reason::PolicyInvalid);
-    let again = update(&earlier, once("r", "1")).await.expect("answered again");
+    let again = update(&earlier, test.once("r", "1")).await.expect("answered again");
     assert_eq!((again.revision, again.seq), (changed.revision, changed.seq));
-    let reused = update(&earlier, once("r", "2")).await.expect_err("another payload");
+    let reused = update(&earlier, test.once("r", "2")).await.expect_err("another payload");
     assert_eq!(reused.reason, Reason::RequestIdReused);
 }
 
@@ -104,8 +104,8 @@ async fn a_change_sets_what_it_names_and_nothing_else() {
     let test = TestApp::start().await;
     let session = test.create(NewSession { window: window(10, 1), ..named("one") }).await;
     let change = SessionChange { title: Some("two".to_owned()), ..SessionChange::default() };
-    let changed = test.app.update_session(&session, change.clone(), once("r", "1")).await.expect("changed");
-    let again = test.app.update_session(&session, change, once("r", "1")).await.expect("answered again");
+    let changed = test.once("r", "1").update_session(&session, change.clone()).await.expect("changed");
+    let again = test.once("r", "1").update_session(&session, change).await.expect("answered again");
     assert_eq!(again.revision, changed.revision);
     let info = changed.info.session;
     assert_eq!((info.title.as_str(), info.window), ("two", window(10, 1)));
@@ -114,7 +114,7 @@ async fn a_change_sets_what_it_names_and_nothing_else() {
         window: Some(window(20, 2)),
         ..SessionChange::default()
     };
-    let changed = test.app.update_session(&session, change, Caller::default()).await.expect("changed").info;
+    let changed = test.app.update_session(&session, change).await.expect("changed").info;
     assert!(changed.policy_json.contains("\"maintenance\":[]"), "{}", changed.policy_json);
     assert_eq!((changed.session.preset.as_str(), changed.session.window.context), ("opencode@seed", 20));
     let test = test.restart().await;
@@ -133,7 +133,7 @@ async fn a_view_as_it_was_is_judged_by_the_window_that_was_active_then() {
     // A policy without automatic compactions, so that only the window differs.
     let auto_off =
         SessionChange { policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()), ..change };
-    let changed = test.app.update_session(&session, auto_off, Caller::default()).await.expect("changed").revision;
+    let changed = test.app.update_session(&session, auto_off).await.expect("changed").revision;
     let after = test.context(&session).await;
     assert_eq!((before.fits, before.window_tokens, after.fits, after.window_tokens), (true, 20_000, false, 4_000));
     let figures = |view: &Context| (view.window_tokens, view.context_tokens, view.fits);
@@ -157,11 +157,11 @@ async fn another_window_is_a_change_that_an_expected_revision_sees() {
     };
     let append = async |expected| {
         let messages = conversation("u2 \"two\"");
-        test.app.append(&session, messages, None, Some(expected), Caller::default()).await
+        test.app.append(&session, messages, None, Some(expected)).await
     };
-    test.app.update_session(&session, change(Some("new"), None), Caller::default()).await.expect("a title");
+    test.app.update_session(&session, change(Some("new"), None)).await.expect("a title");
     let appended = append(expected).await.expect("a title is no such change").revision;
-    test.app.update_session(&session, change(None, Some(9_000)), Caller::default()).await.expect("a window");
+    test.app.update_session(&session, change(None, Some(9_000))).await.expect("a window");
     assert_eq!(append(appended).await.expect_err("the window is another").reason, Reason::RevisionMismatch);
 }
 
@@ -198,7 +198,7 @@ async fn lists_are_paged_newest_first_and_leave_archived_ones_out() {
     }
     let child = NewSession { parent: Some("s3".to_owned()), ..named("child") };
     let child = test.create(child).await;
-    test.app.archive_session("s5", false, Caller::default()).await.expect("archived");
+    test.app.archive_session("s5", false).await.expect("archived");
     let list = async |parent: Option<&str>, archived| {
         let (mut found, mut token) = (Vec::new(), String::new());
         loop {

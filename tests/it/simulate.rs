@@ -9,7 +9,6 @@ use longhand::model::message::NewMessage;
 use longhand::model::time::Timestamp;
 use longhand::model::usage::ModelWindow;
 use longhand::policy::presets;
-use longhand::store::Caller;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -142,7 +141,7 @@ async fn made(test: &TestApp, messages: &[NewMessage], preset: &str, window: &Mo
     let ahead = messages.first().map_or(0, |first| test.clock.now().0 - time(first));
     for message in messages {
         test.clock.skip_to(Timestamp(time(message) + ahead));
-        test.app.append(&session, vec![message.clone()], None, None, Caller::default()).await.expect("appended");
+        test.app.append(&session, vec![message.clone()], None, None).await.expect("appended");
         settled(test, &session).await;
     }
     let (mut count, mut done) = (0, Vec::new());

@@ -14,7 +14,6 @@ use longhand::model::ids::MessageId;
 use longhand::model::message::MessageKind;
 use longhand::model::summary_request::{Purpose, SummaryRequest};
 use longhand::model::usage::Usage;
-use longhand::store::Caller;
 use longhand::summarizer::NoObserver;
 
 /// A request with a truncated reply, a request that fails at the provider, and one that returns the summary.
@@ -82,9 +81,9 @@ async fn the_cost_of_summaries_is_counted_from_the_request_log() {
     let test = TestApp::with(configured(&fake, Protocol::Chat, LONG_TIMEOUTS, 20_000, "").auto).await;
     assert_eq!(spent(&test).await, []);
     let rows = async |test: &TestApp| {
-        let before = test.app.store().rows_read();
+        let before = test.longhand.store().rows_read();
         spent(test).await;
-        test.app.store().rows_read() - before
+        test.longhand.store().rows_read() - before
     };
     summarized(&test).await;
     assert_eq!(timeless(spent(&test).await), expected(1));
@@ -230,7 +229,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     let session = test.session("pi@1.5", 400_000, 1_000).await;
     test.append(&session, "u1 \"stay here\"").await;
     test.append(&session, &turns(2, 3, 400)).await;
-    let rewind = async |expected| test.app.rewind_with_summary(&session, "u1", "", expected, Caller::default()).await;
+    let rewind = async |expected| test.app.rewind_with_summary(&session, "u1", "", expected).await;
     assert_eq!(recorded(&test, &session).await, []);
     let made = rewind(None).await.expect("rewound").ids;
     let branch = |id| Purpose::Branch(MessageId(id));
@@ -251,7 +250,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     let app = test.app.clone();
     let given_up = session.clone();
     let caller = tokio::spawn(async move {
-        drop(app.rewind_with_summary(&given_up, "u1", "", None, Caller::default()).await);
+        drop(app.rewind_with_summary(&given_up, "u1", "", None).await);
     });
     soon("the request", fake.hangs()).await;
     caller.abort();
@@ -271,7 +270,7 @@ async fn requests_for_the_summary_of_a_branch_are_in_the_request_log() {
     }
     test.append(&session, &turns(6, 9, 1_100)).await;
     let wanted = NewCompaction { tail_start: "u9".to_owned(), ..NewCompaction::of(CompactionKind::Summary) };
-    let (compaction, _) = test.app.start_compaction(&session, wanted, Caller::default()).await.expect("started");
+    let (compaction, _) = test.app.start_compaction(&session, wanted).await.expect("started");
     test.settled().await;
     assert_eq!(recorded(&test, &session).await[0].0, Purpose::Compaction(compaction.id));
     assert_eq!(test.app.get_compaction(&compaction.id.to_string()).await.expect("it").requests.len(), 1);

@@ -8,7 +8,7 @@ use longhand::app::events::{Frame, ListEvents, ServedEvent, Start, SubscribeRequ
 use longhand::app::sessions::{ForkPoint, SessionChange, SessionInfo};
 use longhand::model::event::{Event, EventBody, EventKind};
 use longhand::model::message::MessageKind;
-use longhand::store::{Caller, EventFilter};
+use longhand::store::EventFilter;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::sync::Arc;
@@ -153,7 +153,7 @@ async fn a_compaction_brings_its_summary_when_content_is_asked_for() {
     test.append(&session, &turns(1, 4, 50)).await;
     let supplied =
         NewSummary { text: "what was said".to_owned(), tail_start: "u3".to_owned(), ..NewSummary::default() };
-    test.app.supply_summary(&session, supplied, Caller::default()).await.expect("supplied");
+    test.app.supply_summary(&session, supplied).await.expect("supplied");
     let kinds = vec![EventKind::Compacted];
     let request = SubscribeRequest { kinds, content: true, ..from(Start::Beginning) };
     let mut watch = stream(&test, request).await;
@@ -210,7 +210,7 @@ async fn a_snapshot_has_open_messages_and_their_words_go_on_behind_it() {
     let Frame::DraftDelta { delta, .. } = watch.frame().await else { panic!("words follow") };
     assert_eq!((delta.part, delta.offset, delta.delta.as_str()), (part, 11, "!"), "without a gap, and nothing twice");
     let close = vec![OpenPart::Draft(part, None)];
-    test.app.append_parts(&session, "a1", close, Caller::default()).await.expect("closed");
+    test.app.append_parts(&session, "a1", close).await.expect("closed");
     let (events, ..) = batch(&mut watch).await;
     assert!(matches!(&events[0].event.body, EventBody::PartsClosed { parts, .. } if *parts == [part]));
 }
@@ -307,7 +307,7 @@ async fn a_snapshot_and_what_follows_have_no_gap() {
     let writing = tokio::spawn(async move {
         for turn in 0..200 {
             let words = conversation(&format!("u{turn}-x \"late {turn}\""));
-            app.append(&target, words, None, None, Caller::default()).await.expect("appended");
+            app.append(&target, words, None, None).await.expect("appended");
         }
     });
     for _ in 0..5 {
@@ -368,7 +368,7 @@ async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
             metadata_json: Some("{\"n\": 1}".to_owned()),
             ..SessionChange::default()
         };
-        test.app.update_session(session, change, Caller::default()).await.expect("changed");
+        test.app.update_session(session, change).await.expect("changed");
         test.append(session, &turns(1, 3, 40)).await;
         expected.push(test.app.get_session(session).await.expect("a session"));
     }
@@ -384,8 +384,8 @@ async fn a_snapshot_has_its_sessions_as_they_were_when_it_was_asked_for() {
             ..SessionChange::default()
         };
         test.append(session, &turns(4, 9, 40)).await;
-        test.app.update_session(session, change, Caller::default()).await.expect("changed");
-        test.app.archive_session(session, false, Caller::default()).await.expect("archived");
+        test.app.update_session(session, change).await.expect("changed");
+        test.app.archive_session(session, false).await.expect("archived");
     }
     let mut found = snapshot(&mut watch).await;
     found.sort_by_key(|info| info.session.id.to_string() != one);
@@ -423,9 +423,9 @@ async fn snapshots_beside_two_writers_have_one_revision() {
                     return;
                 }
                 let words = conversation(&format!("u{writer}-{turn} \"words\""));
-                app.append(&session, words, None, None, Caller::default()).await.expect("appended");
+                app.append(&session, words, None, None).await.expect("appended");
                 let change = SessionChange { title: Some(format!("{writer} {turn}")), ..SessionChange::default() };
-                app.update_session(&session, change, Caller::default()).await.expect("changed");
+                app.update_session(&session, change).await.expect("changed");
             }
         }));
     }
@@ -526,14 +526,14 @@ async fn the_events_of_a_session_continue_behind_any_number_of_the_log() {
     let (one, two) = (test.manual_session().await, test.manual_session().await);
     test.append(&one, &turns(1, 1, 10)).await;
     let point = ForkPoint::default();
-    let forked = test.app.fork_session(&one, point, None, String::new(), Caller::default()).await.expect("a fork");
+    let forked = test.app.fork_session(&one, point, None, String::new()).await.expect("a fork");
     let fork = forked.0.session.id.to_string();
     for turn in 2..12 {
         for session in [&fork, &two, &one].into_iter().take(turn % 4) {
             test.append(session, &turns(turn, turn, 10)).await;
         }
     }
-    let store = test.app.store();
+    let store = test.longhand.store();
     let all = test.events().await;
     let head = store.head_seq();
     for session in [&one, &two, &fork] {
@@ -583,7 +583,7 @@ async fn however_often_a_stream_is_lost_nothing_is() {
         test.append(if turn % 3 == 0 { &two } else { &one }, &turns(turn, turn + turn % 4, 10)).await;
     }
     // The last event matches every filter of this test.
-    test.app.archive_session(&one, false, Caller::default()).await.expect("archived");
+    test.app.archive_session(&one, false).await.expect("archived");
     let all = test.events().await;
     let kinds = vec![EventKind::MessageAppended, EventKind::SessionArchived];
     let filters = [

@@ -11,7 +11,6 @@ use longhand::model::usage::Usage;
 use longhand::pb;
 use longhand::pb::summary_task_service_client::SummaryTaskServiceClient;
 use longhand::scheduler;
-use longhand::store::Caller;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -347,7 +346,7 @@ async fn calls_and_results_stay_together_and_what_is_open_is_never_covered() {
     test.append(&session, &turns(1, 3, 1_100)).await;
     test.append(&session, "u4 \"run\"\na4 \"so\" call=c1\nt4 result=c1:2000c\nax4 \"done\"").await;
     let open = conversation("u5 1000c\na5 open\nu6 9000c\na6 900c");
-    test.app.append(&session, open, None, None, Caller::default()).await.expect("appended");
+    test.app.append(&session, open, None, None).await.expect("appended");
     let setup = Setup { test, script, session, watch };
     let task = setup.leased().await;
     let edit = |tail: &str, retained: &[&str]| NewEdit {
@@ -389,7 +388,7 @@ async fn a_cancelled_compaction_takes_its_task_along() {
     let mut setup = due(LONG_WAIT).await;
     let task = setup.leased().await;
     let id = task.task.compaction.to_string();
-    setup.test.app.cancel_compaction(&id, Caller::default()).await.expect("cancelled");
+    setup.test.app.cancel_compaction(&id).await.expect("cancelled");
     setup.watch.wait_for(EventKind::CompactionCancelled).await;
     let late = setup.complete(&task, reply(SUMMARY)).await;
     // Until the worker is notified, the summary is accepted, and has no effect.
@@ -402,7 +401,7 @@ async fn a_cancelled_compaction_takes_its_task_along() {
 #[tokio::test]
 async fn the_protocol_carries_a_task_from_lease_to_summary() {
     let mut setup = due(LONG_WAIT).await;
-    let (routes, _health) = longhand::grpc::router(setup.test.app.clone()).await;
+    let (routes, _health) = longhand::grpc::router(setup.test.longhand.clone()).await;
     let mut client = SummaryTaskServiceClient::new(routes);
     let request = pb::LeaseSummaryTaskRequest {
         session_ids: vec![setup.session.clone()],

@@ -16,7 +16,7 @@ use longhand::app::context::{Context, ContextRequest};
 use longhand::app::events::{EventStream, Frame, Start, SubscribeRequest};
 use longhand::app::sessions::{NewSession, SessionChange};
 use longhand::app::summary_tasks::{LeaseClaim, LeaseRequest, TaskReply};
-use longhand::app::{self, Longhand};
+use longhand::app::{self, Caller, Longhand, RequestKey};
 use longhand::clock::Clock;
 use longhand::config::{Hook, Hooks};
 use longhand::model::Revision;
@@ -26,7 +26,7 @@ use longhand::model::part::{Answers, Media, NewPart, PartBody, Record, ResultSta
 use longhand::model::usage::{ModelWindow, Usage};
 use longhand::policy::summary::{SummaryInput, SummaryOutput};
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
-use longhand::store::{self, Caller, Durability, Finding, RequestKey, ScrubOptions, Store};
+use longhand::store::{self, Durability, Finding, ScrubOptions, Store};
 use longhand::summarizer::{self, Extractive, Levels, Observer, Summarizer};
 use rusqlite::Connection;
 use std::collections::VecDeque;
@@ -77,8 +77,10 @@ pub(crate) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// A store in a temporary folder with everything that runs over it, except a network.
 pub(crate) struct TestApp {
-    /// The API.
-    pub(crate) app: Longhand,
+    /// The API, as its daemon has it.
+    pub(crate) longhand: Longhand,
+    /// The API, for a caller without a name.
+    pub(crate) app: Caller,
     /// The clock of the store and the scheduler.
     pub(crate) clock: Clock,
     /// Wakes the scheduler.
@@ -169,12 +171,25 @@ impl TestApp {
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();
-        let app = Longhand::new(store, wake.clone(), &clock, options);
+        let longhand = Longhand::new(store, wake.clone(), &clock, options);
+        let app = longhand.caller(String::new(), None).expect("a caller");
         let rate = ScrubOptions { bytes_per_second: 1 << 40, interval: None };
-        let scrub = tokio::spawn(app.store().clone().scrub(rate, clock.clone(), stopping.clone()));
+        let scrub = tokio::spawn(longhand.store().clone().scrub(rate, clock.clone(), stopping.clone()));
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(async move { scheduler.run(cancel).await });
-        Self { app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, scrub, writer }
+        Self { longhand, app, clock, wake, directory, summarizer, options: kept, stopping, scheduler, scrub, writer }
+    }
+
+    /// A caller with a name.
+    pub(crate) fn by(&self, actor: &str) -> Caller {
+        self.longhand.caller(actor.to_owned(), None).expect("a caller")
+    }
+
+    /// A caller with a request id; the payload represents the rest of the request.
+    pub(crate) fn once(&self, id: &str, payload: &str) -> Caller {
+        let payload_hash = *blake3::hash(payload.as_bytes()).as_bytes();
+        let request = RequestKey { id: id.to_owned(), payload_hash };
+        self.longhand.caller(String::new(), Some(request)).expect("a caller")
     }
 
     /// The folder of the database.
@@ -184,11 +199,11 @@ impl TestApp {
 
     /// Stops as a daemon does: unfinished work is dropped, accepted writes are written. The folder stays.
     pub(crate) async fn stop(self) -> Arc<TempDir> {
-        let Self { app, wake, directory, stopping, scheduler, scrub, writer, .. } = self;
+        let Self { longhand, app, wake, directory, stopping, scheduler, scrub, writer, .. } = self;
         stopping.cancel();
         soon("the scrub to stop", scrub).await.expect("no panic in the scrub");
         soon("the scheduler to stop", scheduler).await.expect("no panic in the scheduler");
-        drop((app, wake));
+        drop((longhand, app, wake));
         soon("the writer to end: somebody still holds the store", writer).await.expect("no panic in the writer");
         directory
     }
@@ -207,14 +222,14 @@ impl TestApp {
 
     /// Dies at once, and starts again on the same files.
     pub(crate) async fn kill(self) -> Self {
-        let Self { app, wake, directory, summarizer, options, stopping, scheduler, scrub, writer, .. } = self;
+        let Self { longhand, app, wake, directory, summarizer, options, stopping, scheduler, scrub, writer, .. } = self;
         writer.abort();
         drop(soon("the writer to die", writer).await);
         // Without a writer, the workers can no longer change the disk.
         stopping.cancel();
         drop(soon("the scheduler to die", scheduler).await);
         drop(soon("the scrub to die", scrub).await);
-        drop((app, wake));
+        drop((longhand, app, wake));
         Self::open_with(directory, summarizer, options).await
     }
 
@@ -230,7 +245,7 @@ impl TestApp {
 
     /// Creates a session; returns its id.
     pub(crate) async fn create(&self, new: NewSession) -> String {
-        let (info, existed) = self.app.create_session(new, Caller::default()).await.expect("a session");
+        let (info, existed) = self.app.create_session(new).await.expect("a session");
         assert!(!existed);
         info.session.id.to_string()
     }
@@ -248,7 +263,7 @@ impl TestApp {
 
     /// Appends a conversation.
     pub(crate) async fn append(&self, session: &str, text: &str) -> Appended {
-        let appended = self.app.append(session, conversation(text), None, None, Caller::default()).await;
+        let appended = self.app.append(session, conversation(text), None, None).await;
         appended.unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
@@ -327,7 +342,7 @@ impl TestApp {
 
     /// Waits until a condition on the database is true; it is evaluated again after every commit.
     pub(crate) async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) {
-        let mut commits = self.app.store().watch_head();
+        let mut commits = self.longhand.store().watch_head();
         let holds = async {
             loop {
                 commits.mark_unchanged();
@@ -342,14 +357,14 @@ impl TestApp {
 
     /// True if the scheduler is idle.
     pub(crate) async fn is_settled(&self) -> bool {
-        self.app.store().is_idle().await.expect("read")
+        self.longhand.store().is_idle().await.expect("read")
     }
 
     /// The findings of an integrity check of all sessions.
     pub(crate) async fn findings(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
         let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-        self.app.store().verify(None, found).await.expect("a check");
+        self.longhand.store().verify(None, found).await.expect("a check");
         while let Some(finding) = items.recv().await {
             findings.push(finding);
         }
@@ -535,17 +550,6 @@ pub(crate) fn window(context: i64, output: i64) -> ModelWindow {
     ModelWindow { context, output: (output > 0).then_some(output), ..ModelWindow::default() }
 }
 
-/// A caller with a name.
-pub(crate) fn by(actor: &str) -> Caller {
-    Caller { actor: actor.to_owned(), request: None }
-}
-
-/// A caller with a request id; the payload represents the rest of the request.
-pub(crate) fn once(id: &str, payload: &str) -> Caller {
-    let payload_hash = *blake3::hash(payload.as_bytes()).as_bytes();
-    Caller { actor: String::new(), request: Some(RequestKey { id: id.to_owned(), payload_hash }) }
-}
-
 /// A text part.
 pub(crate) fn text(words: &str) -> NewPart {
     NewPart::new(PartBody::Text(words.to_owned()))
@@ -699,7 +703,7 @@ pub(crate) async fn prunable(test: &TestApp) -> String {
         policy_override_json: Some("{\"trigger\": {\"auto\": false}}".to_owned()),
         ..SessionChange::default()
     };
-    test.app.update_session(&session, auto_off, Caller::default()).await.expect("a policy of its own");
+    test.app.update_session(&session, auto_off).await.expect("a policy of its own");
     for turn in 1..=6 {
         let text = format!(
             "u{turn} \"request {turn}\"\na{turn} \"looking\" call=c{turn}\nt{turn} result=c{turn}:80000c\n\
@@ -722,7 +726,7 @@ pub(crate) async fn with_image(test: &TestApp) -> String {
     let mut request = conversation("u90 \"what does the plot say?\"");
     let image = Media { mime_type: "image/png".to_owned(), name: "plot.png".to_owned(), ..Media::default() };
     request[0].parts.push(NewPart::new(PartBody::Media(image)));
-    test.app.append(&session, request, None, None, Caller::default()).await.expect("appended");
+    test.app.append(&session, request, None, None).await.expect("appended");
     session
 }
 

@@ -10,7 +10,6 @@ use longhand::model::compaction::Trigger;
 use longhand::model::event::{EventBody, EventKind};
 use longhand::model::message::{FinishReason, GivenView, NewFinish, NewMessage};
 use longhand::model::usage::{ModelWindow, Usage, UsageDoubt};
-use longhand::store::Caller;
 use std::collections::BTreeMap;
 use tokio::sync::Notify;
 
@@ -51,7 +50,7 @@ fn reply(name: &str, input: i64, token: Option<&str>) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) -> Result<Appended, Error> {
-    test.app.append(session, messages, None, None, Caller::default()).await
+    test.app.append(session, messages, None, None).await
 }
 
 /// A view for a smaller window, shortened to it.
@@ -74,7 +73,7 @@ async fn a_reply_keeps_the_view_of_its_token() {
     append(&test, &session, reply("a5", 900, Some(&whole.token))).await.expect("appended");
     test.append(&session, "a6 open").await;
     let finish = NewFinish { view: Some(short.token.clone()), ..NewFinish::default() };
-    test.app.finish_message(&session, "a6", finish, None, Caller::default()).await.expect("sealed");
+    test.app.finish_message(&session, "a6", finish, None).await.expect("sealed");
     append(&test, &session, reply("a7", 900, None)).await.expect("appended");
     let given = |view: &Context, window, shortened| {
         Some(GivenView { revision: view.revision, hash: view.hash, window, shortened })
@@ -117,7 +116,7 @@ async fn a_token_that_was_not_given_out_for_the_session_is_refused_before_anythi
         let error = append(&test, &session, messages).await.expect_err("refused");
         assert_eq!(error.reason, Reason::ViewTokenInvalid, "{token}");
         let finish = NewFinish { view: Some(token.clone()), ..NewFinish::default() };
-        let sealed = test.app.finish_message(&session, "a0", finish, None, Caller::default()).await;
+        let sealed = test.app.finish_message(&session, "a0", finish, None).await;
         assert_eq!(sealed.expect_err("refused").reason, Reason::ViewTokenInvalid, "{token}");
     }
     assert_eq!(test.number("select max(seq) from event"), before);
@@ -137,7 +136,7 @@ async fn a_fork_takes_tokens_of_what_it_was_forked_from_as_far_as_both_share_it(
     test.append(&session, "u2 \"three\"").await;
     let later = test.context(&session).await;
     let forked = async |from: &str, point| {
-        let fork = test.app.fork_session(from, point, None, String::new(), Caller::default()).await;
+        let fork = test.app.fork_session(from, point, None, String::new()).await;
         fork.expect("forked").0.session.id.to_string()
     };
     let fork = forked(&session, point).await;
@@ -171,7 +170,7 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
         let context = append(&test, &session, reply("a", 9_000, None)).await.expect("taken").context;
         assert_eq!(context.context_tokens, Some(9_005), "{change}");
         let update = async |change| {
-            test.app.update_session(&session, change, Caller::default()).await.expect("changed");
+            test.app.update_session(&session, change).await.expect("changed");
         };
         match change {
             "window" => update(SessionChange { window: Some(window(50_000, 0)), ..SessionChange::default() }).await,
@@ -179,10 +178,8 @@ async fn usage_without_a_token_counts_until_the_view_is_first_changed_by_anythin
                 let policy_override_json = Some("{\"maintenance\": []}".to_owned());
                 update(SessionChange { policy_override_json, ..SessionChange::default() }).await;
             }
-            "edit" => {
-                drop(test.app.edit(&session, "u2", &[text("better")], None, Caller::default()).await.expect("edited"))
-            }
-            _ => drop(test.app.rewind(&session, "a2", None, Caller::default()).await.expect("rewound")),
+            "edit" => drop(test.app.edit(&session, "u2", &[text("better")], None).await.expect("edited")),
+            _ => drop(test.app.rewind(&session, "a2", None).await.expect("rewound")),
         }
         test.settled().await;
         let view = test.context(&session).await;
@@ -230,7 +227,7 @@ async fn an_answer_is_consistent_during_concurrent_writes() {
     };
     let reader = async {
         let mut views = BTreeMap::new();
-        let mut head = test.app.store().watch_head();
+        let mut head = test.longhand.store().watch_head();
         loop {
             let view = test.context(&session).await;
             views.insert(view.revision, view);

@@ -15,7 +15,6 @@ use longhand::model::usage::ModelWindow;
 use longhand::policy::pairing;
 use longhand::policy::plan::kind;
 use longhand::policy::presets::{self, Preset};
-use longhand::store::Caller;
 use longhand::summarizer::Extractive;
 use std::sync::Arc;
 
@@ -38,16 +37,16 @@ fn step(number: usize, characters: usize) -> Vec<NewMessage> {
 }
 
 async fn append(test: &TestApp, session: &str, messages: Vec<NewMessage>) {
-    test.app.append(session, messages, None, None, Caller::default()).await.expect("appended");
+    test.app.append(session, messages, None, None).await.expect("appended");
     settled(test, session).await;
 }
 
 /// Waits until the scheduler is idle, and confirms every proposed compaction.
 pub(crate) async fn settled(test: &TestApp, session: &str) {
-    let key = test.app.store().find_session(session).await.expect("it is there");
+    let key = test.longhand.store().find_session(session).await.expect("it is there");
     let settled = async || {
         let is_settled = test.is_settled().await;
-        if !is_settled && let Some(current) = test.app.store().current_compaction(key).await.expect("read") {
+        if !is_settled && let Some(current) = test.longhand.store().current_compaction(key).await.expect("read") {
             // It may have started or ended meanwhile.
             drop(test.app.confirm_compaction(&current.to_string()).await);
         }
@@ -87,7 +86,7 @@ async fn one_huge_output_and_a_window_that_shrinks_fit_under_every_preset() {
         assert!(fits(&test, &session).await, "{}", preset.name);
         for context in [32_000, 8_000, 3_000] {
             let change = SessionChange { window: Some(window(context, context / 8)), ..SessionChange::default() };
-            test.app.update_session(&session, change, Caller::default()).await.expect("a smaller window");
+            test.app.update_session(&session, change).await.expect("a smaller window");
             settled(&test, &session).await;
             assert!(fits(&test, &session).await, "{} in {context}", preset.name);
         }
@@ -146,9 +145,9 @@ async fn a_summary_that_fills_the_window_is_truncated_and_the_next_one_is_made_o
         append(&test, &session, conversation("u1 \"go\"\na1 4000c\nu2 \"go on\"\na2 400c")).await;
         let words = format!("Goal: mend the roof. {} And the cellar door stays shut.", filler("s", 36_000));
         let new = NewSummary { text: words.clone(), ..NewSummary::default() };
-        test.app.supply_summary(&session, new, Caller::default()).await.expect("supplied");
+        test.app.supply_summary(&session, new).await.expect("supplied");
         let change = SessionChange { window: Some(window(8_000, 1_000)), ..SessionChange::default() };
-        test.app.update_session(&session, change, Caller::default()).await.expect("changed");
+        test.app.update_session(&session, change).await.expect("changed");
         settled(&test, &session).await;
         assert!(fits(&test, &session).await, "{name}");
         assert_eq!(test.findings().await, [], "{name}");
@@ -235,7 +234,7 @@ async fn a_small_pin_stops_no_summary() {
         let test = TestApp::start().await;
         let session = test.session(preset, 12_000, 3_000).await;
         append(&test, &session, conversation("u0 200c\na0 200c")).await;
-        test.app.pin(&session, "u0", false, Caller::default()).await.expect("pinned");
+        test.app.pin(&session, "u0", false).await.expect("pinned");
         for turn in 1..24 {
             append(&test, &session, conversation(&format!("u{turn} 2000c\na{turn} 4000c"))).await;
             assert!(fits(&test, &session).await, "{preset} in turn {turn}");
@@ -302,7 +301,7 @@ async fn a_view_that_exceeds_its_window_has_a_reason() {
     assert_eq!(found.over_window, Some(reason), "status and context have one reason");
     // An undo holds automatic compactions.
     let held = over("opencode@seed").await;
-    while test.app.undo(&held, None, Caller::default()).await.is_ok() {}
+    while test.app.undo(&held, None).await.is_ok() {}
     settled(&test, &held).await;
     let reason = test.context(&held).await.over_window.expect("it does not fit");
     assert_eq!(reason.reason, OverWindowReason::UndoHold);

@@ -2,7 +2,7 @@
 //! SQLite applies to the whole process.
 
 use longhand::app::sessions::NewSession;
-use longhand::app::{Caller, Durability, Reason};
+use longhand::app::{Durability, Reason};
 use longhand::model::session::SessionState;
 use longhand::pb;
 use longhand::pb::admin_service_client::AdminServiceClient;
@@ -87,11 +87,11 @@ async fn an_answer_that_cannot_be_read_does_not_deny_the_write_behind_it() {
         let open = async || Running::open(&directory, Durability::Full).await.expect("no hang").expect("it opens");
         let store = open().await;
         let new = NewSession { client_id: Some("s".to_owned()), ..NewSession::default() };
-        store.app.create_session(new, Caller::default()).await.expect("a session");
+        store.app.create_session(new).await.expect("a session");
         store.settle_for_sure().await.expect("nothing to do");
         // All later calls fail, too: the locks of background readers come between those of the write and of its answer.
         disk.arm(Fault { call: Call::ShmLock, nth, lasting: true, failure: Failure::Eio });
-        let archived = store.app.archive_session("s", false, Caller::default()).await;
+        let archived = store.app.archive_session("s", false).await;
         let untouched = disk.struck().is_empty();
         disk.repair();
         store.stop().await.expect("it stops");

@@ -135,7 +135,7 @@ fn circles_are_found_through_names_that_a_module_imports() {
     assert_eq!(circles("struct A;", "use super::A;", "use crate::policy::A;\nstruct C;"), none);
     assert_eq!(circles("use super::b::B;", "use super::A;", ""), [vec![a.clone(), b.clone()]]);
     assert_eq!(
-        circles("use super::b;\nfn f() { b::g() }", "use crate::policy::C;", "use super::{A};\nenum C {}"),
+        circles("use super::b;\nfn f() { b::g() }", "use crate::policy::C;", "use super::A;\nenum C {}"),
         [vec![a, b, c]]
     );
 }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use longhand::app::append::ListMessages;
 use longhand::app::events::{ListEvents, Start, SubscribeRequest};
-use longhand::app::{Error, Longhand, Reason};
+use longhand::app::{Caller, Error, Reason};
 
 /// The readers of opaque tokens. The head names a list; with `=` before it, the body is the token. Otherwise the bytes
 /// of the body are combined by exclusive or with a token that the list returned, so that an input has the same meaning
@@ -38,7 +38,7 @@ impl Cursors {
 }
 
 /// Requests the items after a token; returns the next token.
-async fn ask(app: &Longhand, list: &str, token: &str) -> Result<String, Error> {
+async fn ask(app: &Caller, list: &str, token: &str) -> Result<String, Error> {
     let token = token.to_owned();
     match list {
         "events" | "session events" => {

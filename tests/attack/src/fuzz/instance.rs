@@ -34,7 +34,8 @@ const DATABASE: &str = "longhand.db";
 
 /// Longhand over a folder. `close` ends it.
 pub(super) struct Instance {
-    pub(super) app: Longhand,
+    pub(super) longhand: Longhand,
+    pub(super) app: Caller,
     pub(super) routes: Routes,
     stopping: CancellationToken,
     scheduler: JoinHandle<()>,
@@ -58,24 +59,25 @@ impl Instance {
             vocabularies: Vec::new(),
             stopping: stopping.clone(),
         };
-        let app = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
+        let longhand = Longhand::new(store.clone(), scheduler.handle(), &clock, options);
         let scrub = store::ScrubOptions { bytes_per_second: 1 << 30, interval: None };
         let scrub = tokio::spawn(store.scrub(scrub, clock.clone(), stopping.clone()));
         let cancel = stopping.clone();
         // The result of the task is not checked: a failure shows as a panic, or as calls that no longer work.
         let scheduler = tokio::spawn(scheduler.run(cancel));
-        let (routes, _) = grpc::router(app.clone()).await;
-        Ok(Self { app, routes, stopping, scheduler, scrub, writer })
+        let (routes, _) = grpc::router(longhand.clone()).await;
+        let app = longhand.caller(String::new(), None)?;
+        Ok(Self { longhand, app, routes, stopping, scheduler, scrub, writer })
     }
 
     async fn close(self) -> Result<()> {
-        let Self { app, routes, stopping, scheduler, scrub, writer } = self;
+        let Self { longhand, app, routes, stopping, scheduler, scrub, writer } = self;
         stopping.cancel();
         drop(routes);
         tokio::time::timeout(DEADLINE, scheduler).await.context("the scheduler does not stop")??;
         tokio::time::timeout(DEADLINE, scrub).await.context("the scrub does not stop")??;
-        app.store().clone().close().await;
-        drop(app);
+        longhand.store().clone().close().await;
+        drop((longhand, app));
         tokio::time::timeout(DEADLINE, writer).await.context("the writer does not end")??;
         Ok(())
     }
@@ -97,7 +99,7 @@ impl Template {
         let folder = private_folder()?;
         runtime.block_on(async {
             let instance = Instance::open(folder.path()).await?;
-            fill(&instance.app).await?;
+            fill(&instance.longhand).await?;
             instance.close().await
         })?;
         Ok(Self { runtime: Arc::new(runtime), folder })
@@ -147,7 +149,7 @@ impl Copy {
         let instance = self.instance()?;
         self.block_on(async {
             let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-            instance.app.store().verify(None, found).await.map_err(|error| error.to_string())?;
+            instance.longhand.store().verify(None, found).await.map_err(|error| error.to_string())?;
             let mut findings = Vec::new();
             while let Some(finding) = items.recv().await {
                 findings.push(format!("{finding:?}"));
@@ -259,9 +261,9 @@ fn oddities() -> Vec<NewMessage> {
 }
 
 /// A caller with a request id.
-pub(super) fn once(id: &str) -> Caller {
+pub(super) fn once(longhand: &Longhand, id: &str) -> Caller {
     let request = RequestKey { id: id.to_owned(), payload_hash: [7; 32] };
-    Caller { actor: "fuzz".to_owned(), request: Some(request) }
+    longhand.caller("fuzz".to_owned(), Some(request)).expect("a caller")
 }
 
 fn session(name: &str, parent: Option<&str>) -> NewSession {
@@ -279,36 +281,35 @@ fn session(name: &str, parent: Option<&str>) -> NewSession {
 }
 
 /// Fills a store by every kind of call. `s1` has everything; `s2` is newer and has little.
-async fn fill(app: &Longhand) -> Result<()> {
-    let nobody = Caller::default;
-    app.create_session(session("s1", None), nobody()).await?;
+async fn fill(longhand: &Longhand) -> Result<()> {
+    let app = &longhand.caller(String::new(), None)?;
+    app.create_session(session("s1", None)).await?;
     for number in 1..=5 {
-        let request = once(&format!("append-{number}"));
-        app.append("s1", turn(number), None, None, request).await?;
+        once(longhand, &format!("append-{number}")).append("s1", turn(number), None, None).await?;
     }
-    app.append("s1", oddities(), None, None, nobody()).await?;
-    app.edit("s1", "u2", &[NewPart::new(text("in other words"))], None, once("edit")).await?;
-    app.pin("s1", "u3", false, nobody()).await?;
-    app.start_compaction("s1", NewCompaction::of(CompactionKind::Prune), nobody()).await?;
-    wait_for_jobs(app).await?;
+    app.append("s1", oddities(), None, None).await?;
+    once(longhand, "edit").edit("s1", "u2", &[NewPart::new(text("in other words"))], None).await?;
+    app.pin("s1", "u3", false).await?;
+    app.start_compaction("s1", NewCompaction::of(CompactionKind::Prune)).await?;
+    wait_for_jobs(longhand).await?;
     let summary =
         NewSummary { text: "## Goal\n- what was".to_owned(), tail_start: "u4".to_owned(), ..NewSummary::default() };
-    app.supply_summary("s1", summary, once("supply")).await?;
-    app.undo("s1", None, once("undo")).await?;
-    app.redo("s1", None, nobody()).await?;
-    app.rewind("s1", "b5", None, nobody()).await?;
-    app.append("s1", turn(6), None, None, nobody()).await?;
+    once(longhand, "supply").supply_summary("s1", summary).await?;
+    once(longhand, "undo").undo("s1", None).await?;
+    app.redo("s1", None).await?;
+    app.rewind("s1", "b5", None).await?;
+    app.append("s1", turn(6), None, None).await?;
     let fork = ForkPoint { message_id: Some("b4".to_owned()), as_of_revision: None };
-    app.fork_session("s1", fork, Some("f1".to_owned()), String::new(), nobody()).await?;
-    app.append("f1", turn(7), None, None, nobody()).await?;
+    app.fork_session("s1", fork, Some("f1".to_owned()), String::new()).await?;
+    app.append("f1", turn(7), None, None).await?;
     let change = SessionChange {
         title: Some("renamed".to_owned()),
         policy_override_json: Some("{\"trigger\":{\"auto\":false}}".to_owned()),
         ..SessionChange::default()
     };
-    app.update_session("s1", change, nobody()).await?;
+    app.update_session("s1", change).await?;
     let open = NewMessage { finish: None, ..message("o1", Role::Assistant, vec![text("closed")]) };
-    app.append("s1", vec![open], None, None, nobody()).await?;
+    app.append("s1", vec![open], None, None).await?;
     let words = |delta: &str| DraftWordsToAdd {
         part: None,
         client_id: Some(format!("d-{delta}")),
@@ -317,19 +318,19 @@ async fn fill(app: &Longhand) -> Result<()> {
         delta: delta.to_owned(),
     };
     let closing = app.append_draft("s1", "o1", words("closing")).await?.part;
-    app.append_parts("s1", "o1", vec![OpenPart::Draft(closing, None)], once("parts")).await?;
+    once(longhand, "parts").append_parts("s1", "o1", vec![OpenPart::Draft(closing, None)]).await?;
     app.append_draft("s1", "o1", words("still open, größer")).await?;
-    app.create_session(session("s2", Some("s1")), nobody()).await?;
-    app.append("s2", turn(1), None, None, nobody()).await?;
-    app.create_session(session("s3", None), nobody()).await?;
-    app.archive_session("s3", false, nobody()).await?;
-    wait_for_jobs(app).await
+    app.create_session(session("s2", Some("s1"))).await?;
+    app.append("s2", turn(1), None, None).await?;
+    app.create_session(session("s3", None)).await?;
+    app.archive_session("s3", false).await?;
+    wait_for_jobs(longhand).await
 }
 
 /// Waits until nothing is due and no job is left.
-async fn wait_for_jobs(app: &Longhand) -> Result<()> {
+async fn wait_for_jobs(longhand: &Longhand) -> Result<()> {
     let settled = async {
-        while !app.store().is_idle().await? {
+        while !longhand.store().is_idle().await? {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
         Ok::<_, store::Error>(())

@@ -1,13 +1,13 @@
 //! Rows of a database while it is read, altered by a person with a tool or by a faulty disk.
 
-use super::instance::{Copy, Template, once};
+use super::instance::{Copy, Instance, Template, once};
 use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
 use longhand::app::append::ListMessages;
 use longhand::app::context::ContextRequest;
 use longhand::app::events::{Frame, ListEvents, Start, SubscribeRequest};
-use longhand::app::{Error, Longhand, Reason};
+use longhand::app::{Caller, Error, Longhand, Reason};
 use longhand::store::SessionKey;
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _};
@@ -119,7 +119,8 @@ fn key_of(table: &str) -> &'static str {
 }
 
 /// Makes every call that reads `s1` and the table; returns the refusals.
-async fn read_all(app: &Longhand, table: &str) -> Vec<(&'static str, Error)> {
+async fn read_all(longhand: &Longhand, table: &str) -> Vec<(&'static str, Error)> {
+    let app = &longhand.caller(String::new(), None).expect("a caller");
     let mut refused = Vec::new();
     let mut note = |what: &'static str, answer: Result<(), Error>| {
         if let Err(error) = answer {
@@ -131,7 +132,7 @@ async fn read_all(app: &Longhand, table: &str) -> Vec<(&'static str, Error)> {
         "event" => note("events", all_events(app).await),
         "draft" | "session" => {}
         "request" => {
-            let again = app.undo("s1", None, once("undo")).await;
+            let again = once(longhand, "undo").undo("s1", None).await;
             note("request", again.map(drop));
         }
         "job" => {
@@ -154,16 +155,16 @@ async fn read_all(app: &Longhand, table: &str) -> Vec<(&'static str, Error)> {
         note("open", app.get_message("s1", "o1").await.map(drop));
     }
     note("snapshot", snapshot(app).await);
-    note("verify", verify(app).await);
+    note("verify", verify(longhand).await);
     refused
 }
 
-async fn all_events(app: &Longhand) -> Result<(), Error> {
+async fn all_events(app: &Caller) -> Result<(), Error> {
     let session = Some("s1".to_owned());
     app.list_events(ListEvents { session, content: true, page_size: 1_000, ..ListEvents::default() }).await.map(drop)
 }
 
-async fn snapshot(app: &Longhand) -> Result<(), Error> {
+async fn snapshot(app: &Caller) -> Result<(), Error> {
     let sessions = vec!["s1".to_owned()];
     let request = SubscribeRequest { sessions, start: Start::Snapshot, ..SubscribeRequest::default() };
     let mut stream = app.subscribe(request).await?;
@@ -171,16 +172,16 @@ async fn snapshot(app: &Longhand) -> Result<(), Error> {
     Ok(())
 }
 
-async fn verify(app: &Longhand) -> Result<(), Error> {
-    let key: SessionKey = app.store().find_session("s1").await?;
+async fn verify(longhand: &Longhand) -> Result<(), Error> {
+    let key: SessionKey = longhand.store().find_session("s1").await?;
     let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-    app.store().verify(Some(key), found).await?;
+    longhand.store().verify(Some(key), found).await?;
     while items.recv().await.is_some() {}
     Ok(())
 }
 
 /// All answers of the other session, as text.
-async fn answers_of_other(app: &Longhand) -> Result<String, Error> {
+async fn answers_of_other(app: &Caller) -> Result<String, Error> {
     let session = app.get_session("s2").await?;
     let context = app.context("s2", ContextRequest::default()).await?;
     let list = ListMessages { records: true, derived: true, ..ListMessages::default() };
@@ -269,14 +270,15 @@ impl Decoder for Rows {
         let found = self.original((table, column), number).map_err(|error| error.to_string())?;
         let Some((row, kind, original)) = found else { return Ok(Outcome::Refused) };
         let key = (key_of(table), row.as_str());
-        let app = self.copy.instance()?.app.clone();
+        let Instance { longhand, app, .. } = self.copy.instance()?;
+        let (longhand, app) = (longhand.clone(), app.clone());
         let Self { copy, database, other: usual } = self;
         let altered = write(database, (table, column), key, &kind, Some(&input.body));
         // A tool cannot write a value that a strict table or a unique index refuses.
         if !matches!(altered, Ok(1)) {
             return Ok(Outcome::Refused);
         }
-        let refused = copy.block_on(read_all(&app, table));
+        let refused = copy.block_on(read_all(&longhand, table));
         let other = copy.block_on(answers_of_other(&app));
         let restored = write(database, (table, column), key, &kind, original.as_deref());
         if !matches!(restored, Ok(1)) {

@@ -1,13 +1,13 @@
 //! The checks of a store after a fault, against a client's record.
 
-use super::client::{Act, Answer, Client, Entry, Reply, Request, caller, carry_out, nothing_was_written};
+use super::client::{Act, Answer, Client, Entry, Reply, Request, carry_out, nothing_was_written, requester};
 use super::faults::copy_files;
 use super::running::{Running, panics, soon};
 use crate::vfs::scratch;
 use anyhow::{Context as _, Result};
 use longhand::app::append::ListMessages;
 use longhand::app::context::ContextRequest;
-use longhand::app::{Durability, Longhand, Reason};
+use longhand::app::{Caller, Durability, Reason};
 use longhand::model::Revision;
 use longhand::model::compaction::CompactionKind;
 use longhand::model::event::Event;
@@ -62,7 +62,7 @@ pub async fn check(directory: &Path, client: &Client, promise: Promise) -> Resul
     Ok(findings)
 }
 
-fn app_of<'a>(check: &Check<'a>) -> &'a Longhand {
+fn app_of<'a>(check: &Check<'a>) -> &'a Caller {
     &check.running.app
 }
 
@@ -86,7 +86,7 @@ impl Check<'_> {
             self.found(format!("{when}, {} references lead nowhere", dangling.len()));
         }
         let (found, mut items) = tokio::sync::mpsc::channel(10_000);
-        let checked = soon("the check of the chains", app_of(self).store().verify(None, found)).await?;
+        let checked = soon("the check of the chains", self.running.longhand.store().verify(None, found)).await?;
         if let Err(error) = checked {
             self.found(format!("{when}, the chains cannot be checked: {error}"));
         }
@@ -150,7 +150,7 @@ impl Check<'_> {
 
     /// The answer to a request according to the store; none if the request was never carried out.
     async fn there(&self, request: &Request) -> Option<Answer> {
-        let store = app_of(self).store();
+        let store = self.running.longhand.store();
         if let Act::Create(_) | Act::Fork(_) = &request.act {
             let name = if let Act::Fork(name) = &request.act { name } else { &request.session };
             let session = app_of(self).get_session(name).await.ok()?.session;
@@ -164,11 +164,11 @@ impl Check<'_> {
                 text.starts_with(&format!("{before}{delta}")).then(|| Answer { ids: vec![id], revision: None })
             }
             Act::Compact(_) => {
-                let receipt = store.kept_answer(session, &caller(request)).await.ok()??;
+                let receipt = store.kept_answer(session, &requester(request)).await.ok()??;
                 Some(Answer { ids: receipt.ids, revision: None })
             }
             _ => {
-                let receipt = store.kept_answer(session, &caller(request)).await.ok()??;
+                let receipt = store.kept_answer(session, &requester(request)).await.ok()??;
                 Some(Answer { ids: receipt.ids, revision: Some(receipt.revision) })
             }
         }
@@ -266,7 +266,7 @@ impl Check<'_> {
     /// Checks that no request made more than one change, and that a refused one made none.
     async fn events(&mut self, session: &str) -> Result<()> {
         let mut changes: BTreeMap<String, usize> = BTreeMap::new();
-        let Ok(events) = own_events(app_of(self), session).await? else { return Ok(()) };
+        let Ok(events) = own_events(self.running, session).await? else { return Ok(()) };
         for event in events.iter().filter(|event| event.ends_mutation && !event.request_id.is_empty()) {
             *changes.entry(event.request_id.clone()).or_default() += 1;
         }
@@ -295,7 +295,7 @@ impl Check<'_> {
                 continue;
             }
             let before = soon("a kept answer", self.there(&entry.request)).await?;
-            let again = soon("a request that is sent again", carry_out(app_of(self), &entry.request)).await?;
+            let again = soon("a request that is sent again", carry_out(&self.running.longhand, &entry.request)).await?;
             match (again, done.or(before.as_ref())) {
                 (Ok(again), Some(answer)) if again == *answer => {}
                 (Ok(again), Some(answer)) => {
@@ -303,7 +303,8 @@ impl Check<'_> {
                 }
                 (Ok(first), None) if matches!(act, Act::Draft(..)) => drop(first),
                 (Ok(first), None) => {
-                    let second = soon("a request that is sent again", carry_out(app_of(self), &entry.request)).await?;
+                    let second =
+                        soon("a request that is sent again", carry_out(&self.running.longhand, &entry.request)).await?;
                     if second.as_ref().ok() != Some(&first) {
                         self.found(format!("{key} in {session} is done, and then {second:?} instead of {first:?}"));
                     }
@@ -348,11 +349,11 @@ impl Check<'_> {
             let request = |key: &str, act| Request { session: session.clone(), key: format!("after-{key}"), act };
             let append =
                 request("append", Act::Append(vec![new_message("u", Role::User), new_message("a", Role::Assistant)]));
-            if let Err(error) = soon("an append", carry_out(app_of(self), &append)).await? {
+            if let Err(error) = soon("an append", carry_out(&self.running.longhand, &append)).await? {
                 self.found(format!("{session} takes no appends any more: {error:?}"));
             }
             let compact = request("compact", Act::Compact(CompactionKind::Summary));
-            match soon("a compaction", carry_out(app_of(self), &compact)).await? {
+            match soon("a compaction", carry_out(&self.running.longhand, &compact)).await? {
                 Ok(_) => {}
                 Err(error) if error.reason == Reason::NothingToCompact => {}
                 Err(error) => self.found(format!("{session} cannot be compacted any more: {error:?}")),
@@ -381,7 +382,7 @@ fn is_same(sent: &NewMessage, there: &Message) -> bool {
 }
 
 /// All messages that clients wrote to a session; an error if there is no such session.
-async fn history(app: &Longhand, session: &str) -> Result<Result<Vec<Message>, longhand::app::Error>> {
+async fn history(app: &Caller, session: &str) -> Result<Result<Vec<Message>, longhand::app::Error>> {
     let mut messages = Vec::new();
     let mut list = ListMessages { page_size: 100, records: true, ..ListMessages::default() };
     loop {
@@ -398,17 +399,17 @@ async fn history(app: &Longhand, session: &str) -> Result<Result<Vec<Message>, l
 }
 
 /// A session's own events, without the inherited ones of a fork; an error if there is no such session.
-async fn own_events(app: &Longhand, session: &str) -> Result<Result<Vec<Event>, longhand::app::Error>> {
-    let info = match soon("a session", app.get_session(session)).await? {
+async fn own_events(running: &Running, session: &str) -> Result<Result<Vec<Event>, longhand::app::Error>> {
+    let info = match soon("a session", running.app.get_session(session)).await? {
         Ok(info) => info,
         Err(error) => return Ok(Err(error)),
     };
-    let key = app.store().find_session(session).await?;
+    let key = running.longhand.store().find_session(session).await?;
     let mut events = Vec::new();
     let mut first = 1;
     while first <= info.session.revision {
         let range = (first, info.session.revision);
-        let (page, _) = soon("events", app.store().history_events(key, &[], range, 500)).await??;
+        let (page, _) = soon("events", running.longhand.store().history_events(key, &[], range, 500)).await??;
         let Some(last) = page.last() else { break };
         first = last.revision + 1;
         events.extend(page.into_iter().filter(|event| event.session_id == info.session.id));

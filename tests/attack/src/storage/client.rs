@@ -14,6 +14,7 @@ use longhand::model::ids::PartId;
 use longhand::model::message::{NewFinish, NewMessage};
 use longhand::model::part::NewPart;
 use longhand::model::view::ViewMessage;
+use longhand::store::Requester;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use uuid::Uuid;
 
@@ -138,8 +139,8 @@ impl Client {
         let after_failed_sync = disk.struck_syncs() > self.unheard_syncs;
         let mut asked = Vec::new();
         for request in &requests {
-            let (app, request) = (running.app.clone(), request.clone());
-            asked.push(tokio::spawn(async move { carry_out(&app, &request).await }));
+            let (longhand, request) = (running.longhand.clone(), request.clone());
+            asked.push(tokio::spawn(async move { carry_out(&longhand, &request).await }));
         }
         let mut done = 0;
         for (request, asked) in requests.into_iter().zip(asked) {
@@ -188,78 +189,79 @@ impl Client {
     }
 }
 
-/// The caller of a request, with the same payload hash at each repetition.
-pub fn caller(request: &Request) -> Caller {
+/// The author of a request, with the same payload hash at each repetition.
+pub fn requester(request: &Request) -> Requester {
     let mut hasher = DefaultHasher::new();
     format!("{:?}", request.act).hash(&mut hasher);
     let mut payload_hash = [0; 32];
     payload_hash[..8].copy_from_slice(&hasher.finish().to_le_bytes());
-    Caller { actor: "attack".to_owned(), request: Some(RequestKey { id: request.key.clone(), payload_hash }) }
+    Requester { actor: "attack".to_owned(), request: Some(RequestKey { id: request.key.clone(), payload_hash }) }
 }
 
 /// Carries out a request.
-pub async fn carry_out(app: &Longhand, request: &Request) -> Result<Answer, Error> {
+pub async fn carry_out(longhand: &Longhand, request: &Request) -> Result<Answer, Error> {
     let session = request.session.as_str();
-    let caller = caller(request);
+    let Requester { actor, request: key } = requester(request);
+    let caller = &longhand.caller(actor, key)?;
     let at = |ids: Vec<Uuid>, revision: Revision| Answer { ids, revision: Some(revision) };
     Ok(match &request.act {
         Act::Create(new) => {
-            let (info, _) = app.create_session((**new).clone(), caller).await?;
+            let (info, _) = caller.create_session((**new).clone()).await?;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Append(messages) => {
-            let appended = app.append(session, messages.clone(), None, None, caller).await?;
+            let appended = caller.append(session, messages.clone(), None, None).await?;
             at(appended.ids, appended.revision)
         }
         Act::Parts(message, parts) => {
             let parts = parts.iter().cloned().map(OpenPart::Whole).collect();
-            let appended = app.append_parts(session, message, parts, caller).await?;
+            let appended = caller.append_parts(session, message, parts).await?;
             at(appended.ids, appended.revision)
         }
         Act::Draft(message, draft, before, delta) => {
-            let part = add_to_draft(app, session, message, draft, before, delta).await?;
+            let part = add_to_draft(caller, session, message, draft, before, delta).await?;
             Answer { ids: vec![part.0], revision: None }
         }
         Act::Finish(message, finish) => {
-            let finished = app.finish_message(session, message, finish.clone(), None, caller).await?;
+            let finished = caller.finish_message(session, message, finish.clone(), None).await?;
             at(finished.ids, finished.revision)
         }
         Act::Edit(message, parts) => {
-            let receipt = app.edit(session, message, parts, None, caller).await?;
+            let receipt = caller.edit(session, message, parts, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Rewind(message) => {
-            let receipt = app.rewind(session, message, None, caller).await?;
+            let receipt = caller.rewind(session, message, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Pin(message, unpin) => {
-            let receipt = app.pin(session, message, *unpin, caller).await?;
+            let receipt = caller.pin(session, message, *unpin).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Undo => {
-            let (_, receipt) = app.undo(session, None, caller).await?;
+            let (_, receipt) = caller.undo(session, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Redo => {
-            let (_, receipt) = app.redo(session, None, caller).await?;
+            let (_, receipt) = caller.redo(session, None).await?;
             at(receipt.ids, receipt.revision)
         }
         Act::Fork(client_id) => {
             let point = ForkPoint::default();
-            let (info, _) = app.fork_session(session, point, Some(client_id.clone()), String::new(), caller).await?;
+            let (info, _) = caller.fork_session(session, point, Some(client_id.clone()), String::new()).await?;
             Answer { ids: vec![info.session.id.0], revision: None }
         }
         Act::Title(title) => {
             let change = SessionChange { title: Some(title.clone()), ..SessionChange::default() };
-            let changed = app.update_session(session, change, caller).await?;
+            let changed = caller.update_session(session, change).await?;
             at(Vec::new(), changed.revision)
         }
         Act::Archive(restore) => {
-            let changed = app.archive_session(session, *restore, caller).await?;
+            let changed = caller.archive_session(session, *restore).await?;
             at(Vec::new(), changed.revision)
         }
         Act::Compact(kind) => {
-            let (compaction, _) = app.start_compaction(session, NewCompaction::of(*kind), caller).await?;
+            let (compaction, _) = caller.start_compaction(session, NewCompaction::of(*kind)).await?;
             Answer { ids: vec![compaction.id.0], revision: None }
         }
         Act::Supply(tail_start) => {
@@ -268,7 +270,7 @@ pub async fn carry_out(app: &Longhand, request: &Request) -> Result<Answer, Erro
                 tail_start: tail_start.clone(),
                 ..NewSummary::default()
             };
-            let (compaction, receipt) = app.supply_summary(session, summary, caller).await?;
+            let (compaction, receipt) = caller.supply_summary(session, summary).await?;
             at(vec![compaction.id.0], receipt.revision)
         }
     })
@@ -276,7 +278,7 @@ pub async fn carry_out(app: &Longhand, request: &Request) -> Result<Answer, Erro
 
 /// Adds text to a draft, unless it is there already: the text before it identifies the draft and its length.
 async fn add_to_draft(
-    app: &Longhand,
+    app: &Caller,
     session: &str,
     message: &str,
     draft: &str,

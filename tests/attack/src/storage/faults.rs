@@ -398,8 +398,8 @@ async fn disturbed(templates: &Templates, stage: Stage, fault: Fault, seed: u64,
             still_there(&disk, &store, fault, &mut script, life).await?;
             // Every other run ends as by a kill: state in memory is lost, written files are not. A store that has
             // stopped writing always ends this way, because it keeps its files open.
-            let killed =
-                (fault.nth + u64::from(fault.lasting)).is_multiple_of(2) || store.app.store().write_state().is_final();
+            let killed = (fault.nth + u64::from(fault.lasting)).is_multiple_of(2)
+                || store.longhand.store().write_state().is_final();
             let copy = if killed { Some(scratch()?) } else { None };
             if let Some(copy) = &copy {
                 copy_files(script.directory(), &data(copy.path()))?;
@@ -443,7 +443,7 @@ async fn still_there(
     let takes_writes = script.say_more(store, "work").await?;
     life.read_only = !takes_writes;
     let only_full = matches!(fault.failure, Failure::Enospc | Failure::ShortWrite) && fault.call == Call::Write;
-    if !takes_writes && (only_full || !store.app.store().write_state().is_final()) {
+    if !takes_writes && (only_full || !store.longhand.store().write_state().is_final()) {
         let reply = script.client.entries.last().map(|entry| &entry.reply);
         life.findings.push(format!("no write is taken although the disk is well again: {reply:?}"));
     }

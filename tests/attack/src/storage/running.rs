@@ -1,7 +1,7 @@
 //! A running store: API, writer and scheduler, without a network.
 
 use anyhow::{Context as _, Result, bail};
-use longhand::app::{self, Durability, Longhand};
+use longhand::app::{self, Caller, Durability, Longhand};
 use longhand::clock::Clock;
 use longhand::scheduler::{self, Scheduler, SchedulerHandle};
 use longhand::store::{self, Store};
@@ -18,8 +18,10 @@ pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// An open store, with its writer and its scheduler.
 pub struct Running {
-    /// The API.
-    pub app: Longhand,
+    /// The API, as its daemon has it.
+    pub longhand: Longhand,
+    /// The API, for a caller without a name.
+    pub app: Caller,
     clock: Clock,
     wake: SchedulerHandle,
     stopping: CancellationToken,
@@ -54,10 +56,11 @@ impl Running {
             stopping: stopping.clone(),
         };
         let wake = scheduler.handle();
-        let app = Longhand::new(store, wake.clone(), &clock, options);
+        let longhand = Longhand::new(store, wake.clone(), &clock, options);
+        let app = longhand.caller(String::new(), None)?;
         let cancel = stopping.clone();
         let scheduler = tokio::spawn(scheduler.run(cancel));
-        Ok(Ok(Self { app, clock, wake, stopping, scheduler, writer }))
+        Ok(Ok(Self { longhand, app, clock, wake, stopping, scheduler, writer }))
     }
 
     /// Waits until the scheduler is idle, or until the limit; true if it became idle.
@@ -82,18 +85,18 @@ impl Running {
     }
 
     async fn is_settled(&self) -> bool {
-        self.app.store().is_idle().await.is_ok_and(|is_idle| is_idle)
+        self.longhand.store().is_idle().await.is_ok_and(|is_idle| is_idle)
     }
 
     /// Stops as a daemon does. A panic or a hang is an error; a failure of the scheduler or the writer is none.
     pub async fn stop(self) -> Result<()> {
-        let Self { app, stopping, scheduler, writer, wake, .. } = self;
+        let Self { longhand, app, stopping, scheduler, writer, wake, .. } = self;
         stopping.cancel();
         let done = soon("the scheduler does not stop", scheduler).await?;
         if done.is_err_and(|error| error.is_panic()) {
             bail!("the scheduler panicked");
         }
-        drop((app, wake));
+        drop((longhand, app, wake));
         if soon("the writer does not stop: somebody still holds the store", writer).await?.is_err() {
             bail!("the writer panicked");
         }

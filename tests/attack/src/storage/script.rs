@@ -201,7 +201,7 @@ impl<'a> Script<'a> {
     /// Stops the store. A store that has stopped writing leaves its files as they are, and would keep them open as long
     /// as the process lives: after a restart, a copy replaces them.
     async fn stop(&mut self, running: Running) -> Result<()> {
-        let stopped = running.app.store().write_state().is_final();
+        let stopped = running.longhand.store().write_state().is_final();
         running.stop().await?;
         if stopped {
             let copy = self.directory.with_extension("again");
