@@ -250,7 +250,8 @@ async fn an_edited_result_answers_what_the_original_does() {
     append(&test, &session, "one", "u1 \"go\"\na1 \"one\" call=c\nt1 result=c:first\na2 \"two\" call=c").await;
     test.by("editor").edit(&session, "t1", &[result("c", "shorter")], None).await.expect("edited");
     assert_eq!(answers_to(&test, &session, "one").await, ["shorter"]);
-    // A call added by an edit waits for its test.by("editor").edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None).await.expect("edited");
+    // A call added by an edit waits for its result.
+    test.by("editor").edit(&session, "a2", &[text("zwei"), call("c"), call("d")], None).await.expect("edited");
     append(&test, &session, "one", "t2 result=d:of-d result=c:of-c").await;
     assert_eq!(answers_to(&test, &session, "zwei").await, ["of-c", "of-d"]);
     assert_eq!(test.findings().await, []);
