@@ -67,6 +67,9 @@ pub struct Guards {
     pub(super) last_resort_failed: bool,
     /// Tokens by which the view must grow until a level is applied again although overhead leaves it due.
     filled_growth: Option<i64>,
+    /// True if usage did not fall with the newest compaction, although the view became much smaller: it may be a sum, or
+    /// have another cause than the view.
+    usage_did_not_fall: bool,
     /// True if the newest automatic compaction freed less than the usual minimum, until the next message of the user.
     /// Figures of the policy's own that allow less do not count meanwhile, because each compaction costs the provider's
     /// cache.
@@ -92,6 +95,7 @@ impl Guards {
         growth_tokens: None,
         last_resort_failed: false,
         filled_growth: None,
+        usage_did_not_fall: false,
         freed_little: false,
         is_in_run: false,
         in_cooldown: false,
@@ -125,7 +129,8 @@ impl Guards {
         });
         let due = overflow::due_at(policy, window).unwrap_or(window.context);
         let filled_growth = newest.map(|(at, compaction)| {
-            growth_left((due / FILLED_GROWTH_DIVISOR).max(1), compaction.base_revision.unwrap_or(at))
+            let required = (due / FILLED_GROWTH_DIVISOR).max(gain::usual(policy, window)).max(1);
+            growth_left(required, compaction.base_revision.unwrap_or(at))
         });
         let filled_growth = filled_growth.filter(|left| *left > 0);
         Self {
@@ -140,6 +145,9 @@ impl Guards {
             growth_tokens: [retry.map(|(_, left)| left), rearm, last_resort, filled_growth].into_iter().flatten().min(),
             last_resort_failed: last_resort.is_some(),
             filled_growth,
+            usage_did_not_fall: usage_before_compaction(past)
+                .zip(fold.usage_sample())
+                .is_some_and(|(before, now)| overhead::did_not_fall(before, now)),
             freed_little: freed_little(planning, past),
             is_in_run: policy.trigger.between_runs && continuing::is_in_run(planning.sources),
             in_cooldown: (cooldown_end.is_some() || rearm.is_some()) && fold.fits(window),
@@ -173,7 +181,11 @@ impl Guards {
         // No summary helps against what exceeds the window alone: the last resort costs no request to a model.
         let is_known = level_policy.is_some() && self.reported_overhead.is_some() && !fold.fits(window);
         let exceeds = overflow::input_max(window).is_some_and(|limit| self.overhead.unseen_tokens >= limit);
-        is_enough && !is_known && !((exceeds || self.waits_for_growth(planning, fold)) && is_filled())
+        let waits = self.waits_for_growth(planning, fold);
+        let by_usage_alone =
+            || level_policy.is_some_and(|level_policy| !is_due_by_estimate(planning, fold, level_policy));
+        let is_repeated = waits && self.usage_did_not_fall && by_usage_alone();
+        is_enough && !is_known && !is_repeated && !((exceeds || waits) && is_filled())
     }
 
     /// True if a compaction that cannot reach its aim waits until the view has grown. It does not wait if the view
@@ -225,6 +237,12 @@ impl Guards {
             Failure::new(FailureReason::BreakerOpen, message)
         })
     }
+}
+
+/// True if the view reaches a level by its own estimate.
+fn is_due_by_estimate(planning: PlanningInput<'_>, fold: &Fold, level_policy: &LevelPolicy) -> bool {
+    let tokens = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
+    level_policy.due_at(planning.window).is_some_and(|due| tokens >= due)
 }
 
 /// Forgets ended compactions except for the newest `count` and the newest failed one, as the store does.

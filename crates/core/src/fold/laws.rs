@@ -26,6 +26,7 @@ use crate::model::message::{FinishReason, Message, MessageKind, Role};
 use crate::model::part::PartBody;
 use crate::model::usage::ModelWindow;
 use crate::model::view::{Shortened, SourceMessage, View, ViewKind};
+use crate::policy::last_resort::Size;
 use crate::policy::plan::{self, PlanningInput, Work, WrittenSummary, gain};
 use crate::policy::{Policy, last_resort, overflow, pairing, presets, tokens, validate};
 
@@ -40,7 +41,7 @@ const DECISIONS_MAX: usize = 8;
 const STAYS_WITH_PARTNERS: [&str; 3] = ["pinned messages", "open messages", "calls that run"];
 
 /// Most tokens that pairing adds to the messages that the last resort leaves: markers and interrupted results.
-const PAIRING_TOKENS: i64 = 300;
+const PAIRING_TOKENS: i64 = 400;
 
 /// A preset with all its large numbers divided, so that a short conversation reaches its thresholds like a long one.
 fn small(policy: &Policy, divisor: u64) -> Policy {
@@ -127,6 +128,8 @@ struct Evaluated<'a> {
 struct Automatic {
     freed: i64,
     at: Revision,
+    /// True for a last resort that could not leave a twentieth of the window free.
+    is_full: bool,
     /// The estimate of the view after the newest one that only usage demanded although the view fitted: by its estimate,
     /// it reached no threshold.
     by_usage: Option<i64>,
@@ -240,30 +243,39 @@ impl Session<'_> {
     /// P12: no two automatic compactions free little without a message of the user between them, and no usage makes a
     /// small view compact again.
     fn worthwhile(&self, evaluated: &Evaluated<'_>, request: &CompactionRequest, outcome: &Outcome) -> Automatic {
-        let Evaluated { planning, fold, .. } = evaluated;
+        let Evaluated { planning, fold, guards, .. } = evaluated;
         let PlanningInput { policy, window, base, .. } = *planning;
-        let freed = outcome.tokens_before - outcome.tokens_after;
+        // In the tokens of the request: usage can be a multiple of the estimate.
+        let size = Size {
+            context_tokens: fold.context_tokens(window),
+            estimated_tokens: outcome.tokens_before,
+            overhead_tokens: guards.overhead.unseen_tokens,
+        };
+        let left = size.context_tokens_of(outcome.tokens_after);
+        let freed = size.context_tokens.saturating_sub(left).max(outcome.tokens_before - outcome.tokens_after);
         let usual = gain::usual(policy, window).min(window.context / 20);
         let is_users = |message: &&Message| message.role == Role::User && message.kind == MessageKind::Normal;
         let spoken = self.stored.originals().filter(is_users).map(|message| message.revision).max().unwrap_or(0);
         if let Some(before) = &self.newest {
-            let is_little = freed < usual && before.freed < usual;
+            // What may not be removed can leave so little space that every message needs a last resort.
+            let is_little = freed < usual && before.freed < usual && !before.is_full;
             assert!(!is_little || spoken > before.at, "{request:?} frees {freed} after {}", before.freed);
         }
         let estimate = fold.view.estimated_tokens;
         let by_estimate = estimate.saturating_add(window.overhead);
         let limit = overflow::input_max(window).unwrap_or(i64::MAX);
+        let is_full = request.trigger == Trigger::LastResort && left > limit.saturating_sub(window.context / 20);
         let is_below = overflow::due_at(policy, window).is_none_or(|due| by_estimate < due);
         let is_small = fold.fits(window) && by_estimate <= limit && is_below;
         let earlier = self.newest.as_ref().and_then(|before| before.by_usage);
         if request.trigger == Trigger::Maintenance || !is_small {
-            return Automatic { freed, at: base, by_usage: earlier.filter(|_| is_small) };
+            return Automatic { freed, at: base, is_full, by_usage: earlier.filter(|_| is_small) };
         }
         if let Some(earlier) = earlier {
             let grown = estimate - earlier;
             assert!(grown >= usual, "{request:?} again, after {grown} tokens: {:?}", fold.usage_sample());
         }
-        Automatic { freed, at: base, by_usage: Some(outcome.tokens_after) }
+        Automatic { freed, at: base, is_full, by_usage: Some(outcome.tokens_after) }
     }
 
     /// An attempt of a compaction to its end, with the summaries of this conversation.
@@ -291,11 +303,13 @@ impl Session<'_> {
             assert!(left.is_empty(), "what may be removed stays: {left:?} under {guards:?}");
             // Pins, open messages and running calls can have partners that stay with them.
             let fixed = last_resort::fixed(*planning);
-            let is_bounded = fixed.iter().all(|(what, tokens)| *tokens == 0 || !STAYS_WITH_PARTNERS.contains(what));
-            // Twice the twentieth that the last resort leaves and that it must free, beside what it may not remove.
+            let is_bounded = is_bounded(planning, &fixed);
+            // Twice the twentieth that the last resort leaves and that it must free, beside what it may not remove. Where
+            // usage alone says that the view exceeds its window, it waits until the view has grown.
             let fixed = fixed.iter().map(|(_, tokens)| tokens).sum::<i64>();
+            let waits = guards.growth_tokens.is_some() && fits_by_estimate(planning, fold);
             let (tokens, most) = (fold.view.estimated_tokens, fixed + planning.window.context / 10 + PAIRING_TOKENS);
-            let is_small = tokens <= most || fold.fits(planning.window);
+            let is_small = tokens <= most || fold.fits(planning.window) || waits;
             assert!(is_small || !is_bounded, "{tokens} tokens, of which {fixed} are fixed");
         }
     }
@@ -449,11 +463,24 @@ fn shortened_is_valid(stored: &StoredSession, snapshot: &Snapshot) {
             );
         }
         let fixed = last_resort::fixed(planning);
-        let is_bounded = fixed.iter().all(|(what, tokens)| *tokens == 0 || !STAYS_WITH_PARTNERS.contains(what));
+        let is_bounded = is_bounded(&planning, &fixed);
         let fixed = fixed.iter().map(|(_, tokens)| tokens).sum::<i64>() + PAIRING_TOKENS;
         let tokens = shorter.context_tokens;
         assert!(shorter.fits || tokens <= fixed || !is_bounded, "{tokens} in {context}, of which {fixed} are fixed");
     }
+}
+
+/// True if nothing that stays has partners that stay with it, so that what is fixed is all that may stay.
+fn is_bounded(planning: &PlanningInput<'_>, fixed: &[(&str, i64)]) -> bool {
+    // A call without a result can count nothing.
+    let calls_run = !unanswered_calls(&planning.sources.iter().collect::<Vec<_>>()).is_empty();
+    !calls_run && fixed.iter().all(|(what, tokens)| *tokens == 0 || !STAYS_WITH_PARTNERS.contains(what))
+}
+
+/// True if a request with the view leaves space for a reply by the view's own estimate.
+fn fits_by_estimate(planning: &PlanningInput<'_>, fold: &Fold) -> bool {
+    let tokens = fold.view.estimated_tokens.saturating_add(planning.window.overhead);
+    overflow::input_max(planning.window).is_none_or(|limit| tokens <= limit)
 }
 
 /// P8 and P9: every message is shown, shortened, covered by the summary in the view, or omitted by a mark; and the view
@@ -654,6 +681,30 @@ fn results_that_no_view_shows_are_no_gain() {
     let conversation =
         Conversation { divisor: 40, context: 5_572, overhead: 0, summary: Some(1), provider: Provider::Silent, steps };
     play(&presets::find("gemini-cli@0.26").expect("a preset"), &conversation, &mut Counts::default());
+}
+
+/// Found by `tests/laws`: usage that adds up all replies passes a threshold again right behind each compaction.
+#[test]
+fn usage_that_adds_up_starts_one_compaction_until_the_view_has_grown() {
+    let words = Words::new;
+    let nothing = words(0, 0);
+    let steps = vec![
+        Step::Reply(nothing, words(3, 114), 0),
+        Step::Request(words(2, 5), false),
+        Step::Whole(words(0, 612)),
+        Step::Request(words(0, 441), false),
+        Step::Reply(words(0, 4), words(1, 442), 3),
+        Step::Reply(words(1, 48), words(1, 684), 1),
+        Step::Request(words(0, 449), false),
+        Step::Results(words(2, 4), 1, false, false),
+        Step::Request(words(2, 860), false),
+        Step::Whole(nothing),
+        Step::System(words(1, 570)),
+        Step::Reply(words(3, 0), words(0, 4), 1),
+    ];
+    let provider = Provider::Cumulative;
+    let conversation = Conversation { divisor: 40, context: 7_242, overhead: 0, summary: Some(1), provider, steps };
+    play(&presets::find("neovate@2026").expect("a preset"), &conversation, &mut Counts::default());
 }
 
 /// The number of conversations for each preset.

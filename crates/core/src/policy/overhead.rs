@@ -58,12 +58,23 @@ fn beyond_estimate(now: UsageSample) -> i64 {
     now.usage_tokens.saturating_sub(now.view_tokens.saturating_mul(UNDERESTIMATE_MAX))
 }
 
+/// True if the view became much smaller between two samples, and usage did not.
+pub fn did_not_fall(before: UsageSample, now: UsageSample) -> bool {
+    fell_enough(before, now) && now.usage_tokens >= before.usage_tokens
+}
+
+/// True if the view became so much smaller that the two samples tell something.
+fn fell_enough(before: UsageSample, now: UsageSample) -> bool {
+    let fell = before.view_tokens.saturating_sub(now.view_tokens);
+    fell > 0 && fell >= before.view_tokens / FALL_PARTS
+}
+
 /// Usage of an empty view, extrapolated from both samples; 0 if they prove nothing.
 fn intercept(before: UsageSample, now: UsageSample) -> i64 {
     let fell = before.view_tokens.saturating_sub(now.view_tokens);
     let usage_fell = before.usage_tokens.saturating_sub(now.usage_tokens);
     // If usage rose while the view shrank, something else changed, and the line means nothing.
-    if fell <= 0 || fell < before.view_tokens / FALL_PARTS || usage_fell < 0 {
+    if !fell_enough(before, now) || usage_fell < 0 {
         return 0;
     }
     let slope = usage_fell as f64 / fell as f64;
