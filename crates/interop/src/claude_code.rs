@@ -215,7 +215,10 @@ impl<'a> Converter<'a, '_> {
     /// Reads a line of a reply. A reply has one line for each of its blocks, with results of its calls in between.
     fn reply(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
         let mut draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::Assistant, row.line);
-        if let Err(problem) = blocks::assistant(&mut draft, message, self.names) {
+        let is_error = object.flag("isApiErrorMessage");
+        // Claude Code shows the text of an error to the user; no model wrote or reads it.
+        let blocks = if is_error { Ok(()) } else { blocks::assistant(&mut draft, message, self.names) };
+        if let Err(problem) = blocks {
             return self.malformed(branch, row, problem);
         }
         // Each line of a reply claims its own id, so that the ids of the parts are unique too.
@@ -225,9 +228,10 @@ impl<'a> Converter<'a, '_> {
         draft.model = message.string("model");
         draft.provider = if draft.model == "<synthetic>" { String::new() } else { "anthropic".to_owned() };
         draft.finish.usage = message.object("usage").and_then(|usage| read_usage(&usage));
-        if object.flag("isApiErrorMessage") {
+        if is_error {
             draft.finish.reason = Some(FinishReason::Error);
-            draft.finish.detail = object.id("error").unwrap_or_else(|| first_text(&draft));
+            let words = blocks::words(message);
+            draft.finish.detail = if words.is_empty() { object.string("error") } else { words };
         }
         let stop = message.string("stop_reason");
         let key = message.id("id").map(|id| (branch, id));
@@ -236,6 +240,10 @@ impl<'a> Converter<'a, '_> {
         if let Some(Slot::Reply { client_id, draft: reply, stop_reason }) = slot {
             let usage = draft.finish.usage.take();
             reply.finish.usage = usage.or(reply.finish.usage);
+            if is_error {
+                (reply.finish.reason, reply.finish.detail) =
+                    (draft.finish.reason, std::mem::take(&mut draft.finish.detail));
+            }
             reply.join(draft);
             if !stop.is_empty() {
                 *stop_reason = stop;
@@ -362,14 +370,6 @@ fn seal(draft: &mut MessageDraft<'_>, stop_reason: &str) {
     if !known {
         draft.finish.detail = stop_reason.to_owned();
     }
-}
-
-fn first_text(draft: &MessageDraft<'_>) -> String {
-    let texts = draft.parts.iter().filter_map(|part| match &*part.body {
-        PartBody::Text(text) => Some(text.clone()),
-        _ => None,
-    });
-    texts.into_iter().next().unwrap_or_default()
 }
 
 fn read_usage(usage: &Object<'_>) -> Option<Usage> {

@@ -114,6 +114,7 @@ fn an_error_of_the_provider_ends_its_reply() {
     line["message"]["usage"] = json!({"input_tokens":0,"output_tokens":0});
     let transcript = session(&[line]);
     let message = messages(&transcript.branches[0])[0];
+    assert_eq!(message.parts, [], "nobody said it");
     let finish = message.finish.as_ref().unwrap();
     assert_eq!((finish.reason, finish.detail.as_str()), (Some(FinishReason::Error), "API Error: overloaded"));
     assert_eq!((finish.usage, message.model.as_str(), message.provider.as_str()), (None, "<synthetic>", ""));
