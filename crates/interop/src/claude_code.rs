@@ -44,7 +44,8 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
             main.push(row);
             continue;
         }
-        let agent = agent(&row, &agent_of);
+        let latest = agents.last().map(|(agent, _)| agent);
+        let agent = agent(&row, &agent_of, latest);
         if let Some(uuid) = &row.uuid {
             agent_of.insert(uuid.clone(), agent.clone());
         }
@@ -64,11 +65,16 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
 }
 
 /// The sub-agent that a line of the side chain belongs to. Old versions name none; the id of the chain's first line
-/// then identifies it.
-fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>) -> String {
+/// then identifies it. A reply or a result without a parent belongs to the chain before it.
+fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>, latest: Option<&String>) -> String {
     let named = row.object.as_ref().and_then(|object| object.id("agentId"));
     let inherited = || row.parent.as_ref().and_then(|parent| agent_of.get(parent)).cloned();
-    named.or_else(inherited).or_else(|| row.uuid.clone()).unwrap_or_else(|| format!("line:{}", row.line.number))
+    let continued = latest.filter(|_| !row.prompts && row.parent.is_none()).cloned();
+    named
+        .or_else(inherited)
+        .or(continued)
+        .or_else(|| row.uuid.clone())
+        .unwrap_or_else(|| format!("line:{}", row.line.number))
 }
 
 /// The last id of that name: a resumed session may begin with lines of an older one.
