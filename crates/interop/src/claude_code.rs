@@ -33,7 +33,7 @@ pub(super) fn is_line(line: &Object<'_>) -> bool {
 /// Reads a transcript; all lines of a sub-agent's transcript are on the side chain.
 pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize, child: bool) -> Transcript {
     let mut names = NameIndex::new(problems);
-    let rows: Vec<Row<'_>> = lines.iter().map(Row::read).collect();
+    let rows = without_repetitions(lines.iter().map(Row::read), &mut names);
     // A sub-agent's file may also be passed as a session's.
     let child = child || !rows.iter().any(|row| row.talks && !row.sidechain);
     let mut main = Vec::new();
@@ -64,6 +64,29 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
     transcript
 }
 
+/// The rows without those that equal an earlier one. A row whose message is an earlier one's, but whose other members
+/// differ, stays as a record.
+fn without_repetitions<'a>(read: impl Iterator<Item = Row<'a>>, names: &mut NameIndex) -> Vec<Row<'a>> {
+    let mut texts: HashMap<(String, String, &str), &str> = HashMap::new();
+    let (mut rows, mut repetitions) = (Vec::new(), Vec::new());
+    for mut row in read {
+        if let Some(uuid) = &row.uuid {
+            let text = row.line.text().trim();
+            let first = *texts.entry((uuid.clone(), row.kind.clone(), row.content())).or_insert(text);
+            if !std::ptr::eq(first, text) {
+                repetitions.push(row.line);
+                if first == text {
+                    continue;
+                }
+                row.retire();
+            }
+        }
+        rows.push(row);
+    }
+    names.report_repetitions(&repetitions);
+    rows
+}
+
 /// The sub-agent that a line of the side chain belongs to. Old versions name none; the id of the chain's first line
 /// then identifies it. A reply or a result without a parent belongs to the chain before it.
 fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>, latest: Option<&String>) -> String {
@@ -74,7 +97,7 @@ fn agent(row: &Row<'_>, agent_of: &HashMap<String, String>, latest: Option<&Stri
         .or_else(inherited)
         .or(continued)
         .or_else(|| row.uuid.clone())
-        .unwrap_or_else(|| format!("line:{}", row.line.number))
+        .unwrap_or_else(|| format!("line:{}", row.line.position()))
 }
 
 /// The last id of that name: a resumed session may begin with lines of an older one.
@@ -184,14 +207,15 @@ impl<'a> Converter<'a, '_> {
 
     fn record(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>) {
         let client_id = self.claim(row);
-        let message = record(client_id, &row.record_kind(), row.line.text().to_owned(), object.time("timestamp"));
+        let time = self.names.time(row.line, object, "timestamp");
+        let message = record(client_id, &row.record_kind(), row.line.text().to_owned(), time);
         self.push(branch, [Entry::Record { line: row.line.number, message }]);
     }
 
     /// Reads a line with the user's role: tool results become a message of their own, before the user's text.
     fn user(&mut self, branch: usize, row: &Row<'a>, object: &Object<'a>, message: &Object<'a>) {
         let mut user_draft = MessageDraft::new(Format::ClaudeCode, self.metadata_bytes, Role::User, row.line);
-        user_draft.origin_time = object.time("timestamp");
+        user_draft.origin_time = self.names.time(row.line, object, "timestamp");
         let mut results = user_draft.sibling(Role::Tool);
         if let Err(problem) = blocks::user(&mut user_draft, &mut results, message, self.names) {
             return self.malformed(branch, row, problem);
@@ -230,10 +254,10 @@ impl<'a> Converter<'a, '_> {
         // Each line of a reply claims its own id, so that the ids of the parts are unique too.
         let own = self.claim(row);
         name_parts(&mut draft, &own);
-        draft.origin_time = object.time("timestamp");
-        draft.model = message.string("model");
+        draft.origin_time = self.names.time(row.line, object, "timestamp");
+        draft.model = self.names.name(row.line, "model", message.string("model"));
         draft.provider = if draft.model == "<synthetic>" { String::new() } else { "anthropic".to_owned() };
-        draft.finish.usage = message.object("usage").and_then(|usage| read_usage(&usage));
+        draft.finish.usage = message.object("usage").and_then(|usage| self.names.usage(row.line, read_usage(&usage)));
         if is_error {
             draft.finish.reason = Some(FinishReason::Error);
             let words = blocks::words(message);
@@ -270,7 +294,7 @@ impl<'a> Converter<'a, '_> {
         let line = boundary.line;
         let message = summary.object.as_ref().and_then(|object| object.object("message"));
         let summary_text = message.map(|message| blocks::words(&message)).unwrap_or_default();
-        let Some(object) = boundary.object.as_ref().filter(|_| !summary_text.is_empty()) else {
+        let Some(object) = boundary.object.as_ref().filter(|_| !summary_text.trim().is_empty()) else {
             self.malformed(branch, boundary, "the compaction has no summary");
             if line != summary.line {
                 self.malformed(branch, summary, "the summary has no text");
@@ -287,7 +311,8 @@ impl<'a> Converter<'a, '_> {
                 self.entry_of.insert(uuid.clone(), client_id.clone());
             }
         }
-        let record = record(client_id.clone(), "compact_boundary", verbatim, object.time("timestamp"));
+        let time = self.names.time(line, object, "timestamp");
+        let record = record(client_id.clone(), "compact_boundary", verbatim, time);
         let compaction = ImportedCompaction {
             client_id,
             line: line.number,
@@ -378,8 +403,8 @@ fn seal(draft: &mut MessageDraft<'_>, stop_reason: &str) {
     }
 }
 
-fn read_usage(usage: &Object<'_>) -> Option<Usage> {
-    super::content::reported(Usage {
+fn read_usage(usage: &Object<'_>) -> Usage {
+    Usage {
         input: usage.count("input_tokens"),
         output: usage.count("output_tokens"),
         reasoning: 0,
@@ -387,7 +412,7 @@ fn read_usage(usage: &Object<'_>) -> Option<Usage> {
         cache_write: usage.count("cache_creation_input_tokens"),
         total: None,
         cost_usd: None,
-    })
+    }
 }
 
 /// The title that was given to the session, or else its first prompt.
@@ -399,7 +424,7 @@ fn title(rows: &[Row<'_>], main: &Branch) -> String {
     let prompts: HashSet<usize> = rows.iter().filter(|row| row.prompts).map(|row| row.line.number).collect();
     let first_prompt = || {
         let mut messages = main.entries.iter().filter_map(|entry| match entry {
-            Entry::Message { line, message } if prompts.contains(line) => Some(message),
+            Entry::Message { line, message } if message.role == Role::User && prompts.contains(line) => Some(message),
             _ => None,
         });
         messages.find_map(|message| {

@@ -2,9 +2,10 @@
 
 use super::draft::{Kept, MessageDraft};
 use super::raw;
+use crate::limits;
+use longhand_core::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand_core::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
 use longhand_core::model::usage::Usage;
 use serde_json::value::RawValue;
 
@@ -63,12 +64,17 @@ pub(super) fn call(
     part
 }
 
-/// Media whose bytes are in the transcript; none if they are not valid base64.
-pub(super) fn media(mime_type: String, name: String, data: &RawValue) -> Option<Media> {
+/// Media with a type and a name that the protocol can hold.
+pub(super) fn media(mime_type: String, name: String, source: MediaSource) -> Option<Media> {
+    let valid = (1..=limits::NAME_BYTES_MAX).contains(&mime_type.len()) && name.len() <= limits::MEDIA_NAME_BYTES_MAX;
+    valid.then_some(Media { mime_type, name, source })
+}
+
+/// The bytes of media that are in the transcript; none if they are not valid base64.
+pub(super) fn media_bytes(data: &RawValue) -> Option<MediaSource> {
     let text = raw::text(data)?;
     // Strict decoding: accepted text is encoded to the same text again.
-    let bytes = STANDARD.decode(text.text).ok()?;
-    Some(Media { mime_type, name, source: MediaSource::Bytes(bytes) })
+    STANDARD.decode(text.text).ok().map(MediaSource::Bytes)
 }
 
 /// Adds a media part; `bytes` is the value of its bytes and the pointer to it.
@@ -136,11 +142,4 @@ pub(super) fn result(
         draft.move_out(value, pointer, part, kept);
     }
     part
-}
-
-/// The usage; none if it is all zeros, which agents write for replies that never came.
-pub(super) fn reported(usage: Usage) -> Option<Usage> {
-    let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd: _ } = usage;
-    let any = input != 0 || output != 0 || reasoning != 0 || cache_read != 0 || cache_write != 0;
-    (any || total.unwrap_or_default() != 0).then_some(usage)
 }

@@ -169,7 +169,7 @@ impl<'a> MessageDraft<'a> {
             // parts.
             let with_rest = self.pieces.iter_mut().filter(|piece| piece.has_rest);
             let Some(piece) = with_rest.max_by_key(|piece| piece.rest_length()) else { break };
-            let own = format!("{REST_RECORD}:{}", piece.line.number);
+            let own = format!("{REST_RECORD}:{}", piece.line.position());
             let data = wrap(self.format, &[piece.written(false, true)]);
             piece.has_rest = false;
             let id = names.claim(piece.line, Some(&own));
@@ -209,7 +209,7 @@ impl Piece<'_> {
     }
 
     fn written(&self, with_moved: bool, with_rest: bool) -> String {
-        let mut members = format!("\"line\":{}", self.line.number);
+        let mut members = self.line.position_json();
         if with_moved && !self.moved.is_empty() {
             let moved: Vec<_> = self.moved.iter().map(MovedValue::written).collect();
             members.push_str(&format!(",\"cut\":[{}]", moved.join(",")));

@@ -3,6 +3,13 @@
 //! A [`Transcript`] has branches of entries with the file's own ids, and child transcripts for sub-agents. Reading
 //! never stops at a bad line: the line is kept as a record, and reported as a [`Problem`] with its number.
 //!
+//! # Damaged files
+//!
+//! A line that is no JSON value is split into its complete objects and what is between them; each object is read like a
+//! line of its own, and the rest is kept as records. A row that equals an earlier one is read once. A value that the
+//! protocol cannot hold is left out of the message or shortened, and stays in the rest of its line. All of this is
+//! reported.
+//!
 //! # Nothing of a line is lost
 //!
 //! A line that becomes a record is kept verbatim in the record. A line that becomes a message is divided between the
@@ -12,7 +19,7 @@
 //! {"format":"pi","lines":[{"line":7,"cut":[["/message/content/0/text",0]],"rest":{"type":"message", …}}]}
 //! ```
 //!
-//! with one item for each line that went into the message. `rest` is the line's own text, byte for byte, with `null`
+//! with one item for each line that went into the message; a later piece of a damaged line has its `column` too. `rest` is the line's own text, byte for byte, with `null`
 //! for each value that was moved out of it. `cut` lists the new positions of those values, by JSON pointer and index of
 //! the part: `[pointer, part]` is the part's own content (text, input, output, media bytes in base64, opaque data),
 //! `[pointer, part, 2]` is the third attachment of a tool result, and `[pointer, part, "signature"]` is the member
@@ -34,6 +41,7 @@ mod name_index;
 mod outsized;
 mod pi;
 mod raw;
+mod split;
 mod titles;
 mod transcript;
 #[cfg(test)]
@@ -47,7 +55,8 @@ use std::io::{self, BufRead};
 
 pub use outsized::LINE_RECORD;
 pub use transcript::{
-    Branch, Entry, Format, ImportedCompaction, ImportedEdit, MALFORMED_RECORD, Problem, REST_RECORD, Transcript,
+    Branch, Entry, Format, ImportedCompaction, ImportedEdit, MALFORMED_RECORD, Problem, REPEATED_RECORD, REST_RECORD,
+    Transcript,
 };
 
 /// Number of lines that are read to detect a file's format.
@@ -108,18 +117,13 @@ pub struct Totals {
 
 /// Detects a file's format from its first lines.
 pub fn detect<'a>(lines: impl IntoIterator<Item = &'a str>) -> Option<Format> {
-    let mut first = true;
-    for text in lines.into_iter().take(DETECTION_LINES) {
-        let Ok(object) = raw::Object::parse(text) else { continue };
-        if first && pi::is_header(&object) {
+    let objects = lines.into_iter().take(DETECTION_LINES).filter_map(|text| raw::Object::parse(text, 1).ok());
+    objects.into_iter().find_map(|object| {
+        if pi::is_line(&object) {
             return Some(Format::Pi);
         }
-        first = false;
-        if claude_code::is_line(&object) {
-            return Some(Format::ClaudeCode);
-        }
-    }
-    None
+        claude_code::is_line(&object).then_some(Format::ClaudeCode)
+    })
 }
 
 /// Reads a transcript to its end.

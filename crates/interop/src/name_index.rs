@@ -1,24 +1,30 @@
 //! State of a reader: the lines of the file, the assigned ids, and the problems.
 
+use super::raw::Object;
+use super::split;
 use super::transcript::{MALFORMED_RECORD, Problem};
+use crate::limits;
 use longhand_core::model::ids::client_id_defect;
 use longhand_core::model::message::{MessageKind, NewMessage, Role};
 use longhand_core::model::part::{NewPart, PartBody, Record};
 use longhand_core::model::time::Timestamp;
+use longhand_core::model::usage::Usage;
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead};
 
 /// Maximum length of a `client_id` in the protocol, in bytes.
-pub(super) const CLIENT_ID_BYTES: usize = 128;
+pub(super) const CLIENT_ID_BYTES: usize = limits::NAME_BYTES_MAX;
 
 /// Maximum length of a call id in the protocol, in bytes. Some providers encode a whole state in theirs.
-const CALL_ID_BYTES: usize = 256;
+const CALL_ID_BYTES: usize = limits::CALL_ID_BYTES_MAX;
 
-/// One line of a file that is not blank.
+/// One line of a file that is not blank, or a piece of a damaged one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Line {
     /// Its number, from 1.
     pub(super) number: usize,
+    /// The position of its text in the line, from 1, in bytes.
+    pub(super) column: usize,
     text: String,
 }
 
@@ -27,9 +33,25 @@ impl Line {
     pub(super) fn text(&self) -> &str {
         &self.text
     }
+
+    /// Its object; an error states the problem and its column.
+    pub(super) fn object(&self) -> Result<Object<'_>, String> {
+        Object::parse(&self.text, self.column)
+    }
+
+    /// Its position in ids: the number of the line, with the column of a later piece.
+    pub(super) fn position(&self) -> String {
+        if self.column == 1 { self.number.to_string() } else { format!("{}:{}", self.number, self.column) }
+    }
+
+    /// Its position as members of a JSON object.
+    pub(super) fn position_json(&self) -> String {
+        let column = if self.column == 1 { String::new() } else { format!(",\"column\":{}", self.column) };
+        format!("\"line\":{}{column}", self.number)
+    }
 }
 
-/// Reads all lines except blank ones; bytes that are not UTF-8 are replaced and reported.
+/// Reads all lines except blank ones, and damaged ones in pieces; bytes that are not UTF-8 are replaced and reported.
 pub(super) fn read_lines(mut reader: impl BufRead) -> io::Result<(Vec<Line>, Vec<Problem>)> {
     let mut lines = Vec::new();
     let mut problems = Vec::new();
@@ -46,9 +68,20 @@ pub(super) fn read_lines(mut reader: impl BufRead) -> io::Result<(Vec<Line>, Vec
         }
         // A byte order mark is no content, and JSON does not allow it.
         let text = text.trim_end_matches(['\n', '\r']).trim_start_matches('\u{feff}');
-        if !text.trim().is_empty() {
-            lines.push(Line { number, text: text.to_owned() });
+        if text.chars().all(split::is_blank) {
+            continue;
         }
+        let pieces = split::pieces(text);
+        let objects = pieces.iter().filter(|piece| text[piece.start..].starts_with('{')).count();
+        if objects > 1 {
+            let message = format!("{objects} objects stand on this line: each is read by itself");
+            problems.push(Problem { line: number, message });
+        }
+        lines.extend(pieces.into_iter().map(|piece| Line {
+            number,
+            column: piece.start + 1,
+            text: text[piece].to_owned(),
+        }));
     }
     Ok((lines, problems))
 }
@@ -105,7 +138,7 @@ impl NameIndex {
 
     /// Assigns a line's `client_id`: its own id if that can be one and is not in use.
     pub(super) fn claim(&mut self, line: &Line, own: Option<&str>) -> String {
-        let by_line = format!("line:{}", line.number);
+        let by_line = format!("line:{}", line.position());
         let defect = own.and_then(client_id_defect);
         if let Some(defect) = defect {
             self.report(line, format!("its id {defect}: it is now named by its line"));
@@ -123,7 +156,7 @@ impl NameIndex {
 
     /// Assigns a tool call's id: its own if that is short enough and no earlier call uses it.
     pub(super) fn call(&mut self, line: &Line, own: &str) -> String {
-        let id = free(&self.calls_taken, CALL_ID_BYTES, own, &format!("line:{}", line.number));
+        let id = free(&self.calls_taken, CALL_ID_BYTES, own, &format!("line:{}", line.position()));
         if id != own && own.len() > CALL_ID_BYTES {
             self.report(line, format!("a call id has more than {CALL_ID_BYTES} bytes: it is now {id}"));
         } else if id != own {
@@ -142,6 +175,49 @@ impl NameIndex {
             None if own.len() > CALL_ID_BYTES => self.call(line, own),
             None => own.to_owned(),
         }
+    }
+
+    /// Reports lines that repeat earlier ones: once, because agents may repeat thousands.
+    pub(super) fn report_repetitions(&mut self, lines: &[&Line]) {
+        match lines {
+            [] => {}
+            [line] => self.report(line, "it repeats an earlier line: it is read once"),
+            [line, later @ ..] => {
+                let later = later.len();
+                self.report(line, format!("it repeats an earlier line, as {later} later ones do: each is read once"));
+            }
+        }
+    }
+
+    /// The instant of a line in a member of an object. What is none, or none that the protocol can hold, is reported.
+    pub(super) fn time(&mut self, line: &Line, object: &Object<'_>, name: &str) -> Option<Timestamp> {
+        let time = object.time(name);
+        if time.is_none() && object.get(name).is_some() {
+            self.report(line, format!("its {name} is no time between the years 1 and 9999: it is left out"));
+        }
+        time
+    }
+
+    /// A name, shortened to the length that the protocol has for names.
+    pub(super) fn name(&mut self, line: &Line, what: &str, mut name: String) -> String {
+        if name.len() > limits::NAME_BYTES_MAX {
+            self.report(line, format!("the {what} has more than {} bytes: it is shortened", limits::NAME_BYTES_MAX));
+            name.truncate(name.floor_char_boundary(limits::NAME_BYTES_MAX));
+        }
+        name
+    }
+
+    /// The usage of a reply; none if a figure is out of range, which is reported, or if all are zeros, which agents
+    /// write for replies that never came.
+    pub(super) fn usage(&mut self, line: &Line, usage: Usage) -> Option<Usage> {
+        let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
+        let counts = [input, output, reasoning, cache_read, cache_write, total.unwrap_or_default()];
+        let valid = counts.iter().all(|count| (0..=limits::TOKENS_MAX).contains(count))
+            && cost_usd.is_none_or(|cost| cost.is_finite() && cost >= 0.0);
+        if !valid {
+            self.report(line, "its usage is out of range: it is left out");
+        }
+        (valid && counts.iter().any(|count| *count != 0)).then_some(usage)
     }
 
     /// Reports a line that could not be parsed, and keeps it as a record.
@@ -163,11 +239,13 @@ fn free(taken: &HashSet<String>, bytes: usize, wanted: &str, by_line: &str) -> S
 
 /// A message of kind `Record`.
 pub(super) fn record(client_id: String, kind: &str, data: String, origin_time: Option<Timestamp>) -> NewMessage {
+    // The line has all of a kind that is shortened.
+    let kind = kind[..kind.floor_char_boundary(limits::NAME_BYTES_MAX)].to_owned();
     NewMessage {
         client_id: Some(client_id),
         kind: MessageKind::Record,
         origin_time,
-        ..NewMessage::sealed(Role::System, vec![NewPart::new(PartBody::Record(Record { kind: kind.to_owned(), data }))])
+        ..NewMessage::sealed(Role::System, vec![NewPart::new(PartBody::Record(Record { kind, data }))])
     }
 }
 
@@ -176,7 +254,7 @@ mod tests {
     use super::*;
 
     fn line(number: usize) -> Line {
-        Line { number, text: String::new() }
+        Line { number, column: 1, text: String::new() }
     }
 
     #[test]

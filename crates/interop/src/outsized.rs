@@ -21,7 +21,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 /// Shortens every message of a transcript, and of the children in it, to `message_bytes`.
 pub(super) fn shorten_messages(transcript: &mut Transcript, lines: &[Line], message_bytes: usize) {
     let mut shortening = Shortening {
-        lines: lines.iter().map(|line| (line.number, line)).collect(),
+        lines: lines.iter().map(|line| ((line.number, line.column), line)).collect(),
         message_bytes,
         taken: HashSet::new(),
         kept: HashMap::new(),
@@ -34,12 +34,13 @@ pub(super) fn shorten_messages(transcript: &mut Transcript, lines: &[Line], mess
 }
 
 struct Shortening<'a> {
-    lines: HashMap<usize, &'a Line>,
+    /// The lines by number and column.
+    lines: HashMap<(usize, usize), &'a Line>,
     message_bytes: usize,
     /// The ids of all entries.
     taken: HashSet<String>,
-    /// The records that already hold a line, by its number.
-    kept: HashMap<usize, Vec<String>>,
+    /// The records that already hold a line, by its number and column.
+    kept: HashMap<(usize, usize), Vec<String>>,
     problems: Vec<Problem>,
 }
 
@@ -93,10 +94,12 @@ impl Shortening<'_> {
         let before = bytes_of(&message.parts);
         let (mut records, mut described) = (Vec::new(), Vec::new());
         let mut record_ids: Vec<String> = Vec::new();
-        for number in lines_of(&message).unwrap_or_else(|| vec![line]) {
-            let ids = self.kept_line(number, &message, &mut records);
+        for line in lines_of(&message).unwrap_or_default() {
+            let Some(line) = self.lines.get(&line).copied() else { continue };
+            let ids = self.kept_line(line, &message, &mut records);
             described.push(format!(
-                "{{\"line\":{number},\"records\":[{}]}}",
+                "{{{},\"records\":[{}]}}",
+                line.position_json(),
                 ids.iter().map(|id| quote(id)).collect::<Vec<_>>().join(",")
             ));
             record_ids.extend(ids);
@@ -128,22 +131,20 @@ impl Shortening<'_> {
     }
 
     /// The ids of the records that hold a line; the records are created if there are none yet.
-    fn kept_line(&mut self, number: usize, message: &NewMessage, records: &mut Vec<NewMessage>) -> Vec<String> {
-        if let Some(ids) = self.kept.get(&number) {
+    fn kept_line(&mut self, line: &Line, message: &NewMessage, records: &mut Vec<NewMessage>) -> Vec<String> {
+        if let Some(ids) = self.kept.get(&(line.number, line.column)) {
             return ids.clone();
         }
-        let line = self.lines.get(&number).copied();
-        let text = line.map_or("", Line::text);
-        let pieces = self.pieces(text);
+        let pieces = self.pieces(line.text());
         let mut ids = Vec::new();
         for (index, piece) in pieces.iter().enumerate() {
-            let id = self.claim(&format!("line:{number}:whole:{}", index + 1));
+            let id = self.claim(&format!("line:{}:whole:{}", line.position(), index + 1));
             let mut record = record(id.clone(), LINE_RECORD, (*piece).to_owned(), message.origin_time);
-            record.metadata_json = Some(piece_metadata(number, index, pieces.len()));
+            record.metadata_json = Some(piece_metadata(line.number, index, pieces.len()));
             records.push(record);
             ids.push(id);
         }
-        self.kept.insert(number, ids.clone());
+        self.kept.insert((line.number, line.column), ids.clone());
         ids
     }
 
@@ -201,11 +202,12 @@ fn piece_metadata(line: usize, index: usize, count: usize) -> String {
     format!("{{\"line\":{line},\"piece\":{},\"pieces\":{count}}}", index + 1)
 }
 
-/// The lines that a message was made from.
-fn lines_of(message: &NewMessage) -> Option<Vec<usize>> {
+/// The lines that a message was made from, by number and column.
+fn lines_of(message: &NewMessage) -> Option<Vec<(usize, usize)>> {
     let metadata: Value = serde_json::from_str(message.metadata_json.as_deref()?).ok()?;
-    let numbers = metadata["lines"].as_array()?.iter().map(|line| line["line"].as_u64());
-    numbers.map(|number| usize::try_from(number?).ok()).collect()
+    let number = |line: &Value, name: &str| line[name].as_u64().and_then(|number| usize::try_from(number).ok());
+    let lines = metadata["lines"].as_array()?.iter();
+    lines.map(|line| Some((number(line, "line")?, number(line, "column").unwrap_or(1)))).collect()
 }
 
 /// The size of a message as the daemon counts it, in bytes.

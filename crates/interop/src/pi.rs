@@ -19,11 +19,18 @@ use longhand_core::model::message::{FinishReason, Role};
 use longhand_core::model::part::{NewPart, PartBody, ResultStatus};
 use longhand_core::model::usage::Usage;
 use serde_json::value::RawValue;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// True if a line is the header of a session file.
 pub(super) fn is_header(line: &Object<'_>) -> bool {
     line.string("type") == "session" && line.get("id").is_some()
+}
+
+/// True if a line looks like one of this format: the header, or an entry of a tree, since the header may be damaged.
+pub(super) fn is_line(line: &Object<'_>) -> bool {
+    let identified = ["type", "id"].iter().all(|name| line.id(name).is_some());
+    let linked = line.members().any(|(name, _)| name == "parentId");
+    is_header(line) || (identified && linked && line.get("timestamp").is_some())
 }
 
 /// Reads a session file.
@@ -32,26 +39,66 @@ pub(super) fn read(lines: &[Line], problems: Vec<Problem>, metadata_bytes: usize
         names: NameIndex::new(problems),
         metadata_bytes,
         version: 0,
+        chained: true,
         source_id: String::new(),
         name: String::new(),
         nodes: Vec::new(),
         by_id: HashMap::new(),
         by_index: Vec::new(),
     };
-    for line in lines {
-        reader.line(line);
+    let lines = reader.without_repetitions(lines);
+    // A reply always has a parent, so that parents are missing where one has none.
+    let mut entries = lines.iter().filter_map(|(_, entry)| Some(&entry.as_ref().ok()?.0));
+    reader.chained = entries.all(|entry| entry.text("parentId").is_some() || !is_answer(entry));
+    for (line, entry) in parents_first(lines) {
+        reader.line(line, entry);
     }
     reader.transcript()
 }
 
+/// A line and its entry with the kind, or the problem with it.
+type ReadLine<'a> = (&'a Line, Result<(Object<'a>, String), String>);
+
+fn entry(line: &Line) -> Result<(Object<'_>, String), String> {
+    let entry = line.object()?;
+    let kind = entry.id("type").ok_or("the entry has no type")?;
+    Ok((entry, kind))
+}
+
+/// The lines in the order of the file, except that the header comes first, and an entry after its parent.
+fn parents_first(lines: Vec<ReadLine<'_>>) -> Vec<ReadLine<'_>> {
+    let name = |line: &ReadLine<'_>, name: &str| line.1.as_ref().ok().and_then(|(entry, _)| entry.id(name));
+    let mut by_id = HashMap::new();
+    for (index, line) in lines.iter().enumerate() {
+        if let Some(id) = name(line, "id") {
+            by_id.entry(id).or_insert(index);
+        }
+    }
+    let parents: Vec<Option<usize>> = lines.iter().map(|line| by_id.get(&name(line, "parentId")?).copied()).collect();
+    let header = lines.iter().position(|line| line.1.as_ref().is_ok_and(|(entry, _)| is_header(entry)));
+    let mut ordered = Vec::with_capacity(lines.len());
+    let mut lines: Vec<Option<ReadLine<'_>>> = lines.into_iter().map(Some).collect();
+    for index in header.into_iter().chain(0..lines.len()) {
+        let (mut chain, mut next) = (Vec::new(), Some(index));
+        while let Some((at, line)) = next.and_then(|at| Some((at, lines[at].take()?))) {
+            chain.push(line);
+            next = parents[at];
+        }
+        ordered.extend(chain.into_iter().rev());
+    }
+    ordered
+}
+
+/// True if an entry is a reply or a result.
+fn is_answer(entry: &Object<'_>) -> bool {
+    let role = entry.object("message").map(|message| message.string("role"));
+    role.is_some_and(|role| matches!(role.as_str(), "assistant" | "toolResult"))
+}
+
 /// True if pi lets a later entry edit this one.
 fn is_editable(entry: &Object<'_>, kind: &str) -> bool {
-    let role = || entry.object("message").map(|message| message.string("role")).unwrap_or_default();
-    match kind {
-        "custom_message" => true,
-        "message" => matches!(role().as_str(), "user" | "assistant" | "toolResult"),
-        _ => false,
-    }
+    let is_user = || entry.object("message").is_some_and(|message| message.string("role") == "user");
+    kind == "custom_message" || (kind == "message" && (is_user() || is_answer(entry)))
 }
 
 /// A line's node in the tree.
@@ -81,6 +128,8 @@ struct Reader {
     names: NameIndex,
     metadata_bytes: usize,
     version: i64,
+    /// True if an entry without a parent is the root of a tree; else the parents are missing.
+    chained: bool,
     source_id: String,
     name: String,
     nodes: Vec<Node>,
@@ -89,12 +138,25 @@ struct Reader {
 }
 
 impl Reader {
-    fn line(&mut self, line: &Line) {
-        let parsed = Object::parse(line.text()).and_then(|entry| match entry.id("type") {
-            Some(kind) => Ok((entry, kind)),
-            None => Err("the entry has no type".to_owned()),
-        });
-        let (entry, kind) = match parsed {
+    /// The entries without those that equal an earlier one.
+    fn without_repetitions<'a>(&mut self, lines: &'a [Line]) -> Vec<ReadLine<'a>> {
+        let mut texts = HashSet::new();
+        let (mut read, mut repetitions) = (Vec::new(), Vec::new());
+        for line in lines {
+            let entry = entry(line);
+            let is_identified = |entry: &Object<'_>| entry.get("id").or(entry.get("timestamp")).is_some();
+            if entry.as_ref().is_ok_and(|(entry, _)| is_identified(entry)) && !texts.insert(line.text().trim()) {
+                repetitions.push(line);
+            } else {
+                read.push((line, entry));
+            }
+        }
+        self.names.report_repetitions(&repetitions);
+        read
+    }
+
+    fn line<'a>(&mut self, line: &'a Line, entry: Result<(Object<'a>, String), String>) {
+        let (entry, kind) = match entry {
             Ok(parsed) => parsed,
             Err(problem) => {
                 let message = self.names.malformed(line, format!("{problem}; kept as a record"));
@@ -146,7 +208,7 @@ impl Reader {
                 found.or(self.last())
             }
             // The root of a tree follows the header; so does a second root.
-            None if self.version >= 2 && entry.id("id").is_some() => {
+            None if self.version >= 2 && self.chained && entry.id("id").is_some() => {
                 self.by_index.first().copied().filter(|_| !self.source_id.is_empty())
             }
             None => self.last(),
@@ -161,7 +223,7 @@ impl Reader {
         own: Option<&str>,
         parent: Option<usize>,
     ) -> Vec<Entry> {
-        let origin_time = entry.time("timestamp");
+        let origin_time = self.names.time(line, entry, "timestamp");
         let number = line.number;
         let content = match self.content(line, entry, kind, parent) {
             Ok(content) => content,
@@ -231,7 +293,8 @@ impl Reader {
                 Ok(Content::Record(kind.to_owned()))
             }
             "compaction" => {
-                let summary = entry.id("summary").ok_or("the compaction has no summary")?;
+                let summary = entry.id("summary").filter(|summary| !summary.trim().is_empty());
+                let summary = summary.ok_or("the compaction has no summary")?;
                 Ok(Content::Compaction { summary, tail: self.tail(line, entry) })
             }
             "context_edit" => Ok(self.edit(line, entry, parent)),
@@ -259,7 +322,7 @@ impl Reader {
     fn message<'a>(&mut self, line: &'a Line, message: &Object<'a>) -> Result<Content<'a>, String> {
         let role = message.id("role").ok_or("the message has no role")?;
         let mut draft = MessageDraft::new(Format::Pi, self.metadata_bytes, Role::User, line);
-        draft.origin_time = message.time("timestamp");
+        draft.origin_time = self.names.time(line, message, "timestamp");
         match role.as_str() {
             // Version 2 called them hook messages.
             "user" | "custom" | "hookMessage" => {
@@ -283,11 +346,12 @@ impl Reader {
 
     fn reply<'a>(&mut self, draft: &mut MessageDraft<'a>, message: &Object<'a>) -> Result<(), String> {
         draft.role = Role::Assistant;
-        draft.model = message.string("model");
-        draft.provider = message.string("provider");
-        let provider = message.id("provider").unwrap_or_else(|| "pi".to_owned());
+        let line = draft.line();
+        draft.model = self.names.name(line, "model", message.string("model"));
+        draft.provider = self.names.name(line, "provider", message.string("provider"));
+        let provider = if draft.provider.is_empty() { "pi".to_owned() } else { draft.provider.clone() };
         self.blocks(draft, message, "/message/content", &provider, NameIndex::call)?;
-        draft.finish.usage = message.object("usage").and_then(|usage| read_usage(&usage));
+        draft.finish.usage = message.object("usage").and_then(|usage| self.names.usage(line, read_usage(&usage)));
         draft.finish.detail = message.string("errorMessage");
         let reason = message.string("stopReason");
         draft.finish.reason = Some(match reason.as_str() {
@@ -367,7 +431,8 @@ impl Reader {
             }
             "image" => {
                 let part = block.get("data").and_then(|data| {
-                    let media = content::media(block.string("mimeType"), String::new(), data)?;
+                    let bytes = content::media_bytes(data)?;
+                    let media = content::media(block.string("mimeType"), String::new(), bytes)?;
                     Some(content::attach(draft, media, Some((data, format!("{pointer}/data")))))
                 });
                 (part, &["type", "mimeType", "data"])
@@ -375,6 +440,7 @@ impl Reader {
             "toolCall" => {
                 let part = block.id("id").zip(block.id("name")).map(|(own, tool)| {
                     let call_id = call_id(&mut self.names, draft.line(), &own);
+                    let tool = self.names.name(draft.line(), "name of a tool", tool);
                     content::call(draft, call_id, tool, block.get("arguments"), format!("{pointer}/arguments"))
                 });
                 (part, &["type", "id", "name", "arguments"])
@@ -470,8 +536,8 @@ fn bash_execution(message: &Object<'_>) -> String {
     words
 }
 
-fn read_usage(usage: &Object<'_>) -> Option<Usage> {
-    content::reported(Usage {
+fn read_usage(usage: &Object<'_>) -> Usage {
+    Usage {
         input: usage.count("input"),
         output: usage.count("output"),
         reasoning: 0,
@@ -479,7 +545,7 @@ fn read_usage(usage: &Object<'_>) -> Option<Usage> {
         cache_write: usage.count("cacheWrite"),
         total: usage.get("totalTokens").map(|_| usage.count("totalTokens")),
         cost_usd: usage.object("cost").and_then(|cost| cost.number("total")),
-    })
+    }
 }
 
 /// The output of a tool: a text, or a list of texts and images.
@@ -497,7 +563,9 @@ fn output(index: usize, item: &RawValue) -> Output<'_> {
         ("text", Some(text), _) if raw::text(text).is_some() => {
             Output::Text(text, format!("/message/content/{index}/text"))
         }
-        ("image", _, Some(data)) => match content::media(block.string("mimeType"), String::new(), data) {
+        ("image", _, Some(data)) => match content::media_bytes(data)
+            .and_then(|bytes| content::media(block.string("mimeType"), String::new(), bytes))
+        {
             Some(media) => Output::Media(media, Some((data, format!("/message/content/{index}/data")))),
             None => Output::Other(item),
         },

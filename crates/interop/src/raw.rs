@@ -5,6 +5,10 @@ use longhand_core::model::time::Timestamp;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
+use std::ops::Range;
+
+/// The instants of the years 1 to 9999, which the protocol can hold.
+const TIMES: Range<Timestamp> = Timestamp(-62_135_596_800_000_000)..Timestamp(253_402_300_800_000_000);
 
 /// A string that was read from JSON.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,12 +76,12 @@ impl<'de> Deserialize<'de> for Object<'de> {
 }
 
 impl<'a> Object<'a> {
-    /// Parses an object; an error states the problem and its column.
-    pub(super) fn parse(text: &'a str) -> Result<Self, String> {
+    /// Parses an object that begins at a column of its line; an error states the problem and its column.
+    pub(super) fn parse(text: &'a str, column: usize) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| {
             let words = error.to_string();
             let words = words.rsplit_once(" at line ").map_or(words.as_str(), |(words, _)| words);
-            format!("not a JSON object: {words} at column {}", error.column())
+            format!("not a JSON object: {words} at column {}", error.column() + column - 1)
         })
     }
 
@@ -133,13 +137,14 @@ impl<'a> Object<'a> {
         self.number(name).map_or(0, |number| (number as i64).max(0))
     }
 
-    /// The instant of that name, from an RFC 3339 text or a number of milliseconds.
+    /// The instant of that name, from an RFC 3339 text or a number of milliseconds, if it is one that the protocol can
+    /// hold.
     pub(super) fn time(&self, name: &str) -> Option<Timestamp> {
-        if let Some(text) = self.text(name) {
-            let instant: jiff::Timestamp = text.text.parse().ok()?;
-            return Some(Timestamp(instant.as_microsecond()));
-        }
-        self.number(name).map(|millis| Timestamp::from_millis(millis as i64))
+        let time = match self.text(name) {
+            Some(text) => Timestamp(text.text.parse::<jiff::Timestamp>().ok()?.as_microsecond()),
+            None => Timestamp::from_millis(self.number(name)? as i64),
+        };
+        TIMES.contains(&time).then_some(time)
     }
 }
 
@@ -174,7 +179,7 @@ mod tests {
 
     #[test]
     fn an_object_keeps_its_members_as_they_were_written() {
-        let object = Object::parse(r#" {"b": 9e-06, "a":{"z":1, "y":1.0}, "n":null} "#).unwrap();
+        let object = Object::parse(r#" {"b": 9e-06, "a":{"z":1, "y":1.0}, "n":null} "#, 1).unwrap();
         let members: Vec<_> = object.members().map(|(name, value)| (name, value.get())).collect();
         assert_eq!(members, [("b", "9e-06"), ("a", r#"{"z":1, "y":1.0}"#), ("n", "null")]);
         assert!(object.get("n").is_none());
@@ -183,12 +188,12 @@ mod tests {
 
     #[test]
     fn of_several_members_of_one_name_the_last_counts() {
-        assert_eq!(Object::parse(r#"{"a":1,"a":2}"#).unwrap().count("a"), 2);
+        assert_eq!(Object::parse(r#"{"a":1,"a":2}"#, 1).unwrap().count("a"), 2);
     }
 
     #[test]
     fn half_of_a_surrogate_pair_is_replaced_and_reported() {
-        let object = Object::parse(r#"{"cut":"ab\ud83d","whole":"\ud83d\ude00","\udc00":1}"#).unwrap();
+        let object = Object::parse(r#"{"cut":"ab\ud83d","whole":"\ud83d\ude00","\udc00":1}"#, 1).unwrap();
         let truncated = object.text("cut").unwrap();
         assert!(!truncated.exact && truncated.text.starts_with("ab\u{fffd}"), "{truncated:?}");
         assert_eq!(object.text("whole").unwrap(), Text { text: "😀".into(), exact: true });
@@ -196,14 +201,14 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_object_is_named_with_its_column() {
-        assert_eq!(Object::parse(r#"{"a":}"#).unwrap_err(), "not a JSON object: expected value at column 6");
-        assert!(Object::parse("[1]").unwrap_err().contains("expected a JSON object"));
+        assert_eq!(Object::parse(r#"{"a":}"#, 1).unwrap_err(), "not a JSON object: expected value at column 6");
+        assert!(Object::parse("[1]", 1).unwrap_err().contains("expected a JSON object"));
     }
 
     #[test]
     fn counts_are_never_negative_and_times_have_two_forms() {
         let object =
-            Object::parse(r#"{"a":-3,"b":2.0,"c":"x","t":"2025-01-02T03:04:05.678Z","m":1735787045678}"#).unwrap();
+            Object::parse(r#"{"a":-3,"b":2.0,"c":"x","t":"2025-01-02T03:04:05.678Z","m":1735787045678}"#, 1).unwrap();
         assert_eq!([object.count("a"), object.count("b"), object.count("c"), object.count("d")], [0, 2, 0, 0]);
         assert_eq!(object.time("t"), Some(Timestamp(1_735_787_045_678_000)));
         assert_eq!(object.time("m"), object.time("t"));

@@ -1,5 +1,7 @@
 //! Laws for every transcript: nothing of a file is lost, and the plan can be written.
 
+mod damage;
+
 use super::titles::{TITLE_CHARACTERS, title_of};
 use super::*;
 use base64::Engine;
@@ -107,10 +109,15 @@ fn moved_value(moved: &Value, message: &NewMessage) -> (String, Value) {
     (moved[0].as_str().unwrap().to_owned(), value)
 }
 
+/// The objects and the other pieces of a file, by line; a piece that is not valid JSON is a string.
+type Pieces = BTreeMap<usize, Vec<Value>>;
+
 #[derive(Default)]
 struct Restored {
-    rests: BTreeMap<usize, Value>,
-    moved: Vec<(usize, String, Value)>,
+    /// What is left of each piece, by line and column; that of a record has no column.
+    rests: BTreeMap<(usize, usize), Value>,
+    records: Pieces,
+    moved: Vec<((usize, usize), String, Value)>,
     /// Lines of compactions after their first one.
     more: Vec<Value>,
 }
@@ -119,13 +126,14 @@ impl Restored {
     fn pieces(&mut self, metadata: &str, message: &NewMessage) {
         let metadata: Value = serde_json::from_str(metadata).unwrap();
         for piece in metadata["lines"].as_array().unwrap() {
-            let line = piece["line"].as_u64().unwrap() as usize;
+            let number = |name: &str| piece[name].as_u64().map(|number| number as usize);
+            let place = (number("line").unwrap(), number("column").unwrap_or(1));
             if let Some(rest) = piece.get("rest") {
-                assert!(self.rests.insert(line, rest.clone()).is_none(), "line {line} is kept twice");
+                assert!(self.rests.insert(place, rest.clone()).is_none(), "{place:?} is kept twice");
             }
             for moved in piece.get("cut").and_then(Value::as_array).unwrap_or(&Vec::new()) {
                 let (pointer, value) = moved_value(moved, message);
-                self.moved.push((line, pointer, value));
+                self.moved.push((place, pointer, value));
             }
         }
     }
@@ -135,15 +143,14 @@ impl Restored {
         if record.kind == REST_RECORD {
             return self.pieces(&record.data, message);
         }
-        let mut lines =
-            record.data.split('\n').map(|data| serde_json::from_str(data).unwrap_or_else(|_| Value::from(data.trim())));
-        assert!(self.rests.insert(line, lines.next().unwrap()).is_none(), "line {line} is kept twice");
+        let mut lines = record.data.split('\n').map(value);
+        self.records.entry(line).or_default().push(lines.next().unwrap());
         self.more.extend(lines);
     }
 }
 
-/// Rebuilds a file's lines from its plan.
-fn restore(transcript: &Transcript, lines: &BTreeMap<usize, Value>) -> BTreeMap<usize, Value> {
+/// Rebuilds the pieces of a file from its plan. The other lines of compactions are returned without their numbers.
+fn restore(transcript: &Transcript) -> (Pieces, Vec<Value>) {
     let mut restored = Restored::default();
     let all = std::iter::once(transcript).chain(&transcript.children);
     for entry in all.flat_map(|transcript| &transcript.branches).flat_map(|branch| &branch.entries) {
@@ -154,35 +161,47 @@ fn restore(transcript: &Transcript, lines: &BTreeMap<usize, Value>) -> BTreeMap<
             Entry::Edit(edit) => restored.record(edit.line, &edit.record),
         }
     }
-    for (line, pointer, value) in restored.moved {
-        let value_slot = restored.rests.get_mut(&line).unwrap().pointer_mut(&pointer).unwrap();
-        assert_eq!(*value_slot, Value::Null, "line {line} still has {pointer}");
+    for (place, pointer, value) in restored.moved {
+        let value_slot = restored.rests.get_mut(&place).unwrap().pointer_mut(&pointer).unwrap();
+        assert_eq!(*value_slot, Value::Null, "{place:?} still has {pointer}");
         *value_slot = value;
     }
-    let mut more = restored.more.into_iter();
-    for line in lines.keys() {
-        restored.rests.entry(*line).or_insert_with(|| more.next().unwrap_or_else(|| panic!("line {line} is lost")));
+    let mut pieces = restored.records;
+    for ((line, _), value) in restored.rests {
+        pieces.entry(line).or_default().push(value);
     }
-    assert_eq!(more.next(), None);
-    restored.rests
+    (pieces, restored.more)
 }
 
-/// The lines of a text as JSON values; a line that is not valid JSON as a string.
-fn values(text: &str) -> BTreeMap<usize, Value> {
-    let lines = text.split('\n').enumerate().filter(|(_, line)| !line.trim().is_empty());
-    lines
-        .map(|(index, line)| (index + 1, serde_json::from_str(line).unwrap_or_else(|_| Value::from(line.trim()))))
-        .collect()
+fn value(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::from(text.trim()))
+}
+
+/// The pieces of a text.
+fn values(text: &str) -> Pieces {
+    let mut values = Pieces::new();
+    for line in name_index::read_lines(text.as_bytes()).unwrap().0 {
+        values.entry(line.number).or_default().push(value(line.text()));
+    }
+    values
 }
 
 /// Checks the laws of every plan.
 pub(super) fn check(text: &str, transcript: &Transcript) {
-    let lines = values(text);
-    let restored = restore(transcript, &lines);
-    for (number, line) in &lines {
-        assert_eq!(&restored[number], line, "line {number}");
+    let (mut restored, mut more) = restore(transcript);
+    let mut earlier = HashSet::new();
+    for (number, values) in values(text) {
+        for value in values {
+            let same = |values: &mut Vec<Value>| {
+                values.iter().position(|other| *other == value).map(|position| values.swap_remove(position))
+            };
+            let found = restored.get_mut(&number).and_then(same).or_else(|| same(&mut more));
+            assert!(found.is_some() || earlier.contains(&value.to_string()), "line {number} is lost: {value}");
+            earlier.insert(value.to_string());
+        }
     }
-    assert_eq!(restored.len(), lines.len());
+    restored.retain(|_, values| !values.is_empty());
+    assert_eq!((restored, more), (Pieces::new(), Vec::new()), "what no line has");
     playable(transcript);
 }
 

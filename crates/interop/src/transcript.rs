@@ -9,6 +9,9 @@ pub const REST_RECORD: &str = "rest";
 /// Kind of a record that holds a line that could not be parsed.
 pub const MALFORMED_RECORD: &str = "malformed";
 
+/// Kind of a record that holds a line whose message an earlier line has, but whose other members differ.
+pub const REPEATED_RECORD: &str = "repeated";
+
 /// Format of a transcript.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {

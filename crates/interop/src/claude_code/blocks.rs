@@ -100,6 +100,7 @@ fn block_of<'a>(
         "tool_use" if reply => {
             let part = block.id("id").zip(block.id("name")).map(|(own, tool)| {
                 let call_id = names.call(draft.line(), &own);
+                let tool = names.name(draft.line(), "name of a tool", tool);
                 content::call(draft, call_id, tool, block.get("input"), format!("{pointer}/input"))
             });
             (part, &["type", "id", "name", "input"])
@@ -154,14 +155,14 @@ fn media<'a>(block: &Object<'a>, pointer: &str) -> Option<(Media, Option<(&'a Ra
     match source.string("type").as_str() {
         "base64" => {
             let data = source.get("data")?;
-            let media = content::media(source.string("media_type"), name, data)?;
+            let media = content::media(source.string("media_type"), name, content::media_bytes(data)?)?;
             Some((media, Some((data, format!("{pointer}/source/data")))))
         }
         "url" => {
             let source = MediaSource::Uri(source.id("url")?);
             // The line does not contain the type, and media without one are refused.
             let mime_type = if block.string("type") == "image" { "image/*" } else { "application/*" };
-            Some((Media { mime_type: mime_type.to_owned(), name, source }, None))
+            Some((content::media(mime_type.to_owned(), name, source)?, None))
         }
         _ => None,
     }

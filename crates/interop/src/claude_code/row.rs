@@ -3,6 +3,7 @@
 use super::blocks::has_results;
 use crate::name_index::Line;
 use crate::raw::Object;
+use crate::transcript::REPEATED_RECORD;
 
 /// A line, with the fields that decide its position.
 pub(super) struct Row<'a> {
@@ -28,7 +29,7 @@ pub(super) struct Row<'a> {
 
 impl<'a> Row<'a> {
     pub(super) fn read(line: &'a Line) -> Self {
-        let parsed = Object::parse(line.text()).and_then(|object| match object.id("type") {
+        let parsed = line.object().and_then(|object| match object.id("type") {
             Some(kind) => Ok((object, kind)),
             None => Err("the line has no type".to_owned()),
         });
@@ -64,6 +65,23 @@ impl<'a> Row<'a> {
             Err(problem) => row.problem = problem,
         }
         row
+    }
+
+    /// What two rows with the same id have in common if they are the same row: Claude Code repeats rows after a
+    /// compaction, and then other members may differ.
+    pub(super) fn content(&self) -> &'a str {
+        let message = self.object.as_ref().filter(|_| self.talks).and_then(|object| object.object("message"));
+        match message.and_then(|message| message.get("content")) {
+            Some(content) => content.get(),
+            None if self.boundary => "",
+            None => self.line.text().trim(),
+        }
+    }
+
+    /// Turns a row into a record that takes part in nothing.
+    pub(super) fn retire(&mut self) {
+        (self.kind, self.uuid) = (REPEATED_RECORD.to_owned(), None);
+        (self.talks, self.prompts, self.boundary, self.summary) = (false, false, false, false);
     }
 
     /// The kind of a record of the line.

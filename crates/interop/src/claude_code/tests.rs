@@ -466,16 +466,3 @@ fn a_sub_agents_file_is_a_conversation_of_its_own() {
     assert_eq!((child.source_id.as_str(), ids(&child.branches[0])), ("x", vec!["u", "a"]));
     assert_eq!(read(&text, Format::ClaudeCode), child);
 }
-
-#[test]
-fn a_line_that_comes_twice_is_reported() {
-    let transcript = session(&[
-        user("u1", None, json!("1")),
-        user("u1", None, json!("1")),
-        reply("a1", Some("u1"), "m1", text("one"), 1),
-        reply("a1", Some("u1"), "m1", text("one"), 1),
-    ]);
-    let parts: Vec<_> = transcript.branches.iter().flat_map(messages).flat_map(|message| &message.parts).collect();
-    assert_eq!(parts.len(), 4);
-    assert_eq!(problems(&transcript).into_iter().map(|(line, _)| line).collect::<Vec<_>>(), [2, 4]);
-}
