@@ -13,7 +13,7 @@ use anyhow::Context;
 use plan::Combination;
 use play::Player;
 use report::Report;
-use source::Source;
+use source::Sources;
 use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,7 +41,7 @@ pub(super) struct Arguments {
     /// Maximum length of a reply, in tokens
     #[arg(long, value_name = "TOKENS", requires = "window")]
     max_output: Option<i64>,
-    /// Write nothing if a line has an error
+    /// Write nothing if a line or a file has an error
     #[arg(long)]
     strict: bool,
     /// Client id of the session; default: derived from the file and the options
@@ -75,8 +75,8 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
         }
         None => None,
     };
-    let report = Report::with_totals(&sources, problems);
-    let groups = plan::groups(sources, &combination, arguments.client_id);
+    let report = Report::with_totals(&sources.files, problems);
+    let groups = plan::groups(sources.files, &combination, arguments.client_id);
     let client = globals.client().await?;
     let mut player = Player::new(client, combination, report, views, Duration::from_millis(arguments.pace));
     player.play(groups).await?;
@@ -84,9 +84,10 @@ pub(super) async fn run(globals: &Globals, arguments: Arguments) -> anyhow::Resu
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reports faulty lines of the files on standard error. Returns their number.
-fn report_problems(sources: &[Source]) -> usize {
-    let problems =
-        sources.iter().flat_map(|source| source.transcript.problems.iter().map(move |problem| (source, problem)));
-    problems.map(|(source, problem)| note(&format!("{}:{}: {}", source.file, problem.line, problem.message))).count()
+/// Reports faulty lines and files on standard error. Returns their number.
+fn report_problems(sources: &Sources) -> usize {
+    let lines =
+        sources.files.iter().flat_map(|source| source.transcript.problems.iter().map(move |problem| (source, problem)));
+    let lines = lines.map(|(source, problem)| format!("{}:{}: {}", source.file, problem.line, problem.message));
+    lines.chain(sources.left_out.iter().cloned()).map(|problem| note(&problem)).count()
 }

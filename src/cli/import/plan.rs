@@ -109,7 +109,10 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// Plans one transcript and the children in it. Returns the client id of its main session.
     fn add(&mut self, transcript: Transcript, file: &str, wanted: String, parent: Option<String>) -> String {
-        let Transcript { format, source_id, title, branches, children, .. } = transcript;
+        let Transcript { format, mut source_id, title, branches, children, .. } = transcript;
+        if source_id.len() > limits::NAME_BYTES_MAX {
+            source_id = fitting(&source_id);
+        }
         let title = shortened_title(if title.is_empty() { file } else { &title });
         let mut ids: Vec<String> = Vec::new();
         let mut group = Vec::new();

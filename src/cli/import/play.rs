@@ -244,7 +244,7 @@ impl Player {
         let edited = retry_while_busy(async || messages.clone().edit_message(request.clone()).await).await;
         let Err(status) = edited else { return Ok(()) };
         match failure::reason(&status).as_deref() {
-            Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED") => {
+            Some("BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED" | "INVALID_FIELD") => {
                 let why = failure::sentence(&status);
                 note(&format!("line {}: the agent's edit is kept as a record only: {why}", edit.line));
                 Ok(())
@@ -269,7 +269,10 @@ impl Player {
             let Err(status) = self.client.compactions.supply_summary(request.clone()).await else { return Ok(()) };
             match failure::reason(&status).as_deref() {
                 Some("COMPACTION_ACTIVE") => self.wait_for_compactions(session_id).await?,
-                Some("NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED") => {
+                Some(
+                    "NOTHING_TO_COMPACT" | "BOUNDARY_INVALID" | "MESSAGE_NOT_FOUND" | "LIMIT_EXCEEDED"
+                    | "INVALID_FIELD",
+                ) => {
                     let why = failure::sentence(&status);
                     note(&format!("line {}: the agent's summary is kept as a record only: {why}", supply.line));
                     return Ok(());
@@ -297,10 +300,12 @@ impl Player {
     }
 }
 
-/// Records in place of a message that the daemon can never accept. The message's JSON may exceed the maximum size of a
-/// record and is split into pieces. Empty for a message that is a record already.
+/// Records in place of a message or a record that the daemon can never accept. Its JSON may exceed the maximum size of
+/// a record and is split into pieces. Empty for a message that is such a record already.
 fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
-    if message.kind() == pb::MessageKind::Record {
+    let is_refused =
+        |part: &pb::Part| matches!(&part.body, Some(pb::part::Body::Record(record)) if record.kind == REFUSED_RECORD);
+    if message.parts.iter().any(is_refused) {
         return Ok(Vec::new());
     }
     let text = json::encode(&message)?;
@@ -320,7 +325,6 @@ fn as_records(message: pb::NewMessage) -> anyhow::Result<Vec<pb::NewMessage>> {
             kind: pb::MessageKind::Record.into(),
             parts: vec![pb::Part { body: Some(pb::part::Body::Record(record)), ..pb::Part::default() }],
             finish: Some(pb::Finish::default()),
-            origin_time: message.origin_time,
             ..pb::NewMessage::default()
         });
     }

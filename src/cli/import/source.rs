@@ -12,6 +12,9 @@ const _: () = assert!(interop::MESSAGE_BYTES_MAX == limits::MESSAGE_BYTES_MAX);
 /// The folder in which Claude Code keeps the transcripts of sub-agents.
 const CHILDREN_FOLDER: &str = "subagents";
 
+/// Reason why a file is not read.
+const IRREGULAR: &str = "it is no regular file";
+
 /// A transcript and its file.
 #[derive(Debug)]
 pub(super) struct Source {
@@ -23,18 +26,34 @@ pub(super) struct Source {
     pub(super) transcript: Transcript,
 }
 
-/// Reads a transcript, followed by those of its sub-agents.
-pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Source>> {
+/// The files of an import.
+#[derive(Debug)]
+pub(super) struct Sources {
+    /// The transcript, followed by those of its sub-agents.
+    pub(super) files: Vec<Source>,
+    /// Files of sub-agents that were left out, with the reasons.
+    pub(super) left_out: Vec<String>,
+}
+
+/// Reads a transcript and those of its sub-agents. Only the transcript itself must be readable.
+pub(super) fn read(path: &Path) -> anyhow::Result<Sources> {
+    // A pipe or a device may never end.
+    let metadata = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    anyhow::ensure!(metadata.is_file(), "{}: {IRREGULAR}", path.display());
     let main = read_file(path, |bytes, options| interop::parse(bytes, options))?;
+    let mut left_out = Vec::new();
     let children = match main.transcript.format {
-        Format::ClaudeCode => child_files(path, &main.transcript.source_id)?,
+        Format::ClaudeCode => child_files(path, &main.transcript.source_id, &mut left_out),
         Format::Pi => Vec::new(),
     };
-    let mut sources = vec![main];
+    let mut files = vec![main];
     for child in children {
-        sources.push(read_file(&child, |bytes, options| interop::parse_child(bytes, options))?);
+        match read_file(&child, |bytes, options| interop::parse_child(bytes, options)) {
+            Ok(source) => files.push(source),
+            Err(error) => left_out.push(format!("{error:#}: it is left out")),
+        }
     }
-    Ok(sources)
+    Ok(Sources { files, left_out })
 }
 
 fn read_file(
@@ -49,23 +68,34 @@ fn read_file(
 
 /// Transcripts of a session's sub-agents, each group ordered by name: all files in the session's own folder, then the
 /// files in the shared folder that name the session.
-fn child_files(path: &Path, session: &str) -> io::Result<Vec<PathBuf>> {
+fn child_files(path: &Path, session: &str, left_out: &mut Vec<String>) -> Vec<PathBuf> {
     let shared = path.parent().unwrap_or(Path::new("")).join(CHILDREN_FOLDER);
-    let mut files = transcripts_in(&path.with_extension("").join(CHILDREN_FOLDER))?;
-    files.extend(transcripts_in(&shared)?.into_iter().filter(|file| belongs_to(file, session)));
-    Ok(files)
+    let mut files = transcripts_in(&path.with_extension("").join(CHILDREN_FOLDER), left_out);
+    files.extend(transcripts_in(&shared, left_out).into_iter().filter(|file| belongs_to(file, session)));
+    files
 }
 
-fn transcripts_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+/// Regular files alone: a link may lead out of the folder, to files that the user did not name.
+fn transcripts_in(folder: &Path, left_out: &mut Vec<String>) -> Vec<PathBuf> {
     if !folder.is_dir() {
-        return Ok(Vec::new());
+        return Vec::new();
     }
-    let mut files = std::fs::read_dir(folder)?
-        .map(|entry| entry.map(|entry| entry.path()))
-        .filter(|path| path.as_ref().map_or(true, |path| path.extension().is_some_and(|kind| kind == "jsonl")))
-        .collect::<io::Result<Vec<_>>>()?;
+    let paths = std::fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>());
+    let mut files = paths.unwrap_or_else(|error| {
+        left_out.push(format!("cannot read {}: {error}: it is left out", folder.display()));
+        Vec::new()
+    });
+    files.retain(|path| path.extension().is_some_and(|kind| kind == "jsonl"));
     files.sort();
-    Ok(files)
+    files.retain(|path| {
+        let regular = path.symlink_metadata().is_ok_and(|metadata| metadata.is_file());
+        if !regular {
+            left_out.push(format!("{}: {IRREGULAR}: it is left out", path.display()));
+        }
+        regular
+    });
+    files
 }
 
 /// True if the first line that names a session names this one.
@@ -77,7 +107,9 @@ fn belongs_to(file: &Path, session: &str) -> bool {
         session: String,
     }
     let Ok(bytes) = std::fs::read(file) else { return false };
-    let named = bytes.split(|byte| *byte == b'\n').find_map(|line| serde_json::from_slice::<Named>(line).ok());
+    // A line may have more than one object.
+    let first = |line| serde_json::Deserializer::from_slice(line).into_iter::<Named>().next()?.ok();
+    let named = bytes.split(|byte| *byte == b'\n').find_map(first);
     named.is_some_and(|named| named.session == session)
 }
 
@@ -99,7 +131,7 @@ mod tests {
         let shared = write("subagents/agent-a.jsonl", "not JSON\n{\"sessionId\":\"one\"}\n");
         write("subagents/agent-c.jsonl", "{\"sessionId\":\"two\"}\n");
         write("subagents/notes.txt", "{\"sessionId\":\"one\"}\n");
-        assert_eq!(child_files(&main, "one").expect("files"), [own, shared]);
+        assert_eq!(child_files(&main, "one", &mut Vec::new()), [own, shared]);
     }
 
     #[test]
