@@ -4,6 +4,11 @@ use super::mutate::Shape;
 use super::{Decoder, Input, Outcome};
 use anyhow::Result;
 use longhand::interop::{self, Entry, Format, Options, Transcript};
+use longhand::limits;
+use longhand::model::message::NewMessage;
+use longhand::model::part::PartBody;
+use longhand::model::time::Timestamp;
+use longhand::model::usage::Usage;
 use std::collections::HashSet;
 
 /// The readers of transcripts. The head is a format, `child` for a sub-agent's file, or empty for automatic detection.
@@ -31,8 +36,33 @@ const CLAUDE: &str = r#"{"type":"summary","summary":"A title","leafUuid":"a1"}
 {"type":"file-history-snapshot","messageId":"u2","snapshot":{"trackedFileBackups":{}},"isSnapshotUpdate":false}
 {"parentUuid":"u2","isSidechain":false,"sessionId":"s","type":"user","uuid":"u3","isMeta":true,"timestamp":"2026-01-02T03:04:10.250Z","message":{"role":"user","content":"<command-name>/mode</command-name>"}}"#;
 
+/// Checks that the daemon accepts the values of a message.
+fn check_values(message: &NewMessage) -> Result<(), String> {
+    let years = Timestamp(-62_135_596_800_000_000)..Timestamp(253_402_300_800_000_000);
+    if message.origin_time.is_some_and(|time| !years.contains(&time)) {
+        return Err(format!("the time {:?}", message.origin_time));
+    }
+    let mut names = vec![&message.model, &message.provider];
+    for part in &message.parts {
+        match &*part.body {
+            PartBody::ToolCall(call) => names.push(&call.tool),
+            PartBody::Media(media) => names.push(&media.mime_type),
+            PartBody::ToolResult(result) => names.extend(result.attachments.iter().map(|media| &media.mime_type)),
+            _ => {}
+        }
+    }
+    if let Some(name) = names.iter().find(|name| name.len() > limits::NAME_BYTES_MAX) {
+        return Err(format!("a name of {} bytes", name.len()));
+    }
+    let usage = message.finish.as_ref().and_then(|finish| finish.usage).unwrap_or_default();
+    let Usage { input, output, reasoning, cache_read, cache_write, total, cost_usd } = usage;
+    let counts = [input, output, reasoning, cache_read, cache_write, total.unwrap_or_default()];
+    let valid = counts.iter().all(|count| (0..=limits::TOKENS_MAX).contains(count));
+    if valid && cost_usd.is_none_or(|cost| cost >= 0.0) { Ok(()) } else { Err(format!("{usage:?}")) }
+}
+
 /// Checks the guarantees of every transcript.
-fn check(transcript: &Transcript) -> Result<(), String> {
+pub(super) fn check(transcript: &Transcript) -> Result<(), String> {
     if transcript.branches.is_empty() {
         return Err("a transcript without branches".to_owned());
     }
@@ -45,14 +75,15 @@ fn check(transcript: &Transcript) -> Result<(), String> {
             if entry.client_id().is_empty() || !ids.insert(entry.client_id()) {
                 return Err(format!("the entry of line {} has the id {:?}", entry.line(), entry.client_id()));
             }
-            let sealed = match entry {
-                Entry::Message { message, .. } | Entry::Record { message, .. } => message.finish.is_some(),
-                Entry::Compaction(compaction) => compaction.record.finish.is_some(),
-                Entry::Edit(edit) => edit.record.finish.is_some(),
+            let message = match entry {
+                Entry::Message { message, .. } | Entry::Record { message, .. } => message,
+                Entry::Compaction(compaction) => &compaction.record,
+                Entry::Edit(edit) => &edit.record,
             };
-            if !sealed {
+            if message.finish.is_none() {
                 return Err(format!("the entry of line {} is open", entry.line()));
             }
+            check_values(message).map_err(|value| format!("the entry of line {} has {value}", entry.line()))?;
         }
         if let Some(after) = &branch.fork_after
             && !transcript.branches[branch.from].entries.iter().any(|entry| entry.client_id() == after)

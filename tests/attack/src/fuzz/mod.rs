@@ -9,6 +9,7 @@ pub mod mutate;
 mod cursors;
 mod disk;
 mod import;
+mod lines;
 mod policies;
 mod replies;
 mod rpc;
@@ -22,6 +23,7 @@ use clap::{Args, ValueEnum};
 use guard::Guard;
 use mutate::Shape;
 use rand::Rng as _;
+use rand::rngs::StdRng;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -54,6 +56,8 @@ pub enum Target {
     Rows,
     /// Transcripts of other agents.
     Import,
+    /// Damaged transcripts of other agents.
+    Lines,
     /// The configuration file.
     Settings,
     /// Policies and overrides, and decisions under those that are valid.
@@ -71,6 +75,7 @@ impl Target {
             Self::Disk => "disk",
             Self::Rows => "rows",
             Self::Import => "import",
+            Self::Lines => "lines",
             Self::Settings => "settings",
             Self::Policies => "policies",
             Self::Replies => "replies",
@@ -84,6 +89,7 @@ impl Target {
             Self::Disk => Box::new(disk::Disk::open()?),
             Self::Rows => Box::new(rows::Rows::open()?),
             Self::Import => Box::new(import::Import),
+            Self::Lines => Box::new(lines::Lines),
             Self::Settings => Box::new(settings::Settings::open()?),
             Self::Policies => Box::new(policies::Policies::open()),
             Self::Replies => Box::new(replies::Replies::open()?),
@@ -97,7 +103,8 @@ impl Target {
             Self::Cursors => 3,
             Self::Disk => 36,
             Self::Rows => 1,
-            Self::Import => 18,
+            Self::Import => 9,
+            Self::Lines => 9,
             Self::Settings => 9,
             Self::Policies => 7,
             Self::Replies => 18,
@@ -166,6 +173,15 @@ pub trait Decoder {
     /// Words of the format, for mutations.
     fn words(&self) -> &'static [&'static str] {
         &[]
+    }
+    /// An input to try: a seed that is mutated, unless the decoder has a generator of its own.
+    fn draw(&mut self, rng: &mut StdRng, seeds: &[Input]) -> Input {
+        let base = &seeds[rng.random_range(0..seeds.len())];
+        let other = &seeds[rng.random_range(0..seeds.len())];
+        let shape = self.shape(&base.head);
+        let head = if rng.random_ratio(1, 40) { &other.head } else { &base.head };
+        let body = mutate::mutate(rng, &base.body, &other.body, shape, self.words());
+        Input::new(head.clone(), body)
     }
     /// Decodes an input; an error is a broken promise.
     fn attempt(&mut self, input: &Input) -> Result<Outcome, String>;
@@ -254,12 +270,7 @@ pub fn fuzz(target: Target, seed: u64, mutations: u64, keep: &Path) -> Result<St
         let began = Instant::now();
         let before = guard::resident_bytes();
         while statistics.tried < mutations && statistics.failures.len() < FAILURES_MAX {
-            let base = &seeds[rng.random_range(0..seeds.len())];
-            let other = &seeds[rng.random_range(0..seeds.len())];
-            let shape = decoder.shape(&base.head);
-            let head = if rng.random_ratio(1, 40) { &other.head } else { &base.head };
-            let body = mutate::mutate(&mut rng, &base.body, &other.body, shape, decoder.words());
-            let input = Input::new(head.clone(), body);
+            let input = decoder.draw(&mut rng, &seeds);
             statistics.tried += 1;
             match guard.attempt(&input.write(), || decoder.attempt(&input)) {
                 Ok(Outcome::Taken) => statistics.taken += 1,

@@ -9,7 +9,7 @@ fn mutations(target: Target) -> u64 {
     match target {
         Target::Rows => 60,
         Target::Rpc | Target::Cursors | Target::Policies => 400,
-        Target::Disk | Target::Import | Target::Settings | Target::Replies => 2_000,
+        Target::Disk | Target::Import | Target::Lines | Target::Settings | Target::Replies => 2_000,
     }
 }
 
