@@ -2,18 +2,14 @@
 
 use crate::policy::validate::BREAKER_FAILURES_MAX;
 
-/// Bytes of a client id, a request id or an actor.
-pub const NAME_BYTES_MAX: usize = 128;
-/// Bytes of a call id.
-pub const CALL_ID_BYTES_MAX: usize = 256;
+pub use crate::model::limits::*;
+
 /// Bytes of a session title.
 pub const TITLE_BYTES_MAX: usize = 512;
 /// Bytes of a session's free JSON.
 pub const SESSION_METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Points of chains that one ListHeads names.
 pub const HEADS_NAMED_MAX: usize = 1_000;
-/// Bytes of a media part's file name.
-pub const MEDIA_NAME_BYTES_MAX: usize = 1_024;
 /// Bytes of the free JSON of a message or a part.
 pub const METADATA_BYTES_MAX: usize = 256 * 1024;
 /// Bytes of a policy override.
@@ -34,8 +30,6 @@ pub const SPENDING_MODEL_BYTES_MAX: usize = 100;
 pub const SPENDING_FIGURE_MAX: i64 = 1_000_000_000_000;
 /// Bytes of a supplied summary.
 pub const SUMMARY_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes of one message with all its parts.
-pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of all messages of one append.
 pub const BATCH_BYTES_MAX: usize = 12 * 1024 * 1024;
 /// Messages of one append.
@@ -283,8 +277,6 @@ pub const SUMMARIZE_MS_MAX: u64 = 3_600_000;
 pub const BRANCH_SUMMARY_MS_MAX: u64 = 600_000;
 /// Summaries of branches that are written at the same time; further calls wait.
 pub const BRANCH_SUMMARIES_MAX: usize = 4;
-/// Maximum count of tokens that is accepted for one message, reply or request: sums of larger ones could overflow.
-pub const TOKENS_MAX: i64 = 1 << 50;
 /// Bytes of the stored text of a request to a model, and of its reply, if the configuration has them recorded.
 pub const RECORDED_TEXT_BYTES_MAX: usize = 1_048_576;
 /// Number of times that a job may be lost with its daemon or its worker; then it is taken for the cause and not tried

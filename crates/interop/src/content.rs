@@ -2,11 +2,10 @@
 
 use super::draft::{Kept, MessageDraft};
 use super::raw;
-use crate::limits;
-use longhand_core::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use longhand_core::model::usage::Usage;
+use longhand_core::model::limits;
+use longhand_core::model::part::{Answers, Media, MediaSource, Opaque, PartBody, ResultStatus, ToolCall, ToolResult};
 use serde_json::value::RawValue;
 
 /// Adds a text part, if the value is a string.

@@ -47,6 +47,7 @@ mod transcript;
 #[cfg(test)]
 mod tests;
 
+use longhand_core::model::limits;
 use longhand_core::model::part::PartBody;
 use longhand_core::model::usage::Usage;
 use name_index::Line;
@@ -74,12 +75,9 @@ pub struct Options {
     pub message_bytes: usize,
 }
 
-/// Maximum size of the parts of a message that the daemon accepts, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
-
 impl Default for Options {
     fn default() -> Self {
-        Self { format: None, metadata_bytes: 64 * 1024, message_bytes: MESSAGE_BYTES_MAX }
+        Self { format: None, metadata_bytes: 64 * 1024, message_bytes: limits::MESSAGE_BYTES_MAX }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::raw::Object;
 use super::split;
 use super::transcript::{MALFORMED_RECORD, Problem};
-use crate::limits;
 use longhand_core::model::ids::client_id_defect;
+use longhand_core::model::limits;
 use longhand_core::model::message::{MessageKind, NewMessage, Role};
 use longhand_core::model::part::{NewPart, PartBody, Record};
 use longhand_core::model::time::Timestamp;

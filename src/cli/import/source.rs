@@ -1,13 +1,9 @@
 //! Files of a transcript: the main file, and those of its sub-agents.
 
 use crate::interop::{self, Format, Options, Transcript};
-use crate::limits;
 use anyhow::Context;
 use std::io;
 use std::path::{Path, PathBuf};
-
-// What is read as one message can be written as one.
-const _: () = assert!(interop::MESSAGE_BYTES_MAX == limits::MESSAGE_BYTES_MAX);
 
 /// The folder in which Claude Code keeps the transcripts of sub-agents.
 const CHILDREN_FOLDER: &str = "subagents";

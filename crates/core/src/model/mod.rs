@@ -10,6 +10,7 @@ pub mod harness;
 pub mod ids;
 pub mod layout;
 pub mod layouts;
+pub mod limits;
 pub mod mark;
 pub mod message;
 pub mod part;
